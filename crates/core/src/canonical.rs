@@ -1,0 +1,216 @@
+//! Canonical JSON (RFC 8785), strict: two texts with one meaning become the same bytes, and what could
+//! be read in two ways is refused.
+//!
+//! serde_json parses; this module sorts and writes. Refused beyond what isn't JSON: a member name
+//! given twice, a number whose size is past 2^53−1 (a reader may round it, so two different payloads
+//! could look alike), and more than [`MAX_DEPTH`] levels.
+
+use std::fmt;
+
+use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
+
+/// The deepest nesting taken.
+pub const MAX_DEPTH: usize = 64;
+
+/// The largest number that every JSON reader keeps exactly.
+const MAX_EXACT: u64 = (1 << 53) - 1;
+
+/// Why a text has no canonical form. Says where; never repeats the text.
+#[derive(Debug, thiserror::Error)]
+#[error("the payload can't be fingerprinted as JSON: {reason} (line {line}, column {column})")]
+pub struct CanonicalError {
+    reason: &'static str,
+    line: usize,
+    column: usize,
+}
+
+const DUPLICATE: &str = "a member name is given twice";
+const NUMBER: &str = "a number is past 2^53-1; send it as a string";
+const DEPTH: &str = "it nests deeper than 64 levels";
+const SYNTAX: &str = "it isn't valid JSON";
+
+/// The canonical form of a JSON text.
+///
+/// ```
+/// let canonical = semel_core::canonicalize(br#"{ "b": 1.0, "a": "\u0041" }"#)?;
+/// assert_eq!(canonical, br#"{"a":"A","b":1}"#);
+/// # Ok::<(), semel_core::CanonicalError>(())
+/// ```
+///
+/// # Errors
+/// [`CanonicalError`], see the module's first lines.
+pub fn canonicalize(text: &[u8]) -> Result<Vec<u8>, CanonicalError> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    let written = Writer {
+        out: &mut out,
+        depth: 0,
+    }
+    .deserialize(&mut reader);
+    written
+        .and_then(|()| reader.end())
+        .map_err(|error| CanonicalError {
+            reason: reason(&error),
+            line: error.line(),
+            column: error.column(),
+        })?;
+    Ok(out)
+}
+
+// serde carries our reasons as text; matching on the constants keeps the payload out of the error.
+fn reason(error: &serde_json::Error) -> &'static str {
+    let text = error.to_string();
+    let ours = [DUPLICATE, NUMBER, DEPTH]
+        .into_iter()
+        .find(|known| text.starts_with(known));
+    match ours {
+        Some(known) => known,
+        None if text.starts_with("number out of range") => NUMBER,
+        None if text.starts_with("recursion limit") => DEPTH,
+        None => SYNTAX,
+    }
+}
+
+/// Writes one value, as serde_json visits it.
+struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+    depth: usize,
+}
+
+impl Writer<'_> {
+    fn deeper<E: de::Error>(&self) -> Result<usize, E> {
+        if self.depth == MAX_DEPTH {
+            Err(E::custom(DEPTH))
+        } else {
+            Ok(self.depth + 1)
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Writer<'_> {
+    type Value = ();
+
+    fn deserialize<D: de::Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
+        reader.deserialize_any(self)
+    }
+}
+
+fn write_string<E: de::Error>(out: &mut Vec<u8>, text: &str) -> Result<(), E> {
+    // serde_json escapes exactly what RFC 8785 says: the two-letter escapes, \u00xx in lower case.
+    serde_json::to_writer(out, text).map_err(|_| E::custom(SYNTAX))
+}
+
+impl<'de> Visitor<'de> for Writer<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<(), E> {
+        self.out.extend_from_slice(b"null");
+        Ok(())
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<(), E> {
+        self.out
+            .extend_from_slice(if value { b"true" } else { b"false" });
+        Ok(())
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<(), E> {
+        if value > MAX_EXACT {
+            return Err(E::custom(NUMBER));
+        }
+        serde_json::to_writer(self.out, &value).map_err(|_| E::custom(SYNTAX))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<(), E> {
+        if value.unsigned_abs() > MAX_EXACT {
+            return Err(E::custom(NUMBER));
+        }
+        serde_json::to_writer(self.out, &value).map_err(|_| E::custom(SYNTAX))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<(), E> {
+        #[expect(clippy::cast_precision_loss, reason = "2^53-1 is exact as a double")]
+        if value.abs() > MAX_EXACT as f64 {
+            return Err(E::custom(NUMBER));
+        }
+        self.out
+            .extend_from_slice(ryu_js::Buffer::new().format_finite(value).as_bytes());
+        Ok(())
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<(), E> {
+        write_string(self.out, text)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let depth = self.deeper()?;
+        self.out.push(b'[');
+        let mut first = true;
+        loop {
+            let before = self.out.len();
+            if !first {
+                self.out.push(b',');
+            }
+            if items
+                .next_element_seed(Writer {
+                    out: &mut *self.out,
+                    depth,
+                })?
+                .is_none()
+            {
+                self.out.truncate(before);
+                break;
+            }
+            first = false;
+        }
+        self.out.push(b']');
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let depth = self.deeper()?;
+        let start = self.out.len();
+        let mut found: Vec<Member> = Vec::new();
+        while let Some(name) = members.next_key::<String>()? {
+            let from = self.out.len() - start;
+            write_string(self.out, &name)?;
+            self.out.push(b':');
+            members.next_value_seed(Writer {
+                out: &mut *self.out,
+                depth,
+            })?;
+            found.push(Member {
+                name,
+                from,
+                to: self.out.len() - start,
+            });
+        }
+        // RFC 8785 sorts by UTF-16 code units, which differs from UTF-8 order past U+FFFF.
+        found.sort_by(|a, b| a.name.encode_utf16().cmp(b.name.encode_utf16()));
+        if found.windows(2).any(|pair| pair[0].name == pair[1].name) {
+            return Err(de::Error::custom(DUPLICATE));
+        }
+        let unsorted = self.out.split_off(start);
+        self.out.push(b'{');
+        for (i, member) in found.iter().enumerate() {
+            if i > 0 {
+                self.out.push(b',');
+            }
+            self.out
+                .extend_from_slice(&unsorted[member.from..member.to]);
+        }
+        self.out.push(b'}');
+        Ok(())
+    }
+}
+
+/// A member of an object: its name, and where `"name":value` stands in the unsorted text.
+struct Member {
+    name: String,
+    from: usize,
+    to: usize,
+}

@@ -1,0 +1,132 @@
+//! The local replay cache: completed and failed answers don't change, so a copy may answer (P38).
+//!
+//! Filled by the first replay that the store gave, not by every completion: most keys are never
+//! asked for again, and those that are get their second and later replays from here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::DefaultHashBuilder;
+use quick_cache::Weighter;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+
+use crate::claim::Replay;
+use crate::clock::Tick;
+use crate::fingerprint::Fingerprint;
+use crate::identity::Identity;
+use crate::record::Body;
+use crate::sync::atomic::{AtomicU32, Ordering};
+
+/// How much is kept locally, and how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheConfig {
+    /// The most bytes of answers kept; 0 keeps none. 16 MiB.
+    pub max_bytes: u64,
+    /// The longest a copy is used: how long another node's deletion may go unnoticed. 30 s.
+    pub max_age: Duration,
+}
+
+impl Default for CacheConfig {
+    fn default() -> Self {
+        Self {
+            max_bytes: 16 * 1024 * 1024,
+            max_age: Duration::from_secs(30),
+        }
+    }
+}
+
+pub(super) struct ReplayCache {
+    max_age: Duration,
+    copies: Option<Cache<Identity, Arc<Copy>, ByBytes, DefaultHashBuilder>>,
+}
+
+struct Copy {
+    fingerprint: Fingerprint,
+    replay: Replay,
+    good_until: Tick,
+    given: AtomicU32,
+}
+
+#[derive(Clone)]
+struct ByBytes;
+
+impl Weighter<Identity, Arc<Copy>> for ByBytes {
+    fn weight(&self, _: &Identity, copy: &Arc<Copy>) -> u64 {
+        let answer = &copy.replay.answer;
+        let body = if let Body::Kept(body) = &answer.body {
+            body.len()
+        } else {
+            0
+        };
+        // A fixed share for the copy itself, so that tiny answers are bounded too.
+        (256 + answer.head.len() + body) as u64
+    }
+}
+
+/// What the cache knows.
+pub(super) enum Local {
+    Replay(Replay, u32),
+    Mismatch,
+    Nothing,
+}
+
+impl ReplayCache {
+    pub(super) fn new(config: CacheConfig) -> Self {
+        let items = usize::try_from(config.max_bytes / 1024).unwrap_or(usize::MAX);
+        let (hasher, lifecycle) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
+        let copies = (config.max_bytes > 0)
+            .then(|| Cache::with(items, config.max_bytes, ByBytes, hasher, lifecycle));
+        Self {
+            max_age: config.max_age,
+            copies,
+        }
+    }
+
+    pub(super) fn get(&self, identity: &Identity, fingerprint: &Fingerprint, now: Tick) -> Local {
+        let Some(copies) = &self.copies else {
+            return Local::Nothing;
+        };
+        let Some(copy) = copies.get(identity) else {
+            return Local::Nothing;
+        };
+        if now >= copy.good_until {
+            copies.remove(identity);
+            return Local::Nothing;
+        }
+        if copy.fingerprint != *fingerprint {
+            return Local::Mismatch;
+        }
+        let number = copy.given.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        Local::Replay(copy.replay.clone(), number)
+    }
+
+    /// Keeps a replay that the store just gave. `asked` is when it was asked: the record's remaining
+    /// retention counts from then at the latest, so the copy never outlives the record.
+    pub(super) fn put(
+        &self,
+        identity: Identity,
+        fingerprint: Fingerprint,
+        replay: &Replay,
+        asked: Tick,
+    ) -> Option<u32> {
+        let copies = self.copies.as_ref()?;
+        let good_until = asked.plus(replay.expires_in.min(self.max_age));
+        let given = AtomicU32::new(1);
+        copies.insert(
+            identity,
+            Arc::new(Copy {
+                fingerprint,
+                replay: replay.clone(),
+                good_until,
+                given,
+            }),
+        );
+        Some(1)
+    }
+
+    pub(super) fn forget(&self, identity: &Identity) {
+        if let Some(copies) = &self.copies {
+            copies.remove(identity);
+        }
+    }
+}

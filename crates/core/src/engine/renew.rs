@@ -1,0 +1,167 @@
+//! Automatic renewal (P31).
+//!
+//! Most effects end long before a third of their lease has passed, so none gets a timer or a task of
+//! its own at first. One watcher per engine looks after all leases: those that are still held when
+//! their first renewal is due get a task that renews them until the end. Apart from the effect's own
+//! task on purpose: an effect that blocks its thread is still renewed.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use hashbrown::HashMap;
+
+use super::lease::Held;
+use crate::claim::{Grant, Renewed};
+use crate::clock::{Sleep, Tick};
+use crate::env::Env;
+use crate::sync::Mutex;
+
+#[derive(Default)]
+pub(super) struct Renewals {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    next_id: u64,
+    held: HashMap<u64, Arc<Held>>,
+    // First renewals by when they are due. Entries of leases that have ended are skipped.
+    due: BinaryHeap<Reverse<(Tick, u64)>>,
+    watching: bool,
+    waker: Option<Waker>,
+}
+
+/// Renews a lease until dropped.
+pub(super) struct Renewing {
+    renewals: Arc<Renewals>,
+    id: u64,
+}
+
+impl Drop for Renewing {
+    fn drop(&mut self) {
+        // Taken out under the lock, dropped outside: the last reference may drop an effect's state.
+        let held = self.renewals.state.lock().held.remove(&self.id);
+        if let Some(held) = held {
+            held.end();
+        }
+    }
+}
+
+impl Renewals {
+    /// Starts looking after `held`.
+    pub(super) fn keep(self: &Arc<Self>, held: &Arc<Held>, lease: Duration, now: Tick) -> Renewing {
+        let env = &held.engine.env;
+        let due = first_due(now, lease);
+        let mut state = self.state.lock();
+        let id = state.next_id;
+        state.next_id += 1;
+        state.held.insert(id, Arc::clone(held));
+        let sooner = state
+            .due
+            .peek()
+            .is_none_or(|Reverse((first, _))| due < *first);
+        state.due.push(Reverse((due, id)));
+        let start = !std::mem::replace(&mut state.watching, true);
+        let waker = if sooner { state.waker.take() } else { None };
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        if start {
+            env.spawn
+                .spawn(Box::pin(watch(Arc::clone(self), env.clone())));
+        }
+        Renewing {
+            renewals: Arc::clone(self),
+            id,
+        }
+    }
+
+    /// Takes out what is due; answers when to look again, or `None` (and the watch ends) if never.
+    fn take_due(&self, now: Tick) -> (Vec<Arc<Held>>, Option<Tick>) {
+        let mut state = self.state.lock();
+        let mut due = Vec::new();
+        while let Some(&Reverse((first, id))) = state.due.peek() {
+            if first > now {
+                return (due, Some(first));
+            }
+            state.due.pop();
+            due.extend(state.held.get(&id).map(Arc::clone));
+        }
+        state.watching = false;
+        (due, None)
+    }
+
+    /// Completes at `until`, when `timer` does, or once a lease came in that is due sooner.
+    async fn pause(&self, until: Tick, mut timer: Sleep) {
+        poll_fn(|cx| {
+            let mut state = self.state.lock();
+            if state
+                .due
+                .peek()
+                .is_some_and(|Reverse((first, _))| *first < until)
+            {
+                return Poll::Ready(());
+            }
+            state.waker = Some(cx.waker().clone());
+            drop(state);
+            timer.as_mut().poll(cx)
+        })
+        .await;
+    }
+}
+
+/// A third of the lease from now, rounded up to a coarse step so that the watcher wakes seldom.
+fn first_due(now: Tick, lease: Duration) -> Tick {
+    let step = (lease / 30).max(Duration::from_millis(1)).as_micros();
+    let due = now.plus(lease / 3).since_origin().as_micros();
+    let rounded = due.div_ceil(step) * step;
+    Tick::new(Duration::from_micros(
+        u64::try_from(rounded).unwrap_or(u64::MAX),
+    ))
+}
+
+async fn watch(renewals: Arc<Renewals>, env: Env) {
+    loop {
+        let now = env.clock.now();
+        let (due, next) = renewals.take_due(now);
+        for held in due {
+            env.spawn.spawn(Box::pin(renew_until_the_end(held)));
+        }
+        let Some(next) = next else { return };
+        renewals.pause(next, env.clock.sleep(next.since(now))).await;
+    }
+}
+
+async fn renew_until_the_end(held: Arc<Held>) {
+    let Some(grant) = held.grant.clone() else {
+        return;
+    };
+    while !held.has_ended() {
+        let Some(pause) = renew_once(&held, &grant).await else {
+            return;
+        };
+        held.engine.env.clock.sleep(pause).await;
+    }
+}
+
+/// One renewal; answers how long to pause before the next, `None` when there is no point in one.
+async fn renew_once(held: &Held, grant: &Grant) -> Option<Duration> {
+    match held.renew(grant, None).await {
+        Ok(Renewed::Held) => Some(grant.lease / 3),
+        Ok(Renewed::Lost) => None,
+        Err(_) => {
+            let left = held.deadline().since(held.engine.env.clock.now());
+            if left.is_zero() {
+                // Whether the lease is still ours can't be known any more.
+                held.lose(grant.fence);
+                return None;
+            }
+            Some(left.min(grant.lease / 10))
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! [`Request`]: what a door hands the engine, once it has read key and fingerprint.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Engine;
+use crate::claim::{Claim, InDoubt, Resolution, TermsError};
+use crate::env::BoxFuture;
+use crate::fingerprint::Fingerprint;
+use crate::identity::Identity;
+use crate::key::{Key, KeyHint};
+use crate::namespace::Namespace;
+use crate::policy::Policy;
+use crate::record::Token;
+use crate::secret::Secret;
+
+/// One request: whose key, which payload, treated how.
+#[derive(Clone)]
+pub struct Request {
+    pub(super) subject: Subject,
+    pub(super) fingerprint: Fingerprint,
+    pub(super) policy: Arc<Policy>,
+    pub(super) recover: Option<Recover>,
+}
+
+/// Which key, for events and records.
+#[derive(Clone, Debug)]
+pub(super) struct Subject {
+    pub(super) namespace: Namespace,
+    pub(super) hint: KeyHint,
+    pub(super) identity: Identity,
+}
+
+impl Request {
+    /// A request for `key` in `namespace`, with the payload's `fingerprint`.
+    ///
+    /// `engine` gives the secret that the identity is made with.
+    #[must_use]
+    pub fn new(
+        engine: &Engine,
+        namespace: Namespace,
+        key: &Key,
+        fingerprint: Fingerprint,
+        policy: Arc<Policy>,
+    ) -> Self {
+        let identity = Identity::of(engine.secret(), &namespace, key);
+        let subject = Subject {
+            namespace,
+            hint: key.hint(),
+            identity,
+        };
+        Self {
+            subject,
+            fingerprint,
+            policy,
+            recover: None,
+        }
+    }
+
+    /// Asks `recover` what happened when the key turns out to be in doubt (P40).
+    #[must_use]
+    pub fn recover_with(mut self, recover: Recover) -> Self {
+        self.recover = Some(recover);
+        self
+    }
+
+    /// The key's hash.
+    #[must_use]
+    pub const fn identity(&self) -> &Identity {
+        &self.subject.identity
+    }
+
+    pub(super) fn claim(&self, secret: &Secret, token: Token) -> Result<Claim, TermsError> {
+        Ok(Claim {
+            identity: self.subject.identity,
+            fingerprint: self.fingerprint,
+            token,
+            terms: self.policy.terms()?,
+            secret_id: secret.id(),
+            namespace: self.subject.namespace.clone(),
+            hint: self.subject.hint,
+        })
+    }
+}
+
+/// Finds out what became of a run in doubt, for example by asking the payment provider.
+pub type Recover = Arc<dyn Fn(Doubt) -> BoxFuture<'static, Option<Resolution>> + Send + Sync>;
+
+/// A run in doubt, as a recover hook sees it. The hook answers with what happened, or `None` where it
+/// can't tell.
+#[derive(Clone, Debug)]
+pub struct Doubt {
+    pub(super) identity: Identity,
+    pub(super) secret: Secret,
+    pub(super) doubt: InDoubt,
+}
+
+impl Doubt {
+    /// The same key that [`super::Lease::derive_key`] gave the run: what to look for down the road.
+    #[must_use]
+    pub fn derive_key(&self, step: &str) -> String {
+        self.identity.derive_key(&self.secret, step)
+    }
+
+    /// Runs begun.
+    #[must_use]
+    pub const fn attempt(&self) -> u16 {
+        self.doubt.attempt
+    }
+
+    /// What the last owner kept, if anything.
+    #[must_use]
+    pub fn last_checkpoint(&self) -> Option<&Bytes> {
+        (!self.doubt.checkpoint.is_empty()).then_some(&self.doubt.checkpoint)
+    }
+}

@@ -1,0 +1,244 @@
+//! From lease to answer: start the effect, settle by its verdict, answer.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+
+use super::Shared;
+use super::admit::{Admission, Won, admit};
+use super::answer::{Problem, Ran, Replayed, Report, Response, Verdict};
+use super::lease::{Held, Lease};
+use super::limit::{Backoff, within};
+use super::request::Request;
+use crate::claim::{Grant, Renewed, Settled, Settlement};
+use crate::clock::{Tick, Timestamp};
+use crate::error::StoreError;
+use crate::event::{Step, StoreCall, VerdictKind};
+use crate::protocol;
+use crate::record::CrashPolicy;
+
+/// The whole way of a request: claim → run → settle → answer.
+///
+/// An `async` block, as an `async fn` would hold its arguments twice.
+#[expect(
+    clippy::manual_async_fn,
+    reason = "see above: the future is a third smaller"
+)]
+pub(super) fn drive<V, F, Fut>(
+    engine: Arc<Shared>,
+    request: Request,
+    effect: F,
+) -> impl Future<Output = Response<V>>
+where
+    F: FnOnce(Lease) -> Fut,
+    Fut: Future<Output = Report<V>>,
+{
+    async move {
+        let (held, now) = match admit(&engine, &request).await {
+            Admission::Replayed(replayed) => return Response::Replayed(replayed),
+            Admission::Problem(problem) => return Response::Problem(problem),
+            Admission::Unprotected => {
+                let now = engine.env.clock.now();
+                (Held::new(engine, request.subject, None, now), now)
+            }
+            Admission::Won(Won { grant, sent, now }) => {
+                (Held::new(engine, request.subject, Some(grant), sent), now)
+            }
+        };
+        match held.grant.is_some() {
+            true => run_leased(held, now, request.policy.max_answer_bytes, effect).await,
+            false => run_unprotected(&held, now, effect).await,
+        }
+    }
+}
+
+async fn run_unprotected<V, F, Fut>(held: &Arc<Held>, now: Tick, effect: F) -> Response<V>
+where
+    F: FnOnce(Lease) -> Fut,
+    Fut: Future<Output = Report<V>>,
+{
+    match run_effect(held, now, effect).await {
+        Some(report) => Response::Unprotected(report.value),
+        None => Response::Problem(Problem::Panicked),
+    }
+}
+
+#[expect(clippy::manual_async_fn, reason = "as `drive`")]
+fn run_leased<V, F, Fut>(
+    held: Arc<Held>,
+    now: Tick,
+    max_answer_bytes: usize,
+    effect: F,
+) -> impl Future<Output = Response<V>>
+where
+    F: FnOnce(Lease) -> Fut,
+    Fut: Future<Output = Report<V>>,
+{
+    async move {
+        let Some(grant) = &held.grant else {
+            return Response::Problem(Problem::Late);
+        };
+        let renewing = held.engine.renewals.keep(&held, grant.lease, now);
+        if now >= held.deadline() && !Box::pin(renewed_in_time(&held, grant)).await {
+            drop(renewing);
+            // Nothing was started, so letting go is always legal (P36).
+            let _ = Box::pin(settle(&held, grant, &Settlement::Release)).await;
+            return Response::Problem(Problem::Late);
+        }
+        let report = run_effect(&held, now, effect).await;
+        drop(renewing);
+        let (value, verdict) = match report {
+            Some(Report { value, verdict }) => (Some(value), verdict),
+            None => (None, Verdict::Retry),
+        };
+        let most = held.engine.most_answer_bytes(max_answer_bytes);
+        let settlement = settlement(verdict, grant.crash, most);
+        let settled = settle(&held, grant, &settlement).await;
+        respond(&held, grant, &settlement, settled, value).await
+    }
+}
+
+/// The claim was answered too late to start under it (P30). The lease may well still be ours: renew it,
+/// and see whether that is answered in time.
+async fn renewed_in_time(held: &Held, grant: &Grant) -> bool {
+    let renewed = held.renew(grant, None).await;
+    matches!(renewed, Ok(Renewed::Held)) && held.engine.env.clock.now() < held.deadline()
+}
+
+/// Runs the effect; `None` where it panicked.
+async fn run_effect<V, F, Fut>(held: &Arc<Held>, began: Tick, effect: F) -> Option<Report<V>>
+where
+    F: FnOnce(Lease) -> Fut,
+    Fut: Future<Output = Report<V>>,
+{
+    let engine = &held.engine;
+    let fence = held.grant.as_ref().map(|grant| grant.fence);
+    engine.emit(&held.subject, Step::EffectBegan { fence });
+    let lease = Lease {
+        held: Arc::clone(held),
+    };
+    // The effect is made inside the guarded future: making it may panic as well.
+    let guarded = AssertUnwindSafe(async move { effect(lease).await }).catch_unwind();
+    let report = guarded.await.ok();
+    let verdict = report
+        .as_ref()
+        .map_or(VerdictKind::Panic, |report| report.verdict.kind());
+    let took = engine.env.clock.now().since(began);
+    engine.emit(&held.subject, Step::EffectEnded { verdict, took });
+    report
+}
+
+/// What to write, by verdict and stored policy (P36).
+fn settlement(verdict: Verdict, crash: CrashPolicy, most: usize) -> Settlement {
+    match (verdict, crash) {
+        (Verdict::Complete(answer), _) => Settlement::Complete(answer.capped(most)),
+        (Verdict::Fail(answer), _) => Settlement::Fail(answer.capped(most)),
+        (Verdict::NoEffect, _) | (Verdict::Retry, CrashPolicy::Takeover) => Settlement::Release,
+        (Verdict::Unknown, _) | (Verdict::Retry, CrashPolicy::Hold) => Settlement::Doubt,
+    }
+}
+
+/// Sends the settlement until it is answered, for as long as one lease: sending it again is safe
+/// (P18), and giving up leaves an effect that happened without a record.
+async fn settle(
+    held: &Held,
+    grant: &Grant,
+    settlement: &Settlement,
+) -> Result<Settled, StoreError> {
+    let engine = &held.engine;
+    held.end();
+    let mut give_up = None;
+    let mut backoff = Backoff::new();
+    loop {
+        let call = engine.store.settle(grant, settlement);
+        let error = match within(&*engine.env.clock, engine.config.call_limit, call).await {
+            Ok(settled) => return Ok(settled),
+            Err(error) => error,
+        };
+        engine.store_failed(&held.subject, StoreCall::Settle, &error);
+        let now = engine.env.clock.now();
+        if !error.is_transient() || now >= *give_up.get_or_insert(now.plus(grant.lease)) {
+            return Err(error);
+        }
+        engine.env.clock.sleep(backoff.next_pause()).await;
+    }
+}
+
+/// The answer, once the settlement is acknowledged and not before (P33).
+async fn respond<V>(
+    held: &Held,
+    grant: &Grant,
+    settlement: &Settlement,
+    settled: Result<Settled, StoreError>,
+    value: Option<V>,
+) -> Response<V> {
+    let fence = grant.fence;
+    let engine = &held.engine;
+    match (settled, settlement, value) {
+        (Ok(Settled::Done), _, value) => {
+            let state = settlement.state();
+            engine.emit(&held.subject, Step::Settled { state, fence });
+            let ran = |value| {
+                Response::Ran(Ran {
+                    value,
+                    fence,
+                    attempt: grant.attempt,
+                    state,
+                })
+            };
+            value.map_or(Response::Problem(Problem::Panicked), ran)
+        }
+        (Ok(Settled::Lost), _, _) => {
+            held.lose(fence);
+            Box::pin(answer_of_another(held, fence)).await
+        }
+        // Nothing to remember, so nothing is lost but time: the lease lapses by itself.
+        (Err(_), Settlement::Release, Some(value)) => {
+            let state = crate::record::State::Running;
+            Response::Ran(Ran {
+                value,
+                fence,
+                attempt: grant.attempt,
+                state,
+            })
+        }
+        (Err(source), _, _) => {
+            engine.emit(&held.subject, Step::Unrecorded { fence });
+            Response::Problem(Problem::Unrecorded {
+                fence,
+                source: Some(source),
+            })
+        }
+    }
+}
+
+/// Another took over. If it is done, its answer is everybody's answer.
+async fn answer_of_another<V>(held: &Held, fence: crate::record::Fence) -> Response<V> {
+    let engine = &held.engine;
+    let call = engine.store.read(&held.subject.identity);
+    match within(&*engine.env.clock, engine.config.call_limit, call).await {
+        Ok(Some(record)) => {
+            // `read` gives live records only, so the time of reading doesn't matter here.
+            if let Some(replay) = protocol::replay(&record, Timestamp::default()) {
+                let state = replay.state;
+                engine.emit(
+                    &held.subject,
+                    Step::Replayed {
+                        state,
+                        local: false,
+                        number: None,
+                    },
+                );
+                return Response::Replayed(Replayed {
+                    replay,
+                    number: None,
+                });
+            }
+        }
+        Ok(None) => {}
+        Err(error) => engine.store_failed(&held.subject, StoreCall::Read, &error),
+    }
+    Response::Problem(Problem::LeaseLost { fence })
+}

@@ -1,0 +1,215 @@
+//! One typed event per step of the engine. Logs, metrics, traces and audit all derive from these.
+//!
+//! An event names a key by its namespace, its first characters and its hash; never by the whole key,
+//! and never with a payload.
+
+use std::time::Duration;
+
+use crate::error::{Certainty, StoreErrorKind};
+use crate::identity::Identity;
+use crate::key::KeyHint;
+use crate::namespace::Namespace;
+use crate::record::{Fence, State};
+
+/// What happened to which key.
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'a> {
+    /// Where the key lives.
+    pub namespace: &'a Namespace,
+    /// How the key begins.
+    pub hint: KeyHint,
+    /// The key's hash.
+    pub identity: Identity,
+    /// What happened.
+    pub step: Step,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Step {
+    /// A claim won.
+    Claimed {
+        /// Of the lease won.
+        fence: Fence,
+        /// 1, or more after a takeover.
+        attempt: u16,
+        /// How long the claim took, waiting included.
+        took: Duration,
+    },
+    /// An answer was given from a record.
+    Replayed {
+        /// Completed or failed.
+        state: State,
+        /// Whether from this process's own copy.
+        local: bool,
+        /// The how-manieth replay of this record by this process; `None` where no copy is kept.
+        number: Option<u32>,
+    },
+    /// The key was used with another payload.
+    Mismatched,
+    /// A caller began to wait for another's run.
+    WaitBegan,
+    /// A caller stopped waiting.
+    WaitEnded {
+        /// How long it waited.
+        waited: Duration,
+    },
+    /// A caller was told that another runs.
+    Busy {
+        /// Why it did not wait, or no longer.
+        why: BusyReason,
+    },
+    /// The effect was started.
+    EffectBegan {
+        /// Of its lease; `None` where it runs unprotected.
+        fence: Option<Fence>,
+    },
+    /// The effect ended.
+    EffectEnded {
+        /// What it reported.
+        verdict: VerdictKind,
+        /// How long it ran.
+        took: Duration,
+    },
+    /// The lease was renewed.
+    Renewed {
+        /// Of the lease.
+        fence: Fence,
+    },
+    /// The owner learned that it isn't, or can't be sure that it still is.
+    LeaseLost {
+        /// Of the lease lost.
+        fence: Fence,
+    },
+    /// The settlement was acknowledged.
+    Settled {
+        /// What the record says now.
+        state: State,
+        /// Of the lease.
+        fence: Fence,
+    },
+    /// The settlement could not be recorded.
+    Unrecorded {
+        /// Of the lease.
+        fence: Fence,
+    },
+    /// A caller met an operation of unknown outcome.
+    InDoubt {
+        /// Of the run in doubt.
+        fence: Fence,
+    },
+    /// A recover hook was asked.
+    Recovered {
+        /// Of the run in doubt.
+        fence: Fence,
+        /// Whether the hook knew.
+        known: bool,
+    },
+    /// A store call failed.
+    StoreFailed {
+        /// Which call.
+        call: StoreCall,
+        /// Why.
+        kind: StoreErrorKind,
+        /// Whether it may have changed something.
+        certainty: Certainty,
+    },
+    /// The breaker opened, half-opened or closed.
+    Breaker {
+        /// What it is now.
+        state: BreakerState,
+    },
+    /// The store gave no answer, and the effect ran unprotected because the scope says so.
+    FailedOpen,
+    /// Observe mode: what enforcing would have done.
+    Observed {
+        /// That.
+        would: Would,
+    },
+}
+
+/// Why a caller was told "busy".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BusyReason {
+    /// The policy says not to wait.
+    Policy,
+    /// It waited as long as the policy allows.
+    WaitedTooLong,
+    /// As many as may wait for this key already do.
+    KeyWaiters,
+    /// As many as may wait in this process already do.
+    ProcessWaiters,
+}
+
+/// What an effect reported, without its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VerdictKind {
+    /// An answer.
+    Complete,
+    /// A final failure.
+    Fail,
+    /// A failure that may be retried.
+    Retry,
+    /// A failure before anything happened.
+    NoEffect,
+    /// It doesn't know.
+    Unknown,
+    /// Nothing: it panicked.
+    Panic,
+}
+
+/// A call to a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreCall {
+    /// A claim.
+    Claim,
+    /// A renewal.
+    Renew,
+    /// A settlement.
+    Settle,
+    /// A resolution.
+    Resolve,
+    /// A look at the record.
+    Read,
+}
+
+/// What the breaker lets through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BreakerState {
+    /// Everything.
+    Closed,
+    /// Nothing, for a time.
+    Open,
+    /// One claim, to try.
+    HalfOpen,
+}
+
+/// What enforcing would have done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Would {
+    /// Answered from the record.
+    Replay,
+    /// Waited, or refused: another was running.
+    Busy,
+    /// Refused: another payload.
+    Mismatch,
+    /// Refused: in doubt.
+    InDoubt,
+    /// Refused: the store gave no answer.
+    Unavailable,
+}
+
+/// Takes events. Called on the hot path: return quickly, never block.
+pub trait Observer: Send + Sync + 'static {
+    /// Something happened.
+    fn observe(&self, event: &Event<'_>);
+}
+
+/// Takes no notice.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ignore;
+
+impl Observer for Ignore {
+    fn observe(&self, _: &Event<'_>) {}
+}

@@ -1,0 +1,54 @@
+//! The protocol behind Semel: *claim → run → settle → replay*. No I/O, no runtime.
+//!
+//! Most users want the `semel` crate, which brings a runtime and the stores. This crate is for whoever
+//! writes a store, a door, or a simulation.
+//!
+//! | module | step of a request's way |
+//! |---|---|
+//! | [`key`], [`namespace`], [`identity`] | whose request it is |
+//! | [`canonical`], [`fingerprint`] | what it asks for |
+//! | [`claim`], [`protocol`], [`record`] | who may run, and what is remembered: the rules, as pure functions |
+//! | [`store`], [`memory`], [`wake`] | where it is remembered |
+//! | [`engine`] | the only control flow: claim → run → settle → answer |
+//! | [`event`] | what happened, for logs, metrics and audit |
+//! | [`clock`], [`mod@env`] | time, tasks and chance, passed in |
+//!
+//! Comments like `P9` cite the numbered rules of `spec/protocol.md`.
+
+pub mod canary;
+pub mod canonical;
+pub mod claim;
+pub mod clock;
+pub mod engine;
+pub mod env;
+pub mod error;
+pub mod event;
+pub mod fingerprint;
+pub mod identity;
+pub mod key;
+pub mod memory;
+pub mod namespace;
+pub mod policy;
+pub mod protocol;
+pub mod record;
+pub mod secret;
+pub mod store;
+mod sync;
+pub mod wake;
+
+pub use canonical::{CanonicalError, canonicalize};
+pub use claim::{
+    Busy, Claim, Claimed, Grant, InDoubt, Renewed, Replay, Resolution, Resolved, Settled,
+    Settlement, Terms, TermsError,
+};
+pub use clock::{Clock, Tick, Timestamp};
+pub use env::{BoxFuture, Entropy, Env, Spawn};
+pub use error::{Certainty, StoreError, StoreErrorKind};
+pub use fingerprint::{Fingerprint, FingerprintBuilder};
+pub use identity::Identity;
+pub use key::{Key, KeyError, KeyHint, KeyRules};
+pub use memory::{MemoryConfig, MemoryStore};
+pub use namespace::{Namespace, NamespaceError};
+pub use record::{Answer, Body, CrashPolicy, Fence, Record, RecordError, State, Token};
+pub use secret::{Secret, SecretError};
+pub use store::{Capabilities, Store, StoreAdmin, StoreResult};

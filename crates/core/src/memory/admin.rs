@@ -1,0 +1,118 @@
+//! The operator's side of the memory store.
+
+use super::MemoryStore;
+use crate::env::BoxFuture;
+use crate::error::{Certainty, StoreError, StoreErrorKind};
+use crate::identity::Identity;
+use crate::store::{Cursor, Page, Query, Stats, StoreAdmin, StoreResult};
+use crate::sync::atomic::Ordering;
+
+impl StoreAdmin for MemoryStore {
+    fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, StoreResult<Page>> {
+        Box::pin(async move { self.page(query) })
+    }
+
+    fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
+        Box::pin(async move {
+            let hash = self.inner.hash(identity);
+            let mut shard = self.inner.shard(hash).lock();
+            let now = self.inner.now();
+            let Some(was_live) = shard.remove(hash, identity, now) else {
+                return Ok(false);
+            };
+            self.inner.present.fetch_sub(1, Ordering::SeqCst);
+            drop(shard);
+            self.inner.hub.wake(&identity.address());
+            Ok(was_live)
+        })
+    }
+
+    fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
+        Box::pin(async move { Ok(self.inner.sweep(most)) })
+    }
+
+    fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
+        Box::pin(async move {
+            let capacity = Some(self.inner.capacity as u64);
+            Ok(Stats {
+                records: self.len() as u64,
+                capacity,
+            })
+        })
+    }
+}
+
+/// A listing goes shard by shard and, within one, by identity: an order that other keys' coming and
+/// going does not disturb.
+impl MemoryStore {
+    fn page(&self, query: &Query) -> StoreResult<Page> {
+        let (first, after) = match &query.after {
+            Some(cursor) => parse(cursor)?,
+            None => (0, None),
+        };
+        let now = self.inner.now();
+        let mut page = Page::default();
+        for (index, shard) in self.inner.shards.iter().enumerate().skip(first) {
+            let after = after.filter(|_| index == first);
+            let room = query.page_size() - page.records.len();
+            let shard = shard.lock();
+            let mut fit: Vec<_> = shard
+                .iter()
+                .filter(|(identity, record)| {
+                    after.is_none_or(|after| *identity > after) && query.fits(record, now)
+                })
+                .collect();
+            fit.sort_unstable_by_key(|(identity, _)| *identity);
+            if fit.len() > room {
+                page.next = Some(cursor(
+                    index,
+                    if room == 0 {
+                        None
+                    } else {
+                        Some(&fit[room - 1].0)
+                    },
+                ));
+            }
+            fit.truncate(room);
+            page.records.extend(
+                fit.into_iter()
+                    .map(|(identity, record)| (identity, record.clone())),
+            );
+            if page.next.is_some() {
+                break;
+            }
+        }
+        Ok(page)
+    }
+}
+
+/// `3.` is "from the start of shard 3", `3.<hex>` "in shard 3, after this identity".
+fn cursor(shard: usize, last: Option<&Identity>) -> Cursor {
+    let bytes = last.map_or(&[][..], |identity| identity.as_bytes());
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Cursor(format!("{shard}.{hex}"))
+}
+
+fn parse(cursor: &Cursor) -> StoreResult<(usize, Option<Identity>)> {
+    let refuse = || {
+        StoreError::new(
+            StoreErrorKind::Rejected,
+            Certainty::Definite,
+            "the cursor isn't one of this store's; start the listing anew",
+        )
+    };
+    let (shard, hex) = cursor.0.split_once('.').ok_or_else(refuse)?;
+    let shard = shard.parse().map_err(|_| refuse())?;
+    if hex.is_empty() {
+        return Ok((shard, None));
+    }
+    let mut bytes = [0; 32];
+    if hex.len() != 64 || !hex.is_ascii() {
+        return Err(refuse());
+    }
+    for (byte, pair) in bytes.iter_mut().zip(hex.as_bytes().chunks(2)) {
+        let pair = std::str::from_utf8(pair).map_err(|_| refuse())?;
+        *byte = u8::from_str_radix(pair, 16).map_err(|_| refuse())?;
+    }
+    Ok((shard, Some(Identity::from_bytes(bytes))))
+}

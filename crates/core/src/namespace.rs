@@ -1,0 +1,112 @@
+//! [`Namespace`]: environment, tenant and scope. The same key in two namespaces never meets itself.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The longest environment, tenant or scope, in bytes.
+pub const MAX_PART_BYTES: usize = 128;
+
+/// Where a key lives: environment + tenant + scope (P2).
+///
+/// ```
+/// use semel_core::Namespace;
+///
+/// let namespace = Namespace::new("production", "acme", "charge")?;
+/// assert_eq!(namespace.scope(), "charge");
+/// # Ok::<(), semel_core::NamespaceError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Namespace {
+    // One allocation for the three parts, shared by every record of the namespace.
+    joined: Arc<str>,
+    tenant_at: u16,
+    scope_at: u16,
+}
+
+impl Namespace {
+    /// Checks and joins the parts. `environment` and `tenant` may be empty (there is only one);
+    /// `scope`, the operation, may not.
+    ///
+    /// # Errors
+    /// [`NamespaceError`] where a part is too long, has control characters, or the scope is empty.
+    pub fn new(environment: &str, tenant: &str, scope: &str) -> Result<Self, NamespaceError> {
+        if scope.is_empty() {
+            return Err(NamespaceError::NoScope);
+        }
+        let tenant_at = part("environment", environment)?;
+        let scope_at = tenant_at + part("tenant", tenant)?;
+        part("scope", scope)?;
+        Ok(Self {
+            joined: [environment, tenant, scope].concat().into(),
+            tenant_at,
+            scope_at,
+        })
+    }
+
+    /// The environment, such as `production`. Empty where there is only one.
+    #[must_use]
+    pub fn environment(&self) -> &str {
+        &self.joined[..usize::from(self.tenant_at)]
+    }
+
+    /// The tenant. Empty where there is only one.
+    #[must_use]
+    pub fn tenant(&self) -> &str {
+        &self.joined[usize::from(self.tenant_at)..usize::from(self.scope_at)]
+    }
+
+    /// The scope: the operation that the key is for.
+    #[must_use]
+    pub fn scope(&self) -> &str {
+        &self.joined[usize::from(self.scope_at)..]
+    }
+}
+
+impl fmt::Debug for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}/{}/{}",
+            self.environment(),
+            self.tenant(),
+            self.scope()
+        )
+    }
+}
+
+/// Checks one part; answers with its length.
+fn part(name: &'static str, text: &str) -> Result<u16, NamespaceError> {
+    if text.chars().any(char::is_control) {
+        return Err(NamespaceError::Control { part: name });
+    }
+    match u16::try_from(text.len()) {
+        Ok(length) if text.len() <= MAX_PART_BYTES => Ok(length),
+        _ => Err(NamespaceError::TooLong {
+            part: name,
+            was: text.len(),
+        }),
+    }
+}
+
+/// Why a namespace was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NamespaceError {
+    /// There is no scope.
+    #[error("the scope is empty; name the operation, for example \"charge\"")]
+    NoScope,
+    /// A part is too long.
+    #[error("the {part} has {was} bytes; at most {MAX_PART_BYTES} are taken")]
+    TooLong {
+        /// Which part.
+        part: &'static str,
+        /// The bytes there were.
+        was: usize,
+    },
+    /// A part has control characters.
+    #[error("the {part} has a control character; use printable text")]
+    Control {
+        /// Which part.
+        part: &'static str,
+    },
+}
