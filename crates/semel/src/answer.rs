@@ -1,0 +1,149 @@
+//! What an operation's caller gets, and what its effect may say went wrong.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use semel_core::engine::Problem;
+use semel_core::{CanonicalError, KeyError, NamespaceError, Timestamp};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The answer to an operation: the same for every caller of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Answer<T> {
+    /// What the effect answered.
+    pub value: T,
+    /// Whether an earlier run answered, and this one did nothing.
+    pub replayed: bool,
+    /// Which run answered: 1, or more where earlier owners vanished.
+    pub attempt: u16,
+    /// When the key was first claimed, on the store's clock; for a fresh run, now.
+    pub original_time: SystemTime,
+}
+
+pub(crate) fn system_time(at: Timestamp) -> SystemTime {
+    UNIX_EPOCH + Duration::from_micros(at.as_micros())
+}
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// How an effect fails. Any error turns into the kind that may be retried, by `?` or `into()`.
+///
+/// | made by | what it says | `takeover` | `hold` |
+/// |---|---|---|---|
+/// | `?`, `Failure::retry` | failed, may have happened in part | the next call runs it again | in doubt |
+/// | [`Failure::no_effect`] | failed before anything happened | the next call runs it again | the same |
+/// | [`Failure::reject`] | failed for good | kept, and replayed to every caller | the same |
+/// | [`Failure::unknown`] | sent, and no reply came | in doubt | in doubt |
+#[derive(Debug)]
+pub struct Failure(pub(crate) Kind);
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Retry(Cause),
+    NoEffect(Cause),
+    Reject(serde_json::Value),
+    Unknown(Cause),
+}
+
+impl Failure {
+    /// Failed, and may or may not have happened in part.
+    pub fn retry(cause: impl Into<Cause>) -> Self {
+        Self(Kind::Retry(cause.into()))
+    }
+
+    /// Failed before anything happened: say this only where that is certain.
+    pub fn no_effect(cause: impl Into<Cause>) -> Self {
+        Self(Kind::NoEffect(cause.into()))
+    }
+
+    /// Failed for good: a declined card, a rule broken. `reason` is kept and replayed.
+    pub fn reject(reason: impl Serialize) -> Self {
+        let reason = serde_json::to_value(reason);
+        Self(Kind::Reject(
+            reason.unwrap_or_else(|error| error.to_string().into()),
+        ))
+    }
+
+    /// Nobody knows: the call was sent, and no reply came.
+    pub fn unknown(cause: impl Into<Cause>) -> Self {
+        Self(Kind::Unknown(cause.into()))
+    }
+}
+
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::retry(error)
+    }
+}
+
+/// A final failure, the same for every caller of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rejection {
+    /// What the effect gave as the reason.
+    pub reason: serde_json::Value,
+    /// Whether an earlier run failed so, and this call did nothing.
+    pub replayed: bool,
+}
+
+impl Rejection {
+    /// The reason, as the type that the effect gave.
+    ///
+    /// # Errors
+    /// Where it isn't of that type.
+    pub fn reason<R: DeserializeOwned>(&self) -> Result<R, serde_json::Error> {
+        serde_json::from_value(self.reason.clone())
+    }
+}
+
+/// Why an operation has no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The key isn't one.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// Environment, tenant or scope can't be used.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// The payload can't be turned into JSON.
+    #[error("the payload could not be turned into JSON; nothing was started")]
+    Payload(#[source] serde_json::Error),
+    /// The payload has no canonical form.
+    #[error(transparent)]
+    Canonical(#[from] CanonicalError),
+    /// There is no answer to give: busy, another payload, in doubt, store down.
+    #[error(transparent)]
+    Problem(#[from] Problem),
+    /// The effect failed for good. Every caller of this key gets the same.
+    #[error("the operation failed for good: {}", .0.reason)]
+    Rejected(Rejection),
+    /// The effect failed. The key is free: calling again runs it again.
+    #[error("the operation failed; calling again with the same key runs it again")]
+    Failed(#[source] Cause),
+    /// The effect failed, and whether it happened is not known. Calling again won't run it.
+    #[error("the operation may or may not have taken effect; its key is in doubt until resolved")]
+    InDoubt(#[source] Cause),
+    /// The operation is done, but its answer was too large to keep.
+    #[error("the operation is done, but its answer ({bytes} bytes) was too large to keep")]
+    NotKept {
+        /// How large it was.
+        bytes: u64,
+    },
+    /// The stored answer isn't of the type asked for.
+    #[error("the operation is done, but its stored answer is of another type")]
+    Answer(#[source] serde_json::Error),
+}
+
+impl Error {
+    /// Whether calling again, with the same key and payload, may get an answer.
+    #[must_use]
+    pub const fn is_retryable(&self) -> bool {
+        match self {
+            Self::Problem(problem) => problem.is_retryable(),
+            Self::Failed(_) => true,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,21 @@
+#![doc = include_str!("../../../README.md")]
+
+mod answer;
+mod open;
+mod operation;
+mod runtime;
+
+pub use answer::{Answer, Error, Failure, Rejection};
+pub use open::{Builder, OpenError, Semel};
+pub use operation::{Call, Keyed, Operation};
+pub use runtime::tokio_env;
+
+pub use semel_core::engine::{
+    BreakerConfig, CacheConfig, Doubt, EngineConfig, Lease, LeaseLost, Problem,
+};
+pub use semel_core::event::{Event, Observer, Step};
+pub use semel_core::policy::{Mode, OnBusy, Policy, StoreDown};
+pub use semel_core::{CrashPolicy, Fence, Key, KeyError, KeyRules, Resolution, Secret};
+
+/// The protocol crate, for whoever writes a store or a door.
+pub use semel_core as core;

@@ -1,0 +1,278 @@
+//! [`Semel`]: one URL in, ready to run operations.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use semel_core::canary::{self, CanaryError};
+use semel_core::engine::{Engine, EngineConfig};
+use semel_core::event::{Ignore, Observer};
+use semel_core::policy::Policy;
+use semel_core::{Env, KeyRules, MemoryConfig, MemoryStore, Secret, StoreAdmin};
+
+use crate::operation::Operation;
+use crate::runtime::tokio_env;
+
+/// The idempotency layer: a store, and an engine on it. Cheap to clone.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use semel::Semel;
+///
+/// let semel = Semel::open("memory://").await?;
+/// let answer = semel.operation("greet").key("k-1").payload(&"world").run(|_| async {
+///     Ok::<_, std::io::Error>("hello".to_owned())
+/// });
+/// assert_eq!(answer.await?.value, "hello");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Semel {
+    pub(crate) shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) engine: Engine,
+    pub(crate) store: Arc<dyn StoreAdmin>,
+    pub(crate) environment: String,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) key_rules: KeyRules,
+}
+
+impl Semel {
+    /// Opens the store at `url` with default settings.
+    ///
+    /// | URL | store |
+    /// |---|---|
+    /// | `memory://` | this process's memory, at most 200,000 records |
+    /// | `memory://?capacity=1000` | the same, with another bound |
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is wrong and what to do.
+    pub async fn open(url: &str) -> Result<Self, OpenError> {
+        Self::builder().open(url).await
+    }
+
+    /// Starts with default settings, to change some.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Begins an operation: `scope` names what is done, such as `"charge"`.
+    pub fn operation(&self, scope: &str) -> Operation {
+        Operation::new(self.clone(), scope)
+    }
+
+    /// The engine, for whoever writes a door.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.shared.engine
+    }
+
+    /// The store, for operators' work: listing, deleting, sweeping.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn StoreAdmin> {
+        &self.shared.store
+    }
+}
+
+impl std::fmt::Debug for Semel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Semel({})", self.shared.store.capabilities().name)
+    }
+}
+
+/// Settings of a [`Semel`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use semel::{CrashPolicy, Policy, Semel};
+///
+/// let semel = Semel::builder()
+///     .environment("staging")
+///     .policy(Policy { crash: CrashPolicy::Hold, ..Policy::default() })
+///     .open("memory://")
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a builder does nothing until `open`"]
+pub struct Builder {
+    environment: String,
+    policy: Policy,
+    config: EngineConfig,
+    key_rules: KeyRules,
+    secret: Secret,
+    observer: Arc<dyn Observer>,
+    env: Option<Env>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            environment: String::new(),
+            policy: Policy::default(),
+            config: EngineConfig::default(),
+            key_rules: KeyRules::default(),
+            secret: Secret::none(),
+            observer: Arc::new(Ignore),
+            env: None,
+        }
+    }
+}
+
+impl Builder {
+    /// The environment, such as `production`: keys of different ones never meet. Empty by default.
+    pub fn environment(mut self, environment: &str) -> Self {
+        environment.clone_into(&mut self.environment);
+        self
+    }
+
+    /// How operations are treated that don't say otherwise.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// What concerns the whole process: waiters, breaker, local replays.
+    pub const fn engine_config(mut self, config: EngineConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// What a key may look like.
+    pub fn key_rules(mut self, rules: KeyRules) -> Self {
+        self.key_rules = rules;
+        self
+    }
+
+    /// The secret that identities and fingerprints are made with: the same on every node.
+    pub fn secret(mut self, secret: Secret) -> Self {
+        self.secret = secret;
+        self
+    }
+
+    /// Who is told what happens.
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = observer;
+        self
+    }
+
+    /// Another environment than Tokio's: a test's clock, a simulation.
+    pub fn env(mut self, env: Env) -> Self {
+        self.env = Some(env);
+        self
+    }
+
+    /// Opens the store at `url`.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is wrong and what to do.
+    pub async fn open(self, url: &str) -> Result<Semel, OpenError> {
+        let env = self.env.clone().unwrap_or_else(tokio_env);
+        let store = open_store(url, &env)?;
+        self.on(store, env).await
+    }
+
+    /// Uses a store made by hand.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is wrong and what to do.
+    pub async fn open_on(self, store: Arc<dyn StoreAdmin>) -> Result<Semel, OpenError> {
+        let env = self.env.clone().unwrap_or_else(tokio_env);
+        self.on(store, env).await
+    }
+
+    async fn on(self, store: Arc<dyn StoreAdmin>, env: Env) -> Result<Semel, OpenError> {
+        self.policy.terms()?;
+        semel_core::Namespace::new(&self.environment, "", "any")?;
+        let capabilities = store.capabilities();
+        if capabilities.shared || capabilities.durable {
+            canary::check(&*store, &env, &self.secret, &self.environment).await?;
+        }
+        sweep_now_and_then(Arc::downgrade(&store), &env);
+        let engine = Engine::with(store.clone(), env, self.secret, self.config, self.observer);
+        let shared = Shared {
+            engine,
+            store,
+            environment: self.environment,
+            policy: Arc::new(self.policy),
+            key_rules: self.key_rules,
+        };
+        Ok(Semel {
+            shared: Arc::new(shared),
+        })
+    }
+}
+
+fn open_store(url: &str, env: &Env) -> Result<Arc<dyn StoreAdmin>, OpenError> {
+    let (scheme, rest) = url.split_once("://").ok_or(OpenError::NotAUrl)?;
+    match scheme {
+        "memory" => {
+            let config = memory_config(rest)?;
+            Ok(Arc::new(MemoryStore::new(config, Arc::clone(&env.clock))))
+        }
+        _ => Err(OpenError::Scheme {
+            scheme: scheme.chars().take(32).collect(),
+        }),
+    }
+}
+
+fn memory_config(rest: &str) -> Result<MemoryConfig, OpenError> {
+    let mut config = MemoryConfig::default();
+    let options = rest.trim_start_matches('/').trim_start_matches('?');
+    for option in options.split('&').filter(|option| !option.is_empty()) {
+        match option.split_once('=') {
+            Some(("capacity", number)) => {
+                config.capacity = number.parse().map_err(|_| OpenError::Option("capacity"))?;
+            }
+            _ => return Err(OpenError::Option("an option that isn't known")),
+        }
+    }
+    Ok(config)
+}
+
+const SWEEP_EVERY: Duration = Duration::from_secs(5 * 60);
+const SWEEP_AT_ONCE: usize = 10_000;
+
+/// Removes expired records every five minutes, for as long as the store is in use.
+fn sweep_now_and_then(store: Weak<dyn StoreAdmin>, env: &Env) {
+    let clock = Arc::clone(&env.clock);
+    env.spawn.spawn(Box::pin(async move {
+        loop {
+            clock.sleep(SWEEP_EVERY).await;
+            let Some(store) = store.upgrade() else { return };
+            // A failed sweep costs room, not correctness; the next one tries again.
+            while matches!(store.sweep(SWEEP_AT_ONCE).await, Ok(removed) if removed >= SWEEP_AT_ONCE) {}
+        }
+    }));
+}
+
+/// Why a [`Semel`] could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The text isn't a URL.
+    #[error("the store is given by a URL, for example memory://")]
+    NotAUrl,
+    /// No store of this build has that scheme.
+    #[error("no store of this build has the scheme {scheme}://; this build has memory://")]
+    Scheme {
+        /// The scheme given.
+        scheme: String,
+    },
+    /// An option of the URL is wrong.
+    #[error("the store's URL has {0}, which can't be used; memory:// takes ?capacity=NUMBER")]
+    Option(&'static str),
+    /// The default policy is out of bounds.
+    #[error("the policy can't be used: {0}")]
+    Policy(#[from] semel_core::TermsError),
+    /// The environment can't be used.
+    #[error("the environment can't be used: {0}")]
+    Environment(#[from] semel_core::NamespaceError),
+    /// The store is used with another secret, or didn't answer.
+    #[error(transparent)]
+    Canary(#[from] CanaryError),
+}

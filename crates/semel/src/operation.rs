@@ -1,0 +1,279 @@
+//! An operation, step by step: scope → key → payload → run.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use semel_core::engine::{
+    Doubt, Lease, Ran, Recover, Replayed, Report, Request, Response, Verdict,
+};
+use semel_core::policy::Policy;
+use semel_core::{Answer as Stored, Body, CrashPolicy, Fingerprint, FingerprintBuilder, Key};
+use semel_core::{Clock, Namespace, Resolution, State};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::answer::{Answer, Error, Failure, Kind, Rejection, system_time};
+use crate::open::Semel;
+
+/// An operation that has a scope. Next: [`Operation::key`].
+#[must_use = "an operation does nothing until `run`"]
+pub struct Operation {
+    semel: Semel,
+    scope: String,
+    tenant: String,
+    policy: Arc<Policy>,
+}
+
+impl Operation {
+    pub(crate) fn new(semel: Semel, scope: &str) -> Self {
+        let policy = Arc::clone(&semel.shared.policy);
+        Self {
+            semel,
+            scope: scope.to_owned(),
+            tenant: String::new(),
+            policy,
+        }
+    }
+
+    /// The tenant: keys of different tenants never meet.
+    pub fn tenant(mut self, tenant: &str) -> Self {
+        tenant.clone_into(&mut self.tenant);
+        self
+    }
+
+    /// Treats this operation by `policy` instead of the default one. Share it between calls.
+    pub fn policy(mut self, policy: impl Into<Arc<Policy>>) -> Self {
+        self.policy = policy.into();
+        self
+    }
+
+    /// At most once: should this process vanish, the key is in doubt until resolved. For effects that
+    /// can't be undone.
+    pub fn hold(mut self) -> Self {
+        Arc::make_mut(&mut self.policy).crash = CrashPolicy::Hold;
+        self
+    }
+
+    /// How long the answer is kept, from when it is stored.
+    pub fn retention(mut self, retention: Duration) -> Self {
+        Arc::make_mut(&mut self.policy).retention = retention;
+        self
+    }
+
+    /// The caller's key.
+    pub fn key(self, key: &str) -> Keyed {
+        let key = self.semel.shared.key_rules.check(key).map_err(Error::from);
+        Keyed {
+            operation: self,
+            key,
+        }
+    }
+}
+
+/// An operation that has a key. Next: [`Keyed::payload`].
+#[must_use = "an operation does nothing until `run`"]
+pub struct Keyed {
+    operation: Operation,
+    key: Result<Key, Error>,
+}
+
+impl Keyed {
+    /// What is asked for. The same key with another payload is refused.
+    ///
+    /// Two payloads are the same if their JSON has the same meaning: member order doesn't count.
+    pub fn payload(self, payload: &(impl Serialize + ?Sized)) -> Call {
+        let text = serde_json::to_vec(payload).map_err(Error::Payload);
+        let fingerprint = text.and_then(|text| Ok(self.builder().json(&text)?.finish()));
+        self.call(fingerprint)
+    }
+
+    /// What is asked for, as bytes that must be the same bytes again.
+    pub fn payload_bytes(self, payload: &[u8]) -> Call {
+        let fingerprint = Ok(self.builder().part(payload).finish());
+        self.call(fingerprint)
+    }
+
+    /// The key alone says what is asked for: no check against reuse.
+    pub fn no_payload(self) -> Call {
+        let fingerprint = Ok(self.builder().finish());
+        self.call(fingerprint)
+    }
+
+    fn builder(&self) -> FingerprintBuilder {
+        Fingerprint::builder(self.operation.semel.engine().secret())
+    }
+
+    fn call(self, fingerprint: Result<Fingerprint, Error>) -> Call {
+        let Self { operation, key } = self;
+        Call {
+            operation,
+            key,
+            fingerprint,
+            recover: None,
+        }
+    }
+}
+
+/// An operation that can be run.
+#[must_use = "an operation does nothing until `run`"]
+pub struct Call {
+    operation: Operation,
+    key: Result<Key, Error>,
+    fingerprint: Result<Fingerprint, Error>,
+    recover: Option<Recover>,
+}
+
+impl Call {
+    /// Asks `find_out` what happened when the key turns out to be in doubt: `Some` resolution where it
+    /// can tell, `None` where it can't.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let semel = semel::Semel::open("memory://").await?;
+    /// # async fn provider_knows(_: &str) -> bool { false }
+    /// use semel::{Doubt, Resolution};
+    ///
+    /// let call = semel.operation("charge").hold().key("ord-1").payload(&100).recover(
+    ///     |doubt: Doubt| async move {
+    ///         let happened = provider_knows(&doubt.derive_key("psp")).await;
+    ///         (!happened).then_some(Resolution::Release)
+    ///     },
+    /// );
+    /// # let _ = call.run(|_| async { Ok::<_, std::io::Error>(()) }).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn recover<F, Fut>(mut self, find_out: F) -> Self
+    where
+        F: Fn(Doubt) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Option<Resolution>> + Send + 'static,
+    {
+        self.recover = Some(Arc::new(move |doubt| Box::pin(find_out(doubt))));
+        self
+    }
+
+    /// Runs `effect` if this is the first call with its key; gives every caller the same answer.
+    ///
+    /// The effect goes on if the returned future is dropped. `effect` gets the [`Lease`]: the fence, a
+    /// key to pass on, a place for progress.
+    ///
+    /// # Errors
+    /// [`Error`] says what happened, and whether calling again can help.
+    pub async fn run<T, E, F, Fut>(self, effect: F) -> Result<Answer<T>, Error>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+        E: Into<Failure>,
+        F: FnOnce(Lease) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let Self {
+            operation,
+            key,
+            fingerprint,
+            recover,
+        } = self;
+        let Operation {
+            semel,
+            scope,
+            tenant,
+            policy,
+        } = operation;
+        let namespace = Namespace::new(&semel.shared.environment, &tenant, &scope)?;
+        let engine = semel.engine();
+        let mut request = Request::new(engine, namespace, &key?, fingerprint?, policy);
+        if let Some(recover) = recover {
+            request = request.recover_with(recover);
+        }
+        let effect = |lease| async move { report(effect(lease).await.map_err(Into::into)) };
+        match engine.execute(request, effect).await {
+            Response::Ran(Ran {
+                value,
+                attempt,
+                state,
+                ..
+            }) => fresh(value, attempt, state, &*engine.env().clock),
+            Response::Unprotected(value) => fresh(value, 1, State::Released, &*engine.env().clock),
+            Response::Replayed(replayed) => from_record(&replayed),
+            Response::Problem(problem) => Err(problem.into()),
+        }
+    }
+}
+
+/// What the effect said, and what of it the record keeps.
+fn report<T: Serialize>(said: Result<T, Failure>) -> Report<Result<T, Failure>> {
+    let verdict = match &said {
+        Ok(value) => Verdict::Complete(stored(value)),
+        Err(Failure(Kind::Reject(reason))) => Verdict::Fail(stored(reason)),
+        Err(Failure(Kind::Retry(_))) => Verdict::Retry,
+        Err(Failure(Kind::NoEffect(_))) => Verdict::NoEffect,
+        Err(Failure(Kind::Unknown(_))) => Verdict::Unknown,
+    };
+    Report {
+        value: said,
+        verdict,
+    }
+}
+
+fn stored(value: &impl Serialize) -> Stored {
+    match serde_json::to_vec(value) {
+        Ok(body) => Stored::of(body),
+        // The effect has happened: remember that, even if its answer can't be written down.
+        Err(_) => Stored {
+            body: Body::Omitted { bytes: 0 },
+            ..Stored::of("")
+        },
+    }
+}
+
+fn fresh<T>(
+    said: Result<T, Failure>,
+    attempt: u16,
+    state: State,
+    clock: &dyn Clock,
+) -> Result<Answer<T>, Error> {
+    let original_time = system_time(clock.wall());
+    match said {
+        Ok(value) => Ok(Answer {
+            value,
+            replayed: false,
+            attempt,
+            original_time,
+        }),
+        Err(Failure(Kind::Reject(reason))) => Err(Error::Rejected(Rejection {
+            reason,
+            replayed: false,
+        })),
+        Err(Failure(Kind::Retry(cause) | Kind::NoEffect(cause) | Kind::Unknown(cause))) => {
+            Err(if state == State::InDoubt {
+                Error::InDoubt(cause)
+            } else {
+                Error::Failed(cause)
+            })
+        }
+    }
+}
+
+fn from_record<T: DeserializeOwned>(replayed: &Replayed) -> Result<Answer<T>, Error> {
+    let replay = &replayed.replay;
+    let body = match &replay.answer.body {
+        Body::Kept(body) => body,
+        Body::Omitted { bytes } => return Err(Error::NotKept { bytes: *bytes }),
+    };
+    if replay.state == State::Failed {
+        let reason = serde_json::from_slice(body).map_err(Error::Answer)?;
+        return Err(Error::Rejected(Rejection {
+            reason,
+            replayed: true,
+        }));
+    }
+    let value = serde_json::from_slice(body).map_err(Error::Answer)?;
+    let original_time = system_time(replay.requested_at);
+    Ok(Answer {
+        value,
+        replayed: true,
+        attempt: replay.attempt,
+        original_time,
+    })
+}
