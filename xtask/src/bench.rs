@@ -1,0 +1,108 @@
+//! `cargo xtask bench NAME`: which program measures what.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::table::table;
+use crate::workspace::Workspace;
+use crate::{exec, programs};
+
+/// One thing that can be measured.
+struct Bench {
+    name: &'static str,
+    what: &'static str,
+    /// What must be built before there is something to measure; nothing when it can be run.
+    arrives_with: Option<&'static str>,
+}
+
+const fn later(name: &'static str, what: &'static str, arrives_with: &'static str) -> Bench {
+    Bench {
+        name,
+        what,
+        arrives_with: Some(arrives_with),
+    }
+}
+
+/// All of them, those to come included.
+const BENCHES: &[Bench] = &[
+    Bench {
+        name: "core",
+        what: "the engine over the memory store",
+        arrives_with: None,
+    },
+    later("redis", "claims on Redis and Valkey", "the Redis store"),
+    later("postgres", "claims on PostgreSQL", "the PostgreSQL store"),
+    later("mysql", "claims on MariaDB", "the MySQL store"),
+    later("s3", "claims on an object store", "the object store"),
+    later(
+        "embedded",
+        "claims on one host without a server",
+        "the embedded store",
+    ),
+    later("http", "requests through the tower layer", "the HTTP layer"),
+    later("proxy", "requests through the sidecar", "the sidecar"),
+    later("mcp", "tool calls through the gateway", "the MCP gateway"),
+    later("peers", "others beside us", "the HTTP layer"),
+];
+
+/// Unknown names end with the code that shells use for a wrong call.
+const WRONG_CALL: u8 = 2;
+
+/// Runs one measurement; its program writes `target/xtask/bench-NAME.json`.
+pub(crate) fn run(workspace: &Workspace, name: &str, arguments: &[String]) -> Result<ExitCode> {
+    let Some(bench) = BENCHES.iter().find(|bench| bench.name == name) else {
+        eprintln!("no bench {name}; there are:\n{}", overview());
+        return Ok(ExitCode::from(WRONG_CALL));
+    };
+    if let Some(arrives_with) = bench.arrives_with {
+        println!(
+            "nothing yet: bench {name} arrives with {arrives_with}\n{}",
+            overview()
+        );
+        let nothing = serde_json::json!({ "status": "nothing yet", "arrives_with": arrives_with });
+        workspace.write_result(&format!("bench-{name}"), &nothing)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    workspace.result_file(&format!("bench-{name}"))?;
+    let mut command = exec::cargo();
+    command
+        .args(["run", "--release", "--package", "semel-bench", "--", name])
+        .args(arguments);
+    programs::timed(workspace, bench.name, &mut command)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn overview() -> String {
+    let rows = BENCHES.iter().map(|bench| {
+        let state = bench.arrives_with.map_or_else(
+            || "can be run".to_owned(),
+            |with| format!("arrives with {with}"),
+        );
+        [bench.name.to_owned(), bench.what.to_owned(), state]
+    });
+    table(&["bench", "measures", "state"], rows).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn in_temp() -> Workspace {
+        Workspace::at(std::env::temp_dir().join(format!("xtask-bench-{}", std::process::id())))
+    }
+
+    #[test]
+    fn an_unknown_name_is_a_wrong_call() {
+        let code = run(&in_temp(), "no-such-thing", &[]).unwrap();
+        assert_eq!(code, ExitCode::from(WRONG_CALL));
+    }
+
+    #[test]
+    fn a_bench_to_come_is_no_failure() {
+        let workspace = in_temp();
+        assert_eq!(run(&workspace, "redis", &[]).unwrap(), ExitCode::SUCCESS);
+        assert!(workspace.result_file("bench-redis").unwrap().is_file());
+        std::fs::remove_dir_all(workspace.root()).unwrap();
+    }
+}

@@ -1,0 +1,102 @@
+//! The rules of direction, all of them.
+
+/// Whom a rule binds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Who {
+    /// One of our packages, by name.
+    Package(&'static str),
+    /// Every package of ours that is published.
+    Published,
+    /// Every package of ours.
+    Any,
+}
+
+/// What a package must never reach by its normal dependencies, at any distance.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rule {
+    pub(crate) name: &'static str,
+    pub(crate) who: Who,
+    /// Package names; a `*` at the end stands for any rest.
+    pub(crate) never: &'static [&'static str],
+    pub(crate) why: &'static str,
+}
+
+/// Dependencies under this condition are part of test builds only, and no part of what is shipped.
+pub(crate) const TEST_ONLY_CONDITION: &str = "semel_shuttle";
+
+/// Runtimes, sockets, TLS, servers' clients: whatever does I/O or brings a scheduler.
+const INPUT_AND_OUTPUT: &[&str] = &[
+    "actix*",
+    "async-executor",
+    "async-io",
+    "async-nats",
+    "async-std",
+    "aws-*",
+    "axum*",
+    "deadpool*",
+    "fred",
+    "h2",
+    "hyper*",
+    "isahc",
+    "lapin",
+    "mio",
+    "mysql*",
+    "native-tls",
+    "nats",
+    "object_store",
+    "openssl*",
+    "polling",
+    "postgres*",
+    "quinn*",
+    "redis*",
+    "reqwest*",
+    "rmcp*",
+    "rusqlite",
+    "rustls*",
+    "smol",
+    "socket2",
+    "sqlx*",
+    "tokio*",
+    "tonic*",
+    "tower*",
+    "ureq",
+    "warp",
+];
+
+/// To allow or forbid a direction, change this table and nothing else.
+pub(crate) const RULES: &[Rule] = &[
+    Rule {
+        name: "core-without-io",
+        who: Who::Package("semel-core"),
+        never: INPUT_AND_OUTPUT,
+        why: "the protocol must run under any runtime, in a model and in a simulation",
+    },
+    Rule {
+        name: "core-at-the-bottom",
+        who: Who::Package("semel-core"),
+        never: &["semel", "semel-*"],
+        why: "everything of ours builds on the protocol, never the other way round",
+    },
+    Rule {
+        name: "no-testkit-in-a-shipped-crate",
+        who: Who::Published,
+        never: &["semel-testkit"],
+        why: "the test kit is a dev-dependency",
+    },
+    Rule {
+        name: "nothing-on-the-tools",
+        who: Who::Any,
+        never: &["semel-bench", "xtask"],
+        why: "programs of the repository are no libraries",
+    },
+];
+
+/// Whether a package name is meant by one of the patterns.
+pub(crate) fn matches(patterns: &[&str], name: &str) -> bool {
+    patterns
+        .iter()
+        .any(|pattern| match pattern.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => *pattern == name,
+        })
+}

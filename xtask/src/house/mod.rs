@@ -1,0 +1,85 @@
+//! `cargo xtask house`: rules about the files themselves, which no compiler checks.
+
+mod rules;
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::exec;
+use crate::table::table;
+use crate::workspace::Workspace;
+use rules::{Finding, Level, RULES, check};
+
+/// Checks every file that is, or is about to be, part of the repository.
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    let files = files(workspace)?;
+    let mut findings: Vec<Finding> = Vec::new();
+    for file in &files {
+        // A file that was deleted but not yet from the index cannot be read, nor can a broken link.
+        let Ok(bytes) = std::fs::read(workspace.path(file)) else {
+            continue;
+        };
+        // Pictures and other files that are no text have no lines and no words.
+        let Ok(text) = String::from_utf8(bytes) else {
+            continue;
+        };
+        findings.extend(check(file, &text));
+    }
+    let count = |rule: &str, level| {
+        findings
+            .iter()
+            .filter(|f| f.rule == rule && f.level == level)
+            .count()
+            .to_string()
+    };
+    for finding in &findings {
+        let word = if finding.level == Level::Failure {
+            "fails"
+        } else {
+            "warns"
+        };
+        println!(
+            "{} {word}: {}: {}",
+            finding.rule, finding.place, finding.message
+        );
+    }
+    let rows = RULES.map(|rule| {
+        [
+            rule.to_owned(),
+            count(rule, Level::Failure),
+            count(rule, Level::Warning),
+        ]
+    });
+    println!("{}", table(&["rule", "failures", "warnings"], rows));
+    workspace.write_result("house", &findings)?;
+    let failures = findings
+        .iter()
+        .filter(|f| f.level == Level::Failure)
+        .count();
+    if failures > 0 {
+        bail!(
+            "{failures} finding(s) among {} files, see above",
+            files.len()
+        );
+    }
+    Ok(())
+}
+
+/// What git tracks, and what it would: everything that is not ignored.
+fn files(workspace: &Workspace) -> Result<Vec<String>> {
+    let mut command = Command::new("git");
+    command.args([
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]);
+    let names = exec::capture(command.current_dir(workspace.root()))?;
+    Ok(names
+        .split('\0')
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect())
+}

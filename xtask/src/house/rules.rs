@@ -1,0 +1,220 @@
+//! The rules, each a function from one file to what is wrong with it.
+
+use serde::Serialize;
+
+/// Past this, a file should be split when it is touched next.
+const LONG: usize = 300;
+
+/// Past this, it must be split now.
+const TOO_LONG: usize = 600;
+
+/// Files whose length counts.
+const SOURCE_ENDINGS: [&str; 6] = [".rs", ".py", ".ts", ".tsx", ".js", ".mjs"];
+
+/// Folders at the root of one particular machine. Without their slashes, so that this list does not
+/// break the rule that it feeds.
+const MACHINE_FOLDERS: [&str; 6] = ["home", "root", "Users", "work", "workspace", "builds"];
+
+/// Hosts of package registries: a package is named by its name, and where it comes from is each
+/// machine's own setting. In two parts for the same reason.
+const REGISTRY_HOSTS: [(&str, &str); 6] = [
+    ("crates", ".io"),
+    ("pypi", ".org"),
+    ("pythonhosted", ".org"),
+    ("npmjs", ".org"),
+    ("npmjs", ".com"),
+    ("deb.debian", ".org"),
+];
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Level {
+    Warning,
+    Failure,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Finding {
+    pub(crate) rule: &'static str,
+    pub(crate) level: Level,
+    pub(crate) place: String,
+    pub(crate) message: String,
+}
+
+/// The names under which findings are counted.
+pub(crate) const RULES: [&str; 3] = ["file-length", "forbidden-words", "inherited-lints"];
+
+/// All rules on one text file; `path` is relative to the root.
+pub(crate) fn check(path: &str, text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(file_length(path, text));
+    findings.extend(forbidden_words(path, text));
+    findings.extend(inherited_lints(path, text));
+    findings
+}
+
+fn file_length(path: &str, text: &str) -> Option<Finding> {
+    let lines = text.lines().count();
+    if !SOURCE_ENDINGS.iter().any(|ending| path.ends_with(ending)) || lines <= LONG {
+        return None;
+    }
+    let level = if lines > TOO_LONG {
+        Level::Failure
+    } else {
+        Level::Warning
+    };
+    let message = format!("{lines} lines; aim below {LONG}, never past {TOO_LONG}");
+    Some(Finding {
+        rule: RULES[0],
+        level,
+        place: path.to_owned(),
+        message,
+    })
+}
+
+fn forbidden_words(path: &str, text: &str) -> Vec<Finding> {
+    // Cargo writes where each package came from into its lock file; nobody chose that text.
+    if path.ends_with("Cargo.lock") {
+        return Vec::new();
+    }
+    let mut findings = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        for word in words_in(line) {
+            findings.push(Finding {
+                rule: RULES[1],
+                level: Level::Failure,
+                place: format!("{path}:{}", number + 1),
+                message: format!("must not name {word}"),
+            });
+        }
+    }
+    findings
+}
+
+fn words_in(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for folder in MACHINE_FOLDERS {
+        let word = format!("/{folder}/");
+        if line
+            .match_indices(&word)
+            .any(|(at, _)| starts_a_path(&line[..at]))
+        {
+            words.push(word);
+        }
+    }
+    for (name, ending) in REGISTRY_HOSTS {
+        let word = format!("{name}{ending}");
+        if line.contains(&word) {
+            words.push(word);
+        }
+    }
+    words
+}
+
+/// Whether a slash after `before` begins an absolute path, rather than goes on with a relative one
+/// or with an address.
+fn starts_a_path(before: &str) -> bool {
+    !before.ends_with(|c: char| c.is_alphanumeric() || "._-/}*~".contains(c))
+}
+
+fn inherited_lints(path: &str, text: &str) -> Option<Finding> {
+    if !(path == "Cargo.toml" || path.ends_with("/Cargo.toml")) {
+        return None;
+    }
+    let broken = |message: String| Finding {
+        rule: RULES[2],
+        level: Level::Failure,
+        place: path.to_owned(),
+        message,
+    };
+    let manifest: toml::Table = match text.parse() {
+        Ok(manifest) => manifest,
+        Err(error) => return Some(broken(format!("not TOML: {error}"))),
+    };
+    // A manifest that is the root of a workspace has nobody to inherit from.
+    if !manifest.contains_key("package") || manifest.contains_key("workspace") {
+        return None;
+    }
+    let inherits = manifest
+        .get("lints")
+        .and_then(|lints| lints.get("workspace"));
+    if inherits.and_then(toml::Value::as_bool) == Some(true) {
+        return None;
+    }
+    Some(broken("needs `[lints] workspace = true`".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(count: usize) -> String {
+        "x\n".repeat(count)
+    }
+
+    #[test]
+    fn long_files_warn_and_very_long_ones_fail() {
+        assert!(check("a.rs", &lines(300)).is_empty());
+        assert_eq!(check("a.rs", &lines(301))[0].level, Level::Warning);
+        assert_eq!(check("a.rs", &lines(600))[0].level, Level::Warning);
+        assert_eq!(check("a.py", &lines(601))[0].level, Level::Failure);
+        assert!(check("a.md", &lines(601)).is_empty(), "prose may be long");
+    }
+
+    #[test]
+    fn the_paths_of_a_machine_fail() {
+        for folder in MACHINE_FOLDERS {
+            let text = format!("fine\nread(\"/{folder}/someone/notes\")\n");
+            let findings = check("docs/a.md", &text);
+            assert_eq!(findings.len(), 1, "{folder}");
+            assert_eq!(findings[0].place, "docs/a.md:2");
+            assert_eq!(findings[0].level, Level::Failure);
+        }
+    }
+
+    #[test]
+    fn the_rest_of_a_longer_path_is_no_machine_path() {
+        for folder in MACHINE_FOLDERS {
+            let text = format!("see examples/{folder}/guide and https://example.com/{folder}/a");
+            assert!(check("a.md", &text).is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn registry_hosts_fail_but_not_in_the_lock_file() {
+        for (name, ending) in REGISTRY_HOSTS {
+            let text = format!("https://{name}{ending}/thing");
+            assert_eq!(check("README.md", &text).len(), 1, "{text}");
+            assert!(check("Cargo.lock", &text).is_empty());
+        }
+    }
+
+    #[test]
+    fn this_file_keeps_its_own_rules() {
+        assert!(check("xtask/src/house/rules.rs", include_str!("rules.rs")).is_empty());
+    }
+
+    #[test]
+    fn a_crate_without_inherited_lints_fails() {
+        let bare = "[package]\nname = \"a\"\n";
+        assert_eq!(
+            check("crates/a/Cargo.toml", bare)[0].rule,
+            "inherited-lints"
+        );
+        let off = format!("{bare}[lints]\nworkspace = false\n");
+        assert_eq!(check("crates/a/Cargo.toml", &off).len(), 1);
+        assert_eq!(check("crates/a/Cargo.toml", "[package").len(), 1, "damaged");
+
+        assert!(
+            check(
+                "a/Cargo.toml",
+                &format!("{bare}[lints]\nworkspace = true\n")
+            )
+            .is_empty()
+        );
+        assert!(check("a/Cargo.toml", &format!("lints.workspace = true\n{bare}")).is_empty());
+        assert!(check("Cargo.toml", "[workspace]\nmembers = []\n").is_empty());
+    }
+}

@@ -1,0 +1,100 @@
+//! The one command surface of the repository: `cargo xtask COMMAND`.
+//!
+//! Every command prints a short table, leaves its result in `target/xtask/NAME.json`, and ends with
+//! a code other than 0 when something is broken.
+
+mod bench;
+mod ci;
+mod conformance;
+mod deps;
+mod exec;
+mod generate;
+mod house;
+mod programs;
+mod services;
+mod table;
+mod time;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use workspace::Workspace;
+
+/// Everything that is done to this repository, in one place.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run every check, the tests last; what a change must pass.
+    Ci,
+    /// Start, end or show the real servers that tests use.
+    Services {
+        #[command(subcommand)]
+        action: services::Action,
+    },
+    /// Write the generated files that are kept in the repository.
+    Generate {
+        /// Write nothing; fail when a file is out of date.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Explore the model of the protocol.
+    Model {
+        /// The small bounds, for every change.
+        #[arg(long)]
+        quick: bool,
+    },
+    /// Run the protocol's concurrent code under many schedules.
+    Shuttle,
+    /// Measure.
+    Bench {
+        /// What to measure.
+        name: String,
+        /// Passed on to the measuring program.
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
+    /// Run seeded sequences of operations with faults.
+    Faults(programs::Faults),
+    /// Compare the list of requirements with the tests that exist.
+    Conformance,
+    /// Check which crates may depend on which.
+    Deps,
+    /// Check the rules of the house: file sizes, forbidden words, inherited lints.
+    House,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<ExitCode> {
+    let workspace = Workspace::find()?;
+    match cli.command {
+        Command::Ci => ci::run(&workspace)?,
+        Command::Services { action } => services::run(&workspace, &action)?,
+        Command::Generate { check } => generate::run(&workspace, check)?,
+        Command::Model { quick } => programs::model(&workspace, quick)?,
+        Command::Shuttle => programs::shuttle(&workspace)?,
+        Command::Bench { name, arguments } => return bench::run(&workspace, &name, &arguments),
+        Command::Faults(faults) => programs::faults(&workspace, &faults)?,
+        Command::Conformance => conformance::run(&workspace)?,
+        Command::Deps => deps::run(&workspace)?,
+        Command::House => house::run(&workspace)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

