@@ -1,0 +1,39 @@
+//! Measures Semel against the bare thing, in one run: `cargo xtask bench NAME`.
+//!
+//! A figure is an instruction count, or a ratio to something measured beside it; never a time alone.
+
+mod core;
+mod report;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The memory store and a whole run, against a bare sharded map.
+    Core {
+        /// The most records for the size sweep, a power of ten.
+        #[arg(long, default_value_t = 10_000_000)]
+        records: usize,
+    },
+    /// One operation, many times: what `core` counts the instructions of.
+    #[command(hide = true)]
+    CoreOp {
+        /// Which operation.
+        op: core::ops::Op,
+        /// How many times.
+        times: u64,
+    },
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::Core { records } => core::bench(records),
+        Command::CoreOp { op, times } => core::ops::repeat(op, times),
+    }
+}

@@ -1,0 +1,79 @@
+//! Rows of a bench: a table for people, a JSON file for programs.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use serde::Serialize;
+
+/// One figure, with the bare thing beside it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) unit: &'static str,
+    pub(crate) ours: f64,
+    pub(crate) bare: f64,
+    pub(crate) ratio: f64,
+    /// The bound on the ratio, where there is one.
+    pub(crate) target: Option<f64>,
+    pub(crate) met: Option<bool>,
+}
+
+impl Row {
+    /// A row whose ratio should be at most `target`.
+    pub(crate) fn at_most(
+        name: impl Into<String>,
+        unit: &'static str,
+        ours: f64,
+        bare: f64,
+        target: Option<f64>,
+    ) -> Self {
+        let ratio = ours / bare;
+        let met = target.map(|target| ratio <= target);
+        Self {
+            name: name.into(),
+            unit,
+            ours,
+            bare,
+            ratio,
+            target,
+            met,
+        }
+    }
+}
+
+/// Prints the rows and writes `target/xtask/bench-NAME.json`.
+pub(crate) fn publish(name: &str, rows: &[Row]) -> anyhow::Result<()> {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED);
+    table.set_header(["", "ours", "bare", "ratio", "target", "met"]);
+    for row in rows {
+        let number = |value: f64| format!("{value:.1} {}", row.unit);
+        let met = row.met.map_or("", |met| if met { "yes" } else { "no" });
+        let cells = [
+            row.name.clone(),
+            number(row.ours),
+            number(row.bare),
+            format!("{:.2}", row.ratio),
+            row.target
+                .map_or(String::new(), |target| format!("≤ {target}")),
+            met.to_owned(),
+        ];
+        let right = |(i, text): (usize, String)| {
+            let cell = Cell::new(text);
+            if i == 0 {
+                cell
+            } else {
+                cell.set_alignment(CellAlignment::Right)
+            }
+        };
+        table.add_row(cells.into_iter().enumerate().map(right));
+    }
+    println!("{table}");
+    let folder = PathBuf::from("target/xtask");
+    fs::create_dir_all(&folder)?;
+    let path = folder.join(format!("bench-{name}.json"));
+    let json = serde_json::to_string_pretty(&serde_json::json!({ "rows": rows }))?;
+    fs::write(&path, json).with_context(|| format!("could not write {}", path.display()))
+}
