@@ -16,18 +16,45 @@ pub const MAX_DEPTH: usize = 64;
 const MAX_EXACT: u64 = (1 << 53) - 1;
 
 /// Why a text has no canonical form. Says where; never repeats the text.
-#[derive(Debug, thiserror::Error)]
-#[error("the payload can't be fingerprinted as JSON: {reason} (line {line}, column {column})")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the payload can't be fingerprinted as JSON: {} (line {line}, column {column})", .kind.reason())]
 pub struct CanonicalError {
-    reason: &'static str,
-    line: usize,
-    column: usize,
+    /// What is wrong.
+    pub kind: CanonicalErrorKind,
+    /// Where, from 1.
+    pub line: usize,
+    /// Where, from 1.
+    pub column: usize,
 }
 
-const DUPLICATE: &str = "a member name is given twice";
-const NUMBER: &str = "a number is past 2^53-1; send it as a string";
-const DEPTH: &str = "it nests deeper than 64 levels";
-const SYNTAX: &str = "it isn't valid JSON";
+/// What is wrong with a text that has no canonical form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CanonicalErrorKind {
+    /// A member name is given twice.
+    Duplicate,
+    /// A number's size is past 2^53−1.
+    Number,
+    /// It nests deeper than [`MAX_DEPTH`].
+    Depth,
+    /// It isn't JSON.
+    Syntax,
+}
+
+impl CanonicalErrorKind {
+    const fn reason(self) -> &'static str {
+        match self {
+            Self::Duplicate => "a member name is given twice",
+            Self::Number => "a number is past 2^53-1; send it as a string",
+            Self::Depth => "it nests deeper than 64 levels",
+            Self::Syntax => "it isn't valid JSON",
+        }
+    }
+}
+
+const DUPLICATE: &str = CanonicalErrorKind::Duplicate.reason();
+const NUMBER: &str = CanonicalErrorKind::Number.reason();
+const DEPTH: &str = CanonicalErrorKind::Depth.reason();
+const SYNTAX: &str = CanonicalErrorKind::Syntax.reason();
 
 /// The canonical form of a JSON text.
 ///
@@ -50,24 +77,25 @@ pub fn canonicalize(text: &[u8]) -> Result<Vec<u8>, CanonicalError> {
     written
         .and_then(|()| reader.end())
         .map_err(|error| CanonicalError {
-            reason: reason(&error),
+            kind: kind(&error),
             line: error.line(),
             column: error.column(),
         })?;
     Ok(out)
 }
 
-// serde carries our reasons as text; matching on the constants keeps the payload out of the error.
-fn reason(error: &serde_json::Error) -> &'static str {
+// serde carries our reasons as text; matching on them keeps the payload out of the error.
+fn kind(error: &serde_json::Error) -> CanonicalErrorKind {
+    use CanonicalErrorKind::{Depth, Duplicate, Number, Syntax};
     let text = error.to_string();
-    let ours = [DUPLICATE, NUMBER, DEPTH]
+    let ours = [Duplicate, Number, Depth]
         .into_iter()
-        .find(|known| text.starts_with(known));
+        .find(|kind| text.starts_with(kind.reason()));
     match ours {
         Some(known) => known,
-        None if text.starts_with("number out of range") => NUMBER,
-        None if text.starts_with("recursion limit") => DEPTH,
-        None => SYNTAX,
+        None if text.starts_with("number out of range") => Number,
+        None if text.starts_with("recursion limit") => Depth,
+        None => Syntax,
     }
 }
 

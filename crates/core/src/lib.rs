@@ -36,7 +36,7 @@ pub mod store;
 mod sync;
 pub mod wake;
 
-pub use canonical::{CanonicalError, canonicalize};
+pub use canonical::{CanonicalError, CanonicalErrorKind, canonicalize};
 pub use claim::{
     Busy, Claim, Claimed, Grant, InDoubt, Renewed, Replay, Resolution, Resolved, Settled,
     Settlement, Terms, TermsError,

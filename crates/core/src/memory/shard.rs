@@ -57,7 +57,8 @@ pub(super) enum Put {
 }
 
 impl Shard {
-    /// The record of `identity`, expired, removed just now or neither; an error where the slot holds another's (P24).
+    /// The record of `identity`, expired, removed just now or neither; an error where the slot holds
+    /// another's (P24).
     pub(super) fn get(
         &self,
         hash: u64,
