@@ -5,6 +5,7 @@
 //! outputs and name it in [`GENERATORS`].
 
 mod adr;
+mod vectors;
 
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
@@ -27,10 +28,16 @@ struct Generator {
 }
 
 /// Every generator.
-const GENERATORS: &[Generator] = &[Generator {
-    name: "adr-index",
-    make: adr::index,
-}];
+const GENERATORS: &[Generator] = &[
+    Generator {
+        name: "adr-index",
+        make: adr::index,
+    },
+    Generator {
+        name: "vectors",
+        make: vectors::files,
+    },
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]

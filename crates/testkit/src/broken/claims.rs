@@ -1,0 +1,106 @@
+//! How a broken store goes about a claim, and about what it keeps.
+
+use std::time::Duration;
+
+use semel_core::{Busy, Claim, Claimed, Identity, KeyHint, Namespace, Record, StoreResult};
+
+use super::{BrokenStore, Bug, claim};
+
+impl BrokenStore {
+    /// The identity under which a store with this bug looks for the claimed key.
+    fn looked_up(&self, ask: &Claim) -> Identity {
+        if !self.has(Bug::KeyWithoutNamespace) {
+            return ask.identity;
+        }
+        let kept = self.shared.kept.lock();
+        let known = kept.records.iter();
+        let known =
+            known.filter_map(|(address, packed)| Some((address, Record::decode(packed).ok()?)));
+        let mut same = known
+            .filter(|(_, record)| record.hint == ask.hint && record.fingerprint == ask.fingerprint);
+        let same = same.next();
+        same.map_or(ask.identity, |(address, record)| {
+            Identity::from_halves(address, &record.seal)
+        })
+    }
+
+    /// What a replica that is one write behind says, where that needs no write.
+    fn lagging(&self, ask: &Claim) -> Option<Claimed> {
+        if !self.elsewhere || !self.has(Bug::ReplicaLags) {
+            return None;
+        }
+        let kept = self.shared.kept.lock();
+        let previous = kept.previous.get(&ask.identity.address())?;
+        let record = Record::decode_for(&ask.identity, previous).ok()?;
+        let decision = claim::claim(None, Some(&record), ask, self.now());
+        decision.write.is_none().then_some(decision.answer)
+    }
+
+    pub(super) fn claim_once(&self, ask: &Claim) -> StoreResult<Claimed> {
+        if let Some(answer) = self.lagging(ask) {
+            return Ok(answer);
+        }
+        let decide = |found: Option<&Record>, now| claim::claim(self.shared.bug, found, ask, now);
+        let answer = self.step(&self.looked_up(ask), decide)?;
+        if !matches!(answer, Claimed::Won(_)) {
+            self.shared.kept.lock().lost.insert(ask.identity.address());
+        }
+        Ok(answer)
+    }
+
+    /// Reads, lets others go first, and writes all the same.
+    pub(super) async fn claim_unguarded(&self, ask: &Claim) -> StoreResult<Claimed> {
+        let found = self.load(&self.shared.kept.lock(), &ask.identity)?;
+        let decision = claim::claim(self.shared.bug, found.as_ref(), ask, self.now());
+        tokio::task::yield_now().await;
+        if let Some(record) = &decision.write {
+            self.save(&mut self.shared.kept.lock(), &ask.identity, record)?;
+        }
+        Ok(decision.answer)
+    }
+
+    /// Locks the key, and unlocks it only if it gets that far.
+    pub(super) async fn claim_locked(&self, ask: &Claim) -> StoreResult<Claimed> {
+        let address = ask.identity.address();
+        if !self.shared.kept.lock().locks.insert(address) {
+            let retry_after = ask.terms.lease();
+            return Ok(Claimed::Busy(Busy {
+                since: Duration::ZERO,
+                attempt: 1,
+                retry_after,
+            }));
+        }
+        tokio::task::yield_now().await;
+        let answer = self.claim_once(ask);
+        self.shared.kept.lock().locks.remove(&address);
+        answer
+    }
+
+    /// Sends, and takes the first reply that comes.
+    pub(super) async fn claim_piped(&self, ask: &Claim) -> StoreResult<Claimed> {
+        let answer = self.claim_once(ask)?;
+        self.shared.kept.lock().replies.push_back(answer.clone());
+        tokio::task::yield_now().await;
+        let first = self.shared.kept.lock().replies.pop_front();
+        Ok(first.unwrap_or(answer))
+    }
+}
+
+/// The record as a store with this bug keeps it.
+pub(super) fn damaged(bug: Option<Bug>, record: &Record) -> Record {
+    let mut record = record.clone();
+    match bug {
+        Some(Bug::HintIsLost) => record.hint = KeyHint::default(),
+        Some(Bug::NamespaceIsAscii) => {
+            let ascii = |text: &str| text.replace(|c: char| !c.is_ascii(), "?");
+            let old = &record.namespace;
+            let parts = [old.environment(), old.tenant(), old.scope()].map(ascii);
+            let [environment, tenant, scope] = &parts;
+            if let Ok(namespace) = Namespace::new(environment, tenant, scope) {
+                record.namespace = namespace;
+            }
+        }
+        _ => {}
+    }
+    record
+}

@@ -1,0 +1,97 @@
+//! The values that checks send: tokens, claims, answers, settlements.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use semel_core::env::{Entropy as _, SystemEntropy};
+use semel_core::{
+    Answer, Body, Claim, CrashPolicy, Fingerprint, Identity, Key, Namespace, Secret, Settlement,
+    Terms, Token,
+};
+
+/// 128 bits that no other check has.
+pub(super) fn chance() -> u128 {
+    SystemEntropy.next_u128()
+}
+
+/// A token that nobody had before.
+pub(super) fn token() -> Token {
+    Token(chance())
+}
+
+/// Terms, checked.
+pub(super) fn terms(
+    lease: Duration,
+    retention: Duration,
+    crash: CrashPolicy,
+    attempts: u16,
+) -> anyhow::Result<Terms> {
+    Ok(Terms::new(lease, retention, crash, attempts)?)
+}
+
+/// A claim of `key` in `namespace`.
+pub(super) fn claim_in(namespace: Namespace, key: &str, terms: Terms) -> anyhow::Result<Claim> {
+    let secret = Secret::none();
+    let key = Key::parse(key)?;
+    Ok(Claim {
+        identity: Identity::of(&secret, &namespace, &key),
+        fingerprint: Fingerprint::builder(&secret).part(b"the payload").finish(),
+        token: token(),
+        terms,
+        secret_id: secret.id(),
+        namespace,
+        hint: key.hint(),
+    })
+}
+
+/// What another caller sends for the same request: all the same, but the token.
+pub(super) fn again(claim: &Claim) -> Claim {
+    Claim {
+        token: token(),
+        ..claim.clone()
+    }
+}
+
+/// What another caller sends with the same key and another payload.
+pub(super) fn other_payload(claim: &Claim) -> Claim {
+    let fingerprint = Fingerprint::builder(&Secret::none())
+        .part(b"another payload")
+        .finish();
+    Claim {
+        fingerprint,
+        ..again(claim)
+    }
+}
+
+/// The same request from a caller that is configured otherwise.
+pub(super) fn under(claim: &Claim, terms: Terms) -> Claim {
+    Claim {
+        terms,
+        ..again(claim)
+    }
+}
+
+/// An answer with a head and this body.
+pub(super) fn answer(body: &str) -> Answer {
+    let body = Body::Kept(Bytes::copy_from_slice(body.as_bytes()));
+    Answer {
+        head: Bytes::from_static(b"201 created"),
+        body,
+    }
+}
+
+/// Completes with an answer that has this body.
+pub(super) fn complete(body: &str) -> Settlement {
+    Settlement::Complete(answer(body))
+}
+
+/// Every way to settle.
+pub(super) fn settlements() -> [Settlement; 4] {
+    let failure = Settlement::Fail(answer("the failure"));
+    [
+        complete("the answer"),
+        failure,
+        Settlement::Release,
+        Settlement::Doubt,
+    ]
+}

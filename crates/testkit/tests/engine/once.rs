@@ -1,0 +1,221 @@
+//! The contract: done once, answered the same every time.
+
+use semel_core::engine::{EngineConfig, Problem, Response};
+use semel_core::event::Step;
+use semel_core::policy::Policy;
+use semel_core::{Answer, Body, StoreAdmin as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+
+#[tokio::test]
+async fn the_second_call_replays_and_does_not_run() {
+    let (rig, effects) = (Rig::new(), Effects::default());
+    let first = rig
+        .run("k", &Policy::default(), effects.answer("one"))
+        .await;
+    let second = rig
+        .run("k", &Policy::default(), effects.answer("two"))
+        .await;
+    assert_eq!(
+        (ran(&first), replayed(&second), effects.count()),
+        ("one", "one", 1)
+    );
+}
+
+#[tokio::test]
+async fn another_process_replays_too() {
+    let (rig, effects) = (Rig::new(), Effects::default());
+    rig.run("k", &Policy::default(), effects.answer("one"))
+        .await;
+    let elsewhere = rig.another();
+    let second = elsewhere
+        .run("k", &Policy::default(), effects.answer("two"))
+        .await;
+    assert_eq!((replayed(&second), effects.count()), ("one", 1));
+}
+
+#[tokio::test]
+async fn another_payload_is_refused_while_running_and_afterwards() {
+    let (rig, effects, gate) = (Rig::new(), Effects::default(), Gate::default());
+    let policy = Policy::default();
+    let first = rig.start("k", &policy, effects.answer_after("one", &gate));
+    settle_down().await;
+    for _ in 0..3 {
+        let other = rig.request("k", "another payload", &policy);
+        let response = rig.engine.execute(other, effects.answer("two")).await;
+        assert!(matches!(response, Response::Problem(Problem::Mismatch)));
+        gate.open();
+        settle_down().await;
+    }
+    assert_eq!((ran(&first.await.unwrap()), effects.count()), ("one", 1));
+    assert_eq!(rig.log.count(|step| *step == Step::Mismatched), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_five_hundred_callers_at_once_one_runs_and_all_get_its_answer() {
+    let effects = Effects::default();
+    let rig = Rig::new();
+    let policy = Policy {
+        max_waiters_per_key: 1000,
+        ..Policy::default()
+    };
+    let callers: Vec<_> = (0..500)
+        .map(|_| rig.start("k", &policy, effects.answer("one")))
+        .collect();
+    let mut fresh = 0;
+    for caller in callers {
+        match caller.await.unwrap() {
+            Response::Ran(ran) => {
+                fresh += 1;
+                assert_eq!(ran.value, "one");
+            }
+            response => assert_eq!(replayed(&response), "one"),
+        }
+    }
+    assert_eq!((fresh, effects.count(), rig.engine.waiting()), (1, 1, 0));
+}
+
+#[tokio::test]
+async fn replays_are_numbered_and_come_from_the_local_copy_after_the_first() {
+    let (rig, effects) = (Rig::new(), Effects::default());
+    for _ in 0..4 {
+        rig.run("k", &Policy::default(), effects.answer("one"))
+            .await;
+    }
+    let numbers: Vec<_> = rig.log.0.lock().iter().filter_map(replay_number).collect();
+    assert_eq!(
+        numbers,
+        [(Some(1), false), (Some(2), true), (Some(3), true)]
+    );
+}
+
+fn replay_number(step: &Step) -> Option<(Option<u32>, bool)> {
+    match step {
+        Step::Replayed { number, local, .. } => Some((*number, *local)),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn p38_a_local_copy_never_outlives_the_record_or_its_age() {
+    let clock = FakeClock::new();
+    let store = MemoryStore::new(MemoryConfig::default(), Arc::new(clock.clone()));
+    let rig = Rig::on(clock, Arc::new(store.clone()), EngineConfig::default());
+    let effects = Effects::default();
+    let brief = Policy {
+        retention: Duration::from_secs(40),
+        ..Policy::default()
+    };
+    for _ in 0..2 {
+        rig.run("brief", &brief, effects.answer("one")).await;
+        rig.run("long", &Policy::default(), effects.answer("one"))
+            .await;
+    }
+    assert_eq!(effects.count(), 2);
+    // Deleted behind the engine's back: noticed once the copy is too old.
+    let long = *rig
+        .request("long", "payload", &Policy::default())
+        .identity();
+    assert!(store.delete(&long).await.unwrap());
+    rig.pass(Duration::from_secs(29)).await;
+    assert_eq!(
+        replayed(&rig.run("long", &brief, effects.answer("two")).await),
+        "one"
+    );
+    rig.pass(Duration::from_secs(1)).await;
+    assert_eq!(
+        ran(&rig.run("long", &brief, effects.answer("two")).await),
+        "two"
+    );
+    rig.pass(Duration::from_secs(10)).await;
+    assert_eq!(
+        ran(&rig.run("brief", &brief, effects.answer("two")).await),
+        "two"
+    );
+}
+
+#[tokio::test]
+async fn p38_forgetting_a_local_copy_is_at_once() {
+    let clock = FakeClock::new();
+    let store = MemoryStore::new(MemoryConfig::default(), Arc::new(clock.clone()));
+    let rig = Rig::on(clock, Arc::new(store.clone()), EngineConfig::default());
+    let effects = Effects::default();
+    for _ in 0..2 {
+        rig.run("k", &Policy::default(), effects.answer("one"))
+            .await;
+    }
+    let identity = *rig.request("k", "payload", &Policy::default()).identity();
+    store.delete(&identity).await.unwrap();
+    rig.engine.forget(&identity);
+    assert_eq!(
+        ran(&rig
+            .run("k", &Policy::default(), effects.answer("two"))
+            .await),
+        "two"
+    );
+}
+
+#[tokio::test]
+async fn p27_an_answer_too_large_to_keep_is_remembered_and_never_run_again() {
+    let (rig, effects) = (Rig::new(), Effects::default());
+    let policy = Policy {
+        max_answer_bytes: 4,
+        ..Policy::default()
+    };
+    let first = rig.run("k", &policy, effects.answer("too large")).await;
+    assert_eq!(ran(&first), "too large");
+    let second = rig.run("k", &policy, effects.answer("again")).await;
+    let Response::Replayed(replay) = second else {
+        panic!("expected a replay: {second:?}")
+    };
+    assert_eq!(
+        replay.replay.answer,
+        Answer {
+            body: Body::Omitted { bytes: 9 },
+            ..Answer::of("")
+        }
+    );
+    assert_eq!(effects.count(), 1);
+}
+
+#[tokio::test]
+async fn p37_a_caller_that_leaves_does_not_cut_the_effect() {
+    let (rig, effects, gate) = (Rig::new(), Effects::default(), Gate::default());
+    let caller = rig.start("k", &Policy::default(), effects.answer_after("one", &gate));
+    settle_down().await;
+    caller.abort();
+    settle_down().await;
+    gate.open();
+    settle_down().await;
+    let second = rig
+        .run("k", &Policy::default(), effects.answer("two"))
+        .await;
+    assert_eq!((replayed(&second), effects.count()), ("one", 1));
+}
+
+#[tokio::test]
+async fn after_its_retention_a_key_is_as_new() {
+    let (rig, effects) = (Rig::new(), Effects::default());
+    let policy = Policy {
+        retention: Duration::from_secs(60),
+        ..Policy::default()
+    };
+    rig.run("k", &policy, effects.answer("one")).await;
+    rig.clock.advance(Duration::from_secs(60));
+    let second = rig.run("k", &policy, effects.answer("two")).await;
+    assert_eq!((ran(&second), effects.count()), ("two", 2));
+}
+
+#[tokio::test]
+async fn a_policy_out_of_bounds_starts_nothing() {
+    let (rig, effects) = (Rig::new(), Effects::default());
+    let policy = Policy {
+        retention: Duration::from_secs(1),
+        ..Policy::default()
+    };
+    let response = rig.run("k", &policy, effects.answer("one")).await;
+    assert!(matches!(response, Response::Problem(Problem::Policy(_))));
+    assert_eq!(effects.count(), 0);
+}
