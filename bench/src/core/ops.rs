@@ -154,7 +154,7 @@ fn packed_records() -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
         anyhow::bail!("the store was empty")
     };
     let running = packed()?;
-    let settlement = Settlement::Complete(Answer::of(vec![7_u8; ANSWER_BYTES]));
+    let settlement = Settlement::Complete(Answer::of(vec![7_u8; ANSWER_BYTES]).into());
     store
         .settle(&grant, &settlement)
         .now_or_never()
@@ -216,7 +216,7 @@ pub(crate) fn claim_settle_once(
         black_box(claimed.expect("the store has room"));
         return false;
     };
-    let settlement = Settlement::Complete(Answer::of(vec![7_u8; ANSWER_BYTES]));
+    let settlement = Settlement::Complete(Answer::of(vec![7_u8; ANSWER_BYTES]).into());
     let settled = store.settle(&grant, &settlement).now_or_never();
     assert!(matches!(settled, Some(Ok(Settled::Done))));
     true

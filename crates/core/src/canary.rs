@@ -49,7 +49,7 @@ pub async fn check(
     match store.claim(&claim).await? {
         Claimed::Mismatch => Err(CanaryError::OtherSecret { id: secret.id() }),
         Claimed::Won(grant) => {
-            let settlement = Settlement::Complete(Answer::of(""));
+            let settlement = Settlement::Complete(Answer::of("").into());
             store.settle(&grant, &settlement).await?;
             Ok(())
         }

@@ -2,6 +2,7 @@
 //!
 //! Losing is one of the answers, so that whoever asks has to look at it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -179,7 +180,7 @@ pub struct Replay {
     /// Completed or failed.
     pub state: State,
     /// The answer, byte for byte as it was first given.
-    pub answer: Answer,
+    pub answer: Arc<Answer>,
     /// Runs begun until one answered.
     pub attempt: u16,
     /// When the key was first claimed, on the store's clock.
@@ -213,10 +214,10 @@ pub enum Renewed {
 /// How an owner ends its lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settlement {
-    /// It happened; keep and replay the answer.
-    Complete(Answer),
+    /// It happened; keep and replay the answer. Shared, as it may have to be sent again.
+    Complete(Arc<Answer>),
     /// It failed for good; keep and replay the failure.
-    Fail(Answer),
+    Fail(Arc<Answer>),
     /// Free the key. Only where the effect provably did not happen, or may happen again (P36).
     Release,
     /// The outcome isn't known.
@@ -237,7 +238,7 @@ impl Settlement {
 
     /// The answer to keep, where there is one.
     #[must_use]
-    pub const fn answer(&self) -> Option<&Answer> {
+    pub const fn answer(&self) -> Option<&Arc<Answer>> {
         match self {
             Self::Complete(answer) | Self::Fail(answer) => Some(answer),
             Self::Release | Self::Doubt => None,
@@ -258,9 +259,9 @@ pub enum Settled {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// It did happen; keep and replay this answer.
-    Complete(Answer),
+    Complete(Arc<Answer>),
     /// It failed for good; keep and replay this failure.
-    Fail(Answer),
+    Fail(Arc<Answer>),
     /// It did not happen; free the key.
     Release,
 }

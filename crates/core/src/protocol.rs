@@ -151,13 +151,13 @@ const fn is_open(record: &Record) -> bool {
 }
 
 fn says(record: &Record, settlement: &Settlement) -> bool {
-    record.state == settlement.state() && record.answer.as_deref() == settlement.answer()
+    record.state == settlement.state() && record.answer.as_ref() == settlement.answer()
 }
 
 fn settled(record: &Record, settlement: &Settlement, now: Timestamp) -> Record {
     Record {
         state: settlement.state(),
-        answer: settlement.answer().cloned().map(Box::new),
+        answer: settlement.answer().cloned(),
         // Only a record that somebody may yet work on keeps its progress.
         checkpoint: match settlement {
             Settlement::Doubt => record.checkpoint.clone(),
@@ -240,7 +240,7 @@ fn in_doubt(record: &Record) -> InDoubt {
 pub fn replay(record: &Record, now: Timestamp) -> Option<Replay> {
     Some(Replay {
         state: record.state,
-        answer: record.answer.as_deref()?.clone(),
+        answer: record.answer.clone()?,
         attempt: record.attempt,
         requested_at: record.created_at,
         settled_at: record.written_at,

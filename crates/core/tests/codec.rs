@@ -1,5 +1,6 @@
 //! The packed record: one form per record, nothing else taken, and nothing makes it panic.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,7 +31,7 @@ fn any_namespace() -> impl Strategy<Value = Namespace> {
     })
 }
 
-fn any_state() -> impl Strategy<Value = (State, Option<Box<Answer>>)> {
+fn any_state() -> impl Strategy<Value = (State, Option<Arc<Answer>>)> {
     let open = prop_oneof![
         Just(State::Running),
         Just(State::InDoubt),
@@ -39,7 +40,7 @@ fn any_state() -> impl Strategy<Value = (State, Option<Box<Answer>>)> {
     let settled = prop_oneof![Just(State::Completed), Just(State::Failed)];
     prop_oneof![
         open.prop_map(|state| (state, None)),
-        (settled, any_answer()).prop_map(|(state, answer)| (state, Some(Box::new(answer)))),
+        (settled, any_answer()).prop_map(|(state, answer)| (state, Some(Arc::new(answer)))),
     ]
 }
 
@@ -208,7 +209,7 @@ fn sample(state: State, answer: Option<Answer>) -> Record {
         namespace: Namespace::new("production", "acme", "charge").expect("a namespace"),
         hint: Key::parse("ord-1234").expect("a key").hint(),
         checkpoint: Bytes::new(),
-        answer: answer.map(Box::new),
+        answer: answer.map(Arc::new),
     }
 }
 

@@ -10,7 +10,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
         .worker_threads(4)
         .enable_all()
         .build();
-    runtime.unwrap().block_on(work)
+    runtime.expect("no runtime to test in").block_on(work)
 }
 
 async fn report(bug: Option<Bug>) -> Report {

@@ -133,8 +133,8 @@ where
 /// What to write, by verdict and stored policy (P36).
 fn settlement(verdict: Verdict, crash: CrashPolicy, most: usize) -> Settlement {
     match (verdict, crash) {
-        (Verdict::Complete(answer), _) => Settlement::Complete(answer.capped(most)),
-        (Verdict::Fail(answer), _) => Settlement::Fail(answer.capped(most)),
+        (Verdict::Complete(answer), _) => Settlement::Complete(answer.capped(most).into()),
+        (Verdict::Fail(answer), _) => Settlement::Fail(answer.capped(most).into()),
         (Verdict::NoEffect, _) | (Verdict::Retry, CrashPolicy::Takeover) => Settlement::Release,
         (Verdict::Unknown, _) | (Verdict::Retry, CrashPolicy::Hold) => Settlement::Doubt,
     }

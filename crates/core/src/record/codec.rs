@@ -4,6 +4,7 @@
 //! two languages) that agree on a record agree on its bytes. All numbers are little-endian. A version
 //! that this build doesn't know fails closed: the record is there, so the key is not free (P25).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes};
@@ -244,7 +245,7 @@ fn label(reader: &mut Reader<'_>) -> Result<(Namespace, KeyHint), RecordError> {
 
 struct Sections {
     checkpoint: Bytes,
-    answer: Option<Box<Answer>>,
+    answer: Option<Arc<Answer>>,
 }
 
 fn sections(reader: &mut Reader<'_>) -> Result<Sections, RecordError> {
@@ -278,7 +279,7 @@ fn sections(reader: &mut Reader<'_>) -> Result<Sections, RecordError> {
     }
     let answer = match (head, body) {
         (None, None) => None,
-        (Some(head), Some(body)) => Some(Box::new(Answer { head, body })),
+        (Some(head), Some(body)) => Some(Arc::new(Answer { head, body })),
         _ => return Err(RecordError::Malformed("half an answer")),
     };
     Ok(Sections { checkpoint, answer })

@@ -3,6 +3,7 @@
 mod codec;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -186,7 +187,7 @@ pub struct Record {
     /// Progress that the owner kept for whoever runs next. Empty for none.
     pub checkpoint: Bytes,
     /// The answer, once completed or failed.
-    pub answer: Option<Box<Answer>>,
+    pub answer: Option<Arc<Answer>>,
 }
 
 impl Record {

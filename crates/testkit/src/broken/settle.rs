@@ -1,5 +1,7 @@
 //! Renewals, settlements and resolutions, decided by the protocol, with a bug.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use semel_core::protocol::{self, Decision};
 use semel_core::{
@@ -209,15 +211,15 @@ fn nowhere() -> Namespace {
 fn misread(bug: Bug, settlement: &Settlement) -> Settlement {
     match (bug, settlement.clone()) {
         (Bug::DoubtIsReleased, Settlement::Doubt) => Settlement::Release,
-        (_, Settlement::Complete(answer)) => Settlement::Complete(mangled(bug, answer)),
+        (_, Settlement::Complete(answer)) => Settlement::Complete(mangled(bug, &answer)),
         (_, other) => other,
     }
 }
 
 /// The answer as a store with this bug keeps it.
-fn mangled(bug: Bug, answer: Answer) -> Answer {
+fn mangled(bug: Bug, answer: &Answer) -> Arc<Answer> {
     let text = |bytes: &Bytes| Bytes::from(String::from_utf8_lossy(bytes).into_owned());
-    let body = match (bug, answer.body) {
+    let body = match (bug, answer.body.clone()) {
         (Bug::AnswerIsText, Body::Kept(body)) => Body::Kept(text(&body)),
         (Bug::AnswerIsCut, Body::Kept(body)) => Body::Kept(body.slice(..body.len().min(1 << 16))),
         (Bug::EmptyBodyIsOmitted, Body::Kept(body)) if body.is_empty() => {
@@ -226,10 +228,10 @@ fn mangled(bug: Bug, answer: Answer) -> Answer {
         (Bug::OmittedLengthLost, Body::Omitted { .. }) => Body::Omitted { bytes: 0 },
         (_, body) => body,
     };
-    Answer {
-        head: answer.head,
+    Arc::new(Answer {
+        head: answer.head.clone(),
         body,
-    }
+    })
 }
 
 /// What a store with this bug loses when it writes.

@@ -1,5 +1,6 @@
 //! The values that checks send: tokens, claims, answers, settlements.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -72,12 +73,12 @@ pub(super) fn under(claim: &Claim, terms: Terms) -> Claim {
 }
 
 /// An answer with a head and this body.
-pub(super) fn answer(body: &str) -> Answer {
+pub(super) fn answer(body: &str) -> Arc<Answer> {
     let body = Body::Kept(Bytes::copy_from_slice(body.as_bytes()));
-    Answer {
+    Arc::new(Answer {
         head: Bytes::from_static(b"201 created"),
         body,
-    }
+    })
 }
 
 /// Completes with an answer that has this body.

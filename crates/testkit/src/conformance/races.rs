@@ -240,7 +240,7 @@ async fn ask_until_answered(
     ask: &Claim,
     index: usize,
     effects: &AtomicUsize,
-) -> anyhow::Result<Answer> {
+) -> anyhow::Result<Arc<Answer>> {
     for _ in 0..PATIENCE {
         match scene.claim(ask).await? {
             Claimed::Won(lease) => {

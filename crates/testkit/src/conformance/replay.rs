@@ -1,5 +1,7 @@
 //! P12 and P27: answers come back byte for byte, up to their bounds.
 
+use std::sync::Arc;
+
 use anyhow::ensure;
 use bytes::Bytes;
 use semel_core::{Answer, Body, Claim, Record, Settlement, State};
@@ -11,7 +13,7 @@ async fn answered(scene: &Scene, answer: &Answer) -> anyhow::Result<Claim> {
     let claim = scene.fresh()?;
     let lease = scene.won(&claim).await?;
     scene
-        .settled(&lease, &Settlement::Complete(answer.clone()))
+        .settled(&lease, &Settlement::Complete(Arc::new(answer.clone())))
         .await?;
     Ok(claim)
 }
@@ -20,7 +22,7 @@ async fn comes_back(scene: &Scene, answer: &Answer) -> Verdict {
     let claim = answered(scene, answer).await?;
     let replay = scene.replayed(&again(&claim)).await?;
     ensure!(
-        replay.answer == *answer,
+        *replay.answer == *answer,
         "kept {answer:?}, replayed {:?}",
         replay.answer
     );

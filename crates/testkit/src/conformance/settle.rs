@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 use bytes::Bytes;
-use semel_core::{CrashPolicy, Fence, Grant, Record, Settlement, State};
+use semel_core::{Answer, CrashPolicy, Fence, Grant, Record, Settlement, State};
 
 use super::make::{again, answer, complete, settlements, token, under};
 use super::{Scene, Verdict};
@@ -21,7 +21,7 @@ pub(super) async fn p16_a_settlement_is_written(scene: Scene) -> Verdict {
         );
         let expected = Record {
             state: settlement.state(),
-            answer: settlement.answer().cloned().map(Box::new),
+            answer: settlement.answer().cloned(),
             written_at: after.written_at,
             ..before
         };
@@ -213,13 +213,12 @@ pub(super) async fn p18_the_first_answer_stays(scene: Scene) -> Verdict {
     let lease = scene.won(&claim).await?;
     scene.settled(&lease, &complete("the first")).await?;
     scene.settle(&lease, &complete("the second")).await?;
-    let with_head = |head: &'static [u8]| semel_core::Answer {
-        head: Bytes::from_static(head),
-        ..answer("the first")
+    let another_head = Answer {
+        head: Bytes::from_static(b"another head"),
+        ..Answer::clone(&answer("the first"))
     };
-    scene
-        .settle(&lease, &Settlement::Complete(with_head(b"another head")))
-        .await?;
+    let third = Settlement::Complete(another_head.into());
+    scene.settle(&lease, &third).await?;
     let replay = scene.replayed(&again(&claim)).await?;
     ensure!(
         replay.state == State::Completed,

@@ -4,29 +4,27 @@ use std::time::Duration;
 
 use rand::RngExt as _;
 use rand::rngs::StdRng;
-#[expect(unused_imports, reason = "named in the documentation")]
-use semel_core::{Store, StoreAdmin};
 
 /// The calls of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
-    /// [`Store::claim`].
+    /// [`Store::claim`](semel_core::Store::claim).
     Claim,
-    /// [`Store::renew`].
+    /// [`Store::renew`](semel_core::Store::renew).
     Renew,
-    /// [`Store::settle`].
+    /// [`Store::settle`](semel_core::Store::settle).
     Settle,
-    /// [`Store::resolve`].
+    /// [`Store::resolve`](semel_core::Store::resolve).
     Resolve,
-    /// [`Store::read`].
+    /// [`Store::read`](semel_core::Store::read).
     Read,
-    /// [`StoreAdmin::list`].
+    /// [`StoreAdmin::list`](semel_core::StoreAdmin::list).
     List,
-    /// [`StoreAdmin::delete`].
+    /// [`StoreAdmin::delete`](semel_core::StoreAdmin::delete).
     Delete,
-    /// [`StoreAdmin::sweep`].
+    /// [`StoreAdmin::sweep`](semel_core::StoreAdmin::sweep).
     Sweep,
-    /// [`StoreAdmin::stats`].
+    /// [`StoreAdmin::stats`](semel_core::StoreAdmin::stats).
     Stats,
 }
 

@@ -1,5 +1,6 @@
 //! What is kept for one key, and the predicates on it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,7 +27,7 @@ pub struct Entry {
     pub(super) first_claimed: u64,
     pub(super) written: u64,
     pub(super) checkpoint: Bytes,
-    pub(super) answer: Option<Answer>,
+    pub(super) answer: Option<Arc<Answer>>,
 }
 
 impl Entry {
@@ -82,11 +83,11 @@ impl Entry {
         }
     }
 
-    pub(super) fn says(&self, state: State, answer: Option<&Answer>) -> bool {
+    pub(super) fn says(&self, state: State, answer: Option<&Arc<Answer>>) -> bool {
         self.state == state && self.answer.as_ref() == answer
     }
 
-    pub(super) fn end(&mut self, state: State, answer: Option<&Answer>, now: u64) {
+    pub(super) fn end(&mut self, state: State, answer: Option<&Arc<Answer>>, now: u64) {
         self.state = state;
         self.answer = answer.cloned();
         self.written = now;
@@ -146,7 +147,7 @@ impl Entry {
             namespace: subject.namespace.clone(),
             hint: subject.hint,
             checkpoint: self.checkpoint.clone(),
-            answer: self.answer.clone().map(Box::new),
+            answer: self.answer.clone(),
         }
     }
 }

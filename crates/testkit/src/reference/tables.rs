@@ -1,6 +1,6 @@
 //! What the steps of a sequence choose from: few values, so that sequences meet.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -40,22 +40,22 @@ pub(super) static TABLES: LazyLock<Tables> = LazyLock::new(|| {
         }
     };
     let payload = |text: &[u8]| Fingerprint::builder(&secret).part(text).finish();
-    let done = Answer {
+    let done = Arc::new(Answer {
         head: Bytes::from_static(b"201"),
         body: kept(b"{\"id\":1}\xff"),
-    };
-    let other = Answer {
+    });
+    let other = Arc::new(Answer {
         head: Bytes::from_static(b"201"),
         body: kept(b""),
-    };
-    let failed = Answer {
+    });
+    let failed = Arc::new(Answer {
         head: Bytes::from_static(b"402"),
         body: kept(b""),
-    };
-    let large = Answer {
+    });
+    let large = Arc::new(Answer {
         head: Bytes::from_static(b"200"),
         body: Body::Omitted { bytes: 9 },
-    };
+    });
     Tables {
         subjects: [
             subject(0, "ord-1"),

@@ -171,7 +171,7 @@ async fn p27_an_answer_too_large_to_keep_is_remembered_and_never_run_again() {
         panic!("expected a replay: {second:?}")
     };
     assert_eq!(
-        replay.replay.answer,
+        *replay.replay.answer,
         Answer {
             body: Body::Omitted { bytes: 9 },
             ..Answer::of("")

@@ -1,1 +1,327 @@
-//! wip
+//! A store that doesn't answer, or answers late (P28, P30, P33, P35).
+
+use std::time::Duration;
+
+use semel_core::engine::{BreakerConfig, EngineConfig, Problem, Response};
+use semel_core::event::{BreakerState, Step, Would};
+use semel_core::policy::{Mode, Policy, StoreDown};
+use semel_core::{StoreAdmin, StoreErrorKind};
+use semel_testkit::faulty::{Call, Fault, FaultyStore};
+
+use super::*;
+
+/// A rig on a store that the test makes fail.
+fn faulty() -> (Rig, FaultyStore) {
+    let clock = FakeClock::new();
+    let memory = MemoryStore::new(MemoryConfig::default(), Arc::new(clock.clone()));
+    let inner: Arc<dyn StoreAdmin> = Arc::new(memory);
+    let store = FaultyStore::sound(inner, Arc::new(clock.clone()));
+    (
+        Rig::on(clock, Arc::new(store.clone()), EngineConfig::default()),
+        store,
+    )
+}
+
+/// Runs to the end, letting time pass as long as that takes.
+async fn patiently(rig: &Rig, policy: &Policy, effects: &Effects) -> Response<String> {
+    let caller = rig.start("k", policy, effects.answer("ran"));
+    for _ in 0..240 {
+        if caller.is_finished() {
+            break;
+        }
+        rig.pass(Duration::from_millis(500)).await;
+    }
+    assert!(caller.is_finished(), "nobody waits for ever");
+    caller.await.unwrap()
+}
+
+#[tokio::test]
+async fn p28_a_claim_whose_reply_is_lost_is_sent_again_and_runs_once() {
+    let (rig, store) = faulty();
+    let effects = Effects::default();
+    store.next(Call::Claim, Fault::LoseReply);
+    let response = patiently(&rig, &Policy::default(), &effects).await;
+    assert_eq!((ran(&response), effects.count()), ("ran", 1));
+    let Response::Ran(ran) = response else {
+        unreachable!()
+    };
+    assert_eq!(ran.attempt, 1, "the same lease, not a takeover of itself");
+}
+
+#[tokio::test]
+async fn p33_a_settlement_whose_reply_is_lost_is_sent_again() {
+    let (rig, store) = faulty();
+    let effects = Effects::default();
+    store.lose_response();
+    let response = patiently(&rig, &Policy::default(), &effects).await;
+    assert_eq!((ran(&response), effects.count()), ("ran", 1));
+    assert_eq!(
+        replayed(&rig.run("k", &Policy::default(), effects.answer("x")).await),
+        "ran"
+    );
+}
+
+#[tokio::test]
+async fn p33_an_answer_that_cannot_be_recorded_is_not_given() {
+    let (rig, store) = faulty();
+    let effects = Effects::default();
+    for _ in 0..100 {
+        store.next(Call::Settle, Fault::Refuse);
+    }
+    let response = patiently(&rig, &Policy::default(), &effects).await;
+    let Response::Problem(problem) = &response else {
+        panic!("{response:?}")
+    };
+    assert!(matches!(problem, Problem::Unrecorded { .. }) && problem.is_retryable());
+    assert_eq!(
+        rig.log
+            .count(|step| matches!(step, Step::Unrecorded { .. })),
+        1
+    );
+    assert_eq!(effects.count(), 1);
+}
+
+#[tokio::test]
+async fn p35_fail_closed_starts_nothing() {
+    let (rig, store) = faulty();
+    let effects = Effects::default();
+    for _ in 0..3 {
+        store.next(Call::Claim, Fault::Refuse);
+    }
+    let response = patiently(&rig, &Policy::default(), &effects).await;
+    let Response::Problem(problem) = &response else {
+        panic!("{response:?}")
+    };
+    assert!(matches!(problem, Problem::Unavailable { .. }) && problem.is_retryable());
+    assert_eq!(effects.count(), 0);
+    assert_eq!(
+        ran(&rig
+            .run("k", &Policy::default(), effects.answer("later"))
+            .await),
+        "later"
+    );
+}
+
+#[tokio::test]
+async fn p35_fail_open_runs_unprotected_and_says_so() {
+    let (rig, store) = faulty();
+    let effects = Effects::default();
+    for _ in 0..3 {
+        store.next(Call::Claim, Fault::Refuse);
+    }
+    let policy = Policy {
+        store_down: StoreDown::Open,
+        ..Policy::default()
+    };
+    let response = patiently(&rig, &policy, &effects).await;
+    assert!(matches!(response, Response::Unprotected(_)), "{response:?}");
+    assert_eq!(effects.count(), 1);
+    assert_eq!(rig.log.count(|step| *step == Step::FailedOpen), 1);
+}
+
+#[tokio::test]
+async fn observe_never_stands_in_the_way_of_an_outage() {
+    let (rig, store) = faulty();
+    let effects = Effects::default();
+    for _ in 0..3 {
+        store.next(Call::Claim, Fault::Refuse);
+    }
+    let policy = Policy {
+        mode: Mode::Observe,
+        ..Policy::default()
+    };
+    let response = patiently(&rig, &policy, &effects).await;
+    assert!(matches!(response, Response::Unprotected(_)), "{response:?}");
+    let observed = Step::Observed {
+        would: Would::Unavailable,
+    };
+    assert_eq!(rig.log.count(|step| *step == observed), 1);
+}
+
+#[tokio::test]
+async fn p35_the_breaker_opens_tries_once_and_closes() {
+    let (base, store) = faulty();
+    let breaker = BreakerConfig {
+        failures: 5,
+        open_for: Duration::from_secs(60),
+    };
+    let config = EngineConfig {
+        breaker,
+        ..EngineConfig::default()
+    };
+    let rig = Rig::on(base.clock.clone(), Arc::clone(&base.store), config);
+    let effects = Effects::default();
+    for _ in 0..6 {
+        store.next(Call::Claim, Fault::Refuse);
+    }
+    let changes = |to| move |step: &Step| *step == Step::Breaker { state: to };
+    for _ in 0..2 {
+        patiently(&rig, &Policy::default(), &effects).await;
+    }
+    assert_eq!(rig.log.count(changes(BreakerState::Open)), 1);
+    let asked = store.befallen();
+    let refused = rig.run("k", &Policy::default(), effects.answer("x")).await;
+    assert!(matches!(
+        refused,
+        Response::Problem(Problem::Unavailable { source: None, .. })
+    ));
+    assert_eq!(store.befallen(), asked, "the store was left alone");
+    rig.pass(Duration::from_secs(61)).await;
+    let response = patiently(&rig, &Policy::default(), &effects).await;
+    // The probe met the last fault, so the breaker opened again.
+    assert!(
+        matches!(response, Response::Problem(Problem::Unavailable { .. })),
+        "{response:?}"
+    );
+    rig.pass(Duration::from_secs(61)).await;
+    assert_eq!(
+        ran(&patiently(&rig, &Policy::default(), &effects).await),
+        "ran"
+    );
+    assert_eq!(rig.log.count(changes(BreakerState::HalfOpen)), 2);
+    assert_eq!(rig.log.count(changes(BreakerState::Closed)), 1);
+    assert_eq!(effects.count(), 1);
+}
+
+#[tokio::test]
+async fn p30_a_claim_answered_after_the_deadline_is_renewed_before_the_effect() {
+    let (rig, store) = faulty();
+    let (policy, effects) = (short(), Effects::default());
+    store.next(Call::Claim, Fault::DelayReply(Duration::from_millis(2_900)));
+    let response = patiently(&rig, &policy, &effects).await;
+    assert_eq!((ran(&response), effects.count()), ("ran", 1));
+    assert_eq!(
+        rig.log.count(|step| matches!(step, Step::Renewed { .. })),
+        1
+    );
+}
+
+#[tokio::test]
+async fn p30_without_that_renewal_no_effect_starts_and_the_key_is_free() {
+    let (rig, store) = faulty();
+    let (policy, effects) = (short(), Effects::default());
+    store.next(Call::Claim, Fault::DelayReply(Duration::from_millis(2_900)));
+    store.next(Call::Renew, Fault::Refuse);
+    let response = patiently(&rig, &policy, &effects).await;
+    assert!(
+        matches!(response, Response::Problem(Problem::Late)),
+        "{response:?}"
+    );
+    assert_eq!(effects.count(), 0);
+    let second = patiently(&rig, &policy, &effects).await;
+    assert_eq!((ran(&second), effects.count()), ("ran", 1));
+}
+
+#[tokio::test]
+async fn a_store_call_that_hangs_is_given_up() {
+    let (rig, store) = faulty();
+    let effects = Effects::default();
+    for _ in 0..3 {
+        store.next(Call::Claim, Fault::Hang);
+    }
+    let response = patiently(&rig, &Policy::default(), &effects).await;
+    assert!(
+        matches!(response, Response::Problem(Problem::Unavailable { .. })),
+        "{response:?}"
+    );
+    assert_eq!(effects.count(), 0);
+}
+
+#[tokio::test]
+async fn p31_a_failed_renewal_is_tried_again() {
+    let (rig, store) = faulty();
+    let (effects, gate) = (Effects::default(), Gate::default());
+    store.next(Call::Renew, Fault::Refuse);
+    store.next(Call::Renew, Fault::LoseReply);
+    let policy = Policy::default();
+    let owner = rig.start("k", &policy, effects.answer_after("one", &gate));
+    rig.pass(Duration::from_secs(60)).await;
+    gate.open();
+    settle_down().await;
+    assert_eq!(ran(&owner.await.unwrap()), "one");
+    assert_eq!(
+        rig.log.count(|step| matches!(step, Step::LeaseLost { .. })),
+        0
+    );
+}
+
+#[tokio::test]
+async fn p32_an_owner_that_cannot_renew_in_time_is_told() {
+    let (rig, store) = faulty();
+    for _ in 0..100 {
+        store.next(Call::Renew, Fault::Refuse);
+    }
+    let owner = rig.start("k", &Policy::default(), |lease| async move {
+        lease.lost().await;
+        completed("stopped in time")
+    });
+    rig.pass(Duration::from_secs(26)).await;
+    assert!(!owner.is_finished());
+    rig.pass(Duration::from_secs(4)).await;
+    // Nobody took over, so what it says is still taken (P17).
+    assert_eq!(ran(&owner.await.unwrap()), "stopped in time");
+    assert_eq!(
+        rig.log.count(|step| matches!(step, Step::LeaseLost { .. })),
+        1
+    );
+}
+
+#[tokio::test]
+async fn a_crash_after_the_effect_is_taken_over_or_in_doubt() {
+    for policy in [Policy::default(), hold()] {
+        let (rig, store) = faulty();
+        let effects = Effects::default();
+        store.crash_after_effect();
+        let dead = rig.start("k", &policy, effects.answer("lost"));
+        settle_down().await;
+        assert_eq!(effects.count(), 1);
+        rig.clock.advance(Duration::from_secs(31));
+        let other = rig.another();
+        let response = other.run("k", &policy, effects.answer("again")).await;
+        if policy == Policy::default() {
+            let Response::Ran(ran) = response else {
+                panic!("{response:?}")
+            };
+            assert_eq!((ran.attempt, effects.count()), (2, 2));
+        } else {
+            assert!(
+                matches!(response, Response::Problem(Problem::InDoubt(_))),
+                "{response:?}"
+            );
+            assert_eq!(effects.count(), 1);
+        }
+        dead.abort();
+    }
+}
+
+#[tokio::test]
+async fn a_full_store_is_not_an_outage() {
+    let clock = FakeClock::new();
+    let store = MemoryStore::new(MemoryConfig { capacity: 0 }, Arc::new(clock.clone()));
+    let rig = Rig::on(clock, Arc::new(store), EngineConfig::default());
+    let effects = Effects::default();
+    for _ in 0..20 {
+        let response = rig.run("k", &Policy::default(), effects.answer("x")).await;
+        let Response::Problem(Problem::Unavailable {
+            source: Some(error),
+            ..
+        }) = response
+        else {
+            panic!("{response:?}")
+        };
+        assert_eq!(error.kind, StoreErrorKind::Full);
+    }
+    assert_eq!(
+        rig.log.count(|step| matches!(step, Step::Breaker { .. })),
+        0
+    );
+    assert_eq!(effects.count(), 0);
+}
+
+/// A lease shorter than the limit of a call.
+fn short() -> Policy {
+    Policy {
+        lease: Duration::from_secs(3),
+        ..Policy::default()
+    }
+}

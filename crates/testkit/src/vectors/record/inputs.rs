@@ -1,5 +1,6 @@
 //! The records to pack, and the bytes to refuse.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,7 +18,7 @@ pub(super) fn records() -> Vec<(&'static str, Record)> {
         let head = Bytes::from_static(head);
         Record {
             state,
-            answer: Some(Box::new(Answer { head, body })),
+            answer: Some(Arc::new(Answer { head, body })),
             ..plain.clone()
         }
     };

@@ -1,0 +1,289 @@
+//! Concurrent callers that misbehave in every way that real ones do: they crash, come late, send
+//! twice, settle what isn't theirs any more, reuse keys. All from a seed.
+//!
+//! They record what they do; [`check`](super::check) tells what the store did about it. They keep to
+//! their own side of the protocol: an effect is run only under a lease just won, once, and under
+//! `hold` nothing is released whose effect has begun.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+use semel_core::{
+    Answer, Certainty, Claim, Claimed, Clock, CrashPolicy, Fingerprint, Grant, Identity, Key,
+    Namespace, Resolution, Secret, Settled, Settlement, Store as _, StoreAdmin, StoreResult, Terms,
+    Token,
+};
+
+use super::{History, Log, Recorder};
+use crate::conformance::Subject;
+
+/// How many do how much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Callers at once.
+    pub clients: u32,
+    /// Keys that they share; every second one is under `hold`.
+    pub keys: usize,
+    /// What each caller does before it leaves.
+    pub steps: usize,
+    /// Where their whims come from.
+    pub seed: u64,
+}
+
+impl Plan {
+    /// A short run that meets most situations several times.
+    #[must_use]
+    pub const fn short(seed: u64) -> Self {
+        Self {
+            clients: 6,
+            keys: 4,
+            steps: 150,
+            seed,
+        }
+    }
+}
+
+/// Lets clients loose on `subject`, half of them as another process; gives what happened. `clock` has
+/// to run as fast as the store's.
+///
+/// # Panics
+/// Where a client panics.
+pub async fn run(subject: Arc<dyn Subject>, clock: Arc<dyn Clock>, plan: Plan) -> History {
+    let log = Log::new(clock);
+    let environment = format!("clients-{}", plan.seed);
+    let mut tasks = Vec::new();
+    for client in 0..plan.clients {
+        let store = if client % 2 == 0 {
+            subject.store()
+        } else {
+            subject.another()
+        };
+        let client = Client::new(&log, store, client, &subject, &environment, plan);
+        tasks.push(tokio::spawn(client.live(plan.steps)));
+    }
+    for task in tasks {
+        if let Err(error) = task.await {
+            panic!("a client of {plan:?} died: {error}");
+        }
+    }
+    log.history()
+}
+
+struct Client {
+    store: Recorder,
+    subject: Arc<dyn Subject>,
+    environment: String,
+    rng: StdRng,
+    keys: usize,
+    /// Leases that were left unsettled, or settled long ago: somebody may come back with them.
+    pocket: VecDeque<Grant>,
+}
+
+impl Client {
+    fn new(
+        log: &Log,
+        store: Arc<dyn StoreAdmin>,
+        client: u32,
+        subject: &Arc<dyn Subject>,
+        environment: &str,
+        plan: Plan,
+    ) -> Self {
+        Self {
+            store: log.recorder(store, client),
+            subject: Arc::clone(subject),
+            environment: environment.to_owned(),
+            rng: StdRng::seed_from_u64(plan.seed.wrapping_mul(1000).wrapping_add(client.into())),
+            keys: plan.keys,
+            pocket: VecDeque::new(),
+        }
+    }
+
+    async fn live(mut self, steps: usize) {
+        for _ in 0..steps {
+            match self.rng.random_range(0..100) {
+                0..70 => self.ask().await,
+                70..80 => self.come_back().await,
+                80..83 => {
+                    let claim = self.some_claim();
+                    drop(self.store.delete(&claim.identity).await);
+                }
+                83..88 => {
+                    let claim = self.some_claim();
+                    drop(self.store.read(&claim.identity).await);
+                }
+                88..90 => drop(self.store.sweep(100).await),
+                90..98 => self.wait(0.5).await,
+                98..99 => self.wait(1.5).await,
+                _ => self.wait(12.0).await,
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Lets up to this many leases' time pass.
+    async fn wait(&mut self, leases: f64) {
+        let share = self.rng.random::<f64>() * leases;
+        self.subject
+            .pass(self.subject.spans().lease.mul_f64(share))
+            .await;
+    }
+
+    fn some_claim(&mut self) -> Claim {
+        let (index, odd) = (self.rng.random_range(0..self.keys), self.chance(0.1));
+        let crash = if index % 2 == 0 {
+            CrashPolicy::Takeover
+        } else {
+            CrashPolicy::Hold
+        };
+        let payload: &[u8] = if odd {
+            b"another payload"
+        } else {
+            b"the payload"
+        };
+        let lease = self.subject.spans().lease;
+        claim(
+            &self.environment,
+            index,
+            payload,
+            crash,
+            lease,
+            Token(self.rng.random()),
+        )
+    }
+
+    fn chance(&mut self, of: f64) -> bool {
+        self.rng.random::<f64>() < of
+    }
+
+    /// An answer that nobody else gives.
+    fn answer(&mut self) -> Arc<Answer> {
+        Arc::new(Answer::of(self.rng.random::<u128>().to_be_bytes().to_vec()))
+    }
+
+    /// Claims a key, again where the reply was lost, and goes on as told.
+    async fn ask(&mut self) {
+        let claim = self.some_claim();
+        let mut answer = self.store.claim(&claim).await;
+        for _ in 0..3 {
+            let again = is_unknown(&answer) || self.chance(0.1);
+            if !again {
+                break;
+            }
+            answer = self.store.claim(&claim).await;
+        }
+        match answer {
+            Ok(Claimed::Won(lease)) => self.own(lease, claim.terms.crash()).await,
+            Ok(Claimed::InDoubt(doubt)) if self.chance(0.5) => {
+                let resolution = match self.rng.random_range(0..3) {
+                    0 => Resolution::Complete(self.answer()),
+                    1 => Resolution::Fail(self.answer()),
+                    _ => Resolution::Release,
+                };
+                let resolve = || {
+                    self.store
+                        .resolve(&claim.identity, doubt.fence, &resolution)
+                };
+                if is_unknown(&resolve().await) {
+                    drop(resolve().await);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Has a lease: runs, or dies first.
+    async fn own(&mut self, lease: Grant, crash: CrashPolicy) {
+        match self.rng.random_range(0..10) {
+            0 => return self.pocket.push_back(lease),
+            1 => return self.settle(&lease, Settlement::Release).await,
+            _ => {}
+        }
+        self.store
+            .effect_started(&lease.identity, lease.fence, lease.attempt);
+        if self.chance(0.3) {
+            self.wait(0.8).await;
+            drop(self.store.renew(&lease, None).await);
+        }
+        if self.chance(0.1) {
+            self.wait(1.5).await;
+        }
+        tokio::task::yield_now().await;
+        self.store.effect_finished(&lease.identity, lease.fence);
+        let settlement = match self.rng.random_range(0..10) {
+            0 => return self.pocket.push_back(lease),
+            1 => Settlement::Fail(self.answer()),
+            2 => Settlement::Doubt,
+            3 if crash == CrashPolicy::Takeover => Settlement::Release,
+            _ => Settlement::Complete(self.answer()),
+        };
+        self.settle(&lease, settlement).await;
+    }
+
+    /// Settles, again where the reply was lost, and sometimes once more, and sometimes otherwise.
+    async fn settle(&mut self, lease: &Grant, settlement: Settlement) {
+        let first = self.store.settle(lease, &settlement).await;
+        if is_unknown(&first) || self.chance(0.15) {
+            drop(self.store.settle(lease, &settlement).await);
+        }
+        if matches!(first, Ok(Settled::Done)) && self.chance(0.1) {
+            let another = Settlement::Complete(self.answer());
+            drop(self.store.settle(lease, &another).await);
+        }
+        if self.chance(0.2) {
+            self.pocket.push_back(lease.clone());
+        }
+    }
+
+    /// Comes back with a lease from before.
+    async fn come_back(&mut self) {
+        let Some(lease) = self.pocket.pop_front() else {
+            return;
+        };
+        if self.chance(0.4) {
+            drop(self.store.renew(&lease, None).await);
+        } else {
+            let settlement = Settlement::Complete(self.answer());
+            drop(self.store.settle(&lease, &settlement).await);
+        }
+        if self.chance(0.5) {
+            self.pocket.push_back(lease);
+        }
+    }
+}
+
+fn is_unknown<T>(result: &StoreResult<T>) -> bool {
+    result
+        .as_ref()
+        .is_err_and(|error| error.certainty == Certainty::Unknown)
+}
+
+fn claim(
+    environment: &str,
+    index: usize,
+    payload: &[u8],
+    crash: CrashPolicy,
+    lease: Duration,
+    token: Token,
+) -> Claim {
+    let parts = || {
+        let namespace = Namespace::new(environment, "", "scope").ok()?;
+        let terms = Terms::new(lease, lease * 10, crash, 3).ok()?;
+        Some((namespace, terms, Key::parse(&format!("key-{index}")).ok()?))
+    };
+    let Some((namespace, terms, key)) = parts() else {
+        unreachable!("plain text makes a key, and a subject's lease makes terms");
+    };
+    let secret = Secret::none();
+    Claim {
+        identity: Identity::of(&secret, &namespace, &key),
+        fingerprint: Fingerprint::builder(&secret).part(payload).finish(),
+        token,
+        terms,
+        secret_id: secret.id(),
+        namespace,
+        hint: key.hint(),
+    }
+}

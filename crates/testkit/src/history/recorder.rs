@@ -1,0 +1,276 @@
+//! [`Recorder`]: a store that writes down every call.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use semel_core::store::{Capabilities, Page, Query, Stats};
+use semel_core::wake::Wakeup;
+use semel_core::{
+    BoxFuture, Certainty, Claim, Claimed, Clock, CrashPolicy, Fence, Grant, Identity, Record,
+    Renewed, Resolution, Resolved, Settled, Settlement, Store, StoreAdmin, StoreResult,
+};
+
+use super::event::{Ask, Call, Effect, History, Reply, key_of, mark};
+use super::told::{claimed, micros, stand};
+
+/// Where calls and effects are written down. Clones share one history.
+#[derive(Clone)]
+pub struct Log {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    tick: AtomicU64,
+    clock: Arc<dyn Clock>,
+    history: Mutex<History>,
+}
+
+impl Log {
+    /// An empty log. `clock` must run as fast as the store's: spans on it are compared with leases
+    /// and retentions.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let (tick, history) = (AtomicU64::new(1), Mutex::default());
+        Self {
+            shared: Arc::new(Shared {
+                tick,
+                clock,
+                history,
+            }),
+        }
+    }
+
+    /// `store`, as `client` calls it.
+    #[must_use]
+    pub fn recorder(&self, store: Arc<dyn StoreAdmin>, client: u32) -> Recorder {
+        Recorder {
+            inner: store,
+            log: self.clone(),
+            client,
+        }
+    }
+
+    /// What happened so far. Calls that are under way count as unanswered.
+    #[must_use]
+    pub fn history(&self) -> History {
+        self.shared.history.lock().clone()
+    }
+
+    fn tick(&self) -> u64 {
+        self.shared.tick.fetch_add(1, Ordering::SeqCst)
+    }
+
+    fn time(&self) -> u64 {
+        let passed = self.shared.clock.now().since_origin().as_micros();
+        u64::try_from(passed).unwrap_or(u64::MAX)
+    }
+}
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let history = self.shared.history.lock();
+        write!(
+            f,
+            "Log({} calls, {} effects)",
+            history.calls.len(),
+            history.effects.len()
+        )
+    }
+}
+
+/// A store whose calls are written down, for one client.
+#[derive(Clone)]
+pub struct Recorder {
+    inner: Arc<dyn StoreAdmin>,
+    log: Log,
+    client: u32,
+}
+
+impl Recorder {
+    /// Writes down that an effect begins.
+    pub fn effect_started(&self, identity: &Identity, fence: Fence, attempt: u16) {
+        let (client, key, start) = (self.client, key_of(identity), self.log.tick());
+        let effect = Effect {
+            client,
+            key,
+            fence: fence.0,
+            attempt,
+            start,
+            end: None,
+        };
+        self.log.shared.history.lock().effects.push(effect);
+    }
+
+    /// Writes down that the effect under this lease is over.
+    pub fn effect_finished(&self, identity: &Identity, fence: Fence) {
+        let (key, end) = (key_of(identity), self.log.tick());
+        let mut history = self.log.shared.history.lock();
+        let mut effects = history.effects.iter_mut().rev();
+        let ours = |effect: &&mut Effect| {
+            effect.client == self.client && effect.key == key && effect.fence == fence.0
+        };
+        if let Some(effect) = effects.find(ours) {
+            effect.end = Some(end);
+        }
+    }
+
+    /// Writes down a call before it is sent, so that it is known even if nobody sees its reply.
+    fn asked(&self, identity: &Identity, ask: Ask) -> usize {
+        let call = Call {
+            client: self.client,
+            key: key_of(identity),
+            began: self.log.time(),
+            start: self.log.tick(),
+            end: None,
+            ended: None,
+            ask,
+            reply: Reply::Unanswered,
+        };
+        let mut history = self.log.shared.history.lock();
+        history.calls.push(call);
+        history.calls.len() - 1
+    }
+
+    fn answered(&self, index: usize, reply: Reply) {
+        let (end, ended) = (self.log.tick(), self.log.time());
+        let mut history = self.log.shared.history.lock();
+        let call = &mut history.calls[index];
+        (call.end, call.ended, call.reply) = (Some(end), Some(ended), reply);
+    }
+
+    async fn recorded<'a, T>(
+        &self,
+        identity: &Identity,
+        ask: Ask,
+        send: impl FnOnce() -> BoxFuture<'a, StoreResult<T>> + Send,
+        told: impl Fn(&T) -> Reply + Send,
+    ) -> StoreResult<T> {
+        let index = self.asked(identity, ask);
+        let result = send().await;
+        let reply = match &result {
+            Ok(answer) => told(answer),
+            Err(error) => Reply::Failed {
+                definite: error.certainty == Certainty::Definite,
+            },
+        };
+        self.answered(index, reply);
+        result
+    }
+}
+
+#[deny(
+    clippy::missing_trait_methods,
+    reason = "a wrapper passes every call on"
+)]
+impl Store for Recorder {
+    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
+        let ask = Ask::Claim {
+            token: claim.token.0,
+            payload: mark(&claim.fingerprint),
+            hold: claim.terms.crash() == CrashPolicy::Hold,
+            lease: micros(claim.terms.lease()),
+            retention: micros(claim.terms.retention()),
+        };
+        let told = |answer: &Claimed| claimed(&claim.identity, answer);
+        Box::pin(self.recorded(&claim.identity, ask, || self.inner.claim(claim), told))
+    }
+
+    fn renew<'a>(
+        &'a self,
+        lease: &'a Grant,
+        checkpoint: Option<&'a Bytes>,
+    ) -> BoxFuture<'a, StoreResult<Renewed>> {
+        let ask = Ask::Renew {
+            fence: lease.fence.0,
+            token: lease.token.0,
+        };
+        let told = |answer: &Renewed| match answer {
+            Renewed::Held => Reply::Held,
+            Renewed::Lost => Reply::Lost,
+        };
+        let send = move || self.inner.renew(lease, checkpoint);
+        Box::pin(self.recorded(&lease.identity, ask, send, told))
+    }
+
+    fn settle<'a>(
+        &'a self,
+        lease: &'a Grant,
+        settlement: &'a Settlement,
+    ) -> BoxFuture<'a, StoreResult<Settled>> {
+        let (fence, token) = (lease.fence.0, lease.token.0);
+        let ask = Ask::Settle {
+            fence,
+            token,
+            ending: settlement.into(),
+        };
+        let told = |answer: &Settled| match answer {
+            Settled::Done => Reply::Done,
+            Settled::Lost => Reply::Lost,
+        };
+        let send = move || self.inner.settle(lease, settlement);
+        Box::pin(self.recorded(&lease.identity, ask, send, told))
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        identity: &'a Identity,
+        fence: Fence,
+        resolution: &'a Resolution,
+    ) -> BoxFuture<'a, StoreResult<Resolved>> {
+        let ask = Ask::Resolve {
+            fence: fence.0,
+            ending: resolution.into(),
+        };
+        let told = |answer: &Resolved| match answer {
+            Resolved::Done => Reply::Done,
+            Resolved::NotInDoubt => Reply::NotInDoubt,
+        };
+        let send = move || self.inner.resolve(identity, fence, resolution);
+        Box::pin(self.recorded(identity, ask, send, told))
+    }
+
+    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
+        let told = |found: &Option<Record>| Reply::Seen(found.as_ref().map(stand));
+        Box::pin(self.recorded(identity, Ask::Read, || self.inner.read(identity), told))
+    }
+
+    fn watch(&self, identity: &Identity) -> Wakeup {
+        self.inner.watch(identity)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+}
+
+/// Of an operator's calls only deletions are written down: the others change no live record.
+#[deny(
+    clippy::missing_trait_methods,
+    reason = "a wrapper passes every call on"
+)]
+impl StoreAdmin for Recorder {
+    fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, StoreResult<Page>> {
+        self.inner.list(query)
+    }
+
+    fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
+        let told = |found: &bool| Reply::Deleted(*found);
+        Box::pin(self.recorded(identity, Ask::Delete, || self.inner.delete(identity), told))
+    }
+
+    fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
+        self.inner.sweep(most)
+    }
+
+    fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
+        self.inner.stats()
+    }
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Recorder(client {}, {:?})", self.client, self.log)
+    }
+}

@@ -1,0 +1,195 @@
+//! I1, I5, I12, I13: who had the key when.
+
+use std::collections::BTreeMap;
+
+use super::super::check::Violation;
+use super::super::event::{Ask, Ending, Reply};
+use super::super::view::{Endings, View, Win, is_before, may_have_happened};
+
+/// I1: one fence, one token.
+pub(super) fn one_owner_per_fence(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<Violation>) {
+    for pair in view.wins.windows(2) {
+        let [first, second] = pair else { continue };
+        if first.fence == second.fence && first.token != second.token {
+            let sentence = format!("two owners were given fence {}", first.fence);
+            found.push(view.violation("I1", sentence, &[first.call, second.call]));
+        }
+    }
+}
+
+/// I1: a lease that was asked for after another was given has the larger fence.
+pub(super) fn fences_grow(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<Violation>) {
+    let mut by_end = view.wins.clone();
+    by_end.sort_by_key(|win| win.call.end);
+    let mut by_start = view.wins.clone();
+    by_start.sort_by_key(|win| win.call.start);
+    let (mut ended, mut largest) = (by_end.into_iter().peekable(), None::<Win<'_>>);
+    for win in by_start {
+        while let Some(earlier) = ended.next_if(|earlier| is_before(earlier.call, win.call)) {
+            if largest.is_none_or(|largest| earlier.fence > largest.fence) {
+                largest = Some(earlier);
+            }
+        }
+        if let Some(earlier) = largest.filter(|earlier| earlier.fence > win.fence) {
+            let sentence = format!("fence {} was given after {}", win.fence, earlier.fence);
+            found.push(view.violation("I1", sentence, &[earlier.call, win.call]));
+        }
+    }
+}
+
+/// I1, I8: a grant names its asker, and the key asked for.
+pub(super) fn grants_are_the_askers(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<Violation>) {
+    for call in &view.calls {
+        let Ask::Claim { token: asked, .. } = call.ask else {
+            continue;
+        };
+        let Reply::Won { token, own, .. } = call.reply else {
+            continue;
+        };
+        if token != asked {
+            let sentence = "a claim was granted another asker's lease".to_owned();
+            found.push(view.violation("I1", sentence, &[call]));
+        }
+        if !own {
+            let sentence = "a claim was granted a lease of another key".to_owned();
+            found.push(view.violation("I8", sentence, &[call]));
+        }
+    }
+}
+
+/// I2, I5, I7, I12: between two leases the key was freed, or the first one lapsed and its policy
+/// allowed the second.
+pub(super) fn each_lease_follows_from_the_last(
+    view: &View<'_>,
+    _: &Endings<'_>,
+    found: &mut Vec<Violation>,
+) {
+    let leases = view.leases();
+    let mut hold = None;
+    for (index, next) in leases.iter().enumerate() {
+        let last = index.checked_sub(1).map(|index| leases[index]);
+        let freed = last.is_none_or(|last| {
+            view.may_be_released(last.fence, last.call, next.call)
+                || view.may_be_deleted(last.call, next.call)
+                || view.may_be_expired(&last, next.call)
+        });
+        if let Some(last) = last.filter(|_| !freed) {
+            if let Some((invariant, why)) = wrongly_taken(view, &last, next, hold) {
+                let sentence = format!("{why}: fence {} follows {}", next.fence, last.fence);
+                found.push(view.violation(invariant, sentence, &[last.call, next.call]));
+            }
+        }
+        // The policy of a life is the one of its first claim (P13), where that is known.
+        if next.attempt == 1 {
+            hold = Some(next.hold);
+        } else if freed {
+            hold = None;
+        }
+    }
+}
+
+/// Why `next` cannot have taken over from `last`, whose record was there all along.
+fn wrongly_taken(
+    view: &View<'_>,
+    last: &Win<'_>,
+    next: &Win<'_>,
+    hold: Option<bool>,
+) -> Option<(&'static str, &'static str)> {
+    let ended = |is: fn(Ending) -> bool| {
+        view.ends().any(|end| {
+            let done = end.fence == last.fence && end.call.reply == Reply::Done;
+            done && is(end.ending) && is_before(end.call, next.call)
+        })
+    };
+    if next.payload != last.payload {
+        Some(("I7", "another payload was given a lease"))
+    } else if ended(Ending::is_answer) {
+        Some(("I2", "a key that had its answer was run again"))
+    } else if ended(|ending| ending == Ending::InDoubt) {
+        Some(("I5", "a key in doubt was run again"))
+    } else if hold == Some(true) {
+        Some(("I5", "a key under hold was run again"))
+    } else if !view.may_be_lapsed(last, next.call) {
+        Some(("I5", "a live lease was taken over"))
+    } else if next.attempt == 1 {
+        Some(("I12", "a live record was forgotten"))
+    } else {
+        None
+    }
+}
+
+/// I1: an effect runs under a lease that was won before, and a lease runs one effect.
+pub(super) fn effects_need_a_lease(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<Violation>) {
+    let mut ran = BTreeMap::new();
+    for effect in &view.effects {
+        let of = |win: &&Win<'_>| win.fence == effect.fence;
+        let won = view.wins.iter().filter(of);
+        let won_before = won
+            .clone()
+            .any(|win| win.call.end.is_some_and(|end| end < effect.start));
+        let calls: Vec<_> = won.map(|win| win.call).collect();
+        let first = ran.insert(effect.fence, *effect);
+        let (sentence, effects) = match first {
+            _ if !won_before => (
+                "an effect ran that had won no lease",
+                vec![(*effect).clone()],
+            ),
+            Some(first) => (
+                "one lease ran two effects",
+                vec![first.clone(), (*effect).clone()],
+            ),
+            None => continue,
+        };
+        let violation = view.violation("I1", sentence.to_owned(), &calls);
+        found.push(Violation {
+            effects,
+            ..violation
+        });
+    }
+}
+
+/// I13: under `hold`, whoever began its effect doesn't give the key back.
+pub(super) fn releases_are_legal(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<Violation>) {
+    let held = |fence| {
+        let mut lives = view.wins.iter().filter(|win| win.fence == fence);
+        lives.any(|win| win.hold && win.attempt == 1)
+    };
+    for end in view
+        .ends()
+        .filter(|end| end.ending == Ending::Released && end.token.is_some())
+    {
+        let began = view
+            .effects
+            .iter()
+            .find(|effect| effect.fence == end.fence && effect.start < end.call.start);
+        let Some(effect) = began.filter(|_| held(end.fence) && may_have_happened(end.call)) else {
+            continue;
+        };
+        let sentence = "a key under hold was released after its effect had begun".to_owned();
+        let violation = view.violation("I13", sentence, &[end.call]);
+        found.push(Violation {
+            effects: vec![(*effect).clone()],
+            ..violation
+        });
+    }
+}
+
+/// I12: a record that was neither deleted nor expired is there to be read.
+pub(super) fn records_are_not_forgotten(
+    view: &View<'_>,
+    _: &Endings<'_>,
+    found: &mut Vec<Violation>,
+) {
+    let absent = |reply: &Reply| matches!(reply, Reply::Seen(None) | Reply::Deleted(false));
+    for call in view.calls.iter().filter(|call| absent(&call.reply)) {
+        let known = view.wins.iter().filter(|win| is_before(win.call, call));
+        let Some(last) = known.max_by_key(|win| win.fence) else {
+            continue;
+        };
+        let gone = view.may_be_deleted(last.call, call) || view.may_be_expired(last, call);
+        if !gone {
+            let sentence = "a live record was forgotten".to_owned();
+            found.push(view.violation("I12", sentence, &[last.call, call]));
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The invariants, as far as a history can show them broken.
+
+mod answers;
+mod leases;
+mod resends;
+mod stale;
+
+use super::check::Violation;
+use super::view::{Endings, View};
+
+type Rule = fn(&View<'_>, &Endings<'_>, &mut Vec<Violation>);
+
+/// Every rule.
+pub(super) const ALL: &[Rule] = &[
+    leases::one_owner_per_fence,
+    leases::fences_grow,
+    leases::grants_are_the_askers,
+    leases::each_lease_follows_from_the_last,
+    leases::effects_need_a_lease,
+    leases::releases_are_legal,
+    leases::records_are_not_forgotten,
+    stale::stale_calls_are_lost,
+    stale::strangers_are_lost,
+    stale::settled_leases_are_lost,
+    stale::deleted_leases_are_lost,
+    answers::answers_were_given,
+    answers::answers_stay,
+    answers::leases_end_once,
+    answers::payloads_match,
+    resends::resent_claims_win_again,
+    resends::resent_endings_are_done_again,
+];

@@ -1,0 +1,92 @@
+//! I3: whoever doesn't hold the lease changes nothing.
+
+use super::super::check::Violation;
+use super::super::event::{Ask, Call, Reply};
+use super::super::view::{Endings, View, is_before, may_have_happened};
+
+/// A renewal, settlement or resolution that was accepted: the call, its fence and its token.
+fn accepted<'v>(view: &'v View<'_>) -> impl Iterator<Item = (&'v Call, u64, Option<u128>)> {
+    view.calls
+        .iter()
+        .filter_map(|call| match (&call.ask, &call.reply) {
+            (Ask::Renew { fence, token }, Reply::Held) => Some((*call, *fence, Some(*token))),
+            (Ask::Settle { fence, token, .. }, Reply::Done) => Some((*call, *fence, Some(*token))),
+            (Ask::Resolve { fence, .. }, Reply::Done) => Some((*call, *fence, None)),
+            _ => None,
+        })
+}
+
+/// Once a later lease was given, the earlier one is worth nothing.
+pub(super) fn stale_calls_are_lost(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<Violation>) {
+    for (call, fence, _) in accepted(view) {
+        let later = view
+            .wins
+            .iter()
+            .find(|win| win.fence > fence && is_before(win.call, call));
+        if let Some(later) = later {
+            let sentence = format!("fence {fence} was heard after {} was given", later.fence);
+            found.push(view.violation("I3", sentence, &[later.call, call]));
+        }
+    }
+}
+
+/// Nobody is heard who was never given the lease.
+pub(super) fn strangers_are_lost(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<Violation>) {
+    for (call, fence, token) in accepted(view) {
+        let Some(token) = token else { continue };
+        let won = view
+            .wins
+            .iter()
+            .any(|win| win.fence == fence && win.token == token);
+        let may_have_won = view.calls.iter().any(|claim| match claim.ask {
+            Ask::Claim { token: of, .. } => {
+                let untold = !matches!(claim.reply, Reply::Won { .. });
+                of == token && untold && may_have_happened(claim) && claim.start < call.start
+            }
+            _ => false,
+        });
+        if !won && !may_have_won {
+            let sentence = format!("somebody was heard who never had fence {fence}");
+            found.push(view.violation("I3", sentence, &[call]));
+        }
+    }
+}
+
+/// Once a lease is settled, there is nothing left to renew.
+pub(super) fn settled_leases_are_lost(
+    view: &View<'_>,
+    _: &Endings<'_>,
+    found: &mut Vec<Violation>,
+) {
+    let renewals = accepted(view).filter(|(call, ..)| call.reply == Reply::Held);
+    for (call, fence, _) in renewals {
+        let mut ends = view
+            .ends()
+            .filter(|end| end.fence == fence && end.call.reply == Reply::Done);
+        if let Some(end) = ends.find(|end| is_before(end.call, call)) {
+            let sentence = format!("fence {fence} was renewed after it was settled");
+            found.push(view.violation("I3", sentence, &[end.call, call]));
+        }
+    }
+}
+
+/// Once a key was found absent, no lease from before is heard.
+pub(super) fn deleted_leases_are_lost(
+    view: &View<'_>,
+    _: &Endings<'_>,
+    found: &mut Vec<Violation>,
+) {
+    let absent = |reply: &Reply| matches!(reply, Reply::Seen(None) | Reply::Deleted(_));
+    for (call, fence, _) in accepted(view) {
+        let Some(win) = view.wins.iter().rfind(|win| win.fence == fence) else {
+            continue;
+        };
+        let gone = view.calls.iter().find(|other| {
+            absent(&other.reply) && is_before(win.call, other) && is_before(other, call)
+        });
+        if let Some(gone) = gone {
+            let sentence = format!("fence {fence} was heard after its record was gone");
+            found.push(view.violation("I3", sentence, &[win.call, gone, call]));
+        }
+    }
+}

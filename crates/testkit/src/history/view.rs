@@ -1,0 +1,272 @@
+//! One key's part of a history, laid out for the rules.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::check::Violation;
+use super::event::{Ask, Call, Effect, Ending, History, Reply};
+
+/// Which keys anybody ever tried to end in which way.
+pub(super) struct Endings<'h>(HashMap<Ending, BTreeSet<&'h str>>);
+
+impl<'h> Endings<'h> {
+    pub(super) fn of(history: &'h History) -> Self {
+        let mut endings: HashMap<_, BTreeSet<_>> = HashMap::new();
+        for call in &history.calls {
+            if let Ask::Settle { ending, .. } | Ask::Resolve { ending, .. } = call.ask {
+                endings.entry(ending).or_default().insert(&*call.key);
+            }
+        }
+        Self(endings)
+    }
+
+    /// Whether another key than `key` was ended so.
+    pub(super) fn elsewhere(&self, ending: Ending, key: &str) -> bool {
+        self.0
+            .get(&ending)
+            .is_some_and(|keys| keys.iter().any(|other| *other != key))
+    }
+}
+
+/// What happened to one key.
+pub(super) struct View<'h> {
+    pub(super) key: &'h str,
+    /// By start.
+    pub(super) calls: Vec<&'h Call>,
+    pub(super) effects: Vec<&'h Effect>,
+    /// Every claim that was told it won, by fence, then by start.
+    pub(super) wins: Vec<Win<'h>>,
+    /// How far the clocks may be apart.
+    pub(super) slack: u64,
+}
+
+/// A claim that was told it won.
+#[derive(Clone, Copy)]
+pub(super) struct Win<'h> {
+    pub(super) call: &'h Call,
+    pub(super) fence: u64,
+    pub(super) token: u128,
+    pub(super) attempt: u16,
+    pub(super) payload: u64,
+    pub(super) hold: bool,
+    pub(super) lease: u64,
+    pub(super) retention: u64,
+}
+
+/// A settlement or a resolution.
+#[derive(Clone, Copy)]
+pub(super) struct End<'h> {
+    pub(super) call: &'h Call,
+    pub(super) fence: u64,
+    /// `None` for a resolution.
+    pub(super) token: Option<u128>,
+    pub(super) ending: Ending,
+}
+
+impl<'h> View<'h> {
+    /// One view per key.
+    pub(super) fn each(history: &'h History, slack: u64) -> Vec<Self> {
+        let mut views: BTreeMap<&str, Self> = BTreeMap::new();
+        let empty = |key| Self {
+            key,
+            calls: vec![],
+            effects: vec![],
+            wins: vec![],
+            slack,
+        };
+        for call in &history.calls {
+            views
+                .entry(&call.key)
+                .or_insert_with(|| empty(&call.key))
+                .calls
+                .push(call);
+        }
+        for effect in &history.effects {
+            views
+                .entry(&effect.key)
+                .or_insert_with(|| empty(&effect.key))
+                .effects
+                .push(effect);
+        }
+        let mut views: Vec<_> = views.into_values().collect();
+        for view in &mut views {
+            view.calls.sort_by_key(|call| call.start);
+            view.wins = view.calls.iter().filter_map(|call| win(call)).collect();
+            view.wins.sort_by_key(|win| (win.fence, win.call.start));
+        }
+        views
+    }
+
+    /// The first win of each fence, by fence.
+    pub(super) fn leases(&self) -> Vec<Win<'h>> {
+        let mut leases = self.wins.clone();
+        leases.dedup_by_key(|win| win.fence);
+        leases
+    }
+
+    /// Every settlement and resolution.
+    pub(super) fn ends(&self) -> impl Iterator<Item = End<'h>> {
+        self.calls.iter().filter_map(|call| match call.ask {
+            Ask::Settle {
+                fence,
+                token,
+                ending,
+            } => Some(End {
+                call,
+                fence,
+                token: Some(token),
+                ending,
+            }),
+            Ask::Resolve { fence, ending } => Some(End {
+                call,
+                fence,
+                token: None,
+                ending,
+            }),
+            _ => None,
+        })
+    }
+
+    /// Whether the record may have been deleted after `from` was sent and before `to` was answered.
+    pub(super) fn may_be_deleted(&self, from: &Call, to: &Call) -> bool {
+        let deletes = self.calls.iter().filter(|call| call.ask == Ask::Delete);
+        let mut others = deletes.filter(|call| !std::ptr::eq(**call, to));
+        others.any(|call| may_have_happened(call) && between(call, from, to))
+    }
+
+    /// Whether the key may have been given back between `from` and `to`: by a settlement or a
+    /// resolution of a fence from `fence` on.
+    pub(super) fn may_be_released(&self, fence: u64, from: &Call, to: &Call) -> bool {
+        self.ends().any(|end| {
+            let releases = end.ending == Ending::Released && end.fence >= fence;
+            releases && may_have_happened(end.call) && between(end.call, from, to)
+        })
+    }
+
+    /// Whether the record that `lease` wrote may have expired by the time `to` was answered.
+    pub(super) fn may_be_expired(&self, lease: &Win<'_>, to: &Call) -> bool {
+        let written = self.last_written(lease, to);
+        let ended = to.ended.unwrap_or(u64::MAX);
+        ended.saturating_add(self.slack) >= written.saturating_add(lease.retention)
+    }
+
+    /// Whether `lease` may have lapsed by the time `to` was answered.
+    pub(super) fn may_be_lapsed(&self, lease: &Win<'_>, to: &Call) -> bool {
+        let written = self.last_written(lease, to);
+        let ended = to.ended.unwrap_or(u64::MAX);
+        ended.saturating_add(self.slack) >= written.saturating_add(lease.lease)
+    }
+
+    /// The earliest that the last write under `lease` can have been. Settlements are left out: one
+    /// that was sent before may have been written then.
+    fn last_written(&self, lease: &Win<'_>, to: &Call) -> u64 {
+        let renewals = self.calls.iter().filter(|call| match call.ask {
+            Ask::Renew { fence, .. } => {
+                fence == lease.fence && call.reply == Reply::Held && is_before(call, to)
+            }
+            _ => false,
+        });
+        renewals
+            .map(|call| call.began)
+            .fold(self.first_sent(lease), u64::max)
+    }
+
+    /// When the claim that won `lease` was first sent: a copy whose reply was lost may have won it.
+    fn first_sent(&self, lease: &Win<'_>) -> u64 {
+        let copies = self.calls.iter().filter(|call| match call.ask {
+            Ask::Claim { token, .. } => token == lease.token && until(call) == u64::MAX,
+            _ => false,
+        });
+        copies
+            .map(|call| call.began)
+            .fold(lease.call.began, u64::min)
+    }
+
+    /// Whether a claim other than those of `token` may have won between `from` and `to`.
+    pub(super) fn may_be_anothers(&self, token: u128, from: &Call, to: &Call) -> bool {
+        self.calls.iter().any(|call| match call.ask {
+            Ask::Claim { token: other, .. } => {
+                other != token && may_have_happened(call) && between(call, from, to)
+            }
+            _ => false,
+        })
+    }
+
+    pub(super) fn violation(
+        &self,
+        invariant: &'static str,
+        sentence: String,
+        calls: &[&Call],
+    ) -> Violation {
+        let calls = calls.iter().map(|call| (*call).clone()).collect();
+        Violation {
+            invariant,
+            key: self.key.to_owned(),
+            sentence,
+            calls,
+            effects: Vec::new(),
+        }
+    }
+}
+
+fn win(call: &Call) -> Option<Win<'_>> {
+    let Ask::Claim {
+        payload,
+        hold,
+        lease,
+        retention,
+        ..
+    } = call.ask
+    else {
+        return None;
+    };
+    let Reply::Won {
+        fence,
+        token,
+        attempt,
+        ..
+    } = call.reply
+    else {
+        return None;
+    };
+    Some(Win {
+        call,
+        fence,
+        token,
+        attempt,
+        payload,
+        hold,
+        lease,
+        retention,
+    })
+}
+
+/// Whether `first` was answered before `second` was sent.
+pub(super) fn is_before(first: &Call, second: &Call) -> bool {
+    until(first) < second.start
+}
+
+/// Whether `call` can have taken effect after `from` was sent and before `to` was answered.
+fn between(call: &Call, from: &Call, to: &Call) -> bool {
+    until(call) > from.start && call.start < until(to)
+}
+
+/// When a call's effect is surely over: a call of unknown outcome may arrive at any time.
+fn until(call: &Call) -> u64 {
+    match call.reply {
+        Reply::Unanswered | Reply::Failed { definite: false } => u64::MAX,
+        _ => call.end.unwrap_or(u64::MAX),
+    }
+}
+
+/// Whether a call that asks for a change may have made it.
+pub(super) fn may_have_happened(call: &Call) -> bool {
+    matches!(
+        call.reply,
+        Reply::Won { .. }
+            | Reply::Held
+            | Reply::Done
+            | Reply::Deleted(_)
+            | Reply::Unanswered
+            | Reply::Failed { definite: false }
+    )
+}
