@@ -5,6 +5,7 @@ mod leases;
 mod modes;
 mod once;
 mod store_down;
+mod stubborn;
 mod verdicts;
 mod waiting;
 

@@ -137,6 +137,26 @@ async fn p38_a_local_copy_never_outlives_the_record_or_its_age() {
 }
 
 #[tokio::test]
+async fn p38_a_copy_made_late_ends_with_the_record() {
+    let (rig, effects) = (Rig::new(), Effects::default());
+    let brief = Policy {
+        retention: Duration::from_secs(40),
+        ..Policy::default()
+    };
+    rig.run("k", &brief, effects.answer("one")).await;
+    rig.pass(Duration::from_secs(20)).await;
+    assert_eq!(
+        replayed(&rig.run("k", &brief, effects.answer("two")).await),
+        "one"
+    );
+    rig.pass(Duration::from_secs(20)).await;
+    assert_eq!(
+        ran(&rig.run("k", &brief, effects.answer("two")).await),
+        "two"
+    );
+}
+
+#[tokio::test]
 async fn p38_forgetting_a_local_copy_is_at_once() {
     let clock = FakeClock::new();
     let store = MemoryStore::new(MemoryConfig::default(), Arc::new(clock.clone()));

@@ -213,6 +213,31 @@ async fn p30_without_that_renewal_no_effect_starts_and_the_key_is_free() {
 }
 
 #[tokio::test]
+async fn p30_the_deadline_counts_from_the_first_time_the_claim_was_sent() {
+    let (rig, store) = faulty();
+    let policy = Policy {
+        lease: Duration::from_secs(6),
+        ..Policy::default()
+    };
+    // It lands at once; its reply comes after the call was given up, so the claim is sent again.
+    store.next(Call::Claim, Fault::DelayReply(Duration::from_secs(60)));
+    let caller = rig.start("k", &policy, |lease| async move {
+        assert_eq!(lease.attempt(), 1);
+        completed(&lease.remaining().as_millis().to_string())
+    });
+    for _ in 0..60 {
+        rig.clock.advance(Duration::from_millis(100));
+        settle_down().await;
+    }
+    // A lease of 6 s less a tenth, of which the lost call has used 5 s and the pause 50 to 100 ms.
+    let left: u64 = ran(&caller.await.unwrap()).parse().unwrap();
+    assert!(
+        (300..=350).contains(&left),
+        "{left} ms were thought to be left"
+    );
+}
+
+#[tokio::test]
 async fn a_store_call_that_hangs_is_given_up() {
     let (rig, store) = faulty();
     let effects = Effects::default();

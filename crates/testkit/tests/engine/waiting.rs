@@ -133,6 +133,38 @@ async fn a_waiter_runs_itself_when_the_owner_lets_go() {
 }
 
 #[tokio::test]
+async fn a_waiter_that_was_woken_for_nothing_waits_again() {
+    let (rig, effects) = (Rig::new(), Effects::default());
+    let (first, second) = (Gate::default(), Gate::default());
+    let policy = Policy::default();
+    let opened = first.clone();
+    let owner = rig.start("k", &policy, |_| async move {
+        opened.opened().await;
+        said(Verdict::Retry)
+    });
+    settle_down().await;
+    let waiters: Vec<_> = (0..2)
+        .map(|_| rig.start("k", &policy, effects.answer_after("two", &second)))
+        .collect();
+    settle_down().await;
+    // Both are woken; one wins and runs, the other has to wait for that one.
+    first.open();
+    settle_down().await;
+    assert_eq!((effects.count(), rig.engine.waiting()), (1, 1));
+    second.open();
+    settle_down().await;
+    assert_eq!(ran(&owner.await.unwrap()), "said");
+    let mut fresh = 0;
+    for waiter in waiters {
+        match waiter.await.unwrap() {
+            Response::Ran(_) => fresh += 1,
+            response => assert_eq!(replayed(&response), "two"),
+        }
+    }
+    assert_eq!((fresh, effects.count()), (1, 1));
+}
+
+#[tokio::test]
 async fn i10_a_waiter_takes_over_within_the_lease_after_a_crash() {
     let (rig, effects) = (Rig::new(), Effects::default());
     let policy = Policy::default();

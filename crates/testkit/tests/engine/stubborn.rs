@@ -1,0 +1,132 @@
+//! Stores that give one and the same answer, whatever they are asked: for answers that a sound store
+//! gives too seldom to test with.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use semel_core::engine::{EngineConfig, Problem, Response};
+use semel_core::event::Step;
+use semel_core::policy::{Policy, StoreDown};
+use semel_core::store::{Capabilities, Wake};
+use semel_core::wake::Wakeup;
+use semel_core::{
+    BoxFuture, Claim, Claimed, Fence, Grant, Identity, InDoubt, Record, RecordError, Renewed,
+    Resolution, Resolved, Settled, Settlement, StoreErrorKind, StoreResult,
+};
+
+use super::*;
+
+/// Answers every claim in the same way; resolves nothing.
+struct Stubborn(fn() -> StoreResult<Claimed>);
+
+fn ready<T: Send + 'static>(value: T) -> BoxFuture<'static, T> {
+    Box::pin(std::future::ready(value))
+}
+
+impl Store for Stubborn {
+    fn claim<'a>(&'a self, _: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
+        ready((self.0)())
+    }
+
+    fn renew<'a>(
+        &'a self,
+        _: &'a Grant,
+        _: Option<&'a Bytes>,
+    ) -> BoxFuture<'a, StoreResult<Renewed>> {
+        ready(Ok(Renewed::Lost))
+    }
+
+    fn settle<'a>(
+        &'a self,
+        _: &'a Grant,
+        _: &'a Settlement,
+    ) -> BoxFuture<'a, StoreResult<Settled>> {
+        ready(Ok(Settled::Lost))
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        _: &'a Identity,
+        _: Fence,
+        _: &'a Resolution,
+    ) -> BoxFuture<'a, StoreResult<Resolved>> {
+        ready(Ok(Resolved::NotInDoubt))
+    }
+
+    fn read<'a>(&'a self, _: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
+        ready(Ok(None))
+    }
+
+    fn watch(&self, _: &Identity) -> Wakeup {
+        Wakeup::never()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: "stubborn",
+            durable: false,
+            shared: false,
+            wake: Wake::Never,
+            max_answer_bytes: 0,
+        }
+    }
+}
+
+fn rig(answer: fn() -> StoreResult<Claimed>) -> Rig {
+    Rig::on(
+        FakeClock::new(),
+        Arc::new(Stubborn(answer)),
+        EngineConfig::default(),
+    )
+}
+
+#[tokio::test]
+async fn p25_a_record_that_cannot_be_read_is_refused_even_where_the_scope_fails_open() {
+    for error in [RecordError::UnknownVersion(2), RecordError::Foreign] {
+        let rig = match error {
+            RecordError::Foreign => rig(|| Err(RecordError::Foreign.into())),
+            _ => rig(|| Err(RecordError::UnknownVersion(2).into())),
+        };
+        let effects = Effects::default();
+        let policy = Policy {
+            store_down: StoreDown::Open,
+            ..Policy::default()
+        };
+        let response = rig.run("k", &policy, effects.answer("x")).await;
+        let Response::Problem(Problem::Unavailable {
+            source: Some(error),
+            ..
+        }) = response
+        else {
+            panic!("{response:?}")
+        };
+        assert_eq!((error.kind, effects.count()), (StoreErrorKind::Record, 0));
+        assert_eq!(rig.log.count(|step| *step == Step::FailedOpen), 0);
+    }
+}
+
+#[tokio::test]
+async fn p40_a_hook_is_asked_once_even_if_the_doubt_comes_back() {
+    let rig = rig(|| {
+        let checkpoint = Bytes::new();
+        Ok(Claimed::InDoubt(InDoubt {
+            fence: Fence(7),
+            attempt: 1,
+            checkpoint,
+        }))
+    });
+    let (effects, asked) = (Effects::default(), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&asked);
+    let request = rig
+        .request("k", "payload", &hold())
+        .recover_with(Arc::new(move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
+            ready(Some(Resolution::Release))
+        }));
+    let response = rig.engine.execute(request, effects.answer("x")).await;
+    assert!(
+        matches!(response, Response::Problem(Problem::InDoubt(_))),
+        "{response:?}"
+    );
+    assert_eq!((asked.load(Ordering::SeqCst), effects.count()), (1, 0));
+}
