@@ -161,6 +161,9 @@ pub struct Grant {
     pub lease: Duration,
     /// The stored crash policy, which may differ from the one asked for (P13, P36).
     pub crash: CrashPolicy,
+    /// What the store wants to be given back with every call under this lease, to save itself a look.
+    /// Means nothing to anybody else; a lease that comes back without it is as good.
+    pub memo: Bytes,
 }
 
 /// Somebody else runs it.

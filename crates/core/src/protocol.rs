@@ -216,6 +216,7 @@ fn grant(record: &Record, ask: &Claim) -> Grant {
         checkpoint: record.checkpoint.clone(),
         lease: record.lease,
         crash: record.crash,
+        memo: Bytes::new(),
     }
 }
 

@@ -23,22 +23,18 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod calls;
 mod fault;
 
 use std::collections::VecDeque;
 use std::future::pending;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
+use rand::SeedableRng as _;
 use rand::rngs::StdRng;
-use rand::{RngExt as _, SeedableRng as _};
-use semel_core::store::{Capabilities, Page, Query, Stats, Wake};
-use semel_core::wake::Wakeup;
 use semel_core::{
-    BoxFuture, Certainty, Claim, Claimed, Clock, Fence, Grant, Identity, Record, Renewed,
-    Resolution, Resolved, Settled, Settlement, Store, StoreAdmin, StoreError, StoreErrorKind,
-    StoreResult, Token,
+    BoxFuture, Certainty, Clock, StoreAdmin, StoreError, StoreErrorKind, StoreResult, Token,
 };
 
 pub use fault::{Call, Fault, Faults};
@@ -107,6 +103,35 @@ impl FaultyStore {
     ///
     /// What a test should see: the settlement is sent again and is `Done` (P18), the caller gets its
     /// answer, and the effect ran once.
+    ///
+    /// ```
+    /// # use semel_core::*;
+    /// # use semel_testkit::{clock::FakeClock, faulty::FaultyStore};
+    /// # use std::{sync::Arc, time::Duration};
+    /// # let (secret, second) = (Secret::none(), Duration::from_secs(1));
+    /// # let (namespace, key) = (Namespace::new("", "", "charge")?, Key::parse("ord-1")?);
+    /// # let claim = Claim {
+    /// #     identity: Identity::of(&secret, &namespace, &key),
+    /// #     fingerprint: Fingerprint::builder(&secret).part(b"10 EUR").finish(),
+    /// #     token: Token(1),
+    /// #     terms: Terms::new(second * 30, second * 3600, CrashPolicy::Takeover, 5)?,
+    /// #     secret_id: 0,
+    /// #     namespace,
+    /// #     hint: key.hint(),
+    /// # };
+    /// # let paid = Settlement::Complete(Answer::of("paid").into());
+    /// # let clock = Arc::new(FakeClock::new());
+    /// # let memory = MemoryStore::new(MemoryConfig::default(), clock.clone());
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// let store = FaultyStore::sound(Arc::new(memory), clock.clone());
+    /// let Claimed::Won(lease) = store.claim(&claim).await? else { panic!("the key is new") };
+    /// store.lose_response();
+    /// assert!(store.settle(&lease, &paid).await.is_err());
+    /// assert_eq!(store.settle(&lease, &paid).await?, Settled::Done);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn lose_response(&self) {
         self.next(Call::Settle, Fault::LoseReply);
     }
@@ -114,11 +139,45 @@ impl FaultyStore {
     /// The process dies after its next effect, before the settlement is sent.
     ///
     /// The next call to settle never reaches the store and never returns; nor does any later claim,
-    /// renewal or settlement with the same token, since a dead process sends nothing. Whatever awaits
-    /// them waits for ever: let the test await something else, and drop them.
+    /// renewal or settlement with the same token, since a dead process sends nothing. An engine gives
+    /// such a call up when its own limit on the clock has passed; until then, whatever awaits it
+    /// waits. Let the test drop it, and ask as another process would.
     ///
     /// What a test should see, once the lease has lapsed: under `takeover` the next caller runs the
     /// effect again with attempt 2; under `hold` it finds the key in doubt.
+    ///
+    /// ```
+    /// # use futures_util::FutureExt as _;
+    /// # use semel_core::*;
+    /// # use semel_testkit::{clock::FakeClock, faulty::FaultyStore};
+    /// # use std::{sync::Arc, time::Duration};
+    /// # let (secret, second) = (Secret::none(), Duration::from_secs(1));
+    /// # let (namespace, key) = (Namespace::new("", "", "charge")?, Key::parse("ord-1")?);
+    /// # let claim = Claim {
+    /// #     identity: Identity::of(&secret, &namespace, &key),
+    /// #     fingerprint: Fingerprint::builder(&secret).part(b"10 EUR").finish(),
+    /// #     token: Token(1),
+    /// #     terms: Terms::new(second * 30, second * 3600, CrashPolicy::Takeover, 5)?,
+    /// #     secret_id: 0,
+    /// #     namespace,
+    /// #     hint: key.hint(),
+    /// # };
+    /// # let paid = Settlement::Complete(Answer::of("paid").into());
+    /// # let clock = Arc::new(FakeClock::new());
+    /// # let memory = MemoryStore::new(MemoryConfig::default(), clock.clone());
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// let store = FaultyStore::sound(Arc::new(memory), clock.clone());
+    /// let Claimed::Won(lease) = store.claim(&claim).await? else { panic!("the key is new") };
+    /// store.crash_after_effect();
+    /// assert!(store.settle(&lease, &paid).now_or_never().is_none()); // It would wait for ever.
+    /// clock.advance(lease.lease);
+    /// let next = Claim { token: Token(2), ..claim };
+    /// let Claimed::Won(second) = store.claim(&next).await? else { panic!("the lease has lapsed") };
+    /// assert_eq!(second.attempt, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn crash_after_effect(&self) {
         self.next(Call::Settle, Fault::Crash);
     }
@@ -188,89 +247,6 @@ fn failed(certainty: Certainty) -> StoreError {
         certainty,
         "a fault was injected",
     )
-}
-
-#[deny(
-    clippy::missing_trait_methods,
-    reason = "a wrapper passes every call on"
-)]
-impl Store for FaultyStore {
-    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
-        Box::pin(self.through(Call::Claim, Some(claim.token), move |store| {
-            store.claim(claim)
-        }))
-    }
-
-    fn renew<'a>(
-        &'a self,
-        lease: &'a Grant,
-        checkpoint: Option<&'a Bytes>,
-    ) -> BoxFuture<'a, StoreResult<Renewed>> {
-        let send = move |store: &'a dyn StoreAdmin| store.renew(lease, checkpoint);
-        Box::pin(self.through(Call::Renew, Some(lease.token), send))
-    }
-
-    fn settle<'a>(
-        &'a self,
-        lease: &'a Grant,
-        settlement: &'a Settlement,
-    ) -> BoxFuture<'a, StoreResult<Settled>> {
-        let send = move |store: &'a dyn StoreAdmin| store.settle(lease, settlement);
-        Box::pin(self.through(Call::Settle, Some(lease.token), send))
-    }
-
-    fn resolve<'a>(
-        &'a self,
-        identity: &'a Identity,
-        fence: Fence,
-        resolution: &'a Resolution,
-    ) -> BoxFuture<'a, StoreResult<Resolved>> {
-        let send = move |store: &'a dyn StoreAdmin| store.resolve(identity, fence, resolution);
-        Box::pin(self.through(Call::Resolve, None, send))
-    }
-
-    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
-        Box::pin(self.through(Call::Read, None, move |store| store.read(identity)))
-    }
-
-    fn watch(&self, identity: &Identity) -> Wakeup {
-        let dice = self.shared.state.lock().rng.random::<f64>();
-        if dice < self.shared.faults.lose_wake {
-            return Wakeup::never();
-        }
-        self.shared.inner.watch(identity)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        let inner = self.shared.inner.capabilities();
-        let lossy = self.shared.faults.lose_wake > 0.0 && inner.wake == Wake::Exact;
-        Capabilities {
-            wake: if lossy { Wake::Hint } else { inner.wake },
-            ..inner
-        }
-    }
-}
-
-#[deny(
-    clippy::missing_trait_methods,
-    reason = "a wrapper passes every call on"
-)]
-impl StoreAdmin for FaultyStore {
-    fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, StoreResult<Page>> {
-        Box::pin(self.through(Call::List, None, move |store| store.list(query)))
-    }
-
-    fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
-        Box::pin(self.through(Call::Delete, None, move |store| store.delete(identity)))
-    }
-
-    fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
-        Box::pin(self.through(Call::Sweep, None, move |store| store.sweep(most)))
-    }
-
-    fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
-        Box::pin(self.through(Call::Stats, None, move |store| store.stats()))
-    }
 }
 
 impl std::fmt::Debug for FaultyStore {

@@ -131,6 +131,7 @@ fn shared(found: Option<&Record>, ask: &Claim) -> Grant {
         checkpoint: Bytes::new(),
         lease: ask.terms.lease(),
         crash: ask.terms.crash(),
+        memo: Bytes::new(),
     }
 }
 

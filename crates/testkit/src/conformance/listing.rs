@@ -6,7 +6,7 @@ use anyhow::{bail, ensure};
 use semel_core::store::{Cursor, Page, Query};
 use semel_core::{Certainty, CrashPolicy, Identity, Record, Settlement, State};
 
-use super::make::{again, claim_in, complete, settlements};
+use super::make::{complete, settlements};
 use super::{Scene, Verdict};
 
 fn everything(scene: &Scene) -> Query {
@@ -283,11 +283,7 @@ pub(super) async fn p29_traffic_disturbs_no_listing(scene: Scene) -> Verdict {
 
 /// A cursor that the store never gave out is refused.
 pub(super) async fn p29_a_bad_cursor_is_refused(scene: Scene) -> Verdict {
-    let namespace = semel_core::Namespace::new(scene.environment(), "", "scope")?;
-    let terms = scene.lasting(CrashPolicy::Takeover)?;
-    scene
-        .won(&again(&claim_in(namespace, "key-1", terms)?))
-        .await?;
+    scene.won(&scene.fresh()?).await?;
     for text in ["not a cursor", "", "0", "'; --"] {
         let query = Query {
             after: Some(Cursor(text.to_owned())),

@@ -11,7 +11,7 @@ use super::make::{again, answer, complete, settlements};
 use super::{Scene, Verdict};
 
 /// How long to wait for a wake-up. Real time: a wake-up is an event, not a span.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How many wake-ups to try of a store that only hints.
 const TRIES: usize = 10;

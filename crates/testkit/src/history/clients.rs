@@ -12,9 +12,9 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use semel_core::{
-    Answer, Certainty, Claim, Claimed, Clock, CrashPolicy, Fingerprint, Grant, Identity, Key,
-    Namespace, Resolution, Secret, Settled, Settlement, Store as _, StoreAdmin, StoreResult, Terms,
-    Token,
+    Answer, Certainty, Claim, Claimed, Clock, CrashPolicy, Fence, Fingerprint, Grant, Identity,
+    Key, Namespace, Resolution, Secret, Settled, Settlement, Store as _, StoreAdmin, StoreResult,
+    Terms, Token,
 };
 
 use super::{History, Log, Recorder};
@@ -106,21 +106,25 @@ impl Client {
             match self.rng.random_range(0..100) {
                 0..70 => self.ask().await,
                 70..80 => self.come_back().await,
-                80..83 => {
-                    let claim = self.some_claim();
-                    drop(self.store.delete(&claim.identity).await);
-                }
-                83..88 => {
-                    let claim = self.some_claim();
-                    drop(self.store.read(&claim.identity).await);
-                }
+                80..84 => self.forget().await,
+                84..88 => self.look().await,
                 88..90 => drop(self.store.sweep(100).await),
-                90..98 => self.wait(0.5).await,
-                98..99 => self.wait(1.5).await,
+                90..95 => self.wait(0.5).await,
+                95..98 => self.wait(1.5).await,
                 _ => self.wait(12.0).await,
             }
             tokio::task::yield_now().await;
         }
+    }
+
+    async fn forget(&mut self) {
+        let claim = self.some_claim();
+        drop(self.store.delete(&claim.identity).await);
+    }
+
+    async fn look(&mut self) {
+        let claim = self.some_claim();
+        drop(self.store.read(&claim.identity).await);
     }
 
     /// Lets up to this many leases' time pass.
@@ -175,30 +179,42 @@ impl Client {
             answer = self.store.claim(&claim).await;
         }
         match answer {
-            Ok(Claimed::Won(lease)) => self.own(lease, claim.terms.crash()).await,
-            Ok(Claimed::InDoubt(doubt)) if self.chance(0.5) => {
-                let resolution = match self.rng.random_range(0..3) {
-                    0 => Resolution::Complete(self.answer()),
-                    1 => Resolution::Fail(self.answer()),
-                    _ => Resolution::Release,
-                };
-                let resolve = || {
-                    self.store
-                        .resolve(&claim.identity, doubt.fence, &resolution)
-                };
-                if is_unknown(&resolve().await) {
-                    drop(resolve().await);
+            Ok(Claimed::Won(lease)) => {
+                self.own(lease, claim.terms.crash()).await;
+                // A copy of the claim may turn up at any time. Whatever it is told, nobody acts on it.
+                if self.chance(0.15) {
+                    drop(self.store.claim(&claim).await);
                 }
             }
+            Ok(Claimed::InDoubt(doubt)) if self.chance(0.5) => {
+                self.resolve(&claim.identity, doubt.fence).await;
+            }
             _ => {}
+        }
+    }
+
+    /// Ends a doubt, again where the reply was lost, and sometimes thinks better of it.
+    async fn resolve(&mut self, identity: &Identity, fence: Fence) {
+        let mut resolutions = vec![
+            Resolution::Complete(self.answer()),
+            Resolution::Fail(self.answer()),
+            Resolution::Release,
+        ];
+        let first = resolutions.swap_remove(self.rng.random_range(0..3));
+        let resolved = self.store.resolve(identity, fence, &first).await;
+        if is_unknown(&resolved) || self.chance(0.3) {
+            drop(self.store.resolve(identity, fence, &first).await);
+        }
+        if self.chance(0.2) {
+            drop(self.store.resolve(identity, fence, &resolutions[0]).await);
         }
     }
 
     /// Has a lease: runs, or dies first.
     async fn own(&mut self, lease: Grant, crash: CrashPolicy) {
         match self.rng.random_range(0..10) {
-            0 => return self.pocket.push_back(lease),
-            1 => return self.settle(&lease, Settlement::Release).await,
+            0..2 => return self.pocket.push_back(lease),
+            2 => return self.settle(&lease, Settlement::Release).await,
             _ => {}
         }
         self.store

@@ -81,6 +81,9 @@ impl std::fmt::Debug for Log {
 }
 
 /// A store whose calls are written down, for one client.
+///
+/// What sends calls twice on its own goes above a recorder, not below: a settlement that was done the
+/// first time and refused the second would be written down as refused.
 #[derive(Clone)]
 pub struct Recorder {
     inner: Arc<dyn StoreAdmin>,

@@ -191,6 +191,16 @@ impl<'h> View<'h> {
         })
     }
 
+    /// Whether any claim may have won while one of these calls, or the time between them, went by.
+    pub(super) fn may_be_claimed(&self, one: &Call, other: &Call) -> bool {
+        let from = one.start.min(other.start);
+        let to = until(one).max(until(other));
+        self.calls.iter().any(|call| {
+            let claim = matches!(call.ask, Ask::Claim { .. }) && may_have_happened(call);
+            claim && until(call) > from && call.start < to
+        })
+    }
+
     pub(super) fn violation(
         &self,
         invariant: &'static str,

@@ -291,6 +291,7 @@ impl<'a> Run<'a> {
                 crash: semel_core::CrashPolicy::Takeover,
                 checkpoint: bytes::Bytes::new(),
                 lease: Duration::from_millis(10),
+                memo: bytes::Bytes::new(),
             };
         };
         let mut lease = chosen.clone();

@@ -174,6 +174,7 @@ impl<'a> KeyModel<'a> {
             crash: entry.policy(),
             checkpoint: entry.checkpoint.clone(),
             lease: span(entry.lease),
+            memo: Bytes::new(),
         })
     }
 

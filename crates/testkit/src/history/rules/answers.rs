@@ -58,8 +58,7 @@ pub(super) fn answers_stay(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<Vio
         if one == other {
             continue;
         }
-        // Nobody has token 0, so this asks for any claim at all.
-        let new_life = view.may_be_anothers(0, first, second);
+        let new_life = view.may_be_claimed(first, second);
         let fences = |call, ending| -> Vec<u64> {
             sources(view, call, ending)
                 .iter()

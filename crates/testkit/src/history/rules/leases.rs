@@ -73,11 +73,13 @@ pub(super) fn each_lease_follows_from_the_last(
                 || view.may_be_deleted(last.call, next.call)
                 || view.may_be_expired(&last, next.call)
         });
-        if let Some(last) = last.filter(|_| !freed) {
-            if let Some((invariant, why)) = wrongly_taken(view, &last, next, hold) {
-                let sentence = format!("{why}: fence {} follows {}", next.fence, last.fence);
-                found.push(view.violation(invariant, sentence, &[last.call, next.call]));
-            }
+        // Where the larger fence came first, that is what is wrong (I1), and the rest would be guessing.
+        let in_order = |last: &Win<'_>| !is_before(next.call, last.call);
+        if let Some(last) = last.filter(|last| !freed && in_order(last))
+            && let Some((invariant, why)) = wrongly_taken(view, &last, next, hold)
+        {
+            let sentence = format!("{why}: fence {} follows {}", next.fence, last.fence);
+            found.push(view.violation(invariant, sentence, &[last.call, next.call]));
         }
         // The policy of a life is the one of its first claim (P13), where that is known.
         if next.attempt == 1 {
@@ -115,6 +117,23 @@ fn wrongly_taken(
         Some(("I12", "a live record was forgotten"))
     } else {
         None
+    }
+}
+
+/// I1, I2: a lease that was settled is not given again, not even to its owner.
+pub(super) fn settled_leases_are_not_given(
+    view: &View<'_>,
+    _: &Endings<'_>,
+    found: &mut Vec<Violation>,
+) {
+    for win in &view.wins {
+        let mut ends = view.ends().filter(|end| end.fence == win.fence);
+        let over = ends.find(|end| end.call.reply == Reply::Done && is_before(end.call, win.call));
+        if let Some(end) = over {
+            let invariant = if end.ending.is_answer() { "I2" } else { "I1" };
+            let sentence = format!("fence {} was given after it was settled", win.fence);
+            found.push(view.violation(invariant, sentence, &[end.call, win.call]));
+        }
     }
 }
 
@@ -181,8 +200,9 @@ pub(super) fn records_are_not_forgotten(
     found: &mut Vec<Violation>,
 ) {
     let absent = |reply: &Reply| matches!(reply, Reply::Seen(None) | Reply::Deleted(false));
+    let leases = view.leases();
     for call in view.calls.iter().filter(|call| absent(&call.reply)) {
-        let known = view.wins.iter().filter(|win| is_before(win.call, call));
+        let known = leases.iter().filter(|win| is_before(win.call, call));
         let Some(last) = known.max_by_key(|win| win.fence) else {
             continue;
         };

@@ -16,6 +16,7 @@ pub(super) const ALL: &[Rule] = &[
     leases::fences_grow,
     leases::grants_are_the_askers,
     leases::each_lease_follows_from_the_last,
+    leases::settled_leases_are_not_given,
     leases::effects_need_a_lease,
     leases::releases_are_legal,
     leases::records_are_not_forgotten,

@@ -43,7 +43,7 @@ pub(super) fn resent_endings_are_done_again(
             continue;
         };
         // A release frees the key to everybody, its last owner included.
-        let moved_on = view.may_be_anothers(0, first.call, again.call)
+        let moved_on = view.may_be_claimed(first.call, again.call)
             || view.may_be_deleted(first.call, again.call)
             || view.may_be_expired(win, again.call)
             || ends

@@ -1,0 +1,5 @@
+//! The history checker flags each kind of impossible history, and nothing about its possible twin.
+
+mod answers;
+mod owners;
+mod story;

@@ -1,0 +1,142 @@
+//! Histories made by hand.
+
+use semel_testkit::history::{Ask, Call, Effect, Ending, History, Reply, check};
+
+pub(crate) const LEASE: u64 = 30_000_000;
+pub(crate) const RETENTION: u64 = 300_000_000;
+pub(crate) const ANSWER: Ending = Ending::Completed(1);
+pub(crate) const OTHER: Ending = Ending::Completed(2);
+
+/// Writes histories down, one call after the other.
+#[derive(Default)]
+pub(crate) struct Story {
+    pub(crate) history: History,
+    tick: u64,
+    now: u64,
+}
+
+impl Story {
+    pub(crate) fn tell(ask: Ask, reply: Reply) -> Self {
+        Self::default().then(ask, reply)
+    }
+
+    /// The next call begins when the last is over.
+    pub(crate) fn then(mut self, ask: Ask, reply: Reply) -> Self {
+        self.tick += 2;
+        let unanswered = reply == Reply::Unanswered;
+        self.history.calls.push(Call {
+            client: 1,
+            key: "aaaa0000".to_owned(),
+            start: self.tick,
+            end: (!unanswered).then_some(self.tick + 1),
+            began: self.now,
+            ended: (!unanswered).then_some(self.now),
+            ask,
+            reply,
+        });
+        self
+    }
+
+    /// The next call is sent before the last one is answered.
+    pub(crate) fn meanwhile(mut self, ask: Ask, reply: Reply) -> Self {
+        self.tick -= 2;
+        let start = self.tick;
+        self = self.then(ask, reply);
+        self.tick = start + 2;
+        self
+    }
+
+    pub(crate) fn wait(mut self, micros: u64) -> Self {
+        self.now += micros;
+        self
+    }
+
+    pub(crate) fn elsewhere(mut self) -> Self {
+        if let Some(call) = self.history.calls.last_mut() {
+            call.key = "bbbb0000".to_owned();
+        }
+        self
+    }
+
+    pub(crate) fn effect(mut self, fence: u64) -> Self {
+        self.tick += 2;
+        self.history.effects.push(Effect {
+            client: 1,
+            key: "aaaa0000".to_owned(),
+            fence,
+            attempt: 1,
+            start: self.tick,
+            end: Some(self.tick + 1),
+        });
+        self
+    }
+
+    /// Exactly this is wrong, and the sentence comes with a few calls that show it.
+    pub(crate) fn breaks(&self, invariant: &str, sentence: &str) {
+        let found = check(&self.history);
+        let shown: String = found.iter().map(ToString::to_string).collect();
+        assert_eq!(found.len(), 1, "expected {invariant}, found:\n{shown}");
+        assert_eq!(found[0].invariant, invariant, "{shown}");
+        assert!(found[0].sentence.contains(sentence), "{shown}");
+        let slice = found[0].calls.len() + found[0].effects.len();
+        assert!((1..=3).contains(&slice), "{slice} lines: {shown}");
+    }
+
+    /// Nothing is wrong.
+    pub(crate) fn is_fine(&self) {
+        let found = check(&self.history);
+        let shown: String = found.iter().map(ToString::to_string).collect();
+        assert!(found.is_empty(), "{shown}");
+    }
+}
+
+pub(crate) fn claim(token: u128) -> Ask {
+    claim_with(token, 7, false)
+}
+
+pub(crate) fn claim_with(token: u128, payload: u64, hold: bool) -> Ask {
+    Ask::Claim {
+        token,
+        payload,
+        hold,
+        lease: LEASE,
+        retention: RETENTION,
+    }
+}
+
+pub(crate) fn won(fence: u64, token: u128) -> Reply {
+    won_as(fence, token, 1)
+}
+
+pub(crate) fn won_as(fence: u64, token: u128, attempt: u16) -> Reply {
+    Reply::Won {
+        fence,
+        token,
+        attempt,
+        own: true,
+    }
+}
+
+pub(crate) fn settle(fence: u64, token: u128, ending: Ending) -> Ask {
+    Ask::Settle {
+        fence,
+        token,
+        ending,
+    }
+}
+
+pub(crate) fn renew(fence: u64, token: u128) -> Ask {
+    Ask::Renew { fence, token }
+}
+
+pub(crate) fn resolve(fence: u64, ending: Ending) -> Ask {
+    Ask::Resolve { fence, ending }
+}
+
+pub(crate) const UNKNOWN: Reply = Reply::Failed { definite: false };
+
+pub(crate) fn taken_over() -> Story {
+    Story::tell(claim(1), won(5, 1))
+        .wait(LEASE)
+        .then(claim(2), won_as(6, 2, 2))
+}
