@@ -80,6 +80,12 @@ impl Hub {
         }
     }
 
+    /// Whether anybody waits for the record at `address` now.
+    #[must_use]
+    pub fn is_watched(&self, address: &Address) -> bool {
+        self.waiting() > 0 && self.inner.slots.lock().contains_key(address)
+    }
+
     /// How many wait now.
     #[must_use]
     pub fn waiting(&self) -> usize {

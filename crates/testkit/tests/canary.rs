@@ -7,7 +7,8 @@ use semel_core::{MemoryConfig, MemoryStore, Secret};
 use semel_testkit::clock::{FakeClock, env};
 
 fn secret(id: u16) -> Secret {
-    Secret::new(id, &[u8::try_from(id).unwrap(); 32]).unwrap()
+    let byte = u8::try_from(id).expect("a small id");
+    Secret::new(id, &[byte; 32]).expect("a secret")
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use semel_core::{
     StoreAdmin, Terms, Token,
 };
 use semel_testkit::clock::FakeClock;
-use semel_testkit::conformance::{Spans, Subject};
+use semel_testkit::conformance::{self, Spans, Subject};
 use semel_testkit::faulty::{Call, Fault, Faults, FaultyStore};
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -104,14 +104,30 @@ fn paid() -> Settlement {
 // A wrapper that keeps every rule when told of no fault.
 semel_testkit::conformance_tests!(without_faults, async || Rig::sound());
 
-// I6 at large: every call arrives twice, and every rule still holds.
-semel_testkit::conformance_tests!(every_call_arrives_twice, async || Rig::new(
-    Faults {
+/// I6 at large: every call arrives twice, and every rule still holds.
+///
+/// But where others race for a released key: by the time the second copy of a release arrives, the
+/// record has moved on, and the release is rightly lost.
+#[test]
+fn every_call_may_arrive_twice() {
+    const MOVES_ON: [&str; 2] = [
+        "p12_each_release_runs_one_more_effect",
+        "p22_fences_grow_in_a_storm",
+    ];
+    let twice = Faults {
         repeat: 1.0,
         ..Faults::NONE
-    },
-    1
-));
+    };
+    let checks = conformance::ALL
+        .iter()
+        .filter(|check| !MOVES_ON.contains(&check.name));
+    let mut count = 0;
+    for check in checks {
+        conformance::test(check.name, async || Rig::new(twice, 1));
+        count += 1;
+    }
+    assert_eq!(count + MOVES_ON.len(), conformance::ALL.len());
+}
 
 #[tokio::test]
 async fn a_refused_call_changes_nothing_and_says_so() {

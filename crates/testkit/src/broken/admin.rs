@@ -10,6 +10,7 @@ use semel_core::{
     StoreResult,
 };
 
+use super::claims::round_trip;
 use super::store::Kept;
 use super::{BrokenStore, Bug};
 
@@ -60,7 +61,11 @@ impl StoreAdmin for BrokenStore {
                 gone.map(|(address, _)| *address).take(most).collect()
             };
             let mut gone = find(&self.shared.kept.lock());
-            tokio::task::yield_now().await;
+            if self.has(Bug::SweepTakesFreshClaims) {
+                for _ in 0..100 {
+                    round_trip().await;
+                }
+            }
             let mut kept = self.shared.kept.lock();
             if !self.has(Bug::SweepTakesFreshClaims) {
                 gone = find(&kept);

@@ -52,7 +52,7 @@ impl BrokenStore {
     pub(super) async fn claim_unguarded(&self, ask: &Claim) -> StoreResult<Claimed> {
         let found = self.load(&self.shared.kept.lock(), &ask.identity)?;
         let decision = claim::claim(self.shared.bug, found.as_ref(), ask, self.now());
-        tokio::task::yield_now().await;
+        round_trip().await;
         if let Some(record) = &decision.write {
             self.save(&mut self.shared.kept.lock(), &ask.identity, record)?;
         }
@@ -70,7 +70,7 @@ impl BrokenStore {
                 retry_after,
             }));
         }
-        tokio::task::yield_now().await;
+        round_trip().await;
         let answer = self.claim_once(ask);
         self.shared.kept.lock().locks.remove(&address);
         answer
@@ -83,6 +83,15 @@ impl BrokenStore {
         tokio::task::yield_now().await;
         let first = self.shared.kept.lock().replies.pop_front();
         Ok(first.unwrap_or(answer))
+    }
+}
+
+/// As long as a way to a server and back: others get a word in.
+pub(super) async fn round_trip() {
+    for _ in 0..16 {
+        // Other tasks of this thread, and other threads of this machine.
+        tokio::task::yield_now().await;
+        std::thread::yield_now();
     }
 }
 

@@ -1,9 +1,13 @@
 //! Calls of different kinds that race for one record: one of them comes first, and the others see it.
 
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
+
 use anyhow::{bail, ensure};
 use parking_lot::Mutex;
 use semel_core::{Claimed, CrashPolicy, Fence, Renewed, Resolution, Resolved, Settled, Settlement};
-use std::sync::Arc;
 
 use super::make::{again, answer, complete, under};
 use super::races::{LAPSED_ROUNDS, RACERS, ROUNDS, race};
@@ -146,24 +150,35 @@ pub(super) async fn p19_one_of_many_resolutions_is_done(scene: Scene) -> Verdict
 /// A sweep that runs while expired keys are claimed anew removes none of the new records.
 pub(super) async fn p21_a_sweep_takes_no_fresh_claim(scene: Scene) -> Verdict {
     let mut claims = Vec::new();
-    for _ in 0..RACERS * 4 {
+    for _ in 0..RACERS * 5 {
         let claim = scene.fresh_on(scene.expiring(CrashPolicy::Hold)?)?;
         scene.won(&claim).await?;
         claims.push(claim);
     }
     scene.expire().await;
+    let (claims, next) = (Arc::new(claims), Arc::new(AtomicUsize::new(0)));
+    let sweeping = Arc::new(AtomicBool::new(false));
     let lasting = scene.lasting(CrashPolicy::Hold)?;
     let leases = race(&scene, |scene, index| {
-        let claims = claims.clone();
+        let (claims, next) = (Arc::clone(&claims), Arc::clone(&next));
+        let sweeping = Arc::clone(&sweeping);
         async move {
-            if index % 3 == 0 {
-                for _ in 0..4 {
-                    scene.store().sweep(1000).await?;
-                }
-                return Ok(Vec::new());
+            while index % 3 == 0 && next.load(Ordering::SeqCst) < claims.len() {
+                let mut sweep = scene.store().sweep(1000);
+                let begun = poll_fn(|cx| Poll::Ready(sweep.as_mut().poll(cx))).await;
+                sweeping.store(true, Ordering::SeqCst);
+                match begun {
+                    Poll::Ready(swept) => swept?,
+                    Poll::Pending => sweep.await?,
+                };
+                tokio::task::yield_now().await;
+            }
+            // Nobody claims before a sweep is under way, or there would be nothing left to sweep.
+            while !sweeping.load(Ordering::SeqCst) {
+                tokio::task::yield_now().await;
             }
             let mut won = Vec::new();
-            for claim in claims.iter().skip(index).step_by(RACERS) {
+            while let Some(claim) = claims.get(next.fetch_add(1, Ordering::SeqCst)) {
                 won.push(scene.won(&under(claim, lasting)).await?);
                 tokio::task::yield_now().await;
             }
@@ -171,13 +186,19 @@ pub(super) async fn p21_a_sweep_takes_no_fresh_claim(scene: Scene) -> Verdict {
         }
     })
     .await?;
-    for lease in leases.iter().flatten() {
+    let leases: Vec<_> = leases.into_iter().flatten().collect();
+    ensure!(
+        leases.len() == claims.len(),
+        "{} keys were claimed",
+        leases.len()
+    );
+    for lease in leases {
         let record = scene.record(&lease.identity).await?;
         ensure!(
             record.is_owned_by(lease.fence, lease.token),
             "the new record is another's"
         );
-        scene.settled(lease, &complete("the answer")).await?;
+        scene.settled(&lease, &complete("the answer")).await?;
     }
     Ok(())
 }

@@ -19,12 +19,12 @@ pub(super) async fn claim_and_vanish(rig: &Rig, key: &str, policy: &Policy) -> G
             .part(b"payload")
             .finish(),
         token: Token(99),
-        terms: policy.terms().unwrap(),
+        terms: policy.terms().expect("well-formed"),
         secret_id: 0,
-        namespace: Namespace::new("test", "acme", "charge").unwrap(),
-        hint: Key::parse(key).unwrap().hint(),
+        namespace: Namespace::new("test", "acme", "charge").expect("well-formed"),
+        hint: Key::parse(key).expect("well-formed").hint(),
     };
-    match rig.store.claim(&claim).await.unwrap() {
+    match rig.store.claim(&claim).await.expect("well-formed") {
         Claimed::Won(grant) => grant,
         other => panic!("the key should be free: {other:?}"),
     }

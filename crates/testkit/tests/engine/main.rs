@@ -82,8 +82,8 @@ impl Rig {
     }
 
     fn request(&self, key: &str, payload: &str, policy: &Policy) -> Request {
-        let namespace = Namespace::new("test", "acme", "charge").unwrap();
-        let key = Key::parse(key).unwrap();
+        let namespace = Namespace::new("test", "acme", "charge").expect("a namespace");
+        let key = Key::parse(key).expect("a key");
         let fingerprint = Fingerprint::builder(self.engine.secret())
             .part(payload.as_bytes())
             .finish();
@@ -220,7 +220,7 @@ fn ran(response: &Response<String>) -> &str {
 fn replayed(response: &Response<String>) -> &str {
     match response {
         Response::Replayed(replayed) => match &replayed.replay.answer.body {
-            Body::Kept(body) => std::str::from_utf8(body).unwrap(),
+            Body::Kept(body) => std::str::from_utf8(body).expect("text"),
             Body::Omitted { .. } => panic!("the body was not kept"),
         },
         other => panic!("expected a replay, got {other:?}"),

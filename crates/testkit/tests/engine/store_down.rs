@@ -32,7 +32,7 @@ async fn patiently(rig: &Rig, policy: &Policy, effects: &Effects) -> Response<St
         rig.pass(Duration::from_millis(500)).await;
     }
     assert!(caller.is_finished(), "nobody waits for ever");
-    caller.await.unwrap()
+    caller.await.expect("it ran to its end")
 }
 
 #[tokio::test]

@@ -14,7 +14,12 @@ async fn state_after(policy: &Policy, verdict: Verdict) -> State {
         panic!("expected a fresh answer: {response:?}")
     };
     let identity = *rig.request("k", "payload", policy).identity();
-    let record = rig.store.read(&identity).await.unwrap().unwrap();
+    let record = rig
+        .store
+        .read(&identity)
+        .await
+        .expect("a store that answers")
+        .expect("a record");
     assert_eq!(
         record.state, ran.state,
         "what the caller is told is what the record says"
