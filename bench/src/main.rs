@@ -4,6 +4,7 @@
 
 mod core;
 mod report;
+mod stores;
 
 use clap::{Parser, Subcommand};
 
@@ -21,6 +22,8 @@ enum Command {
         #[arg(long, default_value_t = 10_000_000)]
         records: usize,
     },
+    /// Each store against its bare engine.
+    Stores,
     /// One operation, many times: what `core` counts the instructions of.
     #[command(hide = true)]
     CoreOp {
@@ -34,6 +37,7 @@ enum Command {
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Core { records } => core::bench(records),
+        Command::Stores => stores::bench(),
         Command::CoreOp { op, times } => core::ops::repeat(op, times),
     }
 }

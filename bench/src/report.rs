@@ -15,6 +15,8 @@ pub(crate) struct Row {
     pub(crate) ours: f64,
     pub(crate) bare: f64,
     pub(crate) ratio: f64,
+    /// Which side of the target is good.
+    pub(crate) bound: &'static str,
     /// The bound on the ratio, where there is one.
     pub(crate) target: Option<f64>,
     pub(crate) met: Option<bool>,
@@ -29,16 +31,43 @@ impl Row {
         bare: f64,
         target: Option<f64>,
     ) -> Self {
-        let ratio = ours / bare;
-        let met = target.map(|target| ratio <= target);
+        Self {
+            met: target.map(|target| ours / bare <= target),
+            ..Self::new(name, unit, ours, bare, "≤", target)
+        }
+    }
+
+    /// A row whose ratio should be at least `target`.
+    pub(crate) fn at_least(
+        name: impl Into<String>,
+        unit: &'static str,
+        ours: f64,
+        bare: f64,
+        target: Option<f64>,
+    ) -> Self {
+        Self {
+            met: target.map(|target| ours / bare >= target),
+            ..Self::new(name, unit, ours, bare, "≥", target)
+        }
+    }
+
+    fn new(
+        name: impl Into<String>,
+        unit: &'static str,
+        ours: f64,
+        bare: f64,
+        bound: &'static str,
+        target: Option<f64>,
+    ) -> Self {
         Self {
             name: name.into(),
             unit,
             ours,
             bare,
-            ratio,
+            ratio: ours / bare,
+            bound,
             target,
-            met,
+            met: None,
         }
     }
 }
@@ -57,7 +86,7 @@ pub(crate) fn publish(name: &str, rows: &[Row]) -> anyhow::Result<()> {
             number(row.bare),
             format!("{:.2}", row.ratio),
             row.target
-                .map_or(String::new(), |target| format!("≤ {target}")),
+                .map_or(String::new(), |target| format!("{} {target}", row.bound)),
             met.to_owned(),
         ];
         let right = |(i, text): (usize, String)| {

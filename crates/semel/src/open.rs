@@ -47,6 +47,7 @@ impl Semel {
     /// |---|---|
     /// | `memory://` | this process's memory, at most 200,000 records |
     /// | `memory://?capacity=1000` | the same, with another bound |
+    /// | `redis://127.0.0.1:6379/0` | Redis ≥ 7.0 or Valkey (feature `redis`) |
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong and what to do.
@@ -172,7 +173,7 @@ impl Builder {
     /// [`OpenError`] says what is wrong and what to do.
     pub async fn open(self, url: &str) -> Result<Semel, OpenError> {
         let env = self.env.clone().unwrap_or_else(tokio_env);
-        let store = open_store(url, &env)?;
+        let store = open_store(url, &env).await?;
         self.on(store, env).await
     }
 
@@ -207,12 +208,24 @@ impl Builder {
     }
 }
 
-fn open_store(url: &str, env: &Env) -> Result<Arc<dyn StoreAdmin>, OpenError> {
+/// The schemes that this build's stores have.
+const SCHEMES: &str = if cfg!(feature = "redis") {
+    "memory:// and redis://"
+} else {
+    "memory:// (feature `redis` adds redis://)"
+};
+
+async fn open_store(url: &str, env: &Env) -> Result<Arc<dyn StoreAdmin>, OpenError> {
     let (scheme, rest) = url.split_once("://").ok_or(OpenError::NotAUrl)?;
     match scheme {
         "memory" => {
             let config = memory_config(rest)?;
             Ok(Arc::new(MemoryStore::new(config, Arc::clone(&env.clock))))
+        }
+        #[cfg(feature = "redis")]
+        "redis" => {
+            let open = semel_stores::redis::RedisStore::open(url, Arc::clone(&env.clock));
+            Ok(Arc::new(open.await.map_err(OpenError::Store)?))
         }
         _ => Err(OpenError::Scheme {
             scheme: scheme.chars().take(32).collect(),
@@ -258,7 +271,7 @@ pub enum OpenError {
     #[error("the store is given by a URL, for example memory://")]
     NotAUrl,
     /// No store of this build has that scheme.
-    #[error("no store of this build has the scheme {scheme}://; this build has memory://")]
+    #[error("no store of this build has the scheme {scheme}://; this build has {SCHEMES}")]
     Scheme {
         /// The scheme given.
         scheme: String,
@@ -266,6 +279,9 @@ pub enum OpenError {
     /// An option of the URL is wrong.
     #[error("the store's URL has {0}, which can't be used; memory:// takes ?capacity=NUMBER")]
     Option(&'static str),
+    /// The store can't be reached, or isn't fit to keep records.
+    #[error("the store can't be used: {}", reason(.0))]
+    Store(#[source] semel_core::StoreError),
     /// The default policy is out of bounds.
     #[error("the policy can't be used: {0}")]
     Policy(#[from] semel_core::TermsError),
@@ -275,4 +291,12 @@ pub enum OpenError {
     /// The store is used with another secret, or didn't answer.
     #[error(transparent)]
     Canary(#[from] CanaryError),
+}
+
+/// What the client said, where it said anything: "refused" alone helps nobody at start-up.
+fn reason(error: &semel_core::StoreError) -> String {
+    use std::error::Error as _;
+    error
+        .source()
+        .map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }

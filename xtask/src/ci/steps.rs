@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use super::Outcome;
 use crate::workspace::Workspace;
-use crate::{deps, exec, generate, house, programs};
+use crate::{deps, exec, generate, house, programs, services};
 
 /// One check.
 pub(crate) struct Step {
@@ -50,12 +50,19 @@ pub(crate) const STEPS: &[Step] = &[
     }),
     step("model", |w| programs::model(w, true).map(passed)),
     step("schedules", |w| programs::shuttle(w).map(passed)),
+    step("servers", |w| {
+        let names = SERVERS.iter().map(|&name| name.to_owned()).collect();
+        services::run(w, &services::Action::Up { names }).map(passed)
+    }),
     Step {
         name: "tests",
         run: tests,
         closes: true,
     },
 ];
+
+/// The real servers that the tests need.
+const SERVERS: &[&str] = &["redis", "valkey"];
 
 /// How long the advisory database may take to arrive.
 const FETCH_LIMIT: Duration = Duration::from_secs(30);
@@ -116,7 +123,9 @@ fn tests(workspace: &Workspace) -> Result<Outcome> {
         "--profile",
         "ci",
     ];
-    cargo(workspace, &all)
+    let mut command = exec::cargo();
+    command.args(all).envs(services::variables(workspace)?);
+    run(&mut command, workspace)
 }
 
 #[cfg(test)]

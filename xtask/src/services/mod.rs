@@ -24,7 +24,7 @@ mod up;
 
 use std::fmt::Debug;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
 
 use crate::workspace::Workspace;
@@ -150,6 +150,18 @@ pub(crate) fn run(workspace: &Workspace, action: &Action) -> Result<()> {
             Ok(())
         }
     }
+}
+
+/// The variables that tell the tests where the servers are, as `up` left them.
+pub(crate) fn variables(workspace: &Workspace) -> Result<Vec<(String, String)>> {
+    let path = workspace.path("target/services/env");
+    let text = std::fs::read_to_string(&path)
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    let line = |line: &str| {
+        let (name, value) = line.strip_prefix("export ")?.split_once('=')?;
+        Some((name.to_owned(), value.to_owned()))
+    };
+    Ok(text.lines().filter_map(line).collect())
 }
 
 fn down(names: &[String], wipe: bool, state: &mut State) -> Result<()> {

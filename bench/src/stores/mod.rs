@@ -1,0 +1,93 @@
+//! `bench stores`: each store against its bare engine, in one run: same client library, same number of
+//! connections and callers, same bytes, taking turns.
+
+mod redis;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use semel::core::clock::SystemTime;
+
+use crate::report::{Row, publish};
+
+/// Callers at the same time.
+const CALLERS: usize = 64;
+/// How long one turn takes, and how many turns each side gets.
+const TURN: Duration = Duration::from_millis(500);
+const TURNS: usize = 8;
+
+pub(crate) fn bench() -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let mut rows = Vec::new();
+    runtime.block_on(async {
+        rows.extend(redis::rows("Redis", "SEMEL_TEST_REDIS_URL", 0.65).await?);
+        rows.extend(redis::rows("Valkey", "SEMEL_TEST_VALKEY_URL", 0.95).await?);
+        anyhow::Ok(())
+    })?;
+    publish("stores", &rows)
+}
+
+/// Operations a second of `ours` and of `bare`, taking turns; the ratio of their medians.
+async fn compare<A, B, FutA, FutB>(
+    name: String,
+    target: f64,
+    ours: A,
+    bare: B,
+) -> anyhow::Result<Row>
+where
+    A: Fn(u64) -> FutA + Send + Sync + 'static,
+    B: Fn(u64) -> FutB + Send + Sync + 'static,
+    FutA: Future<Output = anyhow::Result<()>> + Send,
+    FutB: Future<Output = anyhow::Result<()>> + Send,
+{
+    eprintln!("measuring: {name}");
+    let (ours, bare, next) = (Arc::new(ours), Arc::new(bare), Arc::new(AtomicU64::new(0)));
+    let (mut ours_rates, mut bare_rates) = (Vec::new(), Vec::new());
+    for _ in 0..TURNS {
+        ours_rates.push(turn(&ours, &next).await?);
+        bare_rates.push(turn(&bare, &next).await?);
+    }
+    Ok(Row::at_least(
+        name,
+        "/s",
+        median(ours_rates),
+        median(bare_rates),
+        Some(target),
+    ))
+}
+
+async fn turn<F, Fut>(operation: &Arc<F>, next: &Arc<AtomicU64>) -> anyhow::Result<f64>
+where
+    F: Fn(u64) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = anyhow::Result<()>> + Send,
+{
+    let clock = SystemTime::default();
+    let began = clock.now();
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|_| {
+            let (operation, next) = (Arc::clone(operation), Arc::clone(next));
+            tokio::spawn(async move {
+                let mut done = 0_u64;
+                while clock.now().since(began) < TURN {
+                    operation(next.fetch_add(1, Ordering::Relaxed)).await?;
+                    done += 1;
+                }
+                anyhow::Ok(done)
+            })
+        })
+        .collect();
+    let mut done = 0;
+    for caller in callers {
+        done += caller.await??;
+    }
+    Ok(done as f64 / clock.now().since(began).as_secs_f64())
+}
+
+fn median(mut rates: Vec<f64>) -> f64 {
+    rates.sort_unstable_by(f64::total_cmp);
+    rates[rates.len() / 2]
+}

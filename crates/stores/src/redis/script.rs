@@ -1,0 +1,140 @@
+//! The few steps that a plain command can't do, as scripts. One key each, so that they run in a cluster.
+//!
+//! All compare before they write, so sending one again does no harm. Those that end or keep a lease carry
+//! `allow-oom`: when memory runs out, a new claim must fail, and what has already happened must still be
+//! written down.
+
+use redis::{Cmd, Value};
+use semel_core::record::{FORMAT_VERSION, offset};
+
+/// A script and its SHA-1, under which the server keeps it.
+pub(super) struct Script {
+    text: String,
+    sha1: String,
+}
+
+impl Script {
+    fn new(text: String) -> Self {
+        let sha1 = sha1_smol::Sha1::from(&text).hexdigest();
+        Self { text, sha1 }
+    }
+
+    /// Calls it by its SHA-1.
+    pub(super) fn by_sha1(&self, key: &[u8], arguments: &[&[u8]]) -> Cmd {
+        Self::call("EVALSHA", &self.sha1, key, arguments)
+    }
+
+    /// Calls it by its text, after which the server knows its SHA-1.
+    pub(super) fn by_text(&self, key: &[u8], arguments: &[&[u8]]) -> Cmd {
+        Self::call("EVAL", &self.text, key, arguments)
+    }
+
+    fn call(command: &str, script: &str, key: &[u8], arguments: &[&[u8]]) -> Cmd {
+        let mut cmd = redis::cmd(command);
+        cmd.arg(script).arg(1).arg(key);
+        for argument in arguments {
+            cmd.arg(*argument);
+        }
+        cmd
+    }
+}
+
+/// All scripts of the store.
+pub(super) struct Scripts {
+    /// Looks at a record that a claim lost to. → `{record, milliseconds to live}`, or nil.
+    pub(super) look: Script,
+    /// Leaves the waiter's mark on a record that is running or in doubt. → 1, or 0 if it isn't.
+    pub(super) mark: Script,
+    /// Replaces a record whose header is still the one given. → 1 or 0.
+    pub(super) swap: Script,
+    /// Writes a settlement if the owner is the one given and the record is open.
+    /// → 1, or the record, or nil.
+    pub(super) settle: Script,
+    /// Keeps a lease if the owner is the one given and the record is running.
+    /// → 1, or the record, or nil.
+    pub(super) renew: Script,
+    /// Forgets a record if its seal is the one given, but for its fence: what is left is a released record
+    /// of attempt 0 and no owner, for a minute. → 1 or 0.
+    pub(super) delete: Script,
+}
+
+/// An empty section that readers skip: somebody waits for this record, so tell them when it is settled.
+pub(super) const MARK: &[u8] = &[255, 0, 0, 0, 0];
+
+/// How long a deleted record's fence is kept: by then every node's idea of the server's time is past it.
+const TOMBSTONE_MILLIS: u64 = 60_000;
+
+/// What a script answers when it did what it was asked.
+pub(super) const DONE: Value = Value::Int(1);
+
+impl Scripts {
+    pub(super) fn new() -> Self {
+        let header_end = semel_core::record::HEADER_BYTES - 1;
+        // Lua counts from 1, GETRANGE from 0.
+        let (state, owner) = (offset::STATE, offset::OWNER);
+        let (state_at, owner_at, owner_end) = (state + 1, owner + 1, owner + 24);
+        let head_end = owner + 23;
+        let written = offset::WRITTEN;
+        let (seal_at, token_at, attempt_at) = (offset::SEAL + 1, owner + 9, offset::ATTEMPT + 1);
+        // A record of a version that we don't know is given back, and refused where it is read (P25).
+        let owned = format!(
+            "local head = redis.call('GETRANGE', KEYS[1], 0, {head_end})
+local owned = string.byte(head, 1) == {FORMAT_VERSION} and string.sub(head, {owner_at}, {owner_end}) == ARGV[1]
+local state = string.byte(head, {state_at})"
+        );
+        let write = "local marked = redis.call('GETRANGE', KEYS[1], -5, -1) == ARGV[4]
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+if marked then redis.call('PUBLISH', KEYS[1], '') end
+return 1";
+        Self {
+            look: Script::new(
+                "#!lua flags=no-writes
+local record = redis.call('GET', KEYS[1])
+if not record then return false end
+return {record, redis.call('PTTL', KEYS[1])}"
+                    .to_owned(),
+            ),
+            mark: Script::new(format!(
+                "#!lua flags=allow-oom
+local state = string.byte(redis.call('GETRANGE', KEYS[1], {state}, {state}))
+if state ~= 1 and state ~= 4 then return 0 end
+if redis.call('GETRANGE', KEYS[1], -5, -1) ~= ARGV[1] then redis.call('APPEND', KEYS[1], ARGV[1]) end
+return 1"
+            )),
+            swap: Script::new(format!(
+                "#!lua flags=allow-oom
+if redis.call('GETRANGE', KEYS[1], 0, {header_end}) ~= ARGV[1] then return 0 end
+{write}"
+            )),
+            settle: Script::new(format!(
+                "#!lua flags=allow-oom
+{owned}
+if not (owned and (state == 1 or state == 4)) then return redis.call('GET', KEYS[1]) end
+{write}"
+            )),
+            renew: Script::new(format!(
+                "#!lua flags=allow-oom
+{owned}
+if not (owned and state == 1) then return redis.call('GET', KEYS[1]) end
+redis.call('SETRANGE', KEYS[1], {written}, ARGV[2])
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+return 1"
+            )),
+            delete: Script::new(format!(
+                "#!lua flags=allow-oom
+local head = redis.call('GETRANGE', KEYS[1], 0, {header_end})
+if string.sub(head, {seal_at}, {seal_at} + 15) ~= ARGV[1] then return 0 end
+if string.byte(head, 1) ~= {FORMAT_VERSION} then return redis.call('DEL', KEYS[1]) end
+local attempt = string.sub(head, {attempt_at}, {attempt_at} + 1)
+if attempt == '\\0\\0' then return 0 end
+local label = string.byte(head, 95) + 256 * string.byte(head, 96)
+local rest = redis.call('GETRANGE', KEYS[1], {header_end} + 1, {header_end} + label)
+head = string.sub(head, 1, 1) .. '\\5' .. string.sub(head, 3, {token_at} - 1) .. string.rep('\\0', 16)
+  .. string.sub(head, {token_at} + 16, {attempt_at} - 1) .. '\\0\\0' .. string.sub(head, {attempt_at} + 2)
+redis.call('SET', KEYS[1], head .. rest, 'PX', {TOMBSTONE_MILLIS})
+redis.call('PUBLISH', KEYS[1], '')
+return 1"
+            )),
+        }
+    }
+}
