@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::table::table;
 use crate::workspace::Workspace;
-use crate::{exec, programs};
+use crate::{exec, programs, services};
 
 /// One thing that can be measured.
 struct Bench {
@@ -14,6 +14,8 @@ struct Bench {
     what: &'static str,
     /// What must be built before there is something to measure; nothing when it can be run.
     arrives_with: Option<&'static str>,
+    /// The real servers that it measures against.
+    servers: &'static [&'static str],
 }
 
 const fn later(name: &'static str, what: &'static str, arrives_with: &'static str) -> Bench {
@@ -21,6 +23,7 @@ const fn later(name: &'static str, what: &'static str, arrives_with: &'static st
         name,
         what,
         arrives_with: Some(arrives_with),
+        servers: &[],
     }
 }
 
@@ -30,18 +33,16 @@ const BENCHES: &[Bench] = &[
         name: "core",
         what: "the engine over the memory store",
         arrives_with: None,
+        servers: &[],
     },
-    later("redis", "claims on Redis and Valkey", "the Redis store"),
-    later("postgres", "claims on PostgreSQL", "the PostgreSQL store"),
-    later("mysql", "claims on MariaDB", "the MySQL store"),
-    later("s3", "claims on an object store", "the object store"),
-    later(
-        "embedded",
-        "claims on one host without a server",
-        "the embedded store",
-    ),
+    Bench {
+        name: "stores",
+        what: "each store beside its bare engine",
+        arrives_with: None,
+        servers: &["redis", "valkey"],
+    },
     later("http", "requests through the tower layer", "the HTTP layer"),
-    later("proxy", "requests through the sidecar", "the sidecar"),
+    later("sidecar", "requests through the sidecar", "the sidecar"),
     later("mcp", "tool calls through the gateway", "the MCP gateway"),
     later("peers", "others beside us", "the HTTP layer"),
 ];
@@ -69,6 +70,11 @@ pub(crate) fn run(workspace: &Workspace, name: &str, arguments: &[String]) -> Re
     command
         .args(["run", "--release", "--package", "semel-bench", "--", name])
         .args(arguments);
+    if !bench.servers.is_empty() {
+        let names = bench.servers.iter().map(|&name| name.to_owned()).collect();
+        services::run(workspace, &services::Action::Up { names })?;
+        command.envs(services::variables(workspace)?);
+    }
     programs::timed(workspace, bench.name, &mut command)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -101,8 +107,8 @@ mod tests {
     #[test]
     fn a_bench_to_come_is_no_failure() {
         let workspace = in_temp();
-        assert_eq!(run(&workspace, "redis", &[]).unwrap(), ExitCode::SUCCESS);
-        assert!(workspace.result_file("bench-redis").unwrap().is_file());
+        assert_eq!(run(&workspace, "http", &[]).unwrap(), ExitCode::SUCCESS);
+        assert!(workspace.result_file("bench-http").unwrap().is_file());
         std::fs::remove_dir_all(workspace.root()).unwrap();
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use redis::aio::ConnectionManager;
 use semel::core::{
-    Answer, Claim, Claimed, CrashPolicy, Identity, Namespace, Settled, Settlement, Store, Token,
+    Answer, Claim, Claimed, CrashPolicy, Identity, Namespace, Settled, Settlement, Store, Terms,
+    Token,
 };
 use semel::tokio_env;
 use semel_stores::redis::RedisStore;

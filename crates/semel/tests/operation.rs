@@ -7,7 +7,7 @@ use semel::core::{MemoryConfig, MemoryStore, StoreAdmin};
 use semel::{Error, Failure, Policy, Problem, Secret, Semel, tokio_env};
 
 async fn open() -> Semel {
-    Semel::open("memory://").await.unwrap()
+    Semel::open("memory://").await.expect("it opens")
 }
 
 /// Runs `charge` under `key`; the effect counts and answers how often it ran.
