@@ -16,7 +16,9 @@ use super::compare;
 use crate::core::ops::{ANSWER_BYTES, claim};
 use crate::report::Row;
 
-const RETENTION: Duration = Duration::from_secs(60);
+/// How long both sides keep a key, in milliseconds.
+const LIFE: u64 = 60_000;
+const RETENTION: Duration = Duration::from_millis(LIFE);
 
 pub(super) async fn rows(name: &str, variable: &str, fresh: f64) -> anyhow::Result<Vec<Row>> {
     let url = std::env::var(variable)
@@ -107,12 +109,12 @@ async fn bare_writes(
     i: u64,
     (running, completed): (Vec<u8>, Vec<u8>),
 ) -> anyhow::Result<()> {
-    let (key, life) = (bare_key(run, i), RETENTION.as_millis() as u64);
+    let key = bare_key(run, i);
     let mut claim = redis::cmd("SET");
-    claim.arg(&key).arg(running).arg("NX").arg("PX").arg(life);
+    claim.arg(&key).arg(running).arg("NX").arg("PX").arg(LIFE);
     let () = claim.query_async(&mut link).await?;
     let mut settle = redis::cmd("SET");
-    settle.arg(&key).arg(completed).arg("PX").arg(life);
+    settle.arg(&key).arg(completed).arg("PX").arg(LIFE);
     Ok(settle.query_async(&mut link).await?)
 }
 
