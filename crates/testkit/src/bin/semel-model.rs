@@ -1,1 +1,169 @@
-fn main() {}
+//! Goes through every state of the protocol's model, within bounds, and says which properties hold.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Parser;
+use semel_testkit::model::{
+    Break, Breaks, Config, FULL, Outcome, QUICK, check, exhibits, violation,
+};
+use serde::Serialize;
+
+/// Checks the protocol: every state that the bounds allow, against every property.
+#[derive(Parser)]
+struct Options {
+    /// Goes through smaller spaces, in under a minute.
+    #[arg(long)]
+    quick: bool,
+    /// Writes the result to this file, too.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Breaks a rule, and shows step by step what comes of it.
+    #[arg(long = "break", value_name = "NAME")]
+    broken: Option<Break>,
+    /// Lists the rules that can be broken, and the properties that notice.
+    #[arg(long)]
+    list: bool,
+    /// How many threads; as many as the machine runs at once, unless given.
+    #[arg(long)]
+    threads: Option<usize>,
+}
+
+/// How often a run says how far it is.
+const PROGRESS: Duration = Duration::from_secs(5);
+
+#[derive(Serialize)]
+struct Report {
+    configs: Vec<Outcome>,
+    total_states: usize,
+    ok: bool,
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let options = Options::parse();
+    if options.list {
+        list();
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(broken) = options.broken {
+        return Ok(show(broken));
+    }
+    let threads = match options.threads {
+        Some(threads) => threads.max(1),
+        None => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let report = run(if options.quick { QUICK } else { FULL }, threads);
+    if let Some(path) = &options.json {
+        write(path, &report)?;
+    }
+    Ok(if report.ok {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn run(spaces: &[Config], threads: usize) -> Report {
+    let configs: Vec<_> = spaces
+        .iter()
+        .map(|&space| go_through(space, threads))
+        .collect();
+    let total_states = configs.iter().map(|outcome| outcome.states).sum();
+    let seconds: f64 = configs.iter().map(|outcome| outcome.seconds).sum();
+    let ok = configs.iter().all(Outcome::is_ok);
+    let verdict = if ok {
+        "every property holds"
+    } else {
+        "NOT EVERY PROPERTY HOLDS"
+    };
+    println!("total: {total_states} states in {seconds:.1} s: {verdict}");
+    Report {
+        configs,
+        total_states,
+        ok,
+    }
+}
+
+fn go_through(space: Config, threads: usize) -> Outcome {
+    let mut said = Duration::ZERO;
+    let outcome = check(space, threads, |states, elapsed| {
+        if elapsed >= said + PROGRESS {
+            said = elapsed;
+            eprintln!(
+                "{}: {states} states after {} s",
+                space.name,
+                elapsed.as_secs()
+            );
+        }
+    });
+    let Outcome {
+        name,
+        states,
+        depth,
+        seconds,
+        properties,
+    } = &outcome;
+    println!("{name}: {states} states, depth {depth}, {seconds:.1} s");
+    for property in properties {
+        let holds = if property.holds { "holds" } else { "FAILS" };
+        println!("  {holds}  {:9}  {}", property.expectation, property.name);
+    }
+    let broken = |outcome: &Outcome| {
+        outcome
+            .properties
+            .iter()
+            .any(|p| p.expectation == "always" && !p.holds)
+    };
+    if broken(&outcome)
+        && let Some(found) = violation(space, None)
+    {
+        print_steps(&found.steps);
+    }
+    outcome
+}
+
+fn list() {
+    for &broken in Break::ALL {
+        println!("{}: {}", broken.name(), broken.what());
+        for exhibit in exhibits().iter().filter(|exhibit| exhibit.broken == broken) {
+            println!("    noticed by: {}", exhibit.property);
+        }
+    }
+}
+
+fn show(broken: Break) -> ExitCode {
+    let mut unnoticed = false;
+    for exhibit in exhibits().iter().filter(|exhibit| exhibit.broken == broken) {
+        println!("{}: {}", broken.name(), broken.what());
+        if exhibit.config.breaks != Breaks::of(broken) {
+            println!("(together with another: see --list and the exhibits)");
+        }
+        println!("This no longer holds: {}", exhibit.property);
+        match violation(exhibit.config, Some(exhibit.property)) {
+            Some(found) => print_steps(&found.steps),
+            None => {
+                println!("… but no counterexample was found.");
+                unnoticed = true;
+            }
+        }
+    }
+    if unnoticed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+fn print_steps(steps: &[String]) {
+    for (number, step) in steps.iter().enumerate() {
+        println!("{:4}. {step}", number + 1);
+    }
+}
+
+fn write(path: &Path, report: &Report) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(report)?;
+    std::fs::write(path, text + "\n")
+        .with_context(|| format!("{} can't be written", path.display()))
+}

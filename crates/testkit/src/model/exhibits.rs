@@ -1,0 +1,204 @@
+//! For every broken rule: the property that notices, in a space small enough to see how.
+
+use super::breaks::{Break, Breaks};
+use super::config::{BASE, Config, HOLDS, OTHER_TAKES, Renewals, TAKES};
+use super::world::Verdict;
+
+/// A broken rule, and what it breaks.
+#[derive(Clone, Copy, Debug)]
+pub struct Exhibit {
+    /// What is broken.
+    pub broken: Break,
+    /// The property that no longer holds.
+    pub property: &'static str,
+    /// The space, with the rule broken.
+    pub config: Config,
+}
+
+/// All of them. A rule may break several properties; every property is broken by some rule.
+#[must_use]
+pub fn exhibits() -> Vec<Exhibit> {
+    let all = STORE.iter().chain(CLIENT);
+    all.map(|&(broken, property, space)| Exhibit {
+        broken,
+        property,
+        config: Config {
+            name: broken.name(),
+            breaks: space.breaks.and(broken),
+            ..space
+        },
+    })
+    .collect()
+}
+
+const SMALL: Config = Config {
+    name: "small",
+    horizon: 3,
+    losses: 0,
+    crashes: 0,
+    strays: 0,
+    verdicts: &[Verdict::Complete, Verdict::Retry],
+    renewals: Renewals::None,
+    operator: false,
+    ..BASE
+};
+const ONE: Config = Config {
+    clients: &[TAKES],
+    ..SMALL
+};
+const TWO: Config = Config {
+    clients: &[TAKES, TAKES],
+    ..SMALL
+};
+const TWO_HOLD: Config = Config {
+    clients: &[HOLDS, HOLDS],
+    ..SMALL
+};
+const TWO_POLICIES: Config = Config {
+    clients: &[TAKES, HOLDS],
+    ..SMALL
+};
+const TWO_PAYLOADS: Config = Config {
+    clients: &[TAKES, OTHER_TAKES],
+    ..SMALL
+};
+const CHECKPOINTS: Config = Config {
+    renewals: Renewals::Both,
+    ..TWO
+};
+const LOST_REPLY: Config = Config { losses: 1, ..ONE };
+const OPERATED: Config = Config {
+    operator: true,
+    ..TWO_HOLD
+};
+/// One client whose messages are repeated and overtaken: its token is used under two fences.
+const REPEATED: Config = Config {
+    strays: 2,
+    renewals: Renewals::Plain,
+    ..ONE
+};
+
+const I1: &str = "I1 fences only grow";
+const I3: &str = "I3 a stale lease changes nothing";
+const I4: &str = "I4 an effect starts under a live lease";
+const I5: &str = "I5 only a lapsed lease is taken over, and only if allowed";
+const I7: &str = "I7 a mismatch yields nothing";
+const P15: &str = "P15 a checkpoint is kept and handed on";
+const P19: &str = "P19 a resolution ends the doubt it names";
+const HOLD: &str = "hold: at most one effect";
+
+type Shown = (Break, &'static str, Config);
+
+const STORE: &[Shown] = &[
+    (Break::TakeoverTooEarly, I5, TWO),
+    (
+        Break::TakeoverTooEarly,
+        "I1 one owner at a time may start",
+        TWO,
+    ),
+    (Break::TakeoverUnderHold, I5, TWO_HOLD),
+    (Break::TakeoverUnderHold, HOLD, TWO_HOLD),
+    (
+        Break::TakeoverPastAttempts,
+        I5,
+        Config {
+            max_attempts: 1,
+            ..TWO
+        },
+    ),
+    (
+        Break::TakeoverNotCounted,
+        "takeover: no more effects than attempts",
+        TWO,
+    ),
+    (Break::AskersPolicy, I5, TWO_POLICIES),
+    (Break::AskersPolicy, HOLD, TWO_POLICIES),
+    (
+        Break::LapseUnnoticed,
+        "I10 a lapsed lease can be claimed",
+        TWO,
+    ),
+    (Break::FenceAfterRelease, I1, TWO),
+    (Break::FenceAfterExpiry, I1, TWO),
+    (Break::MismatchWhileRunning, I7, TWO_PAYLOADS),
+    (Break::MismatchWhenSettled, I7, TWO_PAYLOADS),
+    (
+        Break::ResendUnknown,
+        "I6 a call sent again is answered the same",
+        LOST_REPLY,
+    ),
+    (Break::DoubtIsFree, HOLD, TWO_HOLD),
+    (Break::ExpiredLingers, "I12 expired is absent at once", TWO),
+    (Break::CheckpointDropped, P15, CHECKPOINTS),
+    (Break::CheckpointCleared, P15, CHECKPOINTS),
+    (Break::RenewAnyLease, I3, CHECKPOINTS),
+    (Break::RenewAnyFence, I3, REPEATED),
+    (Break::SettleAnyLease, I3, TWO),
+    (Break::SettleAnyFence, I3, REPEATED),
+    // While fences grow, the token is a second line that nothing reaches. Without them it holds alone.
+    (
+        Break::SettleAnyToken,
+        I3,
+        Config {
+            breaks: Breaks::of(Break::FenceAfterExpiry),
+            ..TWO
+        },
+    ),
+    (Break::SettleTwice, "I2 an answer never changes", OPERATED),
+    (
+        Break::SettleTwice,
+        "I2 all callers of one life get one answer",
+        OPERATED,
+    ),
+    (Break::SettleTwice, "P18 settled once", OPERATED),
+    (
+        Break::LateSettleRefused,
+        "P17 an owner may settle late",
+        TWO,
+    ),
+    (
+        Break::ResolveAnyFence,
+        P19,
+        Config {
+            horizon: 4,
+            verdicts: NOTHING,
+            ..OPERATED
+        },
+    ),
+    (Break::ResolveAnyState, P19, OPERATED),
+    (
+        Break::SweepTakesLapsed,
+        "I12 only expired records are swept",
+        ONE,
+    ),
+    (Break::SweepTakesLapsed, HOLD, TWO_HOLD),
+];
+
+const CLIENT: &[Shown] = &[
+    (
+        Break::NoDeadline,
+        "I4 no effect starts past the deadline",
+        ONE,
+    ),
+    (Break::NoDeadline, I4, ONE),
+    (Break::DeadlineFromResend, I4, LOST_REPLY),
+    (Break::DeadlineFromRetry, I4, Config { strays: 1, ..TWO }),
+    (
+        Break::ReleaseUnderHold,
+        "I13 release only where nothing happened, or may again",
+        TWO_HOLD,
+    ),
+    (Break::ReleaseUnderHold, HOLD, TWO_HOLD),
+    (
+        Break::OwnersPolicy,
+        "P36 the stored policy decides the settlement",
+        TWO_POLICIES,
+    ),
+    (
+        Break::AnswerUnsettled,
+        "P33 an answer given is the answer recorded",
+        Config { strays: 1, ..ONE },
+    ),
+];
+
+const NOTHING: &[Verdict] = &[Verdict::NoEffect];

@@ -1,0 +1,156 @@
+//! The spaces that are gone through. Each is bounded so that all of it can be.
+
+use super::config::{BASE, Config, HOLDS, OTHER_HOLDS, OTHER_TAKES, Renewals, TAKES};
+use super::world::Verdict;
+
+/// The spaces of a full run.
+pub const FULL: &[Config] = &[TAKEOVER, HOLD, MIXED, DELAYED, REPEATED];
+
+/// Smaller ones of the same kinds, for every change.
+pub const QUICK: &[Config] = &[
+    Config {
+        losses: 0,
+        renewals: Renewals::None,
+        beyond: &[
+            OTHER_PAYLOAD,
+            UNDER_HOLD,
+            OPERATED,
+            FAILURE,
+            LANDING,
+            CHECKPOINT,
+            RESENT,
+        ],
+        ..TAKEOVER
+    },
+    Config { crashes: 0, ..HOLD },
+    Config {
+        crashes: 0,
+        renewals: Renewals::Checkpoint,
+        beyond: &[ATTEMPTS, LANDING],
+        ..MIXED
+    },
+    Config {
+        crashes: 0,
+        beyond: &[
+            OTHER_PAYLOAD,
+            CHECKPOINT,
+            ATTEMPTS,
+            OPERATED,
+            FAILURE,
+            LANDING,
+        ],
+        ..DELAYED
+    },
+    Config {
+        strays: 1,
+        ..REPEATED
+    },
+];
+
+/// Three owners in a row, each but the last taken over, with a checkpoint handed on.
+const TAKEOVER: Config = Config {
+    name: "takeover",
+    clients: &[TAKES, TAKES, TAKES],
+    horizon: 6,
+    renewals: Renewals::Checkpoint,
+    beyond: &[OTHER_PAYLOAD, UNDER_HOLD, OPERATED, FAILURE, LANDING],
+    ..BASE
+};
+
+/// At most once, with a person to end the doubts, and a caller with another payload.
+const HOLD: Config = Config {
+    name: "hold",
+    clients: &[HOLDS, HOLDS, OTHER_HOLDS],
+    verdicts: &[Verdict::Complete, Verdict::Retry, Verdict::NoEffect],
+    horizon: 4,
+    operator: true,
+    beyond: &[TAKEOVERS, CHECKPOINT, ATTEMPTS, LANDING],
+    ..BASE
+};
+
+/// Nodes that are configured differently; every verdict.
+const MIXED: Config = Config {
+    name: "mixed",
+    clients: &[HOLDS, TAKES, OTHER_TAKES],
+    verdicts: &[
+        Verdict::Complete,
+        Verdict::Fail,
+        Verdict::Retry,
+        Verdict::NoEffect,
+        Verdict::Unknown,
+    ],
+    horizon: 4,
+    renewals: Renewals::None,
+    operator: true,
+    beyond: &[CHECKPOINT, ATTEMPTS, LANDING],
+    ..BASE
+};
+
+/// Messages that arrive late, or twice, or after their sender's crash.
+const DELAYED: Config = Config {
+    name: "delayed",
+    clients: &[TAKES, TAKES, HOLDS],
+    horizon: 4,
+    losses: 0,
+    strays: 1,
+    beyond: &[OTHER_PAYLOAD, CHECKPOINT, ATTEMPTS, OPERATED, FAILURE],
+    ..BASE
+};
+
+/// Two such messages at a time.
+const REPEATED: Config = Config {
+    name: "repeated",
+    clients: &[HOLDS, TAKES],
+    verdicts: &[Verdict::Complete, Verdict::Retry, Verdict::NoEffect],
+    horizon: 4,
+    losses: 0,
+    strays: 2,
+    beyond: &[OTHER_PAYLOAD, CHECKPOINT, ATTEMPTS, OPERATED, FAILURE],
+    ..BASE
+};
+
+const OTHER_PAYLOAD: &[&str] = &["a mismatch while running", "a mismatch when settled"];
+const UNDER_HOLD: &[&str] = &["in doubt by hold", "in doubt though nothing was started"];
+const TAKEOVERS: &[&str] = &["a takeover", "the last takeover"];
+const CHECKPOINT: &[&str] = &["a takeover with a checkpoint"];
+const ATTEMPTS: &[&str] = &["in doubt by attempts used up"];
+const FAILURE: &[&str] = &["a failure replayed"];
+const LANDING: &[&str] = &["a settlement lands after its sender's crash"];
+const OPERATED: &[&str] = &[
+    "a resolution done",
+    "a resolution refused",
+    "a resolution sent again is done",
+];
+const RESENT: &[&str] = &[
+    "a claim sent again wins the same lease",
+    "a settlement sent again is done",
+    "in doubt, and known to be",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::reach::SOMETIMES;
+    use super::*;
+
+    #[test]
+    fn no_outcome_is_beyond_every_space() {
+        for spaces in [FULL, QUICK] {
+            for outcome in SOMETIMES {
+                let reached = spaces.iter().any(|space| !space.is_beyond(outcome.name));
+                assert!(reached, "{:?}", outcome.name);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_beyond_a_space_is_an_outcome() {
+        for space in FULL.iter().chain(QUICK) {
+            for name in space.beyond.concat() {
+                assert!(
+                    SOMETIMES.iter().any(|outcome| outcome.name == name),
+                    "{name:?}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The model's properties hold, and each of them notices when a rule is broken.
+
+#![cfg(feature = "model")]
+
+use semel_testkit::model::{Break, Breaks, QUICK, check, exhibits, rules, violation};
+
+#[test]
+fn every_broken_rule_is_noticed_by_the_property_it_breaks() {
+    for exhibit in exhibits() {
+        let found = violation(exhibit.config, Some(exhibit.property));
+        let found = found
+            .unwrap_or_else(|| panic!("{} should break {:?}", exhibit.broken, exhibit.property));
+        assert!(found.properties.contains(&exhibit.property));
+        assert!(!found.steps.is_empty());
+    }
+}
+
+#[test]
+fn the_same_spaces_hold_with_no_rule_broken() {
+    for exhibit in exhibits() {
+        let found = violation(exhibit.config.with(Breaks::NONE), None);
+        assert!(
+            found.is_none(),
+            "in the space of {}: {found:#?}",
+            exhibit.broken
+        );
+    }
+}
+
+#[test]
+fn every_rule_to_break_is_shown_and_every_property_can_fail() {
+    let exhibits = exhibits();
+    for broken in Break::ALL {
+        assert!(
+            exhibits.iter().any(|exhibit| exhibit.broken == *broken),
+            "{broken} is not shown"
+        );
+        assert_eq!(broken.name().parse(), Ok(*broken));
+    }
+    for rule in rules() {
+        assert!(
+            exhibits.iter().any(|exhibit| exhibit.property == rule),
+            "{rule:?} never fails"
+        );
+    }
+}
+
+/// The token is a second line behind the fence: it takes both to fail for a stranger to settle.
+#[test]
+fn a_token_alone_stops_a_stale_lease_when_fences_repeat() {
+    let stale = "I3 a stale lease changes nothing";
+    let both = exhibits()
+        .into_iter()
+        .find(|exhibit| exhibit.broken == Break::SettleAnyToken);
+    let space = both.expect("an exhibit").config;
+    assert!(violation(space, Some(stale)).is_some());
+    let fences_repeat = space.with(Breaks::of(Break::FenceAfterExpiry));
+    assert!(violation(fences_repeat, Some(stale)).is_none());
+    let any_token = space.with(Breaks::of(Break::SettleAnyToken));
+    assert!(violation(any_token, Some(stale)).is_none());
+}
+
+#[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "takes minutes unoptimised; `cargo xtask model` runs it"
+)]
+fn the_quick_spaces_hold_and_reach_what_they_should() {
+    for &space in QUICK {
+        let outcome = check(space, 2, |_, _| ());
+        let failed: Vec<_> = outcome.properties.iter().filter(|p| !p.holds).collect();
+        assert!(failed.is_empty(), "{}: {failed:#?}", outcome.name);
+    }
+}
