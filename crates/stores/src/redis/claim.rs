@@ -1,0 +1,113 @@
+//! Claiming: one plain command, and a second step only for what lost to a running or released record.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::Value;
+use semel_core::store::StoreResult;
+use semel_core::{Claim, Claimed, Grant, Identity, Record, State, Timestamp, protocol};
+
+use super::error::unexpected;
+use super::script::{DONE, MARK};
+use super::{Inner, TRIES, millis};
+
+impl Inner {
+    pub(super) async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
+        self.server.is_fit()?;
+        let now = self.time.now(&self.link).await?;
+        let decision = protocol::claim(None, ask, now);
+        let (Claimed::Won(grant), Some(record)) = (decision.answer, decision.write) else {
+            return Err(unexpected("a claim of nothing wins"));
+        };
+        let (key, packed) = (self.key(&ask.identity), Bytes::from(record.encode()));
+        let mut set = redis::cmd("SET");
+        set.arg(&key).arg(&packed[..]).arg("NX").arg("GET");
+        set.arg("PX").arg(millis(record.retention));
+        match self.link.query(&set).await? {
+            Value::Nil => Ok(Claimed::Won(Grant {
+                memo: packed,
+                ..grant
+            })),
+            Value::BulkString(found) => self.contend(ask, &key, found.into(), now).await,
+            _ => Err(unexpected("SET")),
+        }
+    }
+
+    /// A claim that lost to `found`: most states say the answer at once, the others are decided by age.
+    async fn contend(
+        &self,
+        ask: &Claim,
+        key: &[u8],
+        found: Bytes,
+        now: Timestamp,
+    ) -> StoreResult<Claimed> {
+        let record = Record::decode_for(&ask.identity, &found)?;
+        let same = record.fingerprint == ask.fingerprint;
+        let aged = record.state == State::Released
+            || (record.state == State::Running && same && record.token != ask.token);
+        if !aged {
+            let mut decision = protocol::claim(Some(&record), ask, now.max(record.written_at));
+            if let Claimed::Won(grant) = &mut decision.answer {
+                grant.memo = found;
+            }
+            return Ok(decision.answer);
+        }
+        for _ in 0..TRIES {
+            let Some((record, packed, now)) = self.look(&ask.identity, key).await? else {
+                return Box::pin(self.claim(ask)).await;
+            };
+            let decision = protocol::claim(Some(&record), ask, now);
+            let Some(write) = decision.write else {
+                return Ok(decision.answer);
+            };
+            if let Some(written) = self.swap(key, &packed, &write).await? {
+                return Ok(with_memo(decision.answer, written));
+            }
+        }
+        Err(unexpected("overtaken too often"))
+    }
+
+    /// The record, its bytes, and what time it is as the record's own time to live tells.
+    pub(super) async fn look(
+        &self,
+        identity: &Identity,
+        key: &[u8],
+    ) -> StoreResult<Option<(Record, Bytes, Timestamp)>> {
+        let reply = self.link.run(&self.scripts.look, key, &[]).await?;
+        if reply == Value::Nil {
+            return Ok(None);
+        }
+        let (packed, left): (Vec<u8>, i64) =
+            redis::from_redis_value(reply).map_err(|_| unexpected("look"))?;
+        let packed = Bytes::from(packed);
+        let record = Record::decode_for(identity, &packed)?;
+        let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
+        let now = record
+            .written_at
+            .plus(record.retention.saturating_sub(left));
+        Ok(Some((record, packed, now)))
+    }
+
+    /// Replaces `old` by `new` if its header is still the same; gives the bytes written, or `None` where
+    /// another was quicker.
+    pub(super) async fn swap(
+        &self,
+        key: &[u8],
+        old: &Bytes,
+        new: &Record,
+    ) -> StoreResult<Option<Bytes>> {
+        let packed = Bytes::from(new.encode());
+        let life = millis(new.retention).to_string();
+        let header = &old[..semel_core::record::HEADER_BYTES];
+        let arguments = [header, &packed[..], life.as_bytes(), MARK];
+        let reply = self.link.run(&self.scripts.swap, key, &arguments).await?;
+        Ok((reply == DONE).then_some(packed))
+    }
+}
+
+fn with_memo(answer: Claimed, memo: Bytes) -> Claimed {
+    match answer {
+        Claimed::Won(grant) => Claimed::Won(Grant { memo, ..grant }),
+        other => other,
+    }
+}

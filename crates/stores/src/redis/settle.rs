@@ -1,0 +1,138 @@
+//! Settling and renewing: fenced inside the server, built from the memo that the lease carries.
+
+use bytes::Bytes;
+use redis::Value;
+use semel_core::store::StoreResult;
+use semel_core::{Grant, Record, Renewed, Settled, Settlement, protocol};
+
+use super::error::unexpected;
+use super::script::{DONE, MARK};
+use super::{Inner, TRIES, millis};
+
+impl Inner {
+    pub(super) async fn settle(
+        &self,
+        lease: &Grant,
+        settlement: &Settlement,
+    ) -> StoreResult<Settled> {
+        let key = self.key(&lease.identity);
+        let now = self.time.now(&self.link).await?;
+        // A doubt keeps the checkpoint, which the memo doesn't know of.
+        let doubt = matches!(settlement, Settlement::Doubt);
+        let mut packed = if doubt {
+            Bytes::new()
+        } else {
+            lease.memo.clone()
+        };
+        for _ in 0..TRIES {
+            let Some(record) = self.own_record(lease, &key, &packed).await? else {
+                return Ok(Settled::Lost);
+            };
+            let now = now.max(record.written_at);
+            let decision =
+                protocol::settle(Some(&record), lease.fence, lease.token, settlement, now);
+            let Some(write) = decision.write else {
+                return Ok(decision.answer);
+            };
+            match self.write_settlement(lease, &key, &packed, &write).await? {
+                Value::Nil => return Ok(Settled::Lost),
+                Value::BulkString(found) => packed = found.into(),
+                _ => return Ok(decision.answer),
+            }
+        }
+        Err(unexpected("overtaken too often"))
+    }
+
+    /// What the lease's own record says: from the memo, or by reading it.
+    async fn own_record(
+        &self,
+        lease: &Grant,
+        key: &[u8],
+        packed: &Bytes,
+    ) -> StoreResult<Option<Record>> {
+        let known = Record::decode_for(&lease.identity, packed).ok();
+        let is_fresh = *packed != lease.memo;
+        if let Some(record) =
+            known.filter(|known| is_fresh || known.is_owned_by(lease.fence, lease.token))
+        {
+            return Ok(Some(record));
+        }
+        match self.link.query(redis::cmd("GET").arg(key)).await? {
+            Value::Nil => Ok(None),
+            Value::BulkString(found) => {
+                Ok(Some(Record::decode_for(&lease.identity, &found.into())?))
+            }
+            _ => Err(unexpected("GET")),
+        }
+    }
+
+    async fn write_settlement(
+        &self,
+        lease: &Grant,
+        key: &[u8],
+        old: &Bytes,
+        new: &Record,
+    ) -> StoreResult<Value> {
+        let packed = new.encode();
+        if self.server.has_ifeq && !old.is_empty() {
+            let mut set = redis::cmd("SET");
+            set.arg(key).arg(&packed).arg("IFEQ").arg(&old[..]);
+            set.arg("PX").arg(millis(new.retention));
+            if self.link.query(&set).await? != Value::Nil {
+                return Ok(DONE);
+            }
+        }
+        let (owner, life) = (owner(lease), millis(new.retention).to_string());
+        let arguments = [&owner[..], &packed, life.as_bytes(), MARK];
+        self.link.run(&self.scripts.settle, key, &arguments).await
+    }
+
+    pub(super) async fn renew(
+        &self,
+        lease: &Grant,
+        checkpoint: Option<&Bytes>,
+    ) -> StoreResult<Renewed> {
+        let key = self.key(&lease.identity);
+        let Some(record) = self.own_record(lease, &key, &lease.memo).await? else {
+            return Ok(Renewed::Lost);
+        };
+        let now = self.time.now(&self.link).await?.max(record.written_at);
+        let Some(checkpoint) = checkpoint else {
+            let (owner, life) = (owner(lease), millis(record.retention).to_string());
+            let written = now.as_micros().to_le_bytes();
+            let arguments = [&owner[..], &written, life.as_bytes()];
+            let reply = self.link.run(&self.scripts.renew, &key, &arguments).await?;
+            if let Value::BulkString(found) = &reply {
+                // Whose it is doesn't matter any more, but it has to be one of ours.
+                Record::decode_for(&lease.identity, &found.clone().into())?;
+            }
+            return Ok(if reply == DONE {
+                Renewed::Held
+            } else {
+                Renewed::Lost
+            });
+        };
+        for _ in 0..TRIES {
+            let Some((record, packed, now)) = self.look(&lease.identity, &key).await? else {
+                return Ok(Renewed::Lost);
+            };
+            let (fence, token) = (lease.fence, lease.token);
+            let decision = protocol::renew(Some(&record), fence, token, Some(checkpoint), now);
+            let Some(write) = decision.write else {
+                return Ok(decision.answer);
+            };
+            if self.swap(&key, &packed, &write).await?.is_some() {
+                return Ok(decision.answer);
+            }
+        }
+        Err(unexpected("overtaken too often"))
+    }
+}
+
+/// Fence and token, as they stand in a packed record.
+fn owner(lease: &Grant) -> [u8; 24] {
+    let mut owner = [0; 24];
+    owner[..8].copy_from_slice(&lease.fence.0.to_le_bytes());
+    owner[8..].copy_from_slice(&lease.token.0.to_le_bytes());
+    owner
+}
