@@ -121,7 +121,7 @@ fn join<T>(handles: Vec<JoinHandle<T>>) -> Vec<T> {
 }
 
 fn complete(text: &'static str) -> Settlement {
-    Settlement::Complete(Answer::of(Bytes::from_static(text.as_bytes())))
+    Settlement::Complete(Answer::of(Bytes::from_static(text.as_bytes())).into())
 }
 
 fn identity() -> Identity {

@@ -68,7 +68,10 @@ fn of_a_settlement_and_a_takeover_one_holds() {
         let Claimed::Replay(replay) = now(store.claim(&claim_of("k", 3))) else {
             panic!("settled, and not replayed")
         };
-        assert_eq!((replay.state, replay.answer), (State::Completed, expected));
+        assert_eq!(
+            (replay.state, &*replay.answer),
+            (State::Completed, &expected)
+        );
     });
     SETTLED.assert_happened("the owner settled");
     TAKEN_OVER.assert_happened("the second took over");
@@ -116,7 +119,7 @@ fn of_a_late_settlement_and_a_resolution_one_holds() {
         assert_eq!(now(store.settle(&first, &Settlement::Doubt)), Settled::Done);
         let operator = {
             let (store, first) = (store.clone(), first.clone());
-            let resolution = Resolution::Complete(Answer::of("operator"));
+            let resolution = Resolution::Complete(Answer::of("operator").into());
             thread::spawn(move || now(store.resolve(&first.identity, first.fence, &resolution)))
         };
         let owner = {

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Parser;
-use semel_testkit::model::{
-    Break, Breaks, Config, FULL, Outcome, QUICK, check, exhibits, violation,
-};
+use semel_testkit::model::{Break, Config, FULL, Outcome, QUICK, check, exhibits, violation};
 use serde::Serialize;
 
 /// Checks the protocol: every state that the bounds allow, against every property.
@@ -137,8 +135,9 @@ fn show(broken: Break) -> ExitCode {
     let mut unnoticed = false;
     for exhibit in exhibits().iter().filter(|exhibit| exhibit.broken == broken) {
         println!("{}: {}", broken.name(), broken.what());
-        if exhibit.config.breaks != Breaks::of(broken) {
-            println!("(together with another: see --list and the exhibits)");
+        let also = |other: &&Break| **other != broken && exhibit.config.breaks.has(**other);
+        for other in Break::ALL.iter().filter(also) {
+            println!("and {}: {}", other.name(), other.what());
         }
         println!("This no longer holds: {}", exhibit.property);
         match violation(exhibit.config, Some(exhibit.property)) {
