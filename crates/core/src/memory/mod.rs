@@ -62,7 +62,7 @@ impl MemoryStore {
     /// An empty store that takes its time from `clock`.
     #[must_use]
     pub fn new(config: MemoryConfig, clock: Arc<dyn Clock>) -> Self {
-        // Shards of about 8,192 records: one can be swept in well under a millisecond.
+        // Shards of about 8,192 records: a sweep holds one lock for that many, not for all.
         let shards = (config.capacity / 8192).next_power_of_two().clamp(16, 4096);
         let inner = Inner {
             shards: (0..shards).map(|_| Mutex::new(Shard::default())).collect(),
