@@ -59,6 +59,12 @@ impl KeyHint {
     /// The longest hint, in bytes.
     pub const MAX_BYTES: usize = 8;
 
+    /// A hint that was kept before, as it is; cut where it is longer than a hint may be.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self::cut(text, Self::MAX_BYTES)
+    }
+
     /// At most `most` bytes from the start of `text`, ending between characters.
     pub(crate) fn cut(text: &str, most: usize) -> Self {
         let most = most.min(Self::MAX_BYTES);

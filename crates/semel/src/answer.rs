@@ -131,6 +131,11 @@ pub enum Error {
         /// How large it was.
         bytes: u64,
     },
+    /// The store and the caller's transaction can't be one.
+    #[error(
+        "run_in needs the records in the same database as the transaction: open semel with a postgres:// URL"
+    )]
+    NotTransactional,
     /// The stored answer isn't of the type asked for.
     #[error("the operation is done, but its stored answer is of another type")]
     Answer(#[source] serde_json::Error),

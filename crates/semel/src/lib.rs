@@ -4,6 +4,8 @@ mod answer;
 mod open;
 mod operation;
 mod runtime;
+#[cfg(feature = "postgres")]
+mod transactional;
 
 pub use answer::{Answer, Error, Failure, Rejection};
 pub use open::{Builder, OpenError, Semel};
@@ -16,6 +18,9 @@ pub use semel_core::engine::{
 pub use semel_core::event::{Event, Observer, Step};
 pub use semel_core::policy::{Mode, OnBusy, Policy, StoreDown};
 pub use semel_core::{CrashPolicy, Fence, Key, KeyError, KeyRules, Resolution, Secret};
+
+#[cfg(feature = "postgres")]
+pub use semel_stores::postgres::{Tx, TxError};
 
 /// The protocol crate, for whoever writes a store or a door.
 pub use semel_core as core;

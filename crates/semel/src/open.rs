@@ -38,6 +38,25 @@ pub(crate) struct Shared {
     pub(crate) environment: String,
     pub(crate) policy: Arc<Policy>,
     pub(crate) key_rules: KeyRules,
+    #[cfg(feature = "postgres")]
+    pub(crate) postgres: Option<semel_stores::postgres::PostgresStore>,
+}
+
+/// A store, and what only one kind can do.
+struct Opened {
+    store: Arc<dyn StoreAdmin>,
+    #[cfg(feature = "postgres")]
+    postgres: Option<semel_stores::postgres::PostgresStore>,
+}
+
+impl From<Arc<dyn StoreAdmin>> for Opened {
+    fn from(store: Arc<dyn StoreAdmin>) -> Self {
+        Self {
+            store,
+            #[cfg(feature = "postgres")]
+            postgres: None,
+        }
+    }
 }
 
 impl Semel {
@@ -47,6 +66,7 @@ impl Semel {
     /// |---|---|
     /// | `memory://` | this process's memory, at most 200,000 records |
     /// | `memory://?capacity=1000` | the same, with another bound |
+    /// | `postgres://user@127.0.0.1/database` | PostgreSQL ≥ 14 (feature `postgres`) |
     /// | `redis://127.0.0.1:6379/0` | Redis ≥ 7.0 or Valkey (feature `redis`) |
     ///
     /// # Errors
@@ -183,10 +203,11 @@ impl Builder {
     /// [`OpenError`] says what is wrong and what to do.
     pub async fn open_on(self, store: Arc<dyn StoreAdmin>) -> Result<Semel, OpenError> {
         let env = self.env.clone().unwrap_or_else(tokio_env);
-        self.on(store, env).await
+        self.on(store.into(), env).await
     }
 
-    async fn on(self, store: Arc<dyn StoreAdmin>, env: Env) -> Result<Semel, OpenError> {
+    async fn on(self, opened: Opened, env: Env) -> Result<Semel, OpenError> {
+        let store = opened.store;
         self.policy.terms()?;
         semel_core::Namespace::new(&self.environment, "", "any")?;
         let capabilities = store.capabilities();
@@ -201,6 +222,8 @@ impl Builder {
             environment: self.environment,
             policy: Arc::new(self.policy),
             key_rules: self.key_rules,
+            #[cfg(feature = "postgres")]
+            postgres: opened.postgres,
         };
         Ok(Semel {
             shared: Arc::new(shared),
@@ -209,23 +232,45 @@ impl Builder {
 }
 
 /// The schemes that this build's stores have.
-const SCHEMES: &str = if cfg!(feature = "redis") {
-    "memory:// and redis://"
-} else {
-    "memory:// (feature `redis` adds redis://)"
-};
+fn schemes() -> String {
+    let mut schemes = "memory://".to_owned();
+    let all = [
+        ("postgres", cfg!(feature = "postgres")),
+        ("redis", cfg!(feature = "redis")),
+    ];
+    for (name, is_here) in all {
+        let more = if is_here {
+            format!(", {name}://")
+        } else {
+            format!(" (feature `{name}` adds {name}://)")
+        };
+        schemes.push_str(&more);
+    }
+    schemes
+}
 
-async fn open_store(url: &str, env: &Env) -> Result<Arc<dyn StoreAdmin>, OpenError> {
+async fn open_store(url: &str, env: &Env) -> Result<Opened, OpenError> {
     let (scheme, rest) = url.split_once("://").ok_or(OpenError::NotAUrl)?;
     match scheme {
         "memory" => {
             let config = memory_config(rest)?;
-            Ok(Arc::new(MemoryStore::new(config, Arc::clone(&env.clock))))
+            let store = MemoryStore::new(config, Arc::clone(&env.clock));
+            Ok(Opened::from(Arc::new(store) as Arc<dyn StoreAdmin>))
+        }
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => {
+            let open = semel_stores::postgres::PostgresStore::open(url, Arc::clone(&env.clock));
+            let store = open.await.map_err(OpenError::Store)?;
+            Ok(Opened {
+                store: Arc::new(store.clone()),
+                postgres: Some(store),
+            })
         }
         #[cfg(feature = "redis")]
         "redis" => {
             let open = semel_stores::redis::RedisStore::open(url, Arc::clone(&env.clock));
-            Ok(Arc::new(open.await.map_err(OpenError::Store)?))
+            let store = open.await.map_err(OpenError::Store)?;
+            Ok(Opened::from(Arc::new(store) as Arc<dyn StoreAdmin>))
         }
         _ => Err(OpenError::Scheme {
             scheme: scheme.chars().take(32).collect(),
@@ -271,7 +316,10 @@ pub enum OpenError {
     #[error("the store is given by a URL, for example memory://")]
     NotAUrl,
     /// No store of this build has that scheme.
-    #[error("no store of this build has the scheme {scheme}://; this build has {SCHEMES}")]
+    #[error(
+        "no store of this build has the scheme {scheme}://; this build has {}",
+        schemes()
+    )]
     Scheme {
         /// The scheme given.
         scheme: String,

@@ -168,6 +168,14 @@ impl Call {
         F: FnOnce(Lease) -> Fut + Send + 'static,
         Fut: Future<Output = Result<T, E>> + Send + 'static,
     {
+        let (semel, request) = self.request()?;
+        let effect = |lease| async move { report(effect(lease).await.map_err(Into::into)) };
+        let response = semel.engine().execute(request, effect).await;
+        answer(response, &semel)
+    }
+
+    /// The request as the engine takes it.
+    pub(crate) fn request(self) -> Result<(Semel, Request), Error> {
         let Self {
             operation,
             key,
@@ -181,28 +189,35 @@ impl Call {
             policy,
         } = operation;
         let namespace = Namespace::new(&semel.shared.environment, &tenant, &scope)?;
-        let engine = semel.engine();
-        let mut request = Request::new(engine, namespace, &key?, fingerprint?, policy);
+        let mut request = Request::new(semel.engine(), namespace, &key?, fingerprint?, policy);
         if let Some(recover) = recover {
             request = request.recover_with(recover);
         }
-        let effect = |lease| async move { report(effect(lease).await.map_err(Into::into)) };
-        match engine.execute(request, effect).await {
-            Response::Ran(Ran {
-                value,
-                attempt,
-                state,
-                ..
-            }) => fresh(value, attempt, state, &*engine.env().clock),
-            Response::Unprotected(value) => fresh(value, 1, State::Released, &*engine.env().clock),
-            Response::Replayed(replayed) => from_record(&replayed),
-            Response::Problem(problem) => Err(problem.into()),
-        }
+        Ok((semel, request))
+    }
+}
+
+/// What the caller gets.
+pub(crate) fn answer<T: DeserializeOwned>(
+    response: Response<Result<T, Failure>>,
+    semel: &Semel,
+) -> Result<Answer<T>, Error> {
+    let clock = &*semel.engine().env().clock;
+    match response {
+        Response::Ran(Ran {
+            value,
+            attempt,
+            state,
+            ..
+        }) => fresh(value, attempt, state, clock),
+        Response::Unprotected(value) => fresh(value, 1, State::Released, clock),
+        Response::Replayed(replayed) => from_record(&replayed),
+        Response::Problem(problem) => Err(problem.into()),
     }
 }
 
 /// What the effect said, and what of it the record keeps.
-fn report<T: Serialize>(said: Result<T, Failure>) -> Report<Result<T, Failure>> {
+pub(crate) fn report<T: Serialize>(said: Result<T, Failure>) -> Report<Result<T, Failure>> {
     let verdict = match &said {
         Ok(value) => Verdict::Complete(stored(value)),
         Err(Failure(Kind::Reject(reason))) => Verdict::Fail(stored(reason)),

@@ -2,9 +2,13 @@
 //!
 //! | feature | store | module |
 //! |---|---|---|
-//! | `redis` | Redis ≥ 7.0, Valkey | `redis` |
+//! | `postgres` | PostgreSQL ≥ 14 | `postgres` |
+//! | `redis` | Redis ≥ 7.0, Valkey | `postgres` | PostgreSQL ≥ 14 | `postgres` |
+//! | `redis` |
 //!
 //! Every backend passes the conformance suite of `semel-testkit` on a real server.
 
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;

@@ -85,9 +85,9 @@ struct Shared {
     secret: Secret,
     config: EngineConfig,
     observer: Arc<dyn Observer>,
-    breaker: Breaker,
+    breaker: Arc<Breaker>,
     waiters: Arc<Waiters>,
-    cache: ReplayCache,
+    cache: Arc<ReplayCache>,
     renewals: Arc<Renewals>,
 }
 
@@ -119,10 +119,31 @@ impl Engine {
             secret,
             config,
             observer,
-            breaker: Breaker::new(config.breaker),
+            breaker: Arc::new(Breaker::new(config.breaker)),
             waiters: Waiters::new(config.max_waiters),
-            cache: ReplayCache::new(config.cache),
+            cache: Arc::new(ReplayCache::new(config.cache)),
             renewals: Arc::default(),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// The same engine (same breaker, waiters, local replays) over another way to the same records, such as a
+    /// transaction of the caller's.
+    #[must_use]
+    pub fn over(&self, store: Arc<dyn Store>) -> Self {
+        let this = &self.shared;
+        let shared = Shared {
+            store,
+            env: this.env.clone(),
+            secret: this.secret.clone(),
+            config: this.config,
+            observer: Arc::clone(&this.observer),
+            breaker: Arc::clone(&this.breaker),
+            waiters: Arc::clone(&this.waiters),
+            cache: Arc::clone(&this.cache),
+            renewals: Arc::clone(&this.renewals),
         };
         Self {
             shared: Arc::new(shared),

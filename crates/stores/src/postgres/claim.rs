@@ -1,0 +1,115 @@
+//! Claiming: one `INSERT`, and a second step only for what lost.
+
+use bytes::Bytes;
+use semel_core::store::StoreResult;
+use semel_core::{Claim, Claimed, Fence, Grant, Identity, Record, protocol};
+use sqlx::Row as _;
+use sqlx::postgres::PgRow;
+use sqlx::types::Uuid;
+
+use super::Inner;
+use super::error::{store_error, unexpected};
+use super::row::{self, Bound, Seen, uuid, whole_millis};
+use super::sql::Statement;
+
+/// How often a step that was overtaken is tried again before giving up.
+pub(super) const TRIES: usize = 16;
+
+impl Inner {
+    pub(super) async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
+        for _ in 0..TRIES {
+            if let Some(row) = self.link.row(|| insert(&self.sql.insert, ask)).await? {
+                return Ok(Claimed::Won(first_run(ask, &row)?));
+            }
+            // Not in the same statement: its snapshot may be older than the row that it lost to.
+            let Some(seen) = self.look(&ask.identity).await? else {
+                continue; // Swept, or the other one rolled back: free again.
+            };
+            let decision = protocol::claim(Some(&seen.record), ask, seen.now);
+            let Some(write) = decision.write else {
+                return Ok(decision.answer);
+            };
+            if self.swap(&seen, &write).await? {
+                return Ok(decision.answer);
+            }
+        }
+        Err(unexpected("overtaken too often"))
+    }
+
+    /// The record, expired or not, and the server's time.
+    pub(super) async fn look(&self, identity: &Identity) -> StoreResult<Option<Seen>> {
+        let address = identity.address();
+        let statement = || self.sql.look.at(&address).bind(Uuid::from_bytes(address));
+        for _ in 0..TRIES {
+            let Some(row) = self.link.row(statement).await? else {
+                return Ok(None);
+            };
+            let seen = row::check(row::parse(&row).map_err(store_error)?, identity)?;
+            if let Some(seen) = self.with_body(seen).await? {
+                return Ok(Some(seen));
+            }
+        }
+        Err(unexpected("overtaken too often"))
+    }
+
+    /// Puts `new` in the place of exactly what was seen; answers whether it still was there.
+    pub(super) async fn swap(&self, seen: &Seen, new: &Record) -> StoreResult<bool> {
+        let answer = new.answer.as_deref();
+        let day = self.day_for(answer, new.written_at, new.retention).await?;
+        let place = (seen.address, new.fence);
+        let statement = || swap(&self.sql.swap, seen, new, day);
+        self.write(day, place, answer, statement).await
+    }
+}
+
+/// A first run, if there is no row.
+pub(super) fn insert(statement: &Statement, ask: &Claim) -> Bound {
+    statement
+        .at(&ask.identity.address())
+        .bind(whole_millis(ask.terms.retention()))
+        .bind(i32::try_from(ask.terms.lease().as_millis()).unwrap_or(i32::MAX))
+        .bind(i32::from(ask.terms.max_attempts()))
+        .bind(i32::from(ask.secret_id))
+        .bind(ask.terms.crash() as i16)
+        .bind(Uuid::from_bytes(ask.identity.address()))
+        .bind(Uuid::from_bytes(ask.identity.seal()))
+        .bind(uuid(ask.token))
+        .bind(ask.fingerprint.as_bytes().to_vec())
+        .bind(ask.namespace.environment().to_owned())
+        .bind(ask.namespace.tenant().to_owned())
+        .bind(ask.namespace.scope().to_owned())
+        .bind(ask.hint.as_str().to_owned())
+}
+
+/// The lease of a first run, from the row that `insert` gave.
+pub(super) fn first_run(ask: &Claim, row: &PgRow) -> StoreResult<Grant> {
+    let fence: i64 = row.try_get(0).map_err(store_error)?;
+    Ok(Grant {
+        identity: ask.identity,
+        fence: Fence(fence.unsigned_abs()),
+        token: ask.token,
+        attempt: 1,
+        checkpoint: Bytes::new(),
+        lease: ask.terms.lease(),
+        crash: ask.terms.crash(),
+        memo: Bytes::new(),
+    })
+}
+
+/// `new` in the place of exactly what was seen.
+pub(super) fn swap(
+    statement: &Statement,
+    seen: &Seen,
+    new: &Record,
+    body_day: Option<i32>,
+) -> Bound {
+    let old = &seen.record;
+    let query = statement
+        .at(&seen.address)
+        .bind(Uuid::from_bytes(seen.address))
+        .bind(row::signed(old.fence.0))
+        .bind(uuid(old.token))
+        .bind(old.state as i16)
+        .bind(row::signed(old.written_at.as_micros()));
+    row::bind(query, new, body_day)
+}

@@ -1,0 +1,156 @@
+//! The way to the server: a pool, and the rule that a connection whose call was cut short is never used again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use semel_core::Clock;
+use semel_core::store::StoreResult;
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgPool, PgPoolOptions, PgRow};
+use sqlx::{AssertSqlSafe, Connection as _, Error, PgConnection, Postgres};
+
+use super::error::{code, is_broken, not_sent, store_error};
+use super::options::Options;
+use super::row::Bound;
+
+pub(super) struct Link {
+    pool: PgPool,
+    pooled: bool,
+    clock: Arc<dyn Clock>,
+}
+
+/// How often a statement is sent again on another connection.
+const RESENDS: usize = 2;
+/// Between two sendings.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How long to wait for a connection.
+const CONNECT_LIMIT: Duration = Duration::from_secs(4);
+/// After so long in the pool a connection is tried before it is used.
+const IDLE: Duration = Duration::from_secs(5);
+
+impl Link {
+    pub(super) async fn open(options: &Options, clock: Arc<dyn Clock>) -> StoreResult<Self> {
+        let pool = PgPoolOptions::new()
+            .max_connections(options.max_connections)
+            .acquire_timeout(CONNECT_LIMIT)
+            .test_before_acquire(false)
+            .before_acquire(|connection, meta| {
+                Box::pin(async move { Ok(meta.idle_for < IDLE || connection.ping().await.is_ok()) })
+            });
+        let pool = pool.connect_with(options.connect.clone()).await;
+        Ok(Self {
+            pool: pool.map_err(not_sent)?,
+            pooled: options.pooled,
+            clock,
+        })
+    }
+
+    /// Sends a statement that gives at most one row, and sends it again on another connection where the first turns
+    /// out to be broken. That is safe for every statement of ours: a claim, a renewal or a settlement that is sent
+    /// again gives the same answer (P28).
+    pub(super) async fn row(&self, statement: impl Fn() -> Bound) -> StoreResult<Option<PgRow>> {
+        Ok(self.rows(statement).await?.pop())
+    }
+
+    /// The same for any number of rows.
+    pub(super) async fn rows(&self, statement: impl Fn() -> Bound) -> StoreResult<Vec<PgRow>> {
+        let mut resends = 0;
+        loop {
+            let mut held = self.hold().await?;
+            let error = match held.rows(statement(), self.pooled).await {
+                Ok(rows) => {
+                    held.give_back();
+                    return Ok(rows);
+                }
+                Err(error) => error,
+            };
+            // What failed in a transaction has left it open.
+            if !self.pooled && !is_broken(&error) {
+                held.give_back();
+            }
+            if resends == RESENDS || !is_worth_resending(&error) {
+                return Err(store_error(error));
+            }
+            resends += 1;
+            self.clock.sleep(PAUSE).await;
+        }
+    }
+
+    /// A transaction of our own. Rolled back unless committed.
+    pub(super) async fn begin(&self) -> StoreResult<Session> {
+        let mut session = Session(self.hold().await?);
+        session.script("BEGIN").await?;
+        Ok(session)
+    }
+
+    async fn hold(&self) -> StoreResult<Held> {
+        Ok(Held(Some(self.pool.acquire().await.map_err(not_sent)?)))
+    }
+}
+
+fn is_worth_resending(error: &Error) -> bool {
+    let lost_a_race = code(error).is_some_and(|code| code == "40001" || code == "40P01");
+    is_broken(error) || lost_a_race
+}
+
+/// A transaction of our own.
+pub(super) struct Session(Held);
+
+impl Session {
+    pub(super) async fn row(&mut self, statement: Bound) -> StoreResult<Option<PgRow>> {
+        Ok(self
+            .0
+            .rows(statement, false)
+            .await
+            .map_err(store_error)?
+            .pop())
+    }
+
+    /// Text without arguments, of one statement or several.
+    pub(super) async fn script(&mut self, text: &str) -> StoreResult<Vec<PgRow>> {
+        let connection = self.0.get().map_err(store_error)?;
+        let script = sqlx::raw_sql(AssertSqlSafe(text));
+        script.fetch_all(connection).await.map_err(store_error)
+    }
+
+    pub(super) async fn commit(mut self) -> StoreResult<()> {
+        self.script("COMMIT").await?;
+        self.0.give_back();
+        Ok(())
+    }
+}
+
+/// A connection that closes when dropped: a caller that leaves in the middle of a call leaves a reply on the way,
+/// and nobody else may ever read it (I8).
+struct Held(Option<PoolConnection<Postgres>>);
+
+impl Held {
+    fn get(&mut self) -> Result<&mut PgConnection, Error> {
+        self.0.as_deref_mut().ok_or(Error::PoolClosed)
+    }
+
+    /// A pooler in transaction mode keeps the session for a transaction, and for nothing longer: preparing a
+    /// statement and using it must be one.
+    async fn rows(&mut self, statement: Bound, transact: bool) -> Result<Vec<PgRow>, Error> {
+        let connection = self.get()?;
+        if !transact {
+            return statement.fetch_all(connection).await;
+        }
+        sqlx::raw_sql("BEGIN").execute(&mut *connection).await?;
+        let rows = statement.fetch_all(&mut *connection).await?;
+        sqlx::raw_sql("COMMIT").execute(connection).await?;
+        Ok(rows)
+    }
+
+    fn give_back(mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(connection) = self.0.take() {
+            drop(connection.detach());
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! PostgreSQL: one row per key, claimed by one `INSERT`.
+//!
+//! - **Claim** is `INSERT … ON CONFLICT DO NOTHING`: it wins, or it writes nothing and locks nothing. Only a
+//!   claim that loses takes a second step: it reads the record and the server's time, lets
+//!   [`protocol`](semel_core::protocol) decide, and, where that says to write, replaces exactly the row that was read.
+//! - **Settle** and **renew** are one `UPDATE` each, fenced by its condition.
+//! - **Time** is `clock_timestamp()` of the server.
+//! - Whoever waits in another process marks the row; whoever settles a marked row notifies.
+//!
+//! With [`Transactional`] the claim, the caller's own writes and the settlement are one transaction.
+//!
+//! The tables are in `migrations/postgres`, in a schema of their own, `semel`.
+
+mod admin;
+mod bodies;
+mod claim;
+mod error;
+mod health;
+mod link;
+mod options;
+mod row;
+mod schema;
+mod settle;
+mod sql;
+mod sweep;
+mod transaction;
+mod wakes;
+
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use semel_core::store::{Capabilities, Store, StoreResult, Wake};
+use semel_core::wake::{Hub, Wakeup};
+use semel_core::{
+    Answer, BoxFuture, Claim, Claimed, Clock, Fence, Grant, Identity, Record, Renewed, Resolution,
+    Resolved, Settled, Settlement,
+};
+
+pub use schema::MIGRATIONS;
+pub use transaction::{Transactional, Tx, TxError};
+
+use link::Link;
+use options::Options;
+use sql::Statements;
+use sweep::Sweeper;
+use wakes::Wakes;
+
+/// Records in PostgreSQL. Cheap to clone.
+#[derive(Clone)]
+pub struct PostgresStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    link: Link,
+    sql: Statements,
+    hub: Hub,
+    wakes: Option<Wakes>,
+    days: bodies::Days,
+    sweeper: Sweeper,
+    server: String,
+    // Itself, for what goes on in the background.
+    telling: Weak<Inner>,
+}
+
+impl PostgresStore {
+    /// Connects to the database at `url`, such as `postgres://user@127.0.0.1/app`, brings the tables up to date,
+    /// and checks that the server is fit.
+    ///
+    /// | option in the URL | meaning |
+    /// |---|---|
+    /// | `max_connections=20` | the most connections, 10 unless set |
+    /// | `pooler=transaction` | behind PgBouncer in transaction mode: keeps no session state |
+    /// | `listen=HOST:PORT` | where to listen for wake-ups past the pooler |
+    /// | `migrate=off` | the tables are made by somebody else, from the files in `migrations/postgres` |
+    /// | `archive=on` | the sweeper notes removed records in `semel.archive` |
+    /// | `sslmode`, `sslrootcert`, `sslcert`, `sslkey` | as libpq has them |
+    ///
+    /// # Errors
+    /// Where it can't be reached, or would lose records: a replica, `fsync` or `synchronous_commit` off.
+    pub async fn open(url: &str, clock: Arc<dyn Clock>) -> StoreResult<Self> {
+        let options = Options::parse(url)?;
+        let link = Link::open(&options, Arc::clone(&clock)).await?;
+        let server = health::check(&link).await?;
+        schema::prepare(&link, options.migrate).await?;
+        let (wakes, watched) = Wakes::new(&options);
+        let inner = Arc::new_cyclic(|telling| Inner {
+            telling: Weak::clone(telling),
+            sql: Statements::new(options.named()),
+            link,
+            hub: Hub::new(),
+            wakes,
+            days: bodies::Days::default(),
+            sweeper: Sweeper::new(options.archive),
+            server,
+        });
+        let store = Self { inner };
+        if let Some(listen) = options.listen() {
+            wakes::listen(&store.inner, listen, watched, clock);
+        }
+        Ok(store)
+    }
+}
+
+impl Store for PostgresStore {
+    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
+        Box::pin(self.inner.claim(claim))
+    }
+
+    fn renew<'a>(
+        &'a self,
+        lease: &'a Grant,
+        checkpoint: Option<&'a Bytes>,
+    ) -> BoxFuture<'a, StoreResult<Renewed>> {
+        Box::pin(self.inner.renew(lease, checkpoint))
+    }
+
+    fn settle<'a>(
+        &'a self,
+        lease: &'a Grant,
+        settlement: &'a Settlement,
+    ) -> BoxFuture<'a, StoreResult<Settled>> {
+        Box::pin(async move {
+            let settled = self.inner.settle(lease, settlement).await?;
+            self.inner.hub.wake(&lease.identity.address());
+            Ok(settled)
+        })
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        identity: &'a Identity,
+        fence: Fence,
+        resolution: &'a Resolution,
+    ) -> BoxFuture<'a, StoreResult<Resolved>> {
+        Box::pin(async move {
+            let resolved = self.inner.resolve(identity, fence, resolution).await?;
+            self.inner.hub.wake(&identity.address());
+            Ok(resolved)
+        })
+    }
+
+    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
+        Box::pin(async move {
+            let found = self.inner.look(identity).await?;
+            Ok(found.filter(|seen| !seen.record.is_expired(seen.now)))
+                .map(|live| live.map(|seen| seen.record))
+        })
+    }
+
+    fn watch(&self, identity: &Identity) -> Wakeup {
+        let Some(wakes) = &self.inner.wakes else {
+            return Wakeup::never();
+        };
+        let wakeup = self.inner.hub.watch(identity);
+        wakes.watch(identity.address());
+        wakeup
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: "postgres",
+            durable: true,
+            shared: true,
+            wake: self
+                .inner
+                .wakes
+                .as_ref()
+                .map_or(Wake::Never, |_| Wake::Hint),
+            max_answer_bytes: Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES,
+        }
+    }
+}
+
+impl std::fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PostgresStore({})", self.inner.server)
+    }
+}

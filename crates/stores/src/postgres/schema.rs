@@ -1,0 +1,73 @@
+//! The tables: made and brought up to date from the files in `migrations/postgres`.
+//!
+//! By hand rather than by the client's migrator: that one keeps its books in a table that the application's own
+//! migrations use, and leaves prepared statements behind that a pooler in transaction mode mixes up.
+
+use semel_core::store::StoreResult;
+use semel_core::{Certainty, StoreError, StoreErrorKind};
+use sqlx::Row as _;
+
+use super::error::store_error;
+use super::link::{Link, Session};
+
+/// The files, in order: name and text. Whoever doesn't let Semel make tables applies them by hand, in a schema
+/// `semel`, and notes their names in `semel.migrations (name text, applied_at timestamptz)`.
+pub const MIGRATIONS: &[(&str, &str)] = &[(
+    "0001_records",
+    include_str!("../../migrations/postgres/0001_records.sql"),
+)];
+
+/// Checks that the tables are there and up to date, and where `make` says so makes what is missing, all or
+/// nothing. Of several processes that start at once, one does it.
+pub(super) async fn prepare(link: &Link, make: bool) -> StoreResult<()> {
+    let mut session = link.begin().await?;
+    let mut current = is_current(&mut session).await?;
+    if !current && make {
+        apply(&mut session).await?;
+        current = true;
+    }
+    session.commit().await?;
+    if current {
+        return Ok(());
+    }
+    let said = "the tables are not there or out of date; leave out migrate=off, or apply the files in \
+                migrations/postgres";
+    Err(StoreError::new(
+        StoreErrorKind::Rejected,
+        Certainty::Definite,
+        said,
+    ))
+}
+
+async fn is_current(session: &mut Session) -> StoreResult<bool> {
+    let question = "SELECT 1 WHERE to_regclass('semel.migrations') IS NOT NULL";
+    if session.script(question).await?.is_empty() {
+        return Ok(false);
+    }
+    Ok(missing(session).await?.is_empty())
+}
+
+/// The files that are not applied yet.
+async fn missing(session: &mut Session) -> StoreResult<Vec<(&'static str, &'static str)>> {
+    let rows = session.script("SELECT name FROM semel.migrations").await?;
+    let applied: Result<Vec<String>, _> = rows.iter().map(|row| row.try_get(0)).collect();
+    let applied = applied.map_err(store_error)?;
+    let is_missing = |(name, _): &&(&str, &str)| !applied.iter().any(|done| done == name);
+    Ok(MIGRATIONS.iter().filter(is_missing).copied().collect())
+}
+
+async fn apply(session: &mut Session) -> StoreResult<()> {
+    let begin = "SELECT pg_advisory_xact_lock(7306636); CREATE SCHEMA IF NOT EXISTS semel; \
+                 CREATE TABLE IF NOT EXISTS semel.migrations \
+                 (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT clock_timestamp())";
+    session.script(begin).await?;
+    for (name, text) in missing(session).await? {
+        session.script(text).await?;
+        session
+            .script(&format!(
+                "INSERT INTO semel.migrations (name) VALUES ('{name}')"
+            ))
+            .await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! The statements, each in sixteen forms: a client that knows the address names the partition itself, which
+//! spares the server the search for it.
+
+use std::sync::Arc;
+
+use semel_core::identity::Address;
+use sqlx::AssertSqlSafe;
+
+use super::row::Bound;
+
+const PARTITIONS: usize = 16;
+
+/// A statement in its sixteen forms.
+pub(super) struct Statement {
+    texts: [Arc<str>; PARTITIONS],
+    named: bool,
+}
+
+impl Statement {
+    /// `{records}` in the text stands for the partition.
+    fn new(text: &str, named: bool) -> Self {
+        let of = |index: usize| text.replace("{records}", &partition(index)).into();
+        Self {
+            texts: std::array::from_fn(of),
+            named,
+        }
+    }
+
+    /// The form for `address`.
+    pub(super) fn at(&self, address: &Address) -> Bound {
+        let text = Arc::clone(&self.texts[usize::from(address[0] >> 4)]);
+        sqlx::query(AssertSqlSafe(text)).persistent(self.named)
+    }
+}
+
+/// The name of a partition.
+pub(super) fn partition(index: usize) -> String {
+    format!("semel.records_{index:x}")
+}
+
+pub(super) const fn partitions() -> usize {
+    PARTITIONS
+}
+
+/// Every column, in the order in which [`super::row`] reads them.
+pub(super) const COLUMNS: &str = "fence, created_us, written_us, retention_ms, lease_ms, attempt, max_attempts, \
+    secret_id, format, state, crash, seal, token, fingerprint, environment, tenant, scope, hint, checkpoint, head, \
+    body, body_bytes, body_day, semel.now_us(), address";
+
+/// All statements of the hot path.
+pub(super) struct Statements {
+    /// A first run, if there is no row.
+    pub(super) insert: Statement,
+    /// The same inside a caller's transaction, and only if no other transaction has begun one.
+    pub(super) insert_inside: Statement,
+    /// The row and the server's time.
+    pub(super) look: Statement,
+    /// The same, and whether this transaction is the one that may write.
+    pub(super) look_inside: Statement,
+    /// Another row in place of exactly the one that was read.
+    pub(super) swap: Statement,
+    /// A settlement, if the owner is the one given and the record is open.
+    pub(super) settle: Statement,
+    /// The same, if this transaction made the claim.
+    pub(super) settle_inside: Statement,
+    /// A lease kept, if the owner is the one given and the record is running.
+    pub(super) renew: Statement,
+    /// Somebody waits for this record. → whether it is running.
+    pub(super) mark: Statement,
+    /// Forgets a record, and a body that is kept apart. → whether it was live, and whether somebody waited.
+    pub(super) delete: Statement,
+    named: bool,
+}
+
+impl Statements {
+    /// A statement that names no partition.
+    pub(super) fn plain(&self, text: &'static str) -> Bound {
+        sqlx::query(text).persistent(self.named)
+    }
+
+    /// The same, for a text that is put together here.
+    pub(super) fn made(&self, text: String) -> Bound {
+        sqlx::query(AssertSqlSafe(text)).persistent(self.named)
+    }
+
+    pub(super) fn new(named: bool) -> Self {
+        let columns = "INSERT INTO {records} (fence, created_us, written_us, retention_ms, lease_ms, attempt, \
+            max_attempts, secret_id, format, state, crash, address, seal, token, fingerprint, environment, tenant, \
+            scope, hint)";
+        // A volatile function in a subquery is called once.
+        let values = "SELECT t, t, t, $1, $2, 1, $3, $4, 1, 1, $5, $6, $7, $8, $9, $10, $11, $12, $13 \
+            FROM (SELECT semel.now_us() AS t) now";
+        let conflict = "ON CONFLICT (address) DO NOTHING RETURNING fence";
+        let owned = "WHERE address = $1 AND seal = $2 AND fence = $3 AND token = $4 AND format = 1 \
+            AND written_us + retention_ms * 1000 > semel.now_us()";
+        // An owner's doubt about what is in doubt already changes nothing (P18).
+        let settle = format!(
+            "UPDATE {{records}} SET state = $5, head = $6, body = $7, body_bytes = $8, body_day = $9, \
+             checkpoint = CASE WHEN $5 = 4 THEN checkpoint END, written_us = semel.now_us() \
+             {owned} AND (state = 1 OR (state = 4 AND $5 <> 4))"
+        );
+        let of = |text: &str| Statement::new(text, named);
+        Self {
+            insert: of(&format!("{columns} {values} {conflict}")),
+            insert_inside: of(&format!(
+                "{columns} {values} WHERE pg_try_advisory_xact_lock($14) {conflict}"
+            )),
+            look: of(&format!(
+                "SELECT {COLUMNS} FROM {{records}} WHERE address = $1"
+            )),
+            look_inside: of(&format!(
+                "SELECT {COLUMNS}, pg_try_advisory_xact_lock($2) FROM (SELECT 1) one \
+                 LEFT JOIN {{records}} ON address = $1"
+            )),
+            swap: of(
+                "UPDATE {records} SET fence = $6, created_us = $7, written_us = $8, retention_ms = $9, \
+                lease_ms = $10, attempt = $11, max_attempts = $12, secret_id = $13, state = $14, crash = $15, \
+                token = $16, fingerprint = $17, environment = $18, tenant = $19, scope = $20, hint = $21, \
+                checkpoint = $22, head = $23, body = $24, body_bytes = $25, body_day = $26, \
+                waited = waited AND $14 <> 1 \
+                WHERE address = $1 AND fence = $2 AND token = $3 AND state = $4 AND written_us = $5 AND format = 1 \
+                RETURNING waited",
+            ),
+            settle: of(&format!("{settle} RETURNING waited")),
+            settle_inside: of(&format!(
+                "{settle} AND xmin = pg_current_xact_id()::xid RETURNING waited"
+            )),
+            renew: of(&format!(
+                "UPDATE {{records}} SET written_us = semel.now_us(), checkpoint = coalesce($5, checkpoint) \
+                 {owned} AND state = 1 RETURNING 1"
+            )),
+            mark: of("WITH marked AS (UPDATE {records} SET waited = true \
+                WHERE address = $1 AND state IN (1, 4) AND NOT waited) \
+                SELECT EXISTS (SELECT 1 FROM {records} WHERE address = $1 AND state = 1)"),
+            delete: of(
+                "WITH gone AS (DELETE FROM {records} WHERE address = $1 AND seal = $2 \
+                RETURNING address, body_day, waited, written_us + retention_ms * 1000 > semel.now_us() AS live), body AS \
+                (DELETE FROM semel.bodies b USING gone WHERE b.day = gone.body_day AND b.address = gone.address) \
+                SELECT live, waited FROM gone",
+            ),
+            named,
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! The claim, the caller's own writes and the settlement as one transaction: both happen, or neither.
+//!
+//! [`Transactional`] is a store for one run. To the engine it is like any other: a claim opens a transaction and
+//! leaves it open if it wins, the effect works in it, and the settlement commits it. Until then nobody else sees
+//! the record, and an advisory lock keeps others from waiting for it: they are told that it is busy.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use semel_core::store::StoreResult;
+use semel_core::{Busy, Claim, Claimed, Grant, Settled, Settlement, protocol};
+use sqlx::postgres::{PgPool, PgRow};
+use sqlx::types::Uuid;
+use sqlx::{Error, PgConnection, Postgres, Row as _, Transaction};
+
+use super::claim::{TRIES, first_run, insert, swap};
+use super::error::{is_broken, not_sent, store_error, unexpected};
+use super::row::{self, Seen};
+use super::settle::settle;
+use super::{Inner, PostgresStore};
+
+/// A store for one run, in a transaction on the caller's own pool.
+#[derive(Clone)]
+pub struct Transactional {
+    run: Arc<Run>,
+}
+
+struct Run {
+    store: Arc<Inner>,
+    pool: PgPool,
+    slot: Mutex<Slot>,
+}
+
+/// Where the transaction is while nobody works in it.
+#[derive(Default)]
+struct Slot {
+    open: Option<Transaction<'static, Postgres>>,
+    /// What the transaction was opened for, to find out what became of it.
+    ask: Option<Claim>,
+    /// The commit was sent and not answered.
+    unanswered: bool,
+    refused: Option<TxError>,
+}
+
+/// The transaction, as the effect works in it: a connection that can't be committed by mistake. Dropping it
+/// gives it back.
+pub struct Tx {
+    open: Option<Transaction<'static, Postgres>>,
+    run: Arc<Run>,
+}
+
+/// Why a transaction was rolled back. Nothing of it happened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TxError {
+    /// The server refused to settle or to commit: a constraint, a conflict with another transaction, an earlier
+    /// error that the effect passed over.
+    #[error("the transaction was refused by the server and rolled back; nothing happened")]
+    Refused(#[source] Error),
+    /// The effect committed or rolled back by a statement of its own.
+    #[error("the effect ended the transaction by itself; leave COMMIT and ROLLBACK to semel")]
+    Ended,
+    /// The effect is over, and something of it still holds the transaction.
+    #[error("the effect did not give its transaction back; don't move it to another task")]
+    Kept,
+    /// The connection was lost, and the transaction with it.
+    #[error(
+        "the connection was lost before the commit, and the transaction rolled back; nothing happened"
+    )]
+    RolledBack,
+}
+
+impl Transactional {
+    /// For one run on `pool`, which leads to the same database as `store`.
+    #[must_use]
+    pub fn new(store: &PostgresStore, pool: &PgPool) -> Self {
+        let run = Run {
+            store: Arc::clone(&store.inner),
+            pool: pool.clone(),
+            slot: Mutex::default(),
+        };
+        Self { run: Arc::new(run) }
+    }
+
+    /// The transaction that the claim opened; a new one where the effect runs without a claim.
+    ///
+    /// # Errors
+    /// Where no connection can be had.
+    pub async fn transaction(&self) -> StoreResult<Tx> {
+        let open = self.run.slot.lock().open.take();
+        let open = match open {
+            Some(open) => open,
+            None => self.run.pool.begin().await.map_err(not_sent)?,
+        };
+        Ok(Tx {
+            open: Some(open),
+            run: Arc::clone(&self.run),
+        })
+    }
+
+    /// Commits what an effect did that ran without a claim.
+    ///
+    /// # Errors
+    /// [`TxError`] where it was rolled back; `Refused` also where the connection was lost and nobody knows.
+    pub async fn commit_unprotected(&self) -> Result<(), TxError> {
+        let open = self.run.slot.lock().open.take().ok_or(TxError::Kept)?;
+        open.commit().await.map_err(TxError::Refused)
+    }
+
+    /// Why the transaction was rolled back although the effect succeeded.
+    #[must_use]
+    pub fn refused(&self) -> Option<TxError> {
+        self.run.slot.lock().refused.take()
+    }
+}
+
+impl Run {
+    async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
+        let mut tx = self.pool.begin().await.map_err(not_sent)?;
+        let (answer, written) = self.claim_in(&mut tx, ask).await?;
+        if matches!(answer, Claimed::Won(_)) {
+            let mut slot = self.slot.lock();
+            (slot.open, slot.ask) = (Some(tx), Some(ask.clone()));
+        } else if written {
+            tx.commit().await.map_err(store_error)?;
+        } else {
+            // Nothing was written: whether this is answered doesn't matter.
+            let _ = tx.rollback().await;
+        }
+        Ok(answer)
+    }
+
+    /// → the answer, and whether something was written.
+    async fn claim_in(&self, tx: &mut PgConnection, ask: &Claim) -> StoreResult<(Claimed, bool)> {
+        let sql = &self.store.sql;
+        for _ in 0..TRIES {
+            let statement = insert(&sql.insert_inside, ask).bind(lock(ask));
+            let row = statement
+                .fetch_optional(&mut *tx)
+                .await
+                .map_err(store_error)?;
+            if let Some(row) = row {
+                return Ok((Claimed::Won(first_run(ask, &row)?), true));
+            }
+            let (seen, is_ours) = self.look_in(tx, ask).await?;
+            let Some(seen) = seen else {
+                if is_ours {
+                    continue; // Free again.
+                }
+                return Ok((busy(ask), false)); // Another transaction has written it, and not yet committed.
+            };
+            let decision = protocol::claim(Some(&seen.record), ask, seen.now);
+            let Some(write) = decision.write else {
+                return Ok((decision.answer, false));
+            };
+            if !is_ours {
+                return Ok((busy(ask), false));
+            }
+            let swapped = swap(&sql.swap, &seen, &write, None)
+                .fetch_optional(&mut *tx)
+                .await;
+            if swapped.map_err(store_error)?.is_some() {
+                return Ok((decision.answer, true));
+            }
+        }
+        Err(unexpected("overtaken too often"))
+    }
+
+    /// The record as committed, and whether this transaction is the one that may write it.
+    async fn look_in(
+        &self,
+        tx: &mut PgConnection,
+        ask: &Claim,
+    ) -> StoreResult<(Option<Seen>, bool)> {
+        let address = ask.identity.address();
+        let statement = self.store.sql.look_inside.at(&address);
+        let statement = statement.bind(Uuid::from_bytes(address)).bind(lock(ask));
+        let row = statement.fetch_one(tx).await.map_err(store_error)?;
+        let is_ours = row.try_get(25).map_err(store_error)?;
+        let is_there = |row: &PgRow| {
+            row.try_get::<Option<Uuid>, _>(24)
+                .map(|found| found.is_some())
+        };
+        if !is_there(&row).map_err(store_error)? {
+            return Ok((None, is_ours));
+        }
+        let seen = row::check(row::parse(&row).map_err(store_error)?, &ask.identity)?;
+        Ok((self.store.with_body(seen).await?, is_ours))
+    }
+
+    async fn settle(&self, lease: &Grant, settlement: &Settlement) -> StoreResult<Settled> {
+        let (open, ask, unanswered) = {
+            let mut slot = self.slot.lock();
+            (slot.open.take(), slot.ask.clone(), slot.unanswered)
+        };
+        let Some(ask) = ask else {
+            return Ok(Settled::Lost);
+        };
+        match (settlement, open) {
+            (Settlement::Complete(_), Some(tx)) => self.commit(tx, lease, settlement).await,
+            (Settlement::Complete(_), None) if unanswered => self.confirm(&ask, settlement).await,
+            (Settlement::Complete(_), None) => Ok(self.refuse(TxError::Kept)),
+            (Settlement::Release, open) => {
+                roll_back(open).await;
+                Ok(Settled::Done)
+            }
+            (Settlement::Fail(_) | Settlement::Doubt, open) => {
+                roll_back(open).await;
+                self.keep_outside(&ask, settlement).await
+            }
+        }
+    }
+
+    fn refuse(&self, why: TxError) -> Settled {
+        self.slot.lock().refused = Some(why);
+        Settled::Lost
+    }
+
+    async fn commit(
+        &self,
+        mut tx: Transaction<'static, Postgres>,
+        lease: &Grant,
+        settlement: &Settlement,
+    ) -> StoreResult<Settled> {
+        let statement = settle(&self.store.sql.settle_inside, lease, settlement, None);
+        match statement.fetch_optional(&mut *tx).await {
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(self.refuse(TxError::Ended)),
+            Err(error) if is_broken(&error) => return Ok(self.refuse(TxError::RolledBack)),
+            Err(error) => return Ok(self.refuse(TxError::Refused(error))),
+        }
+        match tx.commit().await {
+            Ok(()) => Ok(Settled::Done),
+            // The engine asks again, and `confirm` finds out.
+            Err(error) if is_broken(&error) => {
+                self.slot.lock().unanswered = true;
+                Err(store_error(error))
+            }
+            Err(error) => Ok(self.refuse(TxError::Refused(error))),
+        }
+    }
+
+    /// Finds out what became of a commit that was not answered, by claiming again with the same token: that waits
+    /// for a transaction that is still on its way.
+    async fn confirm(&self, ask: &Claim, settlement: &Settlement) -> StoreResult<Settled> {
+        match self.store.claim(ask).await? {
+            Claimed::Won(grant) => {
+                self.store.settle(&grant, &Settlement::Release).await?;
+                Ok(self.refuse(TxError::RolledBack))
+            }
+            Claimed::Replay(replay) if settlement.answer() == Some(&replay.answer) => {
+                let seen = self.store.look(&ask.identity).await?;
+                let is_ours = seen.is_some_and(|seen| seen.record.token == ask.token);
+                Ok(if is_ours {
+                    Settled::Done
+                } else {
+                    Settled::Lost
+                })
+            }
+            _ => Ok(Settled::Lost),
+        }
+    }
+
+    /// Keeps a failure although the transaction is rolled back: by a claim and a settlement of their own.
+    async fn keep_outside(&self, ask: &Claim, settlement: &Settlement) -> StoreResult<Settled> {
+        match self.store.claim(ask).await? {
+            Claimed::Won(grant) => self.store.settle(&grant, settlement).await,
+            _ => Ok(Settled::Lost),
+        }
+    }
+}
+
+/// Before anything else is done: the next claim of this key must not meet what is being rolled back. An error means
+/// that the connection is gone, and the transaction with it.
+async fn roll_back(open: Option<Transaction<'static, Postgres>>) {
+    if let Some(tx) = open {
+        let _ = tx.rollback().await;
+    }
+}
+
+/// Under which number transactions for this key exclude each other.
+fn lock(ask: &Claim) -> i64 {
+    let address = ask.identity.address();
+    i64::from_be_bytes(std::array::from_fn(|index| address[index]))
+}
+
+fn busy(ask: &Claim) -> Claimed {
+    Claimed::Busy(Busy {
+        since: Duration::ZERO,
+        attempt: 1,
+        retry_after: ask.terms.lease(),
+    })
+}
+
+impl Deref for Tx {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        self.open.as_deref().expect("taken only when dropped")
+    }
+}
+
+impl DerefMut for Tx {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        self.open.as_deref_mut().expect("taken only when dropped")
+    }
+}
+
+impl Drop for Tx {
+    fn drop(&mut self) {
+        self.run.slot.lock().open = self.open.take();
+    }
+}
+
+mod store {
+    //! The same as the engine sees it.
+
+    use bytes::Bytes;
+    use semel_core::store::{Capabilities, Store, StoreResult};
+    use semel_core::wake::Wakeup;
+    use semel_core::{BoxFuture, Claim, Claimed, Fence, Grant, Identity, Record, Renewed};
+    use semel_core::{Resolution, Resolved, Settled, Settlement};
+
+    use super::{PostgresStore, Transactional};
+
+    impl Transactional {
+        fn outside(&self) -> PostgresStore {
+            PostgresStore {
+                inner: self.run.store.clone(),
+            }
+        }
+    }
+
+    impl Store for Transactional {
+        fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
+            Box::pin(self.run.claim(claim))
+        }
+
+        /// Nobody can take over what is not committed.
+        fn renew<'a>(
+            &'a self,
+            _: &'a Grant,
+            _: Option<&'a Bytes>,
+        ) -> BoxFuture<'a, StoreResult<Renewed>> {
+            Box::pin(std::future::ready(Ok(Renewed::Held)))
+        }
+
+        fn settle<'a>(
+            &'a self,
+            lease: &'a Grant,
+            settlement: &'a Settlement,
+        ) -> BoxFuture<'a, StoreResult<Settled>> {
+            Box::pin(async move {
+                let settled = self.run.settle(lease, settlement).await?;
+                self.run.store.hub.wake(&lease.identity.address());
+                Ok(settled)
+            })
+        }
+
+        fn resolve<'a>(
+            &'a self,
+            identity: &'a Identity,
+            fence: Fence,
+            resolution: &'a Resolution,
+        ) -> BoxFuture<'a, StoreResult<Resolved>> {
+            Box::pin(async move { self.outside().resolve(identity, fence, resolution).await })
+        }
+
+        fn read<'a>(
+            &'a self,
+            identity: &'a Identity,
+        ) -> BoxFuture<'a, StoreResult<Option<Record>>> {
+            Box::pin(async move { self.outside().read(identity).await })
+        }
+
+        fn watch(&self, identity: &Identity) -> Wakeup {
+            self.outside().watch(identity)
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            self.outside().capabilities()
+        }
+    }
+}
