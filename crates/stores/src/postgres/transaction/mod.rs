@@ -4,6 +4,8 @@
 //! leaves it open if it wins, the effect works in it, and the settlement commits it. Until then nobody else sees
 //! the record, and an advisory lock keeps others from waiting for it: they are told that it is busy.
 
+mod store;
+
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +17,11 @@ use sqlx::postgres::{PgPool, PgRow};
 use sqlx::types::Uuid;
 use sqlx::{Error, PgConnection, Postgres, Row as _, Transaction};
 
-use super::claim::{TRIES, first_run, insert, swap};
-use super::error::{is_broken, not_sent, store_error, unexpected};
-use super::row::{self, Seen};
-use super::settle::settle;
-use super::{Inner, PostgresStore};
+use crate::postgres::claim::{TRIES, first_run, insert, swap};
+use crate::postgres::error::{is_broken, not_sent, store_error, unexpected};
+use crate::postgres::row::{self, Seen};
+use crate::postgres::settle::settle;
+use crate::postgres::{Inner, PostgresStore};
 
 /// A store for one run, in a transaction on the caller's own pool.
 #[derive(Clone)]
@@ -311,76 +313,5 @@ impl DerefMut for Tx {
 impl Drop for Tx {
     fn drop(&mut self) {
         self.run.slot.lock().open = self.open.take();
-    }
-}
-
-mod store {
-    //! The same as the engine sees it.
-
-    use bytes::Bytes;
-    use semel_core::store::{Capabilities, Store, StoreResult};
-    use semel_core::wake::Wakeup;
-    use semel_core::{BoxFuture, Claim, Claimed, Fence, Grant, Identity, Record, Renewed};
-    use semel_core::{Resolution, Resolved, Settled, Settlement};
-
-    use super::{PostgresStore, Transactional};
-
-    impl Transactional {
-        fn outside(&self) -> PostgresStore {
-            PostgresStore {
-                inner: self.run.store.clone(),
-            }
-        }
-    }
-
-    impl Store for Transactional {
-        fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
-            Box::pin(self.run.claim(claim))
-        }
-
-        /// Nobody can take over what is not committed.
-        fn renew<'a>(
-            &'a self,
-            _: &'a Grant,
-            _: Option<&'a Bytes>,
-        ) -> BoxFuture<'a, StoreResult<Renewed>> {
-            Box::pin(std::future::ready(Ok(Renewed::Held)))
-        }
-
-        fn settle<'a>(
-            &'a self,
-            lease: &'a Grant,
-            settlement: &'a Settlement,
-        ) -> BoxFuture<'a, StoreResult<Settled>> {
-            Box::pin(async move {
-                let settled = self.run.settle(lease, settlement).await?;
-                self.run.store.hub.wake(&lease.identity.address());
-                Ok(settled)
-            })
-        }
-
-        fn resolve<'a>(
-            &'a self,
-            identity: &'a Identity,
-            fence: Fence,
-            resolution: &'a Resolution,
-        ) -> BoxFuture<'a, StoreResult<Resolved>> {
-            Box::pin(async move { self.outside().resolve(identity, fence, resolution).await })
-        }
-
-        fn read<'a>(
-            &'a self,
-            identity: &'a Identity,
-        ) -> BoxFuture<'a, StoreResult<Option<Record>>> {
-            Box::pin(async move { self.outside().read(identity).await })
-        }
-
-        fn watch(&self, identity: &Identity) -> Wakeup {
-            self.outside().watch(identity)
-        }
-
-        fn capabilities(&self) -> Capabilities {
-            self.outside().capabilities()
-        }
     }
 }
