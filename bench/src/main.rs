@@ -23,7 +23,14 @@ enum Command {
         records: usize,
     },
     /// Each store against its bare engine.
-    Stores,
+    Stores {
+        /// The most records for the size sweep: 10,000, 1,000,000 or 10,000,000.
+        #[arg(long, default_value_t = 1_000_000)]
+        records: u64,
+        /// Only the rows whose name begins so, such as `PostgreSQL`.
+        #[arg(long, default_value = "")]
+        only: String,
+    },
     /// One operation, many times: what `core` counts the instructions of.
     #[command(hide = true)]
     CoreOp {
@@ -37,7 +44,7 @@ enum Command {
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Core { records } => core::bench(records),
-        Command::Stores => stores::bench(),
+        Command::Stores { records, only } => stores::bench(records, &only),
         Command::CoreOp { op, times } => core::ops::repeat(op, times),
     }
 }

@@ -39,7 +39,7 @@ const BENCHES: &[Bench] = &[
         name: "stores",
         what: "each store beside its bare engine",
         arrives_with: None,
-        servers: &["redis", "valkey"],
+        servers: &["redis", "valkey", "postgres"],
     },
     later("http", "requests through the tower layer", "the HTTP layer"),
     later("sidecar", "requests through the sidecar", "the sidecar"),

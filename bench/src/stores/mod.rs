@@ -1,7 +1,9 @@
 //! `bench stores`: each store against its bare engine, in one run: same client library, same number of
 //! connections and callers, same bytes, taking turns.
 
+mod postgres;
 mod redis;
+mod sizes;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,7 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use semel::core::clock::SystemTime;
+use semel::core::{Answer, Claim, CrashPolicy, Identity, Namespace, Settlement, Terms, Token};
 
+use crate::core::ops::{ANSWER_BYTES, claim};
 use crate::report::{Row, publish};
 
 /// Callers at the same time.
@@ -18,23 +22,69 @@ const CALLERS: usize = 64;
 const TURN: Duration = Duration::from_millis(500);
 const TURNS: usize = 8;
 
-pub(crate) fn bench() -> anyhow::Result<()> {
+/// How long both sides keep a key.
+const RETENTION: Duration = Duration::from_secs(60);
+
+pub(crate) fn bench(records: u64, only: &str) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     let mut rows = Vec::new();
     runtime.block_on(async {
-        rows.extend(redis::rows("Redis", "SEMEL_TEST_REDIS_URL", 0.65).await?);
-        rows.extend(redis::rows("Valkey", "SEMEL_TEST_VALKEY_URL", 0.95).await?);
+        if "Redis".starts_with(only) {
+            rows.extend(redis::rows("Redis", "SEMEL_TEST_REDIS_URL", 0.65).await?);
+        }
+        if "Valkey".starts_with(only) {
+            rows.extend(redis::rows("Valkey", "SEMEL_TEST_VALKEY_URL", 0.95).await?);
+        }
+        if "PostgreSQL".starts_with(only) {
+            rows.extend(postgres::rows().await?);
+        }
+        rows.extend(sizes::rows(records, only).await?);
         anyhow::Ok(())
     })?;
     publish("stores", &rows)
 }
 
+/// The `i`-th claim of a run.
+fn asked(run: u128, i: u64) -> Claim {
+    // As long as the bare side keeps its keys: a bench leaves no litter for a day.
+    let terms = Terms::new(RETENTION / 2, RETENTION, CrashPolicy::Takeover, 5);
+    let terms = terms.expect("the terms are within bounds");
+    let namespace = Namespace::new("", "", "bench").expect("a namespace within bounds");
+    let mut bytes = [0; 32];
+    // Spread over the whole range, as hashes are.
+    let spread = (run ^ u128::from(i)).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
+    bytes[..16].copy_from_slice(&spread.to_be_bytes());
+    let base = claim(&namespace, terms, i);
+    Claim {
+        identity: Identity::from_bytes(bytes),
+        token: Token(u128::from(i)),
+        ..base
+    }
+}
+
+/// The answer that every side keeps.
+fn completed() -> Settlement {
+    Settlement::Complete(Answer::of(vec![7; ANSWER_BYTES]).into())
+}
+
+/// Bytes per record: at most 1.25 times the bare key and answer, and 100 more.
+fn bytes_row(name: &str, ours: f64, bare: f64) -> Row {
+    let most = bare.mul_add(1.25, 100.0) / bare;
+    Row::at_most(
+        format!("{name}: bytes per record"),
+        "B",
+        ours,
+        bare,
+        Some(most),
+    )
+}
+
 /// Operations a second of `ours` and of `bare`, taking turns; the ratio of their medians.
 async fn compare<A, B, FutA, FutB>(
     name: String,
-    target: f64,
+    target: Option<f64>,
     ours: A,
     bare: B,
 ) -> anyhow::Result<Row>
@@ -56,7 +106,7 @@ where
         "/s",
         median(ours_rates),
         median(bare_rates),
-        Some(target),
+        target,
     ))
 }
 

@@ -1,73 +1,52 @@
 //! Redis and Valkey, against the plain commands.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use redis::aio::ConnectionManager;
-use semel::core::{
-    Answer, Claim, Claimed, CrashPolicy, Identity, Namespace, Settled, Settlement, Store, Terms,
-    Token,
-};
+use semel::core::{Claim, Claimed, Settled, Store};
 use semel::tokio_env;
 use semel_stores::redis::RedisStore;
 
-use super::compare;
-use crate::core::ops::{ANSWER_BYTES, claim};
+use super::{RETENTION, asked, compare, completed};
 use crate::report::Row;
 
 /// How long both sides keep a key, in milliseconds.
-const LIFE: u64 = 60_000;
-const RETENTION: Duration = Duration::from_millis(LIFE);
+const LIFE: u128 = RETENTION.as_millis();
 
 pub(super) async fn rows(name: &str, variable: &str, fresh: f64) -> anyhow::Result<Vec<Row>> {
     let url = std::env::var(variable)
         .with_context(|| format!("{variable} is not set; `cargo xtask services up` tells it"))?;
     let store = Arc::new(RedisStore::open(&url, tokio_env().clock).await?);
     let bare = ConnectionManager::new(redis::Client::open(&*url)?).await?;
-    let namespace = Namespace::new("", "", "bench")?;
     // Keys of this run, and of no other.
     let run = tokio_env().entropy.next_u128();
-    let ask = move |i: u64| asked(&namespace, run, i);
+    let ask = move |i: u64| asked(run, i);
     let (running, completed) = packed(&store, &ask(u64::MAX)).await?;
     let mut rows = Vec::new();
 
-    let (ours_store, ours_ask) = (Arc::clone(&store), ask.clone());
+    let (ours_store, ours_ask) = (Arc::clone(&store), ask);
     let (bare_link, sizes) = (bare.clone(), (running, completed));
     let row = compare(
         format!("{name}: fresh"),
-        fresh,
+        Some(fresh),
         move |i| fresh_run(Arc::clone(&ours_store), ours_ask(i)),
         move |i| bare_writes(bare_link.clone(), run, i, sizes.clone()),
     );
     rows.push(row.await?);
 
-    let ours_ask = ask.clone();
+    let ours_ask = ask;
     let same = packed(&store, &ask(u64::MAX - 1)).await?;
     bare_writes(bare.clone(), run, u64::MAX, same).await?;
     let bare_link = bare.clone();
     let row = compare(
         format!("{name}: replay"),
-        0.90,
+        Some(0.90),
         move |_| replay(Arc::clone(&store), ours_ask(u64::MAX)),
         move |_| bare_read(bare_link.clone(), run),
     );
     rows.push(row.await?);
     Ok(rows)
-}
-
-fn asked(namespace: &Namespace, run: u128, i: u64) -> Claim {
-    // As long as the bare side keeps its keys: a bench leaves no litter for a day.
-    let terms = Terms::new(RETENTION / 2, RETENTION, CrashPolicy::Takeover, 5);
-    let terms = terms.expect("the terms are within bounds");
-    let mut bytes = [0; 32];
-    bytes[..16].copy_from_slice(&(run ^ u128::from(i)).to_le_bytes());
-    let base = claim(namespace, terms, i);
-    Claim {
-        identity: Identity::from_bytes(bytes),
-        token: Token(u128::from(i)),
-        ..base
-    }
 }
 
 /// What is written at claim, and at settle: the bare side writes the same bytes.
@@ -76,8 +55,7 @@ async fn packed(store: &RedisStore, ask: &Claim) -> anyhow::Result<(Vec<u8>, Vec
         anyhow::bail!("the key is not new")
     };
     let running = grant.memo.to_vec();
-    let settlement = Settlement::Complete(Answer::of(vec![7; ANSWER_BYTES]).into());
-    store.settle(&grant, &settlement).await?;
+    store.settle(&grant, &completed()).await?;
     let record = store
         .read(&ask.identity)
         .await?
@@ -89,8 +67,7 @@ async fn fresh_run(store: Arc<RedisStore>, ask: Claim) -> anyhow::Result<()> {
     let Claimed::Won(grant) = store.claim(&ask).await? else {
         anyhow::bail!("the key is not new")
     };
-    let settlement = Settlement::Complete(Answer::of(vec![7; ANSWER_BYTES]).into());
-    ensure!(store.settle(&grant, &settlement).await? == Settled::Done);
+    ensure!(store.settle(&grant, &completed()).await? == Settled::Done);
     Ok(())
 }
 
