@@ -209,6 +209,8 @@ impl Store for RedisStore {
             durable: true,
             shared: true,
             wake: Wake::Hint,
+            // SCAN gives a key again when its table is resized meanwhile.
+            lists_once: false,
             max_answer_bytes: Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES,
         }
     }
