@@ -47,7 +47,7 @@ impl Semel {
     /// |---|---|
     /// | `memory://` | this process's memory, at most 200,000 records |
     /// | `memory://?capacity=1000` | the same, with another bound |
-    /// | `redis://127.0.0.1:6379/0` | Redis ≥ 7.0 or Valkey (feature `redis`) |
+    /// | `redis://127.0.0.1:6379/0` | Redis ≥ 7.0 or Valkey (feature `redis`); also `rediss://`, `redis+sentinel://`, `redis+cluster://` |
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong and what to do.
@@ -223,7 +223,7 @@ async fn open_store(url: &str, env: &Env) -> Result<Arc<dyn StoreAdmin>, OpenErr
             Ok(Arc::new(MemoryStore::new(config, Arc::clone(&env.clock))))
         }
         #[cfg(feature = "redis")]
-        "redis" => {
+        _ if matches!(scheme.split('+').next(), Some("redis" | "rediss")) => {
             let open = semel_stores::redis::RedisStore::open(url, Arc::clone(&env.clock));
             Ok(Arc::new(open.await.map_err(OpenError::Store)?))
         }

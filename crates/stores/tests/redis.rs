@@ -1,7 +1,10 @@
 //! Redis and Valkey keep every rule: the conformance suite on real servers.
 //!
-//! `cargo xtask services up redis valkey` starts them; without them these tests fail.
+//! `cargo xtask services up redis valkey redis-sentinel redis-cluster` starts them; without them these tests
+//! fail.
 #![cfg(feature = "redis")]
+
+mod support;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +20,29 @@ struct Server {
     another: RedisStore,
 }
 
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| {
+        panic!("{name} is not set: start the servers with `cargo xtask services up`")
+    })
+}
+
+/// The hosts in a list of URLs.
+fn hosts(name: &str) -> String {
+    variable(name).replace("redis://", "")
+}
+
+fn sentinel() -> String {
+    let master = variable("SEMEL_TEST_REDIS_SENTINEL_MASTER");
+    let sentinels = hosts("SEMEL_TEST_REDIS_SENTINEL_URLS");
+    format!("redis+sentinel://{sentinels}/{master}")
+}
+
+fn cluster() -> String {
+    format!("redis+cluster://{}", hosts("SEMEL_TEST_REDIS_CLUSTER_URLS"))
+}
+
 impl Server {
-    async fn at(variable: &str) -> Self {
-        let url = std::env::var(variable).unwrap_or_else(|_| {
-            panic!("{variable} is not set: start the servers with `cargo xtask services up`")
-        });
+    async fn at(url: String) -> Self {
         let clock = semel::tokio_env().clock;
         let open = || RedisStore::open(&url, Arc::clone(&clock));
         let (store, another) = (
@@ -59,28 +80,27 @@ impl Subject for Server {
 
     fn spoil<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, bool> {
         Box::pin(async move {
-            let client = redis::Client::open(&*self.url).expect("a URL");
-            let mut connection = client
-                .get_multiplexed_async_connection()
-                .await
-                .expect("a server");
             let hex: String = identity
                 .address()
                 .iter()
                 .map(|byte| format!("{byte:02x}"))
                 .collect();
             let key = format!("{DEFAULT_PREFIX}{hex}");
-            let () = redis::cmd("SETRANGE")
-                .arg(key)
-                .arg(0)
-                .arg(&[99_u8][..])
-                .query_async(&mut connection)
-                .await
-                .expect("a server");
+            let mut change = redis::cmd("SETRANGE");
+            change.arg(&key).arg(0).arg(&[99_u8][..]);
+            support::send(&self.url, &change).await;
             true
         })
     }
 }
 
-semel_testkit::conformance_tests!(redis_7, async || Server::at("SEMEL_TEST_REDIS_URL").await);
-semel_testkit::conformance_tests!(valkey_9, async || Server::at("SEMEL_TEST_VALKEY_URL").await);
+semel_testkit::conformance_tests!(redis_7, async || Server::at(variable(
+    "SEMEL_TEST_REDIS_URL"
+))
+.await);
+semel_testkit::conformance_tests!(valkey_9, async || Server::at(variable(
+    "SEMEL_TEST_VALKEY_URL"
+))
+.await);
+semel_testkit::conformance_tests!(redis_sentinel, async || Server::at(sentinel()).await);
+semel_testkit::conformance_tests!(redis_cluster, async || Server::at(cluster()).await);

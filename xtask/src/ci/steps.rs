@@ -62,7 +62,7 @@ pub(crate) const STEPS: &[Step] = &[
 ];
 
 /// The real servers that the tests need.
-const SERVERS: &[&str] = &["redis", "valkey"];
+const SERVERS: &[&str] = &["redis", "valkey", "redis-sentinel", "redis-cluster"];
 
 /// How long the advisory database may take to arrive.
 const FETCH_LIMIT: Duration = Duration::from_secs(30);

@@ -13,8 +13,8 @@ use super::{Inner, TRIES, millis};
 
 impl Inner {
     pub(super) async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
-        self.server.is_fit()?;
-        let now = self.time.now(&self.link).await?;
+        self.watch.is_fit()?;
+        let now = self.time.now();
         let decision = protocol::claim(None, ask, now);
         let (Claimed::Won(grant), Some(record)) = (decision.answer, decision.write) else {
             return Err(unexpected("a claim of nothing wins"));
@@ -23,7 +23,7 @@ impl Inner {
         let mut set = redis::cmd("SET");
         set.arg(&key).arg(&packed[..]).arg("NX").arg("GET");
         set.arg("PX").arg(millis(record.retention));
-        match self.link.query(&set).await? {
+        match self.link.query(&key, &set).await? {
             Value::Nil => Ok(Claimed::Won(Grant {
                 memo: packed,
                 ..grant

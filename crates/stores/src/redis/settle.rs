@@ -16,7 +16,7 @@ impl Inner {
         settlement: &Settlement,
     ) -> StoreResult<Settled> {
         let key = self.key(&lease.identity);
-        let now = self.time.now(&self.link).await?;
+        let now = self.time.now();
         // A doubt keeps the checkpoint, which the memo doesn't know of.
         let doubt = matches!(settlement, Settlement::Doubt);
         let mut packed = if doubt {
@@ -57,7 +57,7 @@ impl Inner {
         {
             return Ok(Some(record));
         }
-        match self.link.query(redis::cmd("GET").arg(key)).await? {
+        match self.link.query(key, redis::cmd("GET").arg(key)).await? {
             Value::Nil => Ok(None),
             Value::BulkString(found) => {
                 Ok(Some(Record::decode_for(&lease.identity, &found.into())?))
@@ -74,11 +74,11 @@ impl Inner {
         new: &Record,
     ) -> StoreResult<Value> {
         let packed = new.encode();
-        if self.server.has_ifeq && !old.is_empty() {
+        if self.watch.has_ifeq && !old.is_empty() {
             let mut set = redis::cmd("SET");
             set.arg(key).arg(&packed).arg("IFEQ").arg(&old[..]);
             set.arg("PX").arg(millis(new.retention));
-            if self.link.query(&set).await? != Value::Nil {
+            if self.link.query(key, &set).await? != Value::Nil {
                 return Ok(DONE);
             }
         }
@@ -96,7 +96,7 @@ impl Inner {
         let Some(record) = self.own_record(lease, &key, &lease.memo).await? else {
             return Ok(Renewed::Lost);
         };
-        let now = self.time.now(&self.link).await?.max(record.written_at);
+        let now = self.time.now().max(record.written_at);
         let Some(checkpoint) = checkpoint else {
             let (owner, life) = (owner(lease), millis(record.retention).to_string());
             let written = now.as_micros().to_le_bytes();
