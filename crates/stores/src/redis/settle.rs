@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use redis::Value;
 use semel_core::store::StoreResult;
-use semel_core::{Grant, Record, Renewed, Settled, Settlement, protocol};
+use semel_core::{Grant, Record, Renewed, Settled, Settlement, StoreErrorKind, protocol};
 
 use super::error::unexpected;
 use super::script::{DONE, MARK};
@@ -78,8 +78,13 @@ impl Inner {
             let mut set = redis::cmd("SET");
             set.arg(key).arg(&packed).arg("IFEQ").arg(&old[..]);
             set.arg("PX").arg(millis(new.retention));
-            if self.link.query(key, &set).await? != Value::Nil {
-                return Ok(DONE);
+            match self.link.query(key, &set).await {
+                // A full server refuses every `SET`; the script is let through (P26).
+                Err(full) if full.kind == StoreErrorKind::Full => {}
+                Err(error) => return Err(error),
+                // Another header, or a mark: the script looks more closely.
+                Ok(Value::Nil) => {}
+                Ok(_) => return Ok(DONE),
             }
         }
         let (owner, life) = (owner(lease), millis(new.retention).to_string());
