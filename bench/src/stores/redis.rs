@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
-use redis::aio::ConnectionManager;
+use redis::aio::MultiplexedConnection;
 use semel::core::{Claim, Claimed, Settled, Store};
 use semel::tokio_env;
 use semel_stores::redis::RedisStore;
@@ -18,7 +18,9 @@ pub(super) async fn rows(name: &str, variable: &str, fresh: f64) -> anyhow::Resu
     let url = std::env::var(variable)
         .with_context(|| format!("{variable} is not set; `cargo xtask services up` tells it"))?;
     let store = Arc::new(RedisStore::open(&url, tokio_env().clock).await?);
-    let bare = ConnectionManager::new(redis::Client::open(&*url)?).await?;
+    let bare = redis::Client::open(&*url)?
+        .get_multiplexed_async_connection()
+        .await?;
     // Keys of this run, and of no other.
     let run = tokio_env().entropy.next_u128();
     let ask = move |i: u64| asked(run, i);
@@ -81,7 +83,7 @@ fn bare_key(run: u128, i: u64) -> String {
 }
 
 async fn bare_writes(
-    mut link: ConnectionManager,
+    mut link: MultiplexedConnection,
     run: u128,
     i: u64,
     (running, completed): (Vec<u8>, Vec<u8>),
@@ -95,7 +97,7 @@ async fn bare_writes(
     Ok(settle.query_async(&mut link).await?)
 }
 
-async fn bare_read(mut link: ConnectionManager, run: u128) -> anyhow::Result<()> {
+async fn bare_read(mut link: MultiplexedConnection, run: u128) -> anyhow::Result<()> {
     let found: Vec<u8> = redis::cmd("GET")
         .arg(bare_key(run, u64::MAX))
         .query_async(&mut link)

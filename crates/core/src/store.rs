@@ -82,7 +82,8 @@ pub trait Store: Send + Sync + 'static {
 /// What operators need of a backend. Never on the hot path.
 pub trait StoreAdmin: Store {
     /// A page of live records that fit `query`, in an order that stays the same from page to page.
-    /// A record that is there throughout the listing is listed once.
+    /// A record that is there throughout the listing is listed: once, or at least once where
+    /// [`Capabilities::lists_once`] says that it may come again (P29).
     fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, StoreResult<Page>>;
 
     /// Forgets a record, whatever its state: the key is as new. Answers whether there was one.
@@ -108,6 +109,8 @@ pub struct Capabilities {
     pub shared: bool,
     /// How far a [`Wakeup`] can be relied on.
     pub wake: Wake,
+    /// Whether a listing shows no record twice. Where it may, it still leaves none out (P29).
+    pub lists_once: bool,
     /// The largest answer it takes, head and body together.
     pub max_answer_bytes: usize,
 }

@@ -67,7 +67,7 @@ impl Semel {
     /// | `memory://` | this process's memory, at most 200,000 records |
     /// | `memory://?capacity=1000` | the same, with another bound |
     /// | `postgres://user@127.0.0.1/database` | PostgreSQL ≥ 14 (feature `postgres`) |
-    /// | `redis://127.0.0.1:6379/0` | Redis ≥ 7.0 or Valkey (feature `redis`) |
+    /// | `redis://127.0.0.1:6379/0` | Redis ≥ 7.0 or Valkey (feature `redis`); also `rediss://`, `redis+sentinel://`, `redis+cluster://` |
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong and what to do.
@@ -267,7 +267,7 @@ async fn open_store(url: &str, env: &Env) -> Result<Opened, OpenError> {
             })
         }
         #[cfg(feature = "redis")]
-        "redis" => {
+        _ if matches!(scheme.split('+').next(), Some("redis" | "rediss")) => {
             let open = semel_stores::redis::RedisStore::open(url, Arc::clone(&env.clock));
             let store = open.await.map_err(OpenError::Store)?;
             Ok(Opened::from(Arc::new(store) as Arc<dyn StoreAdmin>))

@@ -10,6 +10,8 @@
 //! | [`broken`] | stores with one bug each, which the suite must catch by name |
 //! | [`faulty`] | a store wrapper that fails, delays, loses replies and repeats calls, from a seed |
 //! | [`history`] | records every call and checks the invariants afterwards |
+//! | [`private`] | servers that belong to one test, to kill, pause and restart |
+//! | [`proxy`] | a way to a server that can be cut at an exact point |
 //! | [`reference`](mod@reference) | the protocol written a second time, simply, to compare stores with |
 //! | [`vectors`] | the language-neutral test vectors under `spec/vectors` |
 //! | `model` | the protocol as a Stateright model (feature `model`) |
@@ -21,5 +23,7 @@ pub mod faulty;
 pub mod history;
 #[cfg(feature = "model")]
 pub mod model;
+pub mod private;
+pub mod proxy;
 pub mod reference;
 pub mod vectors;

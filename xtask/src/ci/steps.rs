@@ -62,7 +62,15 @@ pub(crate) const STEPS: &[Step] = &[
 ];
 
 /// The real servers that the tests need.
-const SERVERS: &[&str] = &["redis", "valkey", "postgres", "pgbouncer", "postgres-sync"];
+const SERVERS: &[&str] = &[
+    "redis",
+    "valkey",
+    "redis-sentinel",
+    "redis-cluster",
+    "postgres",
+    "pgbouncer",
+    "postgres-sync",
+];
 
 /// How long the advisory database may take to arrive.
 const FETCH_LIMIT: Duration = Duration::from_secs(30);

@@ -167,6 +167,7 @@ impl Store for PostgresStore {
                 .wakes
                 .as_ref()
                 .map_or(Wake::Never, |_| Wake::Hint),
+            lists_once: true,
             max_answer_bytes: Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES,
         }
     }

@@ -1,15 +1,26 @@
 //! The operator's side of the Redis store.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+use futures_util::future::try_join_all;
+use redis::Value;
 use semel_core::store::{Cursor, Page, Query, Stats, StoreAdmin, StoreResult};
 use semel_core::{BoxFuture, Certainty, Identity, Record, StoreError, StoreErrorKind, Timestamp};
 
 use super::error::unexpected;
+use super::node::Node;
 use super::script::DONE;
 use super::{Inner, RedisStore, is_deleted};
 
 /// How many keys one step of a scan looks at.
 const SCAN_AT_ONCE: usize = 500;
+
+/// How many records are read at once.
+const READ_AT_ONCE: usize = 100;
+
+/// How many steps one page takes at most; a page may be short and still have a next one.
+const STEPS_PER_PAGE: usize = 100;
 
 impl StoreAdmin for RedisStore {
     fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, StoreResult<Page>> {
@@ -36,8 +47,13 @@ impl StoreAdmin for RedisStore {
 
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
         Box::pin(async move {
-            let reply = self.inner.link.query(&redis::cmd("DBSIZE")).await?;
-            let records = redis::from_redis_value(reply).map_err(|_| unexpected("DBSIZE"))?;
+            let (_, masters) = self.inner.link.masters();
+            let cmd = redis::cmd("DBSIZE");
+            let mut records = 0;
+            for reply in try_join_all(masters.iter().map(|node| node.ask(&cmd))).await? {
+                let size: u64 = redis::from_redis_value(reply).map_err(|_| unexpected("DBSIZE"))?;
+                records += size;
+            }
             Ok(Stats {
                 records,
                 capacity: None,
@@ -46,110 +62,163 @@ impl StoreAdmin for RedisStore {
     }
 }
 
-/// `SCAN` finds what is there throughout at least once, and gives keys in lots of its own size. What of a lot
-/// doesn't fit on the page goes into the cursor, so that nothing depends on finding the same lot again.
-impl Inner {
-    async fn page(&self, query: &Query) -> StoreResult<Page> {
-        let (mut scan, mut keys) = match &query.after {
-            Some(cursor) => self.parse(cursor)?,
-            None => self.scan(0, query).await?,
-        };
-        let now = self.time.now(&self.link).await?;
-        let mut page = Page::default();
-        loop {
-            let room = query.page_size() - page.records.len();
-            let rest = keys.split_off(room.min(keys.len()));
-            for found in self.records(&keys, query, now).await? {
-                if !page.records.iter().any(|(shown, _)| *shown == found.0) {
-                    page.records.push(found);
-                }
-            }
-            let full = page.records.len() >= query.page_size();
-            (scan, keys) = match (rest.is_empty(), scan) {
-                (true, 0) => return Ok(page),
-                (true, _) if full => (scan, rest),
-                (true, _) => self.scan(scan, query).await?,
-                (false, _) => (scan, rest),
-            };
-            if full {
-                page.next = Some(self.cursor(scan, &keys));
-                return Ok(page);
-            }
+/// Where a listing stands: the servers one after the other, each by `SCAN`, which finds what is there
+/// throughout at least once, and gives keys in lots of its own size. What of a lot doesn't fit on the page goes
+/// into the cursor, so that nothing depends on finding the same lot again.
+struct Place {
+    /// Stands for who has which slot. When that changes, records have moved past a listing.
+    order: u64,
+    /// Which server.
+    server: usize,
+    /// The server's own cursor: 0 at its end, none before its beginning.
+    scan: Option<u64>,
+    /// Keys that were found and not yet looked at.
+    keys: Vec<Vec<u8>>,
+}
+
+impl Place {
+    const fn start(order: u64) -> Self {
+        Self {
+            order,
+            server: 0,
+            scan: None,
+            keys: Vec::new(),
         }
     }
 
-    /// One lot: where the scan goes on (0 at its end), and keys.
-    async fn scan(&self, cursor: u64, query: &Query) -> StoreResult<(u64, Vec<Vec<u8>>)> {
+    /// Goes on to the next server when this one has no more to give.
+    fn leave_what_is_done(&mut self) {
+        if self.keys.is_empty() && self.scan == Some(0) {
+            self.server += 1;
+            self.scan = None;
+        }
+    }
+}
+
+impl Inner {
+    async fn page(&self, query: &Query) -> StoreResult<Page> {
+        let (order, masters) = self.link.masters();
+        let mut place = match &query.after {
+            Some(cursor) => self.parse(cursor).filter(|place| place.order == order),
+            None => Some(Place::start(order)),
+        }
+        .ok_or_else(stale)?;
+        let now = self.time.now();
+        let mut page = Page::default();
+        for step in 0.. {
+            place.leave_what_is_done();
+            if place.server >= masters.len() {
+                break;
+            }
+            if page.records.len() >= query.page_size() || step == STEPS_PER_PAGE {
+                page.next = Some(self.cursor(&place));
+                break;
+            }
+            if place.keys.is_empty() {
+                self.scan(&mut place, &masters, query).await?;
+            }
+            self.show(&mut place, &mut page, query, now).await?;
+        }
+        Ok(page)
+    }
+
+    /// Reads some of the keys at hand, and puts what fits on the page. Others stay at hand.
+    async fn show(
+        &self,
+        place: &mut Place,
+        page: &mut Page,
+        query: &Query,
+        now: Timestamp,
+    ) -> StoreResult<()> {
+        let some = place.keys.len().min(READ_AT_ONCE);
+        let found = self.records(&place.keys[..some], query, now).await?;
+        let mut looked_at = 0;
+        for found in found {
+            if page.records.len() >= query.page_size() {
+                break;
+            }
+            looked_at += 1;
+            let Some(found) = found else { continue };
+            if !page.records.iter().any(|(shown, _)| *shown == found.0) {
+                page.records.push(found);
+            }
+        }
+        place.keys.drain(..looked_at);
+        Ok(())
+    }
+
+    /// Fetches one lot.
+    async fn scan(
+        &self,
+        place: &mut Place,
+        masters: &[Arc<Node>],
+        query: &Query,
+    ) -> StoreResult<()> {
+        let node = masters.get(place.server).ok_or_else(stale)?;
         let mut scan = redis::cmd("SCAN");
-        scan.arg(cursor)
+        scan.arg(place.scan.unwrap_or(0))
             .arg("MATCH")
             .arg(format!("{}*", self.prefix));
         scan.arg("COUNT")
             .arg(query.page_size().clamp(10, SCAN_AT_ONCE))
             .arg("TYPE")
             .arg("string");
-        let reply = self.link.query(&scan).await?;
-        redis::from_redis_value(reply).map_err(|_| unexpected("SCAN"))
+        let reply = node.ask(&scan).await?;
+        let (scan, keys) = redis::from_redis_value(reply).map_err(|_| unexpected("SCAN"))?;
+        (place.scan, place.keys) = (Some(scan), keys);
+        Ok(())
     }
 
-    /// Where a listing stands: the scan's cursor, then the addresses that were found and not yet shown.
-    fn cursor(&self, scan: u64, keys: &[Vec<u8>]) -> Cursor {
-        let mut text = format!("{scan}.");
-        for key in keys {
+    fn cursor(&self, place: &Place) -> Cursor {
+        let scan = place.scan.map_or_else(String::new, |scan| scan.to_string());
+        let mut text = format!("{:x}.{}.{scan}.", place.order, place.server);
+        for key in &place.keys {
             text.push_str(&String::from_utf8_lossy(&key[self.prefix.len()..]));
         }
         Cursor(text)
     }
 
-    fn parse(&self, cursor: &Cursor) -> StoreResult<(u64, Vec<Vec<u8>>)> {
-        let parts = cursor.0.split_once('.').and_then(|(scan, addresses)| {
-            let is_hex =
-                addresses.len() % 32 == 0 && addresses.bytes().all(|b| b.is_ascii_hexdigit());
-            is_hex.then_some((scan.parse().ok()?, addresses))
-        });
-        let Some((scan, addresses)) = parts else {
-            let said = "the cursor isn't one of this store's; start the listing anew";
-            return Err(StoreError::new(
-                StoreErrorKind::Rejected,
-                Certainty::Definite,
-                said,
-            ));
+    fn parse(&self, cursor: &Cursor) -> Option<Place> {
+        let mut parts = cursor.0.splitn(4, '.');
+        let order = u64::from_str_radix(parts.next()?, 16).ok()?;
+        let server = parts.next()?.parse().ok()?;
+        let scan = match parts.next()? {
+            "" => None,
+            scan => Some(scan.parse().ok()?),
         };
+        let addresses = parts.next()?;
+        let is_hex = addresses.len() % 32 == 0 && addresses.bytes().all(|b| b.is_ascii_hexdigit());
         let key = |address| [self.prefix.as_bytes(), address].concat();
-        Ok((scan, addresses.as_bytes().chunks(32).map(key).collect()))
+        is_hex.then(|| Place {
+            order,
+            server,
+            scan,
+            keys: addresses.as_bytes().chunks(32).map(key).collect(),
+        })
     }
 
+    /// What stands under each of the keys, if it fits.
     async fn records(
         &self,
         keys: &[Vec<u8>],
         query: &Query,
         now: Timestamp,
-    ) -> StoreResult<Vec<(Identity, Record)>> {
-        if keys.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut get = redis::cmd("MGET");
-        for key in keys {
-            get.arg(key);
-        }
-        let reply = self.link.query(&get).await?;
-        let found: Vec<Option<Vec<u8>>> =
-            redis::from_redis_value(reply).map_err(|_| unexpected("MGET"))?;
-        let mut records = Vec::new();
-        for (key, packed) in keys.iter().zip(found) {
-            let Some(packed) = packed else { continue };
+    ) -> StoreResult<Vec<Option<(Identity, Record)>>> {
+        let get = |key: Vec<u8>| async move {
+            let cmd = redis::Cmd::get(&key);
+            self.link.peek(&key, &cmd).await
+        };
+        let replies = try_join_all(keys.iter().cloned().map(get)).await?;
+        let found = keys.iter().zip(replies).map(|(key, reply)| {
+            let Value::BulkString(packed) = reply else {
+                return None;
+            };
             // What can't be read is not listed as something that it may not be.
-            let Ok(record) = Record::decode(&Bytes::from(packed)) else {
-                continue;
-            };
-            let Some(address) = self.address(key) else {
-                continue;
-            };
-            if query.fits(&record, now) && !is_deleted(&record) {
-                records.push((Identity::from_halves(&address, &record.seal), record));
-            }
-        }
-        Ok(records)
+            let record = Record::decode(&Bytes::from(packed)).ok()?;
+            let identity = Identity::from_halves(&self.address(key)?, &record.seal);
+            (query.fits(&record, now) && !is_deleted(&record)).then_some((identity, record))
+        });
+        Ok(found.collect())
     }
 
     pub(super) fn address(&self, key: &[u8]) -> Option<[u8; 16]> {
@@ -159,4 +228,11 @@ impl Inner {
             .filter(|text| text.len() == 32)?;
         Some(u128::from_str_radix(text, 16).ok()?.to_be_bytes())
     }
+}
+
+/// The cursor isn't one of ours, or one from before records moved between servers.
+fn stale() -> StoreError {
+    let said =
+        "the cursor isn't one of this store's, or its servers have changed; start the listing anew";
+    StoreError::new(StoreErrorKind::Rejected, Certainty::Definite, said)
 }

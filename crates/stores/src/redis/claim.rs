@@ -5,7 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::Value;
 use semel_core::store::StoreResult;
-use semel_core::{Claim, Claimed, Grant, Identity, Record, State, Timestamp, protocol};
+use semel_core::{
+    Claim, Claimed, Grant, Identity, Record, State, StoreError, StoreErrorKind, Timestamp, protocol,
+};
 
 use super::error::unexpected;
 use super::script::{DONE, MARK};
@@ -13,8 +15,8 @@ use super::{Inner, TRIES, millis};
 
 impl Inner {
     pub(super) async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
-        self.server.is_fit()?;
-        let now = self.time.now(&self.link).await?;
+        self.watch.is_fit()?;
+        let now = self.time.now();
         let decision = protocol::claim(None, ask, now);
         let (Claimed::Won(grant), Some(record)) = (decision.answer, decision.write) else {
             return Err(unexpected("a claim of nothing wins"));
@@ -23,13 +25,25 @@ impl Inner {
         let mut set = redis::cmd("SET");
         set.arg(&key).arg(&packed[..]).arg("NX").arg("GET");
         set.arg("PX").arg(millis(record.retention));
-        match self.link.query(&set).await? {
+        let reply = match self.link.query(&key, &set).await {
+            Err(full) if full.kind == StoreErrorKind::Full => self.find(&key, full).await?,
+            reply => reply?,
+        };
+        match reply {
             Value::Nil => Ok(Claimed::Won(Grant {
                 memo: packed,
                 ..grant
             })),
             Value::BulkString(found) => self.contend(ask, &key, found.into(), now).await,
             _ => Err(unexpected("SET")),
+        }
+    }
+
+    /// A full server refuses the claim's command without a look at the key. Only a new key needs room (P26).
+    async fn find(&self, key: &[u8], full: StoreError) -> StoreResult<Value> {
+        match self.link.query(key, &redis::Cmd::get(key)).await? {
+            Value::Nil => Err(full),
+            found => Ok(found),
         }
     }
 

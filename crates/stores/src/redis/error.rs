@@ -3,12 +3,50 @@
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use semel_core::{Certainty, StoreError, StoreErrorKind};
 
-/// A reply from the server means that nothing was changed; silence means that nobody knows.
-pub(super) fn store_error(error: RedisError) -> StoreError {
-    let (kind, certainty) = classify(&error);
-    StoreError::new(kind, certainty, error)
+/// A command that did not answer, and whether it can have reached a server.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// There was no connection to send it on.
+    NotSent(RedisError),
+    /// It was sent; a server said no, or nothing.
+    Sent(RedisError),
+    /// It was done, and has not spread as far as it has to (see `durability`).
+    Short,
 }
 
+impl Failure {
+    /// What the server said, if it was the server that spoke.
+    pub(super) fn server_kind(&self) -> Option<ServerErrorKind> {
+        match self {
+            Self::Sent(error) => match error.kind() {
+                ErrorKind::Server(kind) => Some(kind),
+                _ => None,
+            },
+            Self::NotSent(_) | Self::Short => None,
+        }
+    }
+}
+
+impl From<Failure> for StoreError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::NotSent(error) => {
+                let (kind, _) = classify(&error);
+                Self::new(kind, Certainty::Definite, error)
+            }
+            Failure::Sent(error) => {
+                let (kind, certainty) = classify(&error);
+                Self::new(kind, certainty, error)
+            }
+            Failure::Short => {
+                let said = "too few copies confirmed it in time";
+                Self::new(StoreErrorKind::Unavailable, Certainty::Unknown, said)
+            }
+        }
+    }
+}
+
+/// A reply from the server means that nothing was changed; silence means that nobody knows.
 fn classify(error: &RedisError) -> (StoreErrorKind, Certainty) {
     use ServerErrorKind as Server;
     use StoreErrorKind::{Full, Rejected, Unavailable};

@@ -1,49 +1,194 @@
-//! Whether the server is fit to keep records: asked at start, and again every half minute.
+//! Whether the servers are fit to keep records: asked at start, and again every half minute.
 //!
 //! A Redis that evicts keys when its memory is full forgets what was done, and the next retry does it
-//! again. That is refused at start, and noticed when somebody changes it later.
+//! again. That is refused at start, and noticed when somebody changes it later. So is a server that was
+//! replaced or restarted meanwhile: what it had not passed on or written is gone.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
-use semel_core::{Certainty, Clock, StoreError, StoreErrorKind, StoreResult};
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use semel_core::{Certainty, Clock, StoreError, StoreErrorKind, StoreResult, Timestamp};
 
 use super::Inner;
 use super::error::unexpected;
 use super::link::Link;
+use super::node::Node;
+use super::time::ASK_EVERY;
 
-const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// How many askings of the time pass between two looks.
+const LOOK_EVERY: u32 = 3;
 
-/// What is known of the server.
-pub(super) struct Server {
-    /// Its name and version, such as `Redis 7.0.15`.
-    pub(super) version: String,
-    /// Whether it has `SET … IFEQ`.
-    pub(super) has_ifeq: bool,
-    evicts: AtomicBool,
+/// What is known of the servers, as of the last look: at most half a minute old, or older where no server
+/// has answered since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Health {
+    /// Name and version, such as `Redis 7.0.15`; of the oldest, where there are several.
+    pub version: String,
+    /// Masters in use.
+    pub masters: usize,
+    /// Replicas connected to the master that has the fewest.
+    pub replicas: usize,
+    /// Whether one of them is set to evict keys when its memory is full. New claims are refused then.
+    pub evicts: bool,
+    /// How many masters were seen to have been restarted, to have taken another's place, or to have
+    /// joined since the store was opened. Before a failover without a level of durability, what had not
+    /// reached the replica was lost.
+    pub changes: u64,
+    /// When that was last seen, on the server's clock.
+    pub changed_at: Option<Timestamp>,
 }
 
-impl Server {
-    /// Refuses while the server is set to evict keys.
+/// The servers, and what they were when they were last looked at.
+pub(super) struct Watch {
+    /// Whether all have `SET … IFEQ`.
+    pub(super) has_ifeq: bool,
+    /// Read by every claim.
+    evicts: AtomicBool,
+    seen: Mutex<Seen>,
+}
+
+struct Seen {
+    health: Health,
+    /// Run id and replication id of each master.
+    ids: Vec<(String, String)>,
+}
+
+impl Watch {
+    /// Looks the servers over for the first time.
+    pub(super) async fn new(link: &Link) -> StoreResult<Self> {
+        let looks = look(link).await?;
+        let has_ifeq = looks.iter().all(|look| look.has_ifeq);
+        for look in &looks {
+            look.is_usable()?;
+        }
+        let watch = Self {
+            has_ifeq,
+            evicts: AtomicBool::new(looks.iter().any(|look| look.evicts)),
+            seen: Mutex::new(Seen {
+                health: health(&looks),
+                ids: ids(looks),
+            }),
+        };
+        watch.is_fit()?;
+        Ok(watch)
+    }
+
+    /// Refuses while a server is set to evict keys.
     pub(super) fn is_fit(&self) -> StoreResult<()> {
         if self.evicts.load(Ordering::Relaxed) {
-            Err(evicting())
-        } else {
-            Ok(())
+            let said = "the server evicts keys when its memory is full, and would forget what was \
+                        done; set maxmemory-policy to noeviction";
+            return Err(rejected(said));
+        }
+        Ok(())
+    }
+
+    pub(super) fn health(&self) -> Health {
+        self.seen.lock().health.clone()
+    }
+
+    /// Takes in what was found; answers whether a master has changed.
+    fn take(&self, looks: Vec<Look>, now: Timestamp) -> bool {
+        let mut seen = self.seen.lock();
+        let fresh = health(&looks);
+        self.evicts.store(fresh.evicts, Ordering::Relaxed);
+        let ids = ids(looks);
+        let new = ids.iter().filter(|id| !seen.ids.contains(id)).count();
+        let (mut changes, mut changed_at) = (seen.health.changes, seen.health.changed_at);
+        if new > 0 {
+            changes += u64::try_from(new).unwrap_or(u64::MAX);
+            changed_at = Some(now);
+        }
+        seen.health = Health {
+            changes,
+            changed_at,
+            ..fresh
+        };
+        seen.ids = ids;
+        new > 0
+    }
+}
+
+/// Looks again every half minute, and asks for the time more often, for as long as the store is in use.
+pub(super) fn watch_over(inner: &Arc<Inner>, clock: Arc<dyn Clock>) {
+    let inner: Weak<Inner> = Arc::downgrade(inner);
+    tokio::spawn(async move {
+        let mut rounds = 0_u32;
+        loop {
+            clock.sleep(ASK_EVERY).await;
+            let Some(inner) = inner.upgrade() else { return };
+            rounds = rounds.wrapping_add(1);
+            inner.time.refresh(&inner.link).await;
+            if rounds.is_multiple_of(LOOK_EVERY) {
+                inner.look_again().await;
+            }
+        }
+    });
+}
+
+impl Inner {
+    /// No answer says nothing about the servers' settings; claims find out for themselves.
+    async fn look_again(&self) {
+        // A cluster that can't be asked is looked at as it was known.
+        let _ = self.link.learn().await;
+        let Ok(looks) = look(&self.link).await else {
+            return;
+        };
+        if self.watch.take(looks, self.time.now()) {
+            // Another server, another clock.
+            self.time.refresh(&self.link).await;
         }
     }
 }
 
-fn evicting() -> StoreError {
-    let said = "the server evicts keys when its memory is full, and would forget what was done; \
-                set maxmemory-policy to noeviction";
-    StoreError::new(StoreErrorKind::Rejected, Certainty::Definite, said)
+/// What one master says of itself.
+struct Look {
+    name: &'static str,
+    version: String,
+    number: (u32, u32),
+    has_ifeq: bool,
+    evicts: bool,
+    is_master: bool,
+    replicas: usize,
+    id: (String, String),
 }
 
-/// Looks the server over.
-pub(super) async fn check(link: &Link) -> StoreResult<Server> {
-    let info = info(link, "server").await?;
+impl Look {
+    fn is_usable(&self) -> StoreResult<()> {
+        if self.number < (7, 0) {
+            let (name, version) = (self.name, &self.version);
+            let said =
+                format!("{name} {version} is too old: 7.0 or newer is needed for SET NX GET");
+            return Err(rejected(said));
+        }
+        if !self.is_master {
+            let said = "the server is a replica, and takes no writes; name its master, or use \
+                        redis+sentinel:// or redis+cluster://";
+            return Err(rejected(said));
+        }
+        Ok(())
+    }
+}
+
+/// All masters, or an error: half a picture says nothing about the other half.
+async fn look(link: &Link) -> StoreResult<Vec<Look>> {
+    let (_, masters) = link.masters();
+    let looks = join_all(masters.iter().map(|node| look_at(node))).await;
+    let looks: Vec<Look> = looks.into_iter().collect::<StoreResult<_>>()?;
+    if looks.is_empty() {
+        return Err(unexpected("no server to look at"));
+    }
+    Ok(looks)
+}
+
+async fn look_at(node: &Node) -> StoreResult<Look> {
+    let mut cmd = redis::cmd("INFO");
+    cmd.arg("server").arg("memory").arg("replication");
+    let reply = node.ask(&cmd).await?;
+    let info: String = redis::from_redis_value(reply).map_err(|_| unexpected("INFO"))?;
     let field = |name: &str| value(&info, name);
     let (name, version) = match (field("valkey_version"), field("redis_version")) {
         (Some(version), _) => ("Valkey", version),
@@ -51,48 +196,46 @@ pub(super) async fn check(link: &Link) -> StoreResult<Server> {
         (None, None) => return Err(unexpected("INFO without a version")),
     };
     let number = numbers(version);
-    if number < (7, 0) {
-        let said = format!("{name} {version} is too old: 7.0 or newer is needed for SET NX GET");
-        return Err(StoreError::new(
-            StoreErrorKind::Rejected,
-            Certainty::Definite,
-            said,
-        ));
+    let is_master = field("role").is_none_or(|role| role == "master");
+    if !is_master {
+        // A master that was demoted: the next question is to find the new one.
+        node.lose_all();
     }
-    let has_ifeq = number >= if name == "Valkey" { (8, 1) } else { (8, 4) };
-    let evicts = AtomicBool::new(evicts(link).await?);
-    let server = Server {
-        version: format!("{name} {version}"),
-        has_ifeq,
-        evicts,
-    };
-    server.is_fit()?;
-    Ok(server)
+    let text = |name: &str| field(name).unwrap_or_default().to_owned();
+    Ok(Look {
+        name,
+        version: version.to_owned(),
+        number,
+        has_ifeq: number >= if name == "Valkey" { (8, 1) } else { (8, 4) },
+        evicts: field("maxmemory_policy").is_some_and(|policy| policy != "noeviction"),
+        is_master,
+        replicas: field("connected_slaves")
+            .and_then(|count| count.parse().ok())
+            .unwrap_or(0),
+        id: (text("run_id"), text("master_replid")),
+    })
 }
 
-/// Looks again every half minute, for as long as the store is in use.
-pub(super) fn watch_over(inner: &Arc<Inner>, clock: Arc<dyn Clock>) {
-    let inner: Weak<Inner> = Arc::downgrade(inner);
-    tokio::spawn(async move {
-        loop {
-            clock.sleep(LOOK_EVERY).await;
-            let Some(inner) = inner.upgrade() else { return };
-            // No answer says nothing about eviction; claims find out for themselves.
-            if let Ok(evicts) = evicts(&inner.link).await {
-                inner.server.evicts.store(evicts, Ordering::Relaxed);
-            }
-        }
-    });
+fn health(looks: &[Look]) -> Health {
+    let oldest = looks.iter().min_by_key(|look| look.number);
+    Health {
+        version: oldest.map_or_else(String::new, |look| {
+            format!("{} {}", look.name, look.version)
+        }),
+        masters: looks.len(),
+        replicas: looks.iter().map(|look| look.replicas).min().unwrap_or(0),
+        evicts: looks.iter().any(|look| look.evicts),
+        changes: 0,
+        changed_at: None,
+    }
 }
 
-async fn evicts(link: &Link) -> StoreResult<bool> {
-    let info = info(link, "memory").await?;
-    Ok(value(&info, "maxmemory_policy").is_some_and(|policy| policy != "noeviction"))
+fn ids(looks: Vec<Look>) -> Vec<(String, String)> {
+    looks.into_iter().map(|look| look.id).collect()
 }
 
-async fn info(link: &Link, section: &str) -> StoreResult<String> {
-    let reply = link.query(redis::cmd("INFO").arg(section)).await?;
-    redis::from_redis_value(reply).map_err(|_| unexpected("INFO"))
+fn rejected(said: impl Into<String>) -> StoreError {
+    StoreError::new(StoreErrorKind::Rejected, Certainty::Definite, said.into())
 }
 
 fn value<'a>(info: &'a str, name: &str) -> Option<&'a str> {

@@ -1,36 +1,68 @@
-//! The way to the server: one shared connection that comes back by itself.
+//! The way to the servers, one or many: a command goes to whoever has its key.
 
-use std::time::Duration;
+use std::sync::Arc;
 
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
-use semel_core::StoreResult;
+use redis::aio::PubSub;
+use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
+use redis::{Cmd, RedisError, ServerErrorKind, TlsMode, Value};
+use semel_core::{Clock, StoreResult};
 
-use super::error::store_error;
+use super::cluster::Cluster;
+use super::durability::Durability;
+use super::error::{Failure, unexpected};
+use super::node::{Finder, Node};
 use super::script::Script;
+use super::url::{Access, Host, Target, Topology};
 
-#[derive(Clone)]
+/// All servers of a store.
 pub(super) struct Link {
-    manager: ConnectionManager,
+    routes: Routes,
+    level: Durability,
+}
+
+enum Routes {
+    One(Arc<Node>),
+    Cluster(Arc<Cluster>),
 }
 
 impl Link {
-    pub(super) async fn open(client: Client) -> StoreResult<Self> {
-        let config = ConnectionManagerConfig::new()
-            .set_connection_timeout(Some(Duration::from_secs(2)))
-            .set_response_timeout(Some(Duration::from_secs(4)))
-            .set_number_of_retries(2)
-            .set_max_delay(Duration::from_millis(500));
-        let manager = ConnectionManager::new_with_config(client, config).await;
+    pub(super) async fn open(target: Target, clock: Arc<dyn Clock>) -> StoreResult<Self> {
+        let Target {
+            topology,
+            access,
+            durability,
+            ..
+        } = target;
+        let one = |finder| Routes::One(Arc::new(Node::new(finder)));
+        let routes =
+            match topology {
+                Topology::One(host) => one(Finder::Fixed(
+                    access.client(&host).map_err(Failure::NotSent)?,
+                )),
+                Topology::Sentinel {
+                    sentinels,
+                    master,
+                    access: to_sentinels,
+                } => one(sentinel(&sentinels, &master, &to_sentinels, &access)
+                    .map_err(Failure::NotSent)?),
+                Topology::Cluster(seeds) => {
+                    Routes::Cluster(Arc::new(Cluster::open(access, seeds, clock).await?))
+                }
+            };
         Ok(Self {
-            manager: manager.map_err(store_error)?,
+            routes,
+            level: durability,
         })
     }
 
-    /// Sends one command. Dropping the future leaves the connection in order: replies are matched by
-    /// the task that owns it, not by whoever asked.
-    pub(super) async fn query(&self, cmd: &Cmd) -> StoreResult<Value> {
-        self.send(cmd).await.map_err(store_error)
+    /// Sends one command about `key`; its answer has the store's level of durability.
+    pub(super) async fn query(&self, key: &[u8], cmd: &Cmd) -> StoreResult<Value> {
+        Ok(self.send(key, cmd, self.level).await?)
+    }
+
+    /// Sends one command about `key`, on whose answer nothing depends.
+    pub(super) async fn peek(&self, key: &[u8], cmd: &Cmd) -> StoreResult<Value> {
+        Ok(self.send(key, cmd, Durability::Server).await?)
     }
 
     /// Calls a script by its SHA-1; a server that has forgotten it is given the text.
@@ -40,18 +72,102 @@ impl Link {
         key: &[u8],
         arguments: &[&[u8]],
     ) -> StoreResult<Value> {
-        match self.send(&script.by_sha1(key, arguments)).await {
-            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                self.query(&script.by_text(key, arguments)).await
-            }
-            answer => answer.map_err(store_error),
+        self.run_at(script, key, arguments, self.level).await
+    }
+
+    /// Like [`Self::run`], for a hint.
+    pub(super) async fn run_hint(
+        &self,
+        script: &Script,
+        key: &[u8],
+        arguments: &[&[u8]],
+    ) -> StoreResult<Value> {
+        self.run_at(script, key, arguments, Durability::Server)
+            .await
+    }
+
+    async fn run_at(
+        &self,
+        script: &Script,
+        key: &[u8],
+        arguments: &[&[u8]],
+        level: Durability,
+    ) -> StoreResult<Value> {
+        match self.send(key, &script.by_sha1(key, arguments), level).await {
+            Err(failure) if failure.server_kind() == Some(ServerErrorKind::NoScript) => Ok(self
+                .send(key, &script.by_text(key, arguments), level)
+                .await?),
+            answer => Ok(answer?),
         }
     }
 
-    async fn send(&self, cmd: &Cmd) -> Result<Value, RedisError> {
-        match self.manager.clone().send_packed_command(cmd).await? {
-            Value::ServerError(error) => Err(error.into()),
-            value => Ok(value),
+    async fn send(&self, key: &[u8], cmd: &Cmd, level: Durability) -> Result<Value, Failure> {
+        match &self.routes {
+            Routes::One(node) => node.send(cmd, level, false).await,
+            Routes::Cluster(cluster) => Box::pin(cluster.send(key, cmd, level)).await,
         }
     }
+
+    /// All masters in an order that stays the same, and a number that changes when the order does.
+    pub(super) fn masters(&self) -> (u64, Vec<Arc<Node>>) {
+        match &self.routes {
+            Routes::One(node) => (0, vec![Arc::clone(node)]),
+            Routes::Cluster(cluster) => cluster.masters(),
+        }
+    }
+
+    /// Learns anew who the masters are, where there are several.
+    pub(super) async fn learn(&self) -> StoreResult<()> {
+        match &self.routes {
+            Routes::One(_) => Ok(()),
+            Routes::Cluster(cluster) => Box::pin(cluster.learn()).await,
+        }
+    }
+
+    /// A connection to listen on: what is published on one server of a cluster is heard on all.
+    pub(super) async fn listen(&self) -> StoreResult<PubSub> {
+        let (_, masters) = self.masters();
+        let Some(node) = masters.first() else {
+            return Err(unexpected("no server to listen to"));
+        };
+        Ok(node.listen().await.map_err(Failure::NotSent)?)
+    }
+}
+
+impl Node {
+    /// Asks this very server something that is about no key.
+    pub(super) async fn ask(&self, cmd: &Cmd) -> StoreResult<Value> {
+        Ok(self.send(cmd, Durability::Server, false).await?)
+    }
+}
+
+fn sentinel(
+    sentinels: &[Host],
+    master: &str,
+    to_sentinels: &Access,
+    to_servers: &Access,
+) -> Result<Finder, RedisError> {
+    let addresses = sentinels.iter().map(|host| to_sentinels.address(host));
+    let mut builder = SentinelClientBuilder::new(addresses, master, SentinelServerType::Master)?;
+    builder = builder.set_client_to_redis_db(to_servers.login.db());
+    if let Some(name) = to_servers.login.username() {
+        builder = builder.set_client_to_redis_username(name);
+    }
+    if let Some(password) = to_servers.login.password() {
+        builder = builder.set_client_to_redis_password(password);
+    }
+    if let Some(name) = to_sentinels.login.username() {
+        builder = builder.set_client_to_sentinel_username(name);
+    }
+    if let Some(password) = to_sentinels.login.password() {
+        builder = builder.set_client_to_sentinel_password(password);
+    }
+    if let Some(certificates) = &to_servers.tls {
+        builder = builder
+            .set_client_to_redis_tls_mode(TlsMode::Secure)
+            .set_client_to_redis_certificates(certificates.clone())
+            .set_client_to_sentinel_tls_mode(TlsMode::Secure)
+            .set_client_to_sentinel_certificates(certificates.clone());
+    }
+    Ok(Finder::Sentinel(tokio::sync::Mutex::new(builder.build()?)))
 }

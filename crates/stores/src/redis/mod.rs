@@ -7,23 +7,32 @@
 //! - **Time** is the server's: a record's time to live is its retention, so *retention − time to live* is how
 //!   long ago it was written. No clock of ours decides anything.
 //!
+//! Where several servers keep the records (Sentinel, Cluster), every command still has one key and goes to
+//! one server; see `docs/stores/redis.md` for the URLs, options and levels of durability.
+//!
 //! A record is removed by the server when it expires; there is nothing to sweep.
 
 mod admin;
 mod claim;
+mod cluster;
+mod durability;
 mod error;
 mod health;
 mod link;
+mod node;
 mod script;
 mod settle;
+mod slot;
 mod time;
+mod url;
+mod waiting;
 mod wakes;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redis::{Client, Value};
+use redis::Value;
 use semel_core::identity::Address;
 use semel_core::store::{Capabilities, Store, StoreResult, Wake};
 use semel_core::wake::{Hub, Wakeup};
@@ -32,11 +41,16 @@ use semel_core::{
     Resolved, Settled, Settlement, protocol,
 };
 
-use error::{store_error, unexpected};
+use error::unexpected;
+use health::Watch;
 use link::Link;
 use script::Scripts;
 use time::ServerTime;
+use url::Target;
 use wakes::Wakes;
+
+pub use health::Health;
+pub use url::DEFAULT_PREFIX;
 
 /// Records in Redis or Valkey. Cheap to clone.
 #[derive(Clone)]
@@ -51,42 +65,56 @@ struct Inner {
     scripts: Scripts,
     hub: Hub,
     wakes: Wakes,
-    server: health::Server,
+    watch: Watch,
 }
-
-/// What stands before the address in every key.
-pub const DEFAULT_PREFIX: &str = "semel:";
 
 /// How often a step that was overtaken is tried again before giving up.
 const TRIES: usize = 16;
 
 impl RedisStore {
-    /// Connects to the server at `url`, such as `redis://127.0.0.1:6379/0`, and checks that it is fit.
+    /// Connects to the servers at `url` and checks that they are fit.
+    ///
+    /// | URL | servers |
+    /// |---|---|
+    /// | `redis://127.0.0.1:6379/0` | one |
+    /// | `redis+sentinel://h1:26379,h2:26379/master-name/0` | whichever the sentinels say is the master |
+    /// | `redis+cluster://h1:6379,h2:6379` | a cluster |
+    ///
+    /// `rediss` in place of `redis` means TLS. A user and a password come before the hosts, as in
+    /// `redis://user:password@host`. Options: `prefix`, `durability`, `ca`, `cert`, `key`, `sentinel_user`,
+    /// `sentinel_password`.
     ///
     /// # Errors
-    /// Where it can't be reached, or would lose records: too old, or set to evict keys.
+    /// Where the URL can't be used, no server can be reached, or one would lose records: too old, a
+    /// replica, or set to evict keys.
     pub async fn open(url: &str, clock: Arc<dyn Clock>) -> StoreResult<Self> {
-        let client = Client::open(url).map_err(store_error)?;
-        let link = Link::open(client.clone()).await?;
-        let server = health::check(&link).await?;
-        let time = ServerTime::new(Arc::clone(&clock));
-        let (prefix, scripts) = (DEFAULT_PREFIX.to_owned(), Scripts::new());
+        let target = Target::parse(url)?;
+        let prefix = target.prefix.clone();
+        let link = Box::pin(Link::open(target, Arc::clone(&clock))).await?;
+        let watch = Box::pin(Watch::new(&link)).await?;
+        let time = Box::pin(ServerTime::new(Arc::clone(&clock), &link)).await?;
         let (wakes, watched) = Wakes::new();
         let inner = Inner {
             link,
             prefix,
             time,
-            scripts,
+            scripts: Scripts::new(),
             hub: Hub::new(),
             wakes,
-            server,
+            watch,
         };
         let store = Self {
             inner: Arc::new(inner),
         };
-        wakes::listen(&store.inner, client, watched, Arc::clone(&clock));
+        wakes::listen(&store.inner, watched, Arc::clone(&clock));
         health::watch_over(&store.inner, clock);
         Ok(store)
+    }
+
+    /// What is known of the servers, as of the last look.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.inner.watch.health()
     }
 }
 
@@ -129,11 +157,8 @@ impl Inner {
     }
 
     async fn read(&self, identity: &Identity) -> StoreResult<Option<Record>> {
-        match self
-            .link
-            .query(redis::cmd("GET").arg(self.key(identity)))
-            .await?
-        {
+        let key = self.key(identity);
+        match self.link.query(&key, redis::cmd("GET").arg(&key)).await? {
             Value::Nil => Ok(None),
             Value::BulkString(found) => {
                 let record = Record::decode_for(identity, &found.into())?;
@@ -209,6 +234,8 @@ impl Store for RedisStore {
             durable: true,
             shared: true,
             wake: Wake::Hint,
+            // SCAN gives a key again when its table is resized meanwhile.
+            lists_once: false,
             max_answer_bytes: Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES,
         }
     }
@@ -216,6 +243,6 @@ impl Store for RedisStore {
 
 impl std::fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "RedisStore({})", self.inner.server.version)
+        write!(f, "RedisStore({})", self.health().version)
     }
 }

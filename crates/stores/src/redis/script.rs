@@ -2,7 +2,7 @@
 //!
 //! All compare before they write, so sending one again does no harm. Those that end or keep a lease carry
 //! `allow-oom`: when memory runs out, a new claim must fail, and what has already happened must still be
-//! written down.
+//! written down. A wake-up that can't be published fails nothing: it is a hint, and the writing is done.
 
 use redis::{Cmd, Value};
 use semel_core::record::{FORMAT_VERSION, offset};
@@ -84,7 +84,7 @@ local state = string.byte(head, {state_at})"
         );
         let write = "local marked = redis.call('GETRANGE', KEYS[1], -5, -1) == ARGV[4]
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
-if marked then redis.call('PUBLISH', KEYS[1], '') end
+if marked then redis.pcall('PUBLISH', KEYS[1], '') end
 return 1";
         Self {
             look: Script::new(
@@ -132,7 +132,7 @@ local rest = redis.call('GETRANGE', KEYS[1], {header_end} + 1, {header_end} + la
 head = string.sub(head, 1, 1) .. '\\5' .. string.sub(head, 3, {token_at} - 1) .. string.rep('\\0', 16)
   .. string.sub(head, {token_at} + 16, {attempt_at} - 1) .. '\\0\\0' .. string.sub(head, {attempt_at} + 2)
 redis.call('SET', KEYS[1], head .. rest, 'PX', {TOMBSTONE_MILLIS})
-redis.call('PUBLISH', KEYS[1], '')
+redis.pcall('PUBLISH', KEYS[1], '')
 return 1"
             )),
         }

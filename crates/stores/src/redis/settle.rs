@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use redis::Value;
 use semel_core::store::StoreResult;
-use semel_core::{Grant, Record, Renewed, Settled, Settlement, protocol};
+use semel_core::{Grant, Record, Renewed, Settled, Settlement, StoreErrorKind, protocol};
 
 use super::error::unexpected;
 use super::script::{DONE, MARK};
@@ -16,7 +16,7 @@ impl Inner {
         settlement: &Settlement,
     ) -> StoreResult<Settled> {
         let key = self.key(&lease.identity);
-        let now = self.time.now(&self.link).await?;
+        let now = self.time.now();
         // A doubt keeps the checkpoint, which the memo doesn't know of.
         let doubt = matches!(settlement, Settlement::Doubt);
         let mut packed = if doubt {
@@ -57,7 +57,7 @@ impl Inner {
         {
             return Ok(Some(record));
         }
-        match self.link.query(redis::cmd("GET").arg(key)).await? {
+        match self.link.query(key, redis::cmd("GET").arg(key)).await? {
             Value::Nil => Ok(None),
             Value::BulkString(found) => {
                 Ok(Some(Record::decode_for(&lease.identity, &found.into())?))
@@ -74,12 +74,17 @@ impl Inner {
         new: &Record,
     ) -> StoreResult<Value> {
         let packed = new.encode();
-        if self.server.has_ifeq && !old.is_empty() {
+        if self.watch.has_ifeq && !old.is_empty() {
             let mut set = redis::cmd("SET");
             set.arg(key).arg(&packed).arg("IFEQ").arg(&old[..]);
             set.arg("PX").arg(millis(new.retention));
-            if self.link.query(&set).await? != Value::Nil {
-                return Ok(DONE);
+            match self.link.query(key, &set).await {
+                // A full server refuses every `SET`; the script is let through (P26).
+                Err(full) if full.kind == StoreErrorKind::Full => {}
+                Err(error) => return Err(error),
+                // Another header, or a mark: the script looks more closely.
+                Ok(Value::Nil) => {}
+                Ok(_) => return Ok(DONE),
             }
         }
         let (owner, life) = (owner(lease), millis(new.retention).to_string());
@@ -96,7 +101,7 @@ impl Inner {
         let Some(record) = self.own_record(lease, &key, &lease.memo).await? else {
             return Ok(Renewed::Lost);
         };
-        let now = self.time.now(&self.link).await?.max(record.written_at);
+        let now = self.time.now().max(record.written_at);
         let Some(checkpoint) = checkpoint else {
             let (owner, life) = (owner(lease), millis(record.retention).to_string());
             let written = now.as_micros().to_le_bytes();

@@ -1,11 +1,14 @@
 //! The server's clock, estimated: asked for now and then, carried on by our monotonic clock in between.
 //!
 //! It gives new fences their size and records their times for people. It decides nothing: lapse and expiry
-//! are decided by the server, from the time to live that it counts down itself.
+//! are decided by the server, from the time to live that it counts down itself. Where there are several
+//! servers, it is the clock that is furthest ahead: whoever asks, and whichever server has a key by then, fences
+//! keep growing (P22).
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use redis::Value;
 use semel_core::{Clock, StoreResult, Tick, Timestamp};
@@ -13,11 +16,12 @@ use semel_core::{Clock, StoreResult, Tick, Timestamp};
 use super::error::unexpected;
 use super::link::Link;
 
-const ASK_EVERY: Duration = Duration::from_secs(10);
+/// How often the servers are asked.
+pub(super) const ASK_EVERY: Duration = Duration::from_secs(10);
 
 pub(super) struct ServerTime {
     clock: Arc<dyn Clock>,
-    sample: Mutex<Option<Sample>>,
+    sample: Mutex<Sample>,
 }
 
 #[derive(Clone, Copy)]
@@ -27,28 +31,52 @@ struct Sample {
 }
 
 impl ServerTime {
-    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self {
+    /// Asks for the first time.
+    pub(super) async fn new(clock: Arc<dyn Clock>, link: &Link) -> StoreResult<Self> {
+        let server = ask(link).await?;
+        let at = clock.now();
+        Ok(Self {
             clock,
-            sample: Mutex::new(None),
-        }
+            sample: Mutex::new(Sample { server, at }),
+        })
     }
 
     /// Now, on the server's clock.
-    pub(super) async fn now(&self, link: &Link) -> StoreResult<Timestamp> {
+    pub(super) fn now(&self) -> Timestamp {
         let now = self.clock.now();
-        let known = *self.sample.lock();
-        if let Some(sample) = known.filter(|sample| now.since(sample.at) < ASK_EVERY) {
-            return Ok(sample.server.plus(now.since(sample.at)));
-        }
-        let server = parse(&link.query(&redis::cmd("TIME")).await?)?;
-        let at = self.clock.now();
-        // Never back: a fence must not be smaller than one that was given out before.
-        let carried = known.map_or(server, |sample| sample.server.plus(at.since(sample.at)));
-        let server = server.max(carried);
-        *self.sample.lock() = Some(Sample { server, at });
-        Ok(server)
+        let sample = *self.sample.lock();
+        sample.server.plus(now.since(sample.at))
     }
+
+    /// Asks again. No answer leaves the estimate as it is: our own clock carries it on.
+    pub(super) async fn refresh(&self, link: &Link) {
+        let Ok(server) = ask(link).await else { return };
+        let at = self.clock.now();
+        let mut sample = self.sample.lock();
+        // Never back: a fence must not be smaller than one that was given out before.
+        let carried = sample.server.plus(at.since(sample.at));
+        *sample = Sample {
+            server: server.max(carried),
+            at,
+        };
+    }
+}
+
+/// The time of the server that is furthest ahead, of those that answer.
+async fn ask(link: &Link) -> StoreResult<Timestamp> {
+    let (_, masters) = link.masters();
+    let cmd = redis::cmd("TIME");
+    let replies = join_all(masters.iter().map(|node| node.ask(&cmd))).await;
+    let mut latest = Err(unexpected("no server to ask for the time"));
+    for reply in replies {
+        let time = reply.and_then(|reply| parse(&reply));
+        latest = match (latest, time) {
+            (Ok(latest), Ok(time)) => Ok(time.max(latest)),
+            (Ok(time), Err(_)) | (Err(_), Ok(time)) => Ok(time),
+            (Err(_), Err(error)) => Err(error),
+        };
+    }
+    latest
 }
 
 fn parse(reply: &Value) -> StoreResult<Timestamp> {

@@ -9,8 +9,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use redis::Msg;
 use redis::aio::{PubSubSink, PubSubStream};
-use redis::{Client, Msg};
 use semel_core::Clock;
 use semel_core::identity::Address;
 use tokio::sync::mpsc;
@@ -42,7 +42,6 @@ const TIDY_EVERY: Duration = Duration::from_secs(5);
 /// the connection is lost.
 pub(super) fn listen(
     inner: &Arc<Inner>,
-    client: Client,
     watched: mpsc::UnboundedReceiver<Address>,
     clock: Arc<dyn Clock>,
 ) {
@@ -52,7 +51,7 @@ pub(super) fn listen(
         clock,
         open: HashSet::new(),
     };
-    tokio::spawn(listener.run(client));
+    tokio::spawn(listener.run());
 }
 
 struct Listener {
@@ -63,10 +62,15 @@ struct Listener {
 }
 
 impl Listener {
-    async fn run(mut self, client: Client) {
+    async fn run(mut self) {
         let mut first = self.watched.recv().await;
         while let Some(address) = first {
-            if let Ok(connection) = client.get_async_pubsub().await {
+            let Some(inner) = self.inner.upgrade() else {
+                return;
+            };
+            let connection = inner.link.listen().await;
+            drop(inner);
+            if let Ok(connection) = connection {
                 self.open.clear();
                 let (sink, stream) = connection.split();
                 self.serve(sink, stream, address).await;
@@ -112,7 +116,10 @@ impl Listener {
         if self.open.insert(address) && sink.subscribe(&key[..]).await.is_err() {
             return false;
         }
-        let marked = inner.link.run(&inner.scripts.mark, &key, &[MARK]).await;
+        let marked = inner
+            .link
+            .run_hint(&inner.scripts.mark, &key, &[MARK])
+            .await;
         // Settled already, or gone: whatever was waited for has happened.
         if matches!(marked, Ok(redis::Value::Int(0))) {
             inner.hub.wake(&address);

@@ -284,6 +284,7 @@ impl Store for BrokenStore {
             durable: false,
             shared: false,
             wake: Wake::Exact,
+            lists_once: true,
             max_answer_bytes: Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES,
         }
     }

@@ -67,6 +67,7 @@ impl Store for Stubborn {
             durable: false,
             shared: false,
             wake: Wake::Never,
+            lists_once: true,
             max_answer_bytes: 0,
         }
     }

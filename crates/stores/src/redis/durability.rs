@@ -1,0 +1,119 @@
+//! How far an answer has to have spread before it is given.
+//!
+//! At a level above the server's own, every answer waits, not only those that wrote: an answer tells
+//! what the record says, and whoever is told must be able to rely on it after a failover. That holds for a
+//! replay of what another process has just settled, too. A server takes the wait of a connection to be for
+//! everything it had done by that connection's last command, reads included.
+
+use redis::{Cmd, Value};
+
+/// How long a wait may last, before the outcome counts as unknown.
+const WAIT_MILLIS: u64 = 1_000;
+
+/// A level of durability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Durability {
+    /// Whatever the server does by itself.
+    Server,
+    /// So many replicas have received it.
+    Replicas(u32),
+    /// It is on the server's own disk (if `local`), and on those of so many replicas.
+    Disks { local: bool, replicas: u32 },
+}
+
+impl Durability {
+    /// `wait:N` or `waitaof:LOCAL:N`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let parts: Vec<&str> = text.split(':').collect();
+        match parts[..] {
+            ["wait", replicas] => {
+                let replicas = replicas.parse().ok().filter(|replicas| *replicas > 0)?;
+                Some(Self::Replicas(replicas))
+            }
+            ["waitaof", local, replicas] => {
+                let local = match local {
+                    "0" => false,
+                    "1" => true,
+                    _ => return None,
+                };
+                let replicas = replicas.parse().ok()?;
+                (local || replicas > 0).then_some(Self::Disks { local, replicas })
+            }
+            _ => None,
+        }
+    }
+
+    /// The command that waits; `None` where nothing is to be waited for.
+    pub(super) fn wait(self) -> Option<Cmd> {
+        match self {
+            Self::Server => None,
+            Self::Replicas(replicas) => {
+                let mut cmd = redis::cmd("WAIT");
+                cmd.arg(replicas).arg(WAIT_MILLIS);
+                Some(cmd)
+            }
+            Self::Disks { local, replicas } => {
+                let mut cmd = redis::cmd("WAITAOF");
+                cmd.arg(u8::from(local)).arg(replicas).arg(WAIT_MILLIS);
+                Some(cmd)
+            }
+        }
+    }
+
+    /// Whether the reply to [`Self::wait`] says that it is done. A wait that ran out of time answers too,
+    /// with a smaller number.
+    pub(super) fn is_reached(self, reply: &Value) -> bool {
+        match (self, reply) {
+            (Self::Server, _) => true,
+            (Self::Replicas(wanted), Value::Int(count)) => *count >= i64::from(wanted),
+            (Self::Disks { local, replicas }, Value::Array(counts)) => match counts[..] {
+                [Value::Int(here), Value::Int(there)] => {
+                    here >= i64::from(local) && there >= i64::from(replicas)
+                }
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_read_and_nonsense_is_not() {
+        assert_eq!(Durability::parse("wait:2"), Some(Durability::Replicas(2)));
+        let disks = |local, replicas| Some(Durability::Disks { local, replicas });
+        assert_eq!(Durability::parse("waitaof:1:0"), disks(true, 0));
+        assert_eq!(Durability::parse("waitaof:0:1"), disks(false, 1));
+        for text in [
+            "",
+            "wait",
+            "wait:0",
+            "wait:-1",
+            "wait:x",
+            "waitaof:0:0",
+            "waitaof:2:0",
+            "waitaof:1",
+        ] {
+            assert_eq!(Durability::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_short_count_is_not_enough() {
+        let level = Durability::Replicas(2);
+        assert!(!level.is_reached(&Value::Int(1)));
+        assert!(level.is_reached(&Value::Int(2)));
+        let level = Durability::Disks {
+            local: true,
+            replicas: 1,
+        };
+        let counts = |here, there| Value::Array(vec![Value::Int(here), Value::Int(there)]);
+        assert!(!level.is_reached(&counts(0, 1)));
+        assert!(!level.is_reached(&counts(1, 0)));
+        assert!(level.is_reached(&counts(1, 1)));
+        assert!(!level.is_reached(&Value::Nil));
+    }
+}

@@ -1,0 +1,203 @@
+//! One server: a shared connection that is made anew when it is lost, and further ones for waiting.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
+use redis::aio::{MultiplexedConnection, PubSub};
+use redis::sentinel::SentinelClient;
+use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
+
+use super::durability::Durability;
+use super::error::Failure;
+use super::waiting::Waiting;
+
+/// How long a connection may take to come about.
+const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+/// How long a reply may take; longer than any wait for replicas.
+const REPLY_WITHIN: Duration = Duration::from_secs(4);
+
+/// Where the server is.
+pub(super) enum Finder {
+    /// Always at the same address.
+    Fixed(Client),
+    /// Wherever the sentinels say the master is, asked anew for every connection.
+    Sentinel(tokio::sync::Mutex<SentinelClient>),
+}
+
+impl Finder {
+    pub(super) async fn client(&self) -> Result<Client, RedisError> {
+        match self {
+            Self::Fixed(client) => Ok(client.clone()),
+            Self::Sentinel(sentinels) => sentinels.lock().await.async_get_client().await,
+        }
+    }
+
+    /// Boxed: seldom polled, and too large to be part of every command's future.
+    pub(super) fn connect(&self) -> BoxFuture<'_, Result<MultiplexedConnection, RedisError>> {
+        Box::pin(async {
+            let config = AsyncConnectionConfig::new()
+                .set_connection_timeout(Some(CONNECT_WITHIN))
+                .set_response_timeout(Some(REPLY_WITHIN));
+            let client = self.client().await?;
+            client
+                .get_multiplexed_async_connection_with_config(&config)
+                .await
+        })
+    }
+}
+
+/// A server that can be asked. Dropping a question leaves all connections in order: replies are matched
+/// by the task that owns a connection, not by whoever asked.
+pub(super) struct Node {
+    finder: Arc<Finder>,
+    state: Mutex<State>,
+    made: AtomicU64,
+    waiting: Waiting,
+}
+
+enum State {
+    Closed,
+    Opening(Shared<BoxFuture<'static, Result<MultiplexedConnection, RedisError>>>),
+    Open(MultiplexedConnection, u64),
+}
+
+impl Node {
+    pub(super) fn new(finder: Finder) -> Self {
+        let finder = Arc::new(finder);
+        Self {
+            waiting: Waiting::new(Arc::clone(&finder)),
+            finder,
+            state: Mutex::new(State::Closed),
+            made: AtomicU64::new(0),
+        }
+    }
+
+    /// Sends one command at a level of durability; `asking` where a slot is on its way to this server.
+    pub(super) async fn send(
+        &self,
+        cmd: &Cmd,
+        level: Durability,
+        asking: bool,
+    ) -> Result<Value, Failure> {
+        match level.wait() {
+            None => self.send_plain(cmd, asking).await,
+            Some(wait) => Box::pin(self.send_waiting(cmd, &wait, level, asking)).await,
+        }
+    }
+
+    async fn send_waiting(
+        &self,
+        cmd: &Cmd,
+        wait: &Cmd,
+        level: Durability,
+        asking: bool,
+    ) -> Result<Value, Failure> {
+        let sent = self.waiting.send(cmd, wait, asking).await;
+        let (value, confirmed) = sent.inspect_err(|failure| self.judge(failure, None))?;
+        if level.is_reached(&confirmed) {
+            Ok(value)
+        } else {
+            Err(Failure::Short)
+        }
+    }
+
+    async fn send_plain(&self, cmd: &Cmd, asking: bool) -> Result<Value, Failure> {
+        let (mut connection, number) = self.connection().await.map_err(Failure::NotSent)?;
+        let reply = if asking {
+            let mut pipe = redis::pipe();
+            pipe.cmd("ASKING").add_command(cmd.clone());
+            let replies = connection.send_packed_commands(&pipe, 1, 1).await;
+            replies.and_then(|mut replies| replies.pop().ok_or_else(gone))
+        } else {
+            connection.send_packed_command(cmd).await
+        };
+        let reply = match reply {
+            Ok(Value::ServerError(error)) => Err(Failure::Sent(error.into())),
+            Ok(value) => Ok(value),
+            Err(error) => Err(Failure::Sent(error)),
+        };
+        reply.inspect_err(|failure| self.judge(failure, Some(number)))
+    }
+
+    /// The shared connection. However many ask while there is none, one is made.
+    async fn connection(&self) -> Result<(MultiplexedConnection, u64), RedisError> {
+        let opening = {
+            let mut state = self.state.lock();
+            match &*state {
+                State::Open(connection, number) => return Ok((connection.clone(), *number)),
+                State::Opening(opening) => opening.clone(),
+                State::Closed => {
+                    let finder = Arc::clone(&self.finder);
+                    // On a task of its own: whoever asked first may leave.
+                    let task = tokio::spawn(async move { finder.connect().await });
+                    let opening = task.map(|done| done.unwrap_or_else(|_| Err(gone())));
+                    let opening = opening.boxed().shared();
+                    *state = State::Opening(opening.clone());
+                    opening
+                }
+            }
+        };
+        let opened = opening.clone().await;
+        let mut state = self.state.lock();
+        if let State::Opening(current) = &*state
+            && current.ptr_eq(&opening)
+        {
+            let number = self.made.fetch_add(1, Ordering::Relaxed);
+            *state = match &opened {
+                Ok(connection) => State::Open(connection.clone(), number),
+                Err(_) => State::Closed,
+            };
+        }
+        match (&*state, opened) {
+            (State::Open(connection, number), _) => Ok((connection.clone(), *number)),
+            (_, Ok(connection)) => Ok((connection, u64::MAX)),
+            (_, Err(error)) => Err(error),
+        }
+    }
+
+    /// Gives a connection up that is broken, silent, or leads to a server that is no master any more.
+    fn judge(&self, failure: &Failure, number: Option<u64>) {
+        let Failure::Sent(error) = failure else {
+            return;
+        };
+        let demoted = matches!(
+            error.kind(),
+            ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown)
+        );
+        if !(demoted || error.is_unrecoverable_error() || error.is_timeout()) {
+            return;
+        }
+        match number {
+            Some(number) => self.lose(number),
+            None if demoted => self.lose_all(),
+            // What broke one of them has broken the others.
+            None => self.waiting.lose_all(),
+        }
+    }
+
+    fn lose(&self, number: u64) {
+        let mut state = self.state.lock();
+        if matches!(&*state, State::Open(_, current) if *current == number) {
+            *state = State::Closed;
+        }
+    }
+
+    /// Gives up whatever connections there are; the next question finds the server anew.
+    pub(super) fn lose_all(&self) {
+        *self.state.lock() = State::Closed;
+        self.waiting.lose_all();
+    }
+
+    /// A connection to listen on.
+    pub(super) async fn listen(&self) -> Result<PubSub, RedisError> {
+        self.finder.client().await?.get_async_pubsub().await
+    }
+}
+
+fn gone() -> RedisError {
+    std::io::Error::other("no reply came of it").into()
+}

@@ -1,0 +1,204 @@
+//! What the tests of the Redis store share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use semel_core::store::StoreAdmin;
+use semel_core::{Answer, BoxFuture, Claim, Clock, Identity, Settlement, Token};
+use semel_stores::redis::{DEFAULT_PREFIX, RedisStore};
+use semel_testkit::conformance::{ALL, Scene, Spans, Subject};
+
+/// The value of a variable that `cargo xtask services up` sets.
+pub(crate) fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| {
+        panic!("{name} is not set: start the servers with `cargo xtask services up`")
+    })
+}
+
+/// The hosts in a list of URLs.
+fn hosts(name: &str) -> String {
+    variable(name).replace("redis://", "")
+}
+
+/// The shared servers behind sentinels.
+pub(crate) fn sentinel() -> String {
+    let master = variable("SEMEL_TEST_REDIS_SENTINEL_MASTER");
+    let sentinels = hosts("SEMEL_TEST_REDIS_SENTINEL_URLS");
+    format!("redis+sentinel://{sentinels}/{master}")
+}
+
+/// The shared cluster.
+pub(crate) fn cluster() -> String {
+    format!("redis+cluster://{}", hosts("SEMEL_TEST_REDIS_CLUSTER_URLS"))
+}
+
+/// The program of the shared Valkey, for a server of one's own.
+pub(crate) async fn valkey_program() -> std::path::PathBuf {
+    let client = redis::Client::open(variable("SEMEL_TEST_VALKEY_URL")).expect("a URL");
+    let connection = client.get_multiplexed_async_connection().await;
+    let mut connection = connection.expect("a server");
+    let info: String = redis::cmd("INFO")
+        .arg("server")
+        .query_async(&mut connection)
+        .await
+        .expect("a server");
+    let program = info
+        .lines()
+        .find_map(|line| line.strip_prefix("executable:"));
+    program.expect("the server says what it is").trim().into()
+}
+
+/// Real time.
+pub(crate) fn clock() -> Arc<dyn Clock> {
+    semel::tokio_env().clock
+}
+
+/// 128 bits that nobody else has.
+pub(crate) fn chance() -> u128 {
+    semel::tokio_env().entropy.next_u128()
+}
+
+pub(crate) async fn open(url: &str) -> RedisStore {
+    let store = RedisStore::open(url, clock()).await;
+    store.unwrap_or_else(|error| panic!("{error}: {:?}", std::error::Error::source(&error)))
+}
+
+/// What was said when a store could not be opened, with the cause.
+pub(crate) async fn refused(url: &str) -> String {
+    let error = RedisStore::open(url, clock()).await.expect_err("refused");
+    let cause = std::error::Error::source(&error).map(ToString::to_string);
+    format!("{error}: {}", cause.unwrap_or_default())
+}
+
+/// A store on some servers, as two processes see it.
+pub(crate) struct Server {
+    url: String,
+    store: RedisStore,
+    another: RedisStore,
+}
+
+impl Server {
+    pub(crate) async fn at(url: impl Into<String>) -> Self {
+        let url = url.into();
+        let (store, another) = (open(&url).await, open(&url).await);
+        Self {
+            url,
+            store,
+            another,
+        }
+    }
+}
+
+impl Subject for Server {
+    fn store(&self) -> Arc<dyn StoreAdmin> {
+        Arc::new(self.store.clone())
+    }
+
+    fn another(&self) -> Arc<dyn StoreAdmin> {
+        Arc::new(self.another.clone())
+    }
+
+    fn pass(&self, time: Duration) -> BoxFuture<'_, ()> {
+        clock().sleep(time)
+    }
+
+    fn spans(&self) -> Spans {
+        Spans::SERVER
+    }
+
+    fn tiny(&self) -> BoxFuture<'_, Option<Arc<dyn StoreAdmin>>> {
+        Box::pin(async { None })
+    }
+
+    fn spoil<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            let mut change = redis::cmd("SETRANGE");
+            change.arg(key_of(identity)).arg(0).arg(&[99_u8][..]);
+            send(&self.url, &change).await;
+            true
+        })
+    }
+}
+
+/// The key under which the store keeps a record.
+pub(crate) fn key_of(identity: &Identity) -> String {
+    let hex = identity.address().map(|byte| format!("{byte:02x}"));
+    format!("{DEFAULT_PREFIX}{}", hex.concat())
+}
+
+/// A corner of a store of one's own.
+pub(crate) async fn scene(url: impl Into<String>) -> Scene {
+    Scene::new(Arc::new(Server::at(url).await))
+}
+
+/// All checks of the suite but one at the same time, in one process: quick, where the set-up is not a new
+/// topology but another way to the same servers. The one left out writes behind the store's back, which takes
+/// the same way.
+pub(crate) async fn whole_suite(url: &str) {
+    let subject = Arc::new(Server::at(url).await);
+    let checks = ALL.iter().filter(|check| !check.name.starts_with("p25"));
+    let running: Vec<_> = checks
+        .map(|check| {
+            let scene = Scene::new(Arc::clone(&subject) as Arc<dyn Subject>);
+            (check.name, tokio::spawn((check.run)(scene)))
+        })
+        .collect();
+    for (name, check) in running {
+        let verdict = check.await.expect("no panic");
+        verdict.unwrap_or_else(|why| panic!("{name}: {why:#}"));
+    }
+}
+
+/// The same request from another caller.
+pub(crate) fn again(claim: &Claim) -> Claim {
+    Claim {
+        token: Token(chance()),
+        ..claim.clone()
+    }
+}
+
+/// Completes with an answer that has this body.
+pub(crate) fn complete(body: &str) -> Settlement {
+    Settlement::Complete(Arc::new(Answer {
+        head: Bytes::from_static(b"200"),
+        body: semel_core::Body::Kept(Bytes::copy_from_slice(body.as_bytes())),
+    }))
+}
+
+/// Sends a command behind the store's back, to whichever server takes it.
+async fn send(url: &str, cmd: &redis::Cmd) {
+    for server in servers(url).await {
+        let client = redis::Client::open(server).expect("a URL");
+        let connection = client.get_multiplexed_async_connection().await;
+        let mut connection = connection.expect("a server");
+        // A replica, or a master without the key's slot, refuses.
+        if cmd.exec_async(&mut connection).await.is_ok() {
+            return;
+        }
+    }
+    panic!("no server took the command");
+}
+
+/// The servers that a URL names, or that its sentinels name.
+async fn servers(url: &str) -> Vec<String> {
+    let (scheme, rest) = url.split_once("://").expect("a URL");
+    let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let hosts: Vec<String> = hosts
+        .split(',')
+        .map(|host| format!("redis://{host}"))
+        .collect();
+    if scheme != "redis+sentinel" {
+        return hosts;
+    }
+    let client = redis::Client::open(&*hosts[0]).expect("a URL");
+    let connection = client.get_multiplexed_async_connection().await;
+    let mut connection = connection.expect("a sentinel");
+    let (host, port): (String, u16) = redis::cmd("SENTINEL")
+        .arg("GET-MASTER-ADDR-BY-NAME")
+        .arg(path)
+        .query_async(&mut connection)
+        .await
+        .expect("a master");
+    vec![format!("redis://{host}:{port}")]
+}

@@ -1,0 +1,155 @@
+//! Connections that break between a write and its reply: nobody knows, and sending again tells.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use semel::{Failure, Semel};
+use semel_core::store::Store as _;
+use semel_core::{Certainty, Claimed, Renewed, Settled, StoreErrorKind};
+use semel_testkit::private::RedisServer;
+use semel_testkit::proxy::{Cut, Proxy, Way};
+
+use crate::support::{again, clock, complete, open, scene};
+
+async fn proxied() -> (RedisServer, Proxy, String) {
+    let server = RedisServer::start(&[]).await;
+    let proxy = Proxy::to(server.address(), clock()).await.expect("a port");
+    let url = format!("redis://{}", proxy.address());
+    (server, proxy, url)
+}
+
+/// Every call, cut at every place: the error says *unknown*, and the same call again gives what it would have.
+#[tokio::test]
+async fn what_is_cut_off_is_sent_again_and_gives_the_same() {
+    let (server, proxy, url) = proxied().await;
+    let (store, corner) = (open(&url).await, scene(server.url()).await);
+    // Let the server know the scripts, so that one lot is one call.
+    let warm = corner.won(&corner.fresh().unwrap()).await.unwrap();
+    corner.held(&warm, None).await.unwrap();
+    corner.settled(&warm, &complete("warm")).await.unwrap();
+    for cut in [Cut::BeforeRequest, Cut::BeforeReply, Cut::InReply(2)] {
+        let claim = corner.fresh().unwrap();
+        proxy.cut(cut);
+        let error = store.claim(&claim).await.expect_err("cut off");
+        assert_eq!(
+            (error.kind, error.certainty),
+            (StoreErrorKind::Unavailable, Certainty::Unknown)
+        );
+        let landed = corner.read(&claim.identity).await.unwrap();
+        assert_eq!(landed.is_some(), cut != Cut::BeforeRequest, "{cut:?}");
+        let Claimed::Won(lease) = store.claim(&claim).await.unwrap() else {
+            panic!("our own claim was lost to us after {cut:?}");
+        };
+        if let Some(landed) = landed {
+            assert_eq!(
+                (lease.fence, lease.attempt),
+                (landed.fence, 1),
+                "P6 after {cut:?}"
+            );
+        }
+
+        proxy.cut(cut);
+        store.renew(&lease, None).await.expect_err("cut off");
+        assert_eq!(store.renew(&lease, None).await.unwrap(), Renewed::Held);
+
+        proxy.cut(cut);
+        let error = store
+            .settle(&lease, &complete("once"))
+            .await
+            .expect_err("cut off");
+        assert_eq!(error.certainty, Certainty::Unknown);
+        assert_eq!(
+            store.settle(&lease, &complete("once")).await.unwrap(),
+            Settled::Done,
+            "P18 after {cut:?}"
+        );
+        assert_eq!(
+            store.settle(&lease, &complete("twice")).await.unwrap(),
+            Settled::Lost
+        );
+        corner.replayed(&again(&claim)).await.unwrap();
+    }
+    assert_eq!(proxy.cuts(), 9);
+}
+
+/// No connection at all is another matter: nothing was sent, and that is known.
+#[tokio::test]
+async fn what_could_not_be_sent_changed_nothing() {
+    let mut server = RedisServer::start(&[]).await;
+    let corner = scene(server.url()).await;
+    server.kill();
+    let claim = corner.fresh().unwrap();
+    // The first call may find out that the connection is gone only by using it.
+    let _ = corner.store().claim(&claim).await.expect_err("no server");
+    let error = corner.store().claim(&claim).await.expect_err("no server");
+    assert_eq!(
+        (error.kind, error.certainty),
+        (StoreErrorKind::Unavailable, Certainty::Definite)
+    );
+    server.restart().await;
+    corner.won(&claim).await.unwrap();
+}
+
+/// A server that is silent is given up on, and the next call has a connection of its own.
+#[tokio::test]
+async fn a_silent_server_is_given_up_on() {
+    let (server, proxy, url) = proxied().await;
+    let (store, corner) = (open(&url).await, scene(server.url()).await);
+    let claim = corner.fresh().unwrap();
+    proxy.hold(Way::Reply, true);
+    let error = store.claim(&claim).await.expect_err("silence");
+    assert_eq!(
+        (error.kind, error.certainty),
+        (StoreErrorKind::Unavailable, Certainty::Unknown)
+    );
+    let before = proxy.connections();
+    proxy.hold(Way::Reply, false);
+    assert!(matches!(
+        store.claim(&claim).await.unwrap(),
+        Claimed::Won(_)
+    ));
+    assert_eq!(proxy.connections(), before + 1);
+}
+
+/// As its user meets it: the engine sends again by itself, and the effect runs once.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_effect_runs_once_however_its_calls_are_cut() {
+    let (_server, proxy, url) = proxied().await;
+    let semel = Semel::open(&url).await.unwrap();
+    let runs = Arc::new(AtomicU32::new(0));
+    let call = |key: String| {
+        let (semel, runs) = (semel.clone(), Arc::clone(&runs));
+        let effect = |_| async move { Ok::<_, Failure>(runs.fetch_add(1, Ordering::SeqCst)) };
+        async move {
+            semel
+                .operation("charge")
+                .key(&key)
+                .payload(&1)
+                .run(effect)
+                .await
+        }
+    };
+    call("warm".to_owned()).await.unwrap();
+    let mut number = 0;
+    for cut in [
+        Cut::BeforeRequest,
+        Cut::BeforeReply,
+        Cut::InReply(1),
+        Cut::AfterReply,
+    ] {
+        // Of the claim, and of the settlement after it.
+        for lots in [0, 1] {
+            number += 1;
+            let key = format!("k-{number}");
+            proxy.cut_after(lots, cut);
+            let answer = call(key.clone()).await.unwrap();
+            assert_eq!(
+                (answer.value, answer.replayed),
+                (number, false),
+                "{cut:?} {lots}"
+            );
+            assert_eq!(call(key).await.unwrap().value, number);
+        }
+    }
+    assert_eq!(runs.load(Ordering::SeqCst), number + 1);
+}

@@ -1,0 +1,8 @@
+//! Traps: what servers and networks do sooner or later, and what must not come of it.
+
+mod cuts;
+mod dropped;
+mod failover;
+mod memory;
+mod scripts;
+mod slots;

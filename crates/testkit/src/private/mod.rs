@@ -1,0 +1,52 @@
+//! Servers that belong to one test: it may kill, pause and restart them, and change their settings.
+//!
+//! Each is a process on a free loopback port with a folder of its own, killed by its id when it is dropped.
+//! Never do such things to the servers that tests share.
+
+mod process;
+mod redis;
+
+pub use process::Private;
+pub use redis::RedisServer;
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Below the range from which the kernel takes the ports of outgoing connections, and below the ports of the
+/// servers that tests share.
+const PORTS: std::ops::Range<u16> = 10_000..20_000;
+
+/// A port that nobody listens on right now, and that this process was not given before.
+///
+/// # Panics
+/// Where there is none.
+#[must_use]
+pub fn free_port() -> u16 {
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    let span = u32::from(PORTS.end - PORTS.start);
+    // Tests run in processes of their own; two of them rarely begin at the same place.
+    let first = std::process::id().wrapping_mul(7919);
+    for _ in 0..span {
+        let next = GIVEN.fetch_add(1, Ordering::Relaxed).wrapping_add(first) % span;
+        let port = PORTS.start + u16::try_from(next).expect("within the range");
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no free port between {} and {}", PORTS.start, PORTS.end);
+}
+
+/// A new, empty folder under the temp folder.
+///
+/// # Panics
+/// Where it can't be made.
+#[must_use]
+pub fn new_folder(name: &str) -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("semel-test-{name}-{}-{count}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&folder).expect("a folder under the temp folder");
+    folder
+}
