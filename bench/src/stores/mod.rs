@@ -21,6 +21,8 @@ const CALLERS: usize = 64;
 /// How long one turn takes, and how many turns each side gets.
 const TURN: Duration = Duration::from_millis(500);
 const TURNS: usize = 8;
+/// Turns that don't count.
+const WARM_UP: usize = 8;
 
 /// How long both sides keep a key.
 const RETENTION: Duration = Duration::from_secs(60);
@@ -37,8 +39,9 @@ pub(crate) fn bench(records: u64, only: &str) -> anyhow::Result<()> {
         if "Valkey".starts_with(only) {
             rows.extend(redis::rows("Valkey", "SEMEL_TEST_VALKEY_URL", 0.95).await?);
         }
-        if "PostgreSQL".starts_with(only) {
-            rows.extend(postgres::rows().await?);
+        if "PostgreSQL".starts_with(only.split(':').next().unwrap_or_default()) {
+            let row = only.split_once(": ").map_or("", |(_, row)| row);
+            rows.extend(postgres::rows(row).await?);
         }
         rows.extend(sizes::rows(records, only).await?);
         anyhow::Ok(())
@@ -97,6 +100,11 @@ where
     eprintln!("measuring: {name}");
     let (ours, bare, next) = (Arc::new(ours), Arc::new(bare), Arc::new(AtomicU64::new(0)));
     let (mut ours_rates, mut bare_rates) = (Vec::new(), Vec::new());
+    // Connections are made, statements prepared and plans chosen before anything counts.
+    for _ in 0..WARM_UP {
+        turn(&ours, &next).await?;
+        turn(&bare, &next).await?;
+    }
     for _ in 0..TURNS {
         ours_rates.push(turn(&ours, &next).await?);
         bare_rates.push(turn(&bare, &next).await?);

@@ -6,20 +6,21 @@
 CREATE FUNCTION semel.now_us() RETURNS bigint LANGUAGE sql VOLATILE PARALLEL SAFE
     AS $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
 
--- One row per key. The address is a keyed hash, so ranges of it are even: sixteen partitions that are each
--- vacuumed and swept by themselves, and that a client which knows the address can name without a search.
+-- One row per key. The address is a keyed hash, so ranges of it are even: four partitions that are each vacuumed
+-- and swept by themselves, and that a client which knows the address can name without a search. More of them
+-- would cost more than they give: each has plans of its own in every session.
 --
 -- The primary key is the only index, and no update touches it: updates stay within their page (HOT), for
 -- which the pages are left with room.
 CREATE TABLE semel.records (
     fence        bigint   NOT NULL,
-    created_us   bigint   NOT NULL,
+    created_us   bigint,                     -- none: the row was written once, at written_us
     written_us   bigint   NOT NULL,
     retention_ms bigint   NOT NULL,
     lease_ms     integer  NOT NULL,
-    attempt      integer  NOT NULL,
-    max_attempts integer  NOT NULL,
-    secret_id    integer  NOT NULL,
+    attempt      smallint NOT NULL,          -- these three are unsigned
+    max_attempts smallint NOT NULL,
+    secret_id    smallint NOT NULL,
     format       smallint NOT NULL,          -- 1; a reader refuses what it doesn't know
     state        smallint NOT NULL,          -- 1 running, 2 completed, 3 failed, 4 in doubt, 5 released
     crash        smallint NOT NULL,          -- 1 takeover, 2 hold
@@ -40,20 +41,16 @@ CREATE TABLE semel.records (
     PRIMARY KEY (address)
 ) PARTITION BY RANGE (address);
 
-DO $$
-DECLARE
-    low  text;
-    high text;
-BEGIN
-    FOR i IN 0..15 LOOP
-        low  := CASE i WHEN 0 THEN 'MINVALUE' ELSE quote_literal(rpad(to_hex(i), 32, '0')) END;
-        high := CASE i WHEN 15 THEN 'MAXVALUE' ELSE quote_literal(rpad(to_hex(i + 1), 32, '0')) END;
-        EXECUTE format(
-            'CREATE TABLE semel.records_%s PARTITION OF semel.records FOR VALUES FROM (%s) TO (%s) '
-            'WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05)',
-            to_hex(i), low, high);
-    END LOOP;
-END $$;
+CREATE TABLE semel.records_0 PARTITION OF semel.records
+    FOR VALUES FROM (MINVALUE) TO ('40000000-0000-0000-0000-000000000000') WITH (fillfactor = 95);
+CREATE TABLE semel.records_1 PARTITION OF semel.records
+    FOR VALUES FROM ('40000000-0000-0000-0000-000000000000') TO ('80000000-0000-0000-0000-000000000000')
+    WITH (fillfactor = 95);
+CREATE TABLE semel.records_2 PARTITION OF semel.records
+    FOR VALUES FROM ('80000000-0000-0000-0000-000000000000') TO ('c0000000-0000-0000-0000-000000000000')
+    WITH (fillfactor = 95);
+CREATE TABLE semel.records_3 PARTITION OF semel.records
+    FOR VALUES FROM ('c0000000-0000-0000-0000-000000000000') TO (MAXVALUE) WITH (fillfactor = 95);
 
 -- Large bodies, by the day (since 1970, UTC) on which they expire, so that a whole day is dropped at once.
 CREATE TABLE semel.bodies (
@@ -109,7 +106,7 @@ CREATE TABLE semel.archive (
     scope       text     NOT NULL,
     hint        text     NOT NULL,
     state       smallint NOT NULL,
-    attempt     integer  NOT NULL,
+    attempt     smallint NOT NULL,
     fence       bigint   NOT NULL,
     created_us  bigint   NOT NULL,
     written_us  bigint   NOT NULL,
@@ -121,8 +118,8 @@ CREATE INDEX ON semel.archive USING brin (archived_us);
 CREATE VIEW semel.readable AS
 SELECT environment, tenant, scope, hint,
        (ARRAY['running', 'completed', 'failed', 'in doubt', 'released'])[state] AS state,
-       (ARRAY['takeover', 'hold'])[crash] AS crash, attempt, max_attempts, fence,
-       to_timestamp(created_us / 1000000.0) AS created_at,
+       (ARRAY['takeover', 'hold'])[crash] AS crash, attempt & 65535 AS attempt, max_attempts & 65535 AS max_attempts, fence,
+       to_timestamp(coalesce(created_us, written_us) / 1000000.0) AS created_at,
        to_timestamp(written_us / 1000000.0) AS written_at,
        to_timestamp((written_us + lease_ms * 1000::bigint) / 1000000.0) AS lease_end,
        to_timestamp((written_us + retention_ms * 1000) / 1000000.0) AS expires_at,

@@ -109,7 +109,7 @@ impl Inner {
             "SELECT {COLUMNS} FROM semel.records WHERE address > $1 AND ($2::uuid IS NULL OR address <= $2) \
              AND ($3::text IS NULL OR environment = $3) AND ($4::text IS NULL OR tenant = $4) \
              AND ($5::text IS NULL OR scope = $5) AND written_us + retention_ms * 1000 > semel.now_us() \
-             AND ($6::int2 IS NULL OR $6 = CASE WHEN state = 1 AND NOT (crash = 1 AND attempt < max_attempts) \
+             AND ($6::int2 IS NULL OR $6 = CASE WHEN state = 1 AND NOT (crash = 1 AND attempt & 65535 < max_attempts & 65535) \
                   AND written_us + lease_ms * 1000::bigint <= semel.now_us() THEN 4 ELSE state END) \
              ORDER BY address LIMIT $7"
         );

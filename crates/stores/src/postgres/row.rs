@@ -63,10 +63,10 @@ pub(super) fn parse(row: &PgRow) -> Result<Found, Error> {
         crash,
         fence: Fence(unsigned(row.try_get(0)?)),
         token: Token(row.try_get::<Uuid, _>(12)?.as_u128()),
-        attempt: short(row.try_get(5)?),
-        max_attempts: short(row.try_get(6)?),
+        attempt: row.try_get::<i16, _>(5)?.cast_unsigned(),
+        max_attempts: row.try_get::<i16, _>(6)?.cast_unsigned(),
         fingerprint: Fingerprint::from_bytes(fingerprint),
-        secret_id: short(row.try_get(7)?),
+        secret_id: row.try_get::<i16, _>(7)?.cast_unsigned(),
         lease: millis(row.try_get::<i32, _>(4)?.into()),
         retention: millis(row.try_get(3)?),
         created_at: Timestamp::from_micros(unsigned(row.try_get(1)?)),
@@ -123,9 +123,9 @@ pub(super) fn bind(query: Bound, record: &Record, body_day: Option<i32>) -> Boun
         .bind(signed(record.written_at.as_micros()))
         .bind(whole_millis(record.retention))
         .bind(i32::try_from(record.lease.as_millis()).unwrap_or(i32::MAX))
-        .bind(i32::from(record.attempt))
-        .bind(i32::from(record.max_attempts))
-        .bind(i32::from(record.secret_id))
+        .bind(record.attempt.cast_signed())
+        .bind(record.max_attempts.cast_signed())
+        .bind(record.secret_id.cast_signed())
         .bind(record.state as i16)
         .bind(record.crash as i16)
         .bind(uuid(record.token))
@@ -164,10 +164,6 @@ pub(super) fn signed(value: u64) -> i64 {
 
 fn unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
-}
-
-fn short(value: i32) -> u16 {
-    u16::try_from(value).unwrap_or(u16::MAX)
 }
 
 pub(super) fn whole_millis(duration: Duration) -> i64 {

@@ -1,4 +1,4 @@
-//! The statements, each in sixteen forms: a client that knows the address names the partition itself, which
+//! The statements, each in four forms: a client that knows the address names the partition itself, which
 //! spares the server the search for it.
 
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use sqlx::AssertSqlSafe;
 
 use super::row::Bound;
 
-const PARTITIONS: usize = 16;
+const PARTITIONS: usize = 4;
 
-/// A statement in its sixteen forms.
+/// A statement in its four forms.
 pub(super) struct Statement {
     texts: [Arc<str>; PARTITIONS],
     named: bool,
@@ -28,14 +28,14 @@ impl Statement {
 
     /// The form for `address`.
     pub(super) fn at(&self, address: &Address) -> Bound {
-        let text = Arc::clone(&self.texts[usize::from(address[0] >> 4)]);
+        let text = Arc::clone(&self.texts[usize::from(address[0] >> 6)]);
         sqlx::query(AssertSqlSafe(text)).persistent(self.named)
     }
 }
 
 /// The name of a partition.
 pub(super) fn partition(index: usize) -> String {
-    format!("semel.records_{index:x}")
+    format!("semel.records_{index}")
 }
 
 pub(super) const fn partitions() -> usize {
@@ -43,7 +43,7 @@ pub(super) const fn partitions() -> usize {
 }
 
 /// Every column, in the order in which [`super::row`] reads them.
-pub(super) const COLUMNS: &str = "fence, created_us, written_us, retention_ms, lease_ms, attempt, max_attempts, \
+pub(super) const COLUMNS: &str = "fence, coalesce(created_us, written_us), written_us, retention_ms, lease_ms, attempt, max_attempts, \
     secret_id, format, state, crash, seal, token, fingerprint, environment, tenant, scope, hint, checkpoint, head, \
     body, body_bytes, body_day, semel.now_us(), address";
 
@@ -84,26 +84,24 @@ impl Statements {
     }
 
     pub(super) fn new(named: bool) -> Self {
-        let columns = "INSERT INTO {records} (fence, created_us, written_us, retention_ms, lease_ms, attempt, \
-            max_attempts, secret_id, format, state, crash, address, seal, token, fingerprint, environment, tenant, \
-            scope, hint)";
-        // A volatile function in a subquery is called once.
-        let values = "SELECT t, t, t, $1, $2, 1, $3, $4, 1, 1, $5, $6, $7, $8, $9, $10, $11, $12, $13 \
-            FROM (SELECT semel.now_us() AS t) now";
+        let columns = "INSERT INTO {records} (fence, written_us, retention_ms, lease_ms, attempt, max_attempts, \
+            secret_id, format, state, crash, address, seal, token, fingerprint, environment, tenant, scope, hint)";
+        let values = "semel.now_us(), semel.now_us(), $1, $2, 1, $3, $4, 1, 1, $5, $6, $7, $8, $9, $10, $11, $12, $13";
         let conflict = "ON CONFLICT (address) DO NOTHING RETURNING fence";
         let owned = "WHERE address = $1 AND seal = $2 AND fence = $3 AND token = $4 AND format = 1 \
             AND written_us + retention_ms * 1000 > semel.now_us()";
         // An owner's doubt about what is in doubt already changes nothing (P18).
         let settle = format!(
             "UPDATE {{records}} SET state = $5, head = $6, body = $7, body_bytes = $8, body_day = $9, \
-             checkpoint = CASE WHEN $5 = 4 THEN checkpoint END, written_us = semel.now_us() \
+             checkpoint = CASE WHEN $5 = 4 THEN checkpoint END, created_us = coalesce(created_us, written_us), \
+             written_us = semel.now_us() \
              {owned} AND (state = 1 OR (state = 4 AND $5 <> 4))"
         );
         let of = |text: &str| Statement::new(text, named);
         Self {
-            insert: of(&format!("{columns} {values} {conflict}")),
+            insert: of(&format!("{columns} VALUES ({values}) {conflict}")),
             insert_inside: of(&format!(
-                "{columns} {values} WHERE pg_try_advisory_xact_lock($14) {conflict}"
+                "{columns} SELECT {values} WHERE pg_try_advisory_xact_lock($14) {conflict}"
             )),
             look: of(&format!(
                 "SELECT {COLUMNS} FROM {{records}} WHERE address = $1"
@@ -126,7 +124,8 @@ impl Statements {
                 "{settle} AND xmin = pg_current_xact_id()::xid RETURNING waited"
             )),
             renew: of(&format!(
-                "UPDATE {{records}} SET written_us = semel.now_us(), checkpoint = coalesce($5, checkpoint) \
+                "UPDATE {{records}} SET created_us = coalesce(created_us, written_us), \
+                 written_us = semel.now_us(), checkpoint = coalesce($5, checkpoint) \
                  {owned} AND state = 1 RETURNING 1"
             )),
             mark: of("WITH marked AS (UPDATE {records} SET waited = true \

@@ -93,7 +93,7 @@ fn statement(index: usize, archive: bool) -> String {
     let keep = if archive {
         ", kept AS (INSERT INTO semel.archive (address, environment, tenant, scope, hint, state, attempt, fence, \
          created_us, written_us, archived_us) SELECT address, environment, tenant, scope, hint, state, attempt, \
-         fence, created_us, written_us, semel.now_us() FROM gone)"
+         fence, coalesce(created_us, written_us), written_us, semel.now_us() FROM gone)"
     } else {
         ""
     };

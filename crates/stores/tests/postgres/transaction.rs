@@ -1,5 +1,4 @@
 //! `run_in`: the effect and its record in one transaction, on a real PostgreSQL.
-#![cfg(feature = "postgres")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -2,7 +2,6 @@
 //! and with a synchronous replica.
 //!
 //! `cargo xtask services up postgres pgbouncer postgres-sync` starts them; without them these tests fail.
-#![cfg(feature = "postgres")]
 
 use std::str::FromStr as _;
 use std::sync::Arc;

@@ -1,0 +1,282 @@
+//! Cut connections, ended sessions, killed servers: nothing acknowledged is lost, and nobody gets another's answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use semel::{Failure, Semel};
+use semel_core::{Certainty, Claimed, Renewed, Settled, Store, StoreErrorKind};
+use semel_testkit::private::{PostgresServer, url_at};
+use semel_testkit::proxy::{Cut, Proxy, Way};
+use sqlx::PgPool;
+
+use crate::support::{Load, complete, done, fresh, lost, of, open, sleep, won};
+
+async fn proxy(server: &PostgresServer) -> Proxy {
+    let proxy = Proxy::to(server.address(), semel::tokio_env().clock).await;
+    proxy.expect("a port")
+}
+
+#[tokio::test]
+async fn a_reply_lost_after_the_write_is_made_good_by_sending_again() {
+    let server = PostgresServer::start(&[]).await;
+    let proxy = proxy(&server).await;
+    let url = format!("{}?max_connections=1", url_at(proxy.address()));
+    let store = open(&url).await;
+    won(&store, &fresh()).await; // Statements are prepared by now.
+    for _ in 0..8 {
+        let mut claim = fresh();
+        // The same statement of every partition has to be prepared first.
+        while claim.identity.address()[0] >> 6 != 0 {
+            claim = fresh();
+        }
+        let before = proxy.cuts();
+        proxy.cut(Cut::BeforeReply);
+        let lease = won(&store, &claim).await;
+        assert_eq!((lease.attempt, proxy.cuts()), (1, before + 1));
+        assert_eq!(lease.token, claim.token);
+
+        proxy.cut(Cut::BeforeReply);
+        assert_eq!(store.renew(&lease, None).await.unwrap(), Renewed::Held);
+
+        proxy.cut(Cut::BeforeReply);
+        let settled = store.settle(&lease, &complete("once")).await.unwrap();
+        assert_eq!((settled, proxy.cuts()), (Settled::Done, before + 3));
+        let Claimed::Replay(replay) = store.claim(&of_same_key(&claim)).await.unwrap() else {
+            panic!("a replay was expected");
+        };
+        assert_eq!(replay.answer, *complete("once").answer().unwrap());
+    }
+}
+
+fn of_same_key(claim: &semel_core::Claim) -> semel_core::Claim {
+    semel_core::Claim {
+        token: semel_core::Token(claim.token.0 ^ 1),
+        ..claim.clone()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_that_leave_in_mid_call_never_leave_their_answer_to_another() {
+    let server = PostgresServer::start(&[]).await;
+    let proxy = proxy(&server).await;
+    let store = open(&format!("{}?max_connections=4", url_at(proxy.address()))).await;
+    let mut keys = Vec::new();
+    for i in 0..16 {
+        let claim = of(&format!("reader-{i}"));
+        let lease = won(&store, &claim).await;
+        store
+            .settle(&lease, &complete(&format!("answer {i}")))
+            .await
+            .unwrap();
+        keys.push(claim);
+    }
+    proxy.delay(Way::Reply, Duration::from_millis(1));
+    let leavers = tokio::spawn({
+        let (store, keys) = (store.clone(), keys.clone());
+        async move {
+            for i in 0..2_000_u64 {
+                let key = &keys[usize::try_from(i).unwrap() % keys.len()];
+                let limit = Duration::from_micros(i * 7919 % 3000);
+                drop(tokio::time::timeout(limit, store.read(&key.identity)).await);
+            }
+        }
+    });
+    let mut read = 0;
+    while !leavers.is_finished() {
+        for (i, key) in keys.iter().enumerate() {
+            let record = store.read(&key.identity).await.unwrap().unwrap();
+            assert_eq!(
+                record.answer.as_ref(),
+                complete(&format!("answer {i}")).answer()
+            );
+            read += 1;
+        }
+    }
+    leavers.await.unwrap();
+    assert!(read > 100, "{read} reads");
+}
+
+#[tokio::test]
+async fn a_statement_that_takes_too_long_has_changed_nothing() {
+    let server = PostgresServer::start(&["statement_timeout=300ms"]).await;
+    let store = open(&server.url()).await;
+    let claim = fresh();
+    let pool = PgPool::connect(&server.url()).await.unwrap();
+    let mut lock = pool.begin().await.unwrap();
+    let text = "LOCK TABLE semel.records IN ACCESS EXCLUSIVE MODE";
+    sqlx::query(text).execute(&mut *lock).await.unwrap();
+    let error = store.claim(&claim).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unavailable);
+    assert_eq!(error.certainty, Certainty::Definite);
+    lock.rollback().await.unwrap();
+    assert!(store.read(&claim.identity).await.unwrap().is_none());
+    assert_eq!(won(&store, &claim).await.attempt, 1);
+}
+
+/// Commits wait for a replica that isn't there, so a session can be ended in the middle of one.
+async fn with_hanging_commits<T>(
+    server: &PostgresServer,
+    work: impl Future<Output = T> + Send + 'static,
+) -> T
+where
+    T: Send + 'static,
+{
+    let set = |names: &str| {
+        server.sql(
+            "postgres",
+            &format!("alter system set synchronous_standby_names = '{names}'"),
+        );
+        server.sql("postgres", "select pg_reload_conf()");
+    };
+    set("nobody");
+    sleep(300).await;
+    let work = tokio::spawn(work);
+    let waiting = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'";
+    while server.sql("postgres", waiting) != "1" {
+        sleep(20).await;
+    }
+    let end = "select pg_terminate_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'";
+    server.sql("postgres", end);
+    server.sql("postgres", "alter system reset synchronous_standby_names");
+    server.sql("postgres", "select pg_reload_conf()");
+    work.await.expect("no panic")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_ended_in_the_middle_of_its_commit_is_found_out_by_the_token() {
+    let server = PostgresServer::start(&[]).await;
+    let store = open(&server.url()).await;
+    let claim = fresh();
+    let claiming = {
+        let (store, claim) = (store.clone(), claim.clone());
+        async move { won(&store, &claim).await }
+    };
+    let lease = with_hanging_commits(&server, claiming).await;
+    assert_eq!((lease.attempt, lease.token), (1, claim.token));
+    let settling = {
+        let (store, lease) = (store.clone(), lease.clone());
+        async move { store.settle(&lease, &complete("once")).await }
+    };
+    assert_eq!(
+        with_hanging_commits(&server, settling).await.unwrap(),
+        Settled::Done
+    );
+    assert_eq!(
+        server.sql("semel", "select count(*) from semel.records"),
+        "1"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_whose_commit_was_not_answered_is_found_out_by_the_token() {
+    let server = PostgresServer::start(&[]).await;
+    let semel = Semel::open(&server.url()).await.unwrap();
+    let pool = PgPool::connect(&server.url()).await.unwrap();
+    server.sql("semel", "create table ledger (entry text)");
+    let transfer = {
+        let (semel, pool) = (semel.clone(), pool.clone());
+        async move {
+            let call = semel.operation("transfer").key("k-1").payload(&1);
+            call.run_in(&pool, async |mut tx, _| {
+                let write = sqlx::query("INSERT INTO ledger VALUES ('once')");
+                write.execute(&mut *tx).await?;
+                Ok::<_, Failure>("receipt".to_owned())
+            })
+            .await
+        }
+    };
+    let answer = with_hanging_commits(&server, transfer).await.unwrap();
+    assert_eq!((answer.value.as_str(), answer.replayed), ("receipt", false));
+    assert_eq!(server.sql("semel", "select count(*) from ledger"), "1");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_killed_under_load_loses_nothing_that_was_acknowledged() {
+    let mut server = PostgresServer::start(&[]).await;
+    let store = open(&server.url()).await;
+    let load = Load::on(&store);
+    sleep(1_000).await;
+    server.kill();
+    let acknowledged = load.stop().await;
+    server.restart().await;
+    assert!(
+        acknowledged.len() > 50,
+        "only {} acknowledged",
+        acknowledged.len()
+    );
+    assert_eq!(lost(&store, &acknowledged).await, 0);
+}
+
+/// A primary and a replica that is behind a way the test can close.
+struct Pair {
+    primary: PostgresServer,
+    replica: PostgresServer,
+    way: Proxy,
+}
+
+impl Pair {
+    async fn start() -> Self {
+        let primary = PostgresServer::start(&[]).await;
+        let way = proxy(&primary).await;
+        let replica = PostgresServer::replica_of(way.address(), "replica", &[]).await;
+        let following = "select count(*) from pg_stat_replication where state = 'streaming'";
+        while primary.sql("postgres", following) != "1" {
+            sleep(50).await;
+        }
+        Self {
+            primary,
+            replica,
+            way,
+        }
+    }
+
+    /// Load on the primary, whose way to the replica is closed half-way; then the primary fails, and the replica
+    /// takes its place. → how many were acknowledged, and how many of these are lost.
+    async fn fail_over(mut self) -> (usize, usize) {
+        let store = open(&self.primary.url()).await;
+        let load = Load::on(&store);
+        sleep(500).await;
+        self.way.hold(Way::Reply, true);
+        sleep(500).await;
+        self.primary.kill();
+        let acknowledged = load.stop().await;
+        self.way.cut_all();
+        self.replica.promote();
+        let after = open(&self.replica.url()).await;
+        (acknowledged.len(), lost(&after, &acknowledged).await)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_asynchronous_replica_may_lose_what_was_acknowledged() {
+    let pair = Pair::start().await;
+    let (acknowledged, lost) = pair.fail_over().await;
+    assert!(acknowledged > 20, "{acknowledged} acknowledged");
+    assert!(
+        lost > 0,
+        "this shows what the guarantees page says may happen"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_synchronous_replica_loses_nothing_that_was_acknowledged() {
+    let pair = Pair::start().await;
+    let names = "alter system set synchronous_standby_names = 'FIRST 1 (replica)'";
+    pair.primary.sql("postgres", names);
+    pair.primary.sql("postgres", "select pg_reload_conf()");
+    sleep(300).await;
+    let (acknowledged, lost) = pair.fail_over().await;
+    assert!(acknowledged > 20, "{acknowledged} acknowledged");
+    assert_eq!(lost, 0);
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_is_used_again() {
+    let mut server = PostgresServer::start(&[]).await;
+    let store = Arc::new(open(&server.url()).await);
+    assert!(done(&store, &fresh()).await);
+    server.kill();
+    assert!(!done(&store, &fresh()).await);
+    server.restart().await;
+    assert!(done(&store, &fresh()).await);
+}

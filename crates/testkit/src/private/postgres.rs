@@ -1,0 +1,271 @@
+//! [`PostgresServer`]: a PostgreSQL of the test's own.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::{Private, free_port, new_folder};
+
+/// How often to ask whether a server is ready, and how long to go on asking.
+const ASK_EVERY: Duration = Duration::from_millis(50);
+const PATIENCE: usize = 600;
+
+/// Where Debian puts the servers, one folder for each major version.
+const VERSIONS: &str = "/usr/lib/postgresql";
+
+/// The user and the database.
+const NAME: &str = "semel";
+
+/// A server of the test's own, with its data in a folder of its own.
+#[derive(Debug)]
+pub struct PostgresServer {
+    settings: Vec<String>,
+    folder: PathBuf,
+    port: u16,
+    process: Private,
+}
+
+impl PostgresServer {
+    /// Makes a database and starts a server with these settings, such as `["wal_level=replica"]`.
+    ///
+    /// # Panics
+    /// Where it doesn't start.
+    pub async fn start(settings: &[&str]) -> Self {
+        let folder = new_folder("postgres");
+        give_away(&folder);
+        let mut init = as_owner(&program("initdb"));
+        init.args(["--auth=trust", "--username", NAME, "--encoding=UTF8"]);
+        init.args(["--locale=C.UTF-8", "--no-sync", "--pgdata"]);
+        succeed(init.arg(data(&folder)));
+        let server = Self::run(folder, settings).await;
+        server.sql("postgres", &format!("create database {NAME}"));
+        server
+    }
+
+    /// Starts a replica of a server at `primary`, which may be a way to it that the test can cut.
+    ///
+    /// # Panics
+    /// Where it doesn't start.
+    pub async fn replica_of(primary: SocketAddr, name: &str, settings: &[&str]) -> Self {
+        let folder = new_folder("postgres");
+        give_away(&folder);
+        let from = format!(
+            "host={} port={} user={NAME} application_name={name}",
+            primary.ip(),
+            primary.port()
+        );
+        let mut copy = as_owner(&program("pg_basebackup"));
+        copy.args([
+            "--write-recovery-conf",
+            "--wal-method=stream",
+            "--checkpoint=fast",
+            "--no-sync",
+        ]);
+        succeed(
+            copy.args(["--dbname", &from, "--pgdata"])
+                .arg(data(&folder)),
+        );
+        Self::run(folder, settings).await
+    }
+
+    async fn run(folder: PathBuf, settings: &[&str]) -> Self {
+        let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        let port = free_port();
+        let process = launch(&folder, port, &settings);
+        let mut server = Self {
+            settings,
+            folder,
+            port,
+            process,
+        };
+        server.answers().await;
+        server
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), self.port)
+    }
+
+    /// Its URL.
+    #[must_use]
+    pub fn url(&self) -> String {
+        url_at(self.address())
+    }
+
+    /// Its folder: a place for certificates and the like.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Kills it at once, as a machine that fails does.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Starts it again on its own data, at the same port, and waits until it answers.
+    ///
+    /// # Panics
+    /// Where it doesn't start.
+    pub async fn restart(&mut self) {
+        let mut pause = tokio::time::interval(ASK_EVERY);
+        self.process.kill();
+        for _ in 0..PATIENCE {
+            // Until the last session of the killed one is gone, the new one refuses to start.
+            self.process = launch(&self.folder, self.port, &self.settings);
+            for _ in 0..10 {
+                pause.tick().await;
+            }
+            if self.process.runs() {
+                return self.answers().await;
+            }
+        }
+        panic!("the server doesn't start again");
+    }
+
+    async fn answers(&mut self) {
+        let mut pause = tokio::time::interval(ASK_EVERY);
+        for _ in 0..PATIENCE {
+            pause.tick().await;
+            assert!(self.process.runs(), "the server ended at its start");
+            if self.try_sql("postgres", "select 1").is_ok() {
+                return;
+            }
+        }
+        panic!("the server doesn't answer");
+    }
+
+    /// Makes a replica the primary, and waits until it is.
+    ///
+    /// # Panics
+    /// Where it doesn't become one.
+    pub fn promote(&self) {
+        let promoted = self.sql("postgres", "select pg_promote(true, 30)");
+        assert_eq!(promoted, "t", "the replica was not promoted");
+    }
+
+    /// Runs statements, as the owner, and gives what they print.
+    ///
+    /// # Panics
+    /// Where one fails.
+    pub fn sql(&self, database: &str, text: &str) -> String {
+        self.try_sql(database, text)
+            .unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    /// Like [`Self::sql`], where that may fail.
+    ///
+    /// # Errors
+    /// What the client said.
+    pub fn try_sql(&self, database: &str, text: &str) -> Result<String, String> {
+        let mut command = Command::new(program("psql"));
+        command.args([
+            "-X",
+            "-q",
+            "-A",
+            "-t",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-h",
+            "127.0.0.1",
+        ]);
+        command.args(["-p", &self.port.to_string(), "-U", NAME, "-d", database]);
+        command.args(["-c", text]).env("PGCONNECT_TIMEOUT", "3");
+        let output = command.output().map_err(|error| error.to_string())?;
+        if output.status.success() {
+            Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        self.process.kill();
+        // Left-over files are no reason to fail a test.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The URL of the test's database at `address`, which may be a way to it that the test can cut.
+#[must_use]
+pub fn url_at(address: SocketAddr) -> String {
+    format!("postgres://{NAME}@{address}/{NAME}")
+}
+
+fn data(folder: &Path) -> PathBuf {
+    folder.join("data")
+}
+
+fn launch(folder: &Path, port: u16, settings: &[String]) -> Private {
+    let mut command = as_owner(&program("postgres"));
+    command.arg("-D").arg(data(folder));
+    let own = [
+        "listen_addresses=127.0.0.1",
+        "unix_socket_directories=",
+        "max_connections=60",
+    ];
+    for setting in own
+        .iter()
+        .map(ToString::to_string)
+        .chain(settings.iter().cloned())
+    {
+        command.args(["-c", &setting]);
+    }
+    Private::start(command.args(["-c", &format!("port={port}")]))
+}
+
+/// One of PostgreSQL's own programs, of the newest version that is installed.
+fn program(name: &str) -> PathBuf {
+    let versions = std::fs::read_dir(VERSIONS).into_iter().flatten();
+    let mut versions: Vec<u32> = versions
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    versions.sort_unstable();
+    let newest = versions.pop().expect("PostgreSQL is installed");
+    Path::new(VERSIONS)
+        .join(newest.to_string())
+        .join("bin")
+        .join(name)
+}
+
+/// PostgreSQL refuses to run as root; then it runs as the user that its package made.
+fn as_owner(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    if let Some((user, group)) = owner() {
+        command.uid(user).gid(group);
+    }
+    command.current_dir(std::env::temp_dir());
+    command
+}
+
+fn give_away(folder: &Path) {
+    if let Some((user, group)) = owner() {
+        std::os::unix::fs::chown(folder, Some(user), Some(group))
+            .expect("root may give files away");
+    }
+}
+
+/// The package's user and group, where we are root.
+fn owner() -> Option<(u32, u32)> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let users = std::fs::read_to_string("/etc/passwd").ok()?;
+    let line = users.lines().find(|line| line.starts_with("postgres:"))?;
+    let mut fields = line.split(':').skip(2);
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+fn succeed(command: &mut Command) {
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
+}
