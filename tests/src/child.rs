@@ -1,0 +1,98 @@
+//! One of several processes, as a test wants it: it claims when it is told to, or transfers and gets killed.
+
+use std::sync::Arc;
+
+use clap::{Parser, Subcommand};
+use semel::core::{
+    Claim, Claimed, CrashPolicy, Fingerprint, Identity, Key, Namespace, Secret, StoreAdmin, Terms,
+    Token,
+};
+use semel::{Failure, Semel, tokio_env};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Reads keys from standard input; for each, claims it many times at once and prints how many claims won.
+    Race {
+        /// The store.
+        url: String,
+        /// How many claims at once.
+        claims: usize,
+    },
+    /// Moves money once, in one transaction with its record: two statements on the table `accounts`.
+    Transfer {
+        /// The database.
+        url: String,
+        /// The key.
+        key: String,
+    },
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::Race { url, claims } => race(&url, claims).await,
+        Command::Transfer { url, key } => transfer(&url, &key).await,
+    }
+}
+
+async fn race(url: &str, claims: usize) -> anyhow::Result<()> {
+    let semel = Semel::open(url).await?;
+    let mut keys = BufReader::new(tokio::io::stdin()).lines();
+    println!("ready");
+    while let Some(key) = keys.next_line().await? {
+        let racing: Vec<_> = (0..claims)
+            .map(|_| tokio::spawn(claim(Arc::clone(semel.store()), key.clone())))
+            .collect();
+        let mut won = 0;
+        for claim in racing {
+            won += u32::from(claim.await??);
+        }
+        println!("{won}");
+    }
+    Ok(())
+}
+
+/// Whether a claim of `key`, by an asker of its own, wins.
+async fn claim(store: Arc<dyn StoreAdmin>, key: String) -> anyhow::Result<bool> {
+    let (namespace, key) = (Namespace::new("", "", "race")?, Key::parse(&key)?);
+    let minute = std::time::Duration::from_secs(60);
+    let claim = Claim {
+        identity: Identity::of(&Secret::none(), &namespace, &key),
+        fingerprint: Fingerprint::builder(&Secret::none()).part(b"same").finish(),
+        token: Token(tokio_env().entropy.next_u128()),
+        terms: Terms::new(minute, minute, CrashPolicy::Takeover, 5)?,
+        secret_id: 0,
+        hint: key.hint(),
+        namespace,
+    };
+    match store.claim(&claim).await? {
+        Claimed::Won(_) => Ok(true),
+        Claimed::Busy(_) => Ok(false),
+        other => anyhow::bail!("neither won nor busy: {other:?}"),
+    }
+}
+
+async fn transfer(url: &str, key: &str) -> anyhow::Result<()> {
+    let semel = Semel::open(&format!("{url}?max_connections=1")).await?;
+    let pool = sqlx::postgres::PgPoolOptions::new()
+        .max_connections(1)
+        .connect(url)
+        .await?;
+    let call = semel.operation("transfer").key(key).payload(&100);
+    let answer = call.run_in(&pool, async |mut tx, _| {
+        let take = sqlx::query("UPDATE accounts SET amount = amount - 100 WHERE name = 'alice'");
+        take.execute(&mut *tx).await?;
+        let give = sqlx::query("UPDATE accounts SET amount = amount + 100 WHERE name = 'bob'");
+        give.execute(&mut *tx).await?;
+        Ok::<_, Failure>("moved".to_owned())
+    });
+    println!("{}", answer.await?.value);
+    Ok(())
+}
