@@ -53,6 +53,9 @@ pub(super) struct Scripts {
     /// Keeps a lease if the owner is the one given and the record is running.
     /// → 1, or the record, or nil.
     pub(super) renew: Script,
+    /// Writes a record's first byte over itself, if its header is the one given: something to wait for.
+    /// → 1 or 0.
+    pub(super) confirm: Script,
     /// Forgets a record if its seal is the one given, but for its fence: what is left is a released record
     /// of attempt 0 and no owner, for a minute. → 1 or 0.
     pub(super) delete: Script,
@@ -75,7 +78,6 @@ impl Scripts {
         let (state_at, owner_at, owner_end) = (state + 1, owner + 1, owner + 24);
         let head_end = owner + 23;
         let written = offset::WRITTEN;
-        let (seal_at, token_at, attempt_at) = (offset::SEAL + 1, owner + 9, offset::ATTEMPT + 1);
         // A record of a version that we don't know is given back, and refused where it is read (P25).
         let owned = format!(
             "local head = redis.call('GETRANGE', KEYS[1], 0, {head_end})
@@ -120,7 +122,22 @@ redis.call('SETRANGE', KEYS[1], {written}, ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 return 1"
             )),
-            delete: Script::new(format!(
+            confirm: Script::new(format!(
+                "#!lua flags=allow-oom
+if redis.call('GETRANGE', KEYS[1], 0, {header_end}) ~= ARGV[1] then return 0 end
+redis.call('SETRANGE', KEYS[1], 0, string.sub(ARGV[1], 1, 1))
+return 1"
+            )),
+            delete: delete(),
+        }
+    }
+}
+
+fn delete() -> Script {
+    let header_end = semel_core::record::HEADER_BYTES - 1;
+    let (seal_at, token_at) = (offset::SEAL + 1, offset::OWNER + 9);
+    let attempt_at = offset::ATTEMPT + 1;
+    Script::new(format!(
                 "#!lua flags=allow-oom
 local head = redis.call('GETRANGE', KEYS[1], 0, {header_end})
 if string.sub(head, {seal_at}, {seal_at} + 15) ~= ARGV[1] then return 0 end
@@ -134,7 +151,5 @@ head = string.sub(head, 1, 1) .. '\\5' .. string.sub(head, 3, {token_at} - 1) ..
 redis.call('SET', KEYS[1], head .. rest, 'PX', {TOMBSTONE_MILLIS})
 redis.pcall('PUBLISH', KEYS[1], '')
 return 1"
-            )),
-        }
-    }
+            ))
 }

@@ -25,13 +25,23 @@ impl Inner {
             lease.memo.clone()
         };
         for _ in 0..TRIES {
-            let Some(record) = self.own_record(lease, &key, &packed).await? else {
+            let Some(record) = self.own_record(lease, &key, &mut packed).await? else {
                 return Ok(Settled::Lost);
             };
+            // The server knows whether the record is live (P23), and a memo doesn't know of renewals.
             let now = now.max(record.written_at);
+            let record = Record {
+                written_at: now,
+                ..record
+            };
             let decision =
                 protocol::settle(Some(&record), lease.fence, lease.token, settlement, now);
             let Some(write) = decision.write else {
+                // Done already (P18), and known to have been done as far as asked.
+                if decision.answer == Settled::Done && !self.confirm(&key, &packed).await? {
+                    packed = Bytes::new();
+                    continue;
+                }
                 return Ok(decision.answer);
             };
             match self.write_settlement(lease, &key, &packed, &write).await? {
@@ -43,12 +53,12 @@ impl Inner {
         Err(unexpected("overtaken too often"))
     }
 
-    /// What the lease's own record says: from the memo, or by reading it.
+    /// What the lease's own record says: as packed in the memo, or by reading it.
     async fn own_record(
         &self,
         lease: &Grant,
         key: &[u8],
-        packed: &Bytes,
+        packed: &mut Bytes,
     ) -> StoreResult<Option<Record>> {
         let known = Record::decode_for(&lease.identity, packed).ok();
         let is_fresh = *packed != lease.memo;
@@ -60,7 +70,8 @@ impl Inner {
         match self.link.query(key, redis::cmd("GET").arg(key)).await? {
             Value::Nil => Ok(None),
             Value::BulkString(found) => {
-                Ok(Some(Record::decode_for(&lease.identity, &found.into())?))
+                *packed = found.into();
+                Ok(Some(Record::decode_for(&lease.identity, packed)?))
             }
             _ => Err(unexpected("GET")),
         }
@@ -98,7 +109,8 @@ impl Inner {
         checkpoint: Option<&Bytes>,
     ) -> StoreResult<Renewed> {
         let key = self.key(&lease.identity);
-        let Some(record) = self.own_record(lease, &key, &lease.memo).await? else {
+        let mut packed = lease.memo.clone();
+        let Some(record) = self.own_record(lease, &key, &mut packed).await? else {
             return Ok(Renewed::Lost);
         };
         let now = self.time.now().max(record.written_at);
