@@ -10,8 +10,8 @@ use semel_core::{
 };
 
 use super::error::unexpected;
-use super::script::{DONE, MARK};
-use super::{Inner, TRIES, millis};
+use super::script::DONE;
+use super::{Inner, TRIES, is_deleted, millis};
 
 impl Inner {
     pub(super) async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
@@ -60,11 +60,10 @@ impl Inner {
         let aged = record.state == State::Released
             || (record.state == State::Running && same && record.token != ask.token);
         if !aged {
-            let mut decision = protocol::claim(Some(&record), ask, now.max(record.written_at));
-            if let Claimed::Won(grant) = &mut decision.answer {
-                grant.memo = found;
+            let decision = protocol::claim(Some(&record), ask, while_live(&record, now));
+            if !self.is_told(&decision.answer) || self.confirm(key, &found).await? {
+                return Ok(with_memo(decision.answer, found));
             }
-            return Ok(decision.answer);
         }
         for _ in 0..TRIES {
             let Some((record, packed, now)) = self.look(&ask.identity, key).await? else {
@@ -72,13 +71,33 @@ impl Inner {
             };
             let decision = protocol::claim(Some(&record), ask, now);
             let Some(write) = decision.write else {
-                return Ok(decision.answer);
+                if self.is_told(&decision.answer) && !self.confirm(key, &packed).await? {
+                    continue;
+                }
+                return Ok(with_memo(decision.answer, packed));
             };
             if let Some(written) = self.swap(key, &packed, &write).await? {
                 return Ok(with_memo(decision.answer, written));
             }
         }
         Err(unexpected("overtaken too often"))
+    }
+
+    /// Whether somebody will act on an answer that nothing was written for.
+    fn is_told(&self, answer: &Claimed) -> bool {
+        self.link.is_confirming() && matches!(answer, Claimed::Won(_) | Claimed::Replay(_))
+    }
+
+    /// Makes sure that a record which was read has spread as far as the store's level asks; `false` where it
+    /// is another by now. Nothing to do at the server's own level.
+    pub(super) async fn confirm(&self, key: &[u8], packed: &[u8]) -> StoreResult<bool> {
+        if !self.link.is_confirming() {
+            return Ok(true);
+        }
+        let header = packed.get(..semel_core::record::HEADER_BYTES);
+        let arguments = [header.unwrap_or_default()];
+        let reply = self.link.run(&self.scripts.confirm, key, &arguments);
+        Ok(Box::pin(reply).await? == DONE)
     }
 
     /// The record, its bytes, and what time it is as the record's own time to live tells.
@@ -96,9 +115,13 @@ impl Inner {
         let packed = Bytes::from(packed);
         let record = Record::decode_for(identity, &packed)?;
         let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
-        let now = record
-            .written_at
-            .plus(record.retention.saturating_sub(left));
+        let now = if is_deleted(&record) {
+            // What a deletion leaves has another time to live, and any claim wins over it.
+            self.time.now().max(record.written_at)
+        } else {
+            let age = record.retention.saturating_sub(left);
+            record.written_at.plus(age)
+        };
         Ok(Some((record, packed, now)))
     }
 
@@ -113,10 +136,17 @@ impl Inner {
         let packed = Bytes::from(new.encode());
         let life = millis(new.retention).to_string();
         let header = &old[..semel_core::record::HEADER_BYTES];
-        let arguments = [header, &packed[..], life.as_bytes(), MARK];
+        let arguments = [header, &packed[..], life.as_bytes()];
         let reply = self.link.run(&self.scripts.swap, key, &arguments).await?;
         Ok((reply == DONE).then_some(packed))
     }
+}
+
+/// `now`, as far as it can be: the server gave the record, so it is live, whatever our estimate of the server's
+/// clock says (P23).
+fn while_live(record: &Record, now: Timestamp) -> Timestamp {
+    let last = record.expires_at().as_micros().saturating_sub(1);
+    now.max(record.written_at).min(Timestamp::from_micros(last))
 }
 
 fn with_memo(answer: Claimed, memo: Bytes) -> Claimed {

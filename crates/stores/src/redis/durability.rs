@@ -1,14 +1,16 @@
 //! How far an answer has to have spread before it is given.
 //!
-//! At a level above the server's own, every answer waits, not only those that wrote: an answer tells
-//! what the record says, and whoever is told must be able to rely on it after a failover. That holds for a
-//! replay of what another process has just settled, too. A server takes the wait of a connection to be for
-//! everything it had done by that connection's last command, reads included.
+//! At a level above the server's own, every answer that somebody may act on has to have spread, not only what
+//! this call wrote: a replay of what another process has just settled must not be given and then be taken back
+//! by a failover. A server waits for what the *connection* wrote, and some don't count reads. So an answer that
+//! was only read is confirmed by a small write (see `Inner::confirm`), and that is waited for.
 
 use redis::{Cmd, Value};
 
-/// How long a wait may last, before the outcome counts as unknown.
+/// How long a wait for replicas may last, before the outcome counts as unknown.
 const WAIT_MILLIS: u64 = 1_000;
+/// The same for disks, which many servers write to once a second.
+const DISK_MILLIS: u64 = 3_000;
 
 /// A level of durability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,10 +56,28 @@ impl Durability {
             }
             Self::Disks { local, replicas } => {
                 let mut cmd = redis::cmd("WAITAOF");
-                cmd.arg(u8::from(local)).arg(replicas).arg(WAIT_MILLIS);
+                cmd.arg(u8::from(local)).arg(replicas).arg(DISK_MILLIS);
                 Some(cmd)
             }
         }
+    }
+
+    /// The same command, for no replica and no time: to see whether the server has it at all.
+    pub(super) fn probe(self) -> Option<Cmd> {
+        let words: &[u32] = match self {
+            Self::Server => return None,
+            Self::Replicas(_) => &[0, 1],
+            Self::Disks { local: true, .. } => &[1, 0, 1],
+            Self::Disks { local: false, .. } => &[0, 0, 1],
+        };
+        let name = if matches!(self, Self::Replicas(_)) {
+            "WAIT"
+        } else {
+            "WAITAOF"
+        };
+        let mut cmd = redis::cmd(name);
+        cmd.arg(words);
+        Some(cmd)
     }
 
     /// Whether the reply to [`Self::wait`] says that it is done. A wait that ran out of time answers too,

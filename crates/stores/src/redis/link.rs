@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redis::aio::PubSub;
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{Cmd, RedisError, ServerErrorKind, TlsMode, Value};
-use semel_core::{Clock, StoreResult};
+use semel_core::{Certainty, Clock, StoreError, StoreErrorKind, StoreResult};
 
 use super::cluster::Cluster;
 use super::durability::Durability;
@@ -58,6 +58,30 @@ impl Link {
     /// Sends one command about `key`; its answer has the store's level of durability.
     pub(super) async fn query(&self, key: &[u8], cmd: &Cmd) -> StoreResult<Value> {
         Ok(self.send(key, cmd, self.level).await?)
+    }
+
+    /// Refuses a level of durability that a server doesn't have, or can't give as it is set.
+    pub(super) async fn has_level(&self) -> StoreResult<()> {
+        let Some(probe) = self.level.probe() else {
+            return Ok(());
+        };
+        let (_, masters) = self.masters();
+        for node in masters {
+            node.ask(&probe).await.map_err(|error| match error.kind {
+                StoreErrorKind::Rejected => {
+                    let said = "the server can't give the durability that the URL asks for: WAITAOF \
+                                needs Redis 7.2 or Valkey, appendonly, and permission";
+                    StoreError::new(StoreErrorKind::Rejected, Certainty::Definite, said)
+                }
+                _ => error,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether what was only read has to be confirmed before it is told.
+    pub(super) fn is_confirming(&self) -> bool {
+        self.level != Durability::Server
     }
 
     /// Sends one command about `key`, on whose answer nothing depends.

@@ -92,6 +92,7 @@ impl RedisStore {
         let prefix = target.prefix.clone();
         let link = Box::pin(Link::open(target, Arc::clone(&clock))).await?;
         let watch = Box::pin(Watch::new(&link)).await?;
+        Box::pin(link.has_level()).await?;
         let time = Box::pin(ServerTime::new(Arc::clone(&clock), &link)).await?;
         let (wakes, watched) = Wakes::new();
         let inner = Inner {
@@ -147,6 +148,9 @@ impl Inner {
             };
             let decision = protocol::resolve(Some(&record), fence, resolution, now);
             let Some(write) = decision.write else {
+                if decision.answer == Resolved::Done && !self.confirm(&key, &packed).await? {
+                    continue;
+                }
                 return Ok(decision.answer);
             };
             if self.swap(&key, &packed, &write).await?.is_some() {
@@ -158,14 +162,21 @@ impl Inner {
 
     async fn read(&self, identity: &Identity) -> StoreResult<Option<Record>> {
         let key = self.key(identity);
-        match self.link.query(&key, redis::cmd("GET").arg(&key)).await? {
-            Value::Nil => Ok(None),
-            Value::BulkString(found) => {
-                let record = Record::decode_for(identity, &found.into())?;
-                Ok(Some(record).filter(|record| !is_deleted(record)))
+        for _ in 0..TRIES {
+            let found: Bytes = match self.link.query(&key, redis::cmd("GET").arg(&key)).await? {
+                Value::Nil => return Ok(None),
+                Value::BulkString(found) => found.into(),
+                _ => return Err(unexpected("GET")),
+            };
+            let record = Record::decode_for(identity, &found)?;
+            if is_deleted(&record) {
+                return Ok(None);
             }
-            _ => Err(unexpected("GET")),
+            if self.confirm(&key, &found).await? {
+                return Ok(Some(record));
+            }
         }
+        Err(unexpected("overtaken too often"))
     }
 }
 

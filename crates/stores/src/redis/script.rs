@@ -53,6 +53,9 @@ pub(super) struct Scripts {
     /// Keeps a lease if the owner is the one given and the record is running.
     /// → 1, or the record, or nil.
     pub(super) renew: Script,
+    /// Writes a record's first byte over itself, if its header is the one given: something to wait for.
+    /// → 1 or 0.
+    pub(super) confirm: Script,
     /// Forgets a record if its seal is the one given, but for its fence: what is left is a released record
     /// of attempt 0 and no owner, for a minute. → 1 or 0.
     pub(super) delete: Script,
@@ -73,17 +76,17 @@ impl Scripts {
         // Lua counts from 1, GETRANGE from 0.
         let (state, owner) = (offset::STATE, offset::OWNER);
         let (state_at, owner_at, owner_end) = (state + 1, owner + 1, owner + 24);
-        let head_end = owner + 23;
+        let mark = "'\\255\\0\\0\\0\\0'";
         let written = offset::WRITTEN;
-        let (seal_at, token_at, attempt_at) = (offset::SEAL + 1, owner + 9, offset::ATTEMPT + 1);
-        // A record of a version that we don't know is given back, and refused where it is read (P25).
+        // A record of a version that we don't know is given back, and refused where it is read (P25). One call
+        // reads all that is looked at: calls are what costs time in a script.
         let owned = format!(
-            "local head = redis.call('GETRANGE', KEYS[1], 0, {head_end})
-local owned = string.byte(head, 1) == {FORMAT_VERSION} and string.sub(head, {owner_at}, {owner_end}) == ARGV[1]
-local state = string.byte(head, {state_at})"
+            "local old = redis.call('GET', KEYS[1])
+if not old then return false end
+local owned = string.byte(old, 1) == {FORMAT_VERSION} and string.sub(old, {owner_at}, {owner_end}) == ARGV[1]
+local state = string.byte(old, {state_at})"
         );
-        let write = "local marked = redis.call('GETRANGE', KEYS[1], -5, -1) == ARGV[4]
-redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+        let write = "redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 if marked then redis.pcall('PUBLISH', KEYS[1], '') end
 return 1";
         Self {
@@ -104,23 +107,40 @@ return 1"
             swap: Script::new(format!(
                 "#!lua flags=allow-oom
 if redis.call('GETRANGE', KEYS[1], 0, {header_end}) ~= ARGV[1] then return 0 end
+local marked = redis.call('GETRANGE', KEYS[1], -5, -1) == {mark}
 {write}"
             )),
             settle: Script::new(format!(
                 "#!lua flags=allow-oom
 {owned}
-if not (owned and (state == 1 or state == 4)) then return redis.call('GET', KEYS[1]) end
+if not (owned and (state == 1 or state == 4)) then return old end
+local marked = string.sub(old, -5) == {mark}
 {write}"
             )),
             renew: Script::new(format!(
                 "#!lua flags=allow-oom
 {owned}
-if not (owned and state == 1) then return redis.call('GET', KEYS[1]) end
+if not (owned and state == 1) then return old end
 redis.call('SETRANGE', KEYS[1], {written}, ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 return 1"
             )),
-            delete: Script::new(format!(
+            confirm: Script::new(format!(
+                "#!lua flags=allow-oom
+if redis.call('GETRANGE', KEYS[1], 0, {header_end}) ~= ARGV[1] then return 0 end
+redis.call('SETRANGE', KEYS[1], 0, string.sub(ARGV[1], 1, 1))
+return 1"
+            )),
+            delete: delete(),
+        }
+    }
+}
+
+fn delete() -> Script {
+    let header_end = semel_core::record::HEADER_BYTES - 1;
+    let (seal_at, token_at) = (offset::SEAL + 1, offset::OWNER + 9);
+    let attempt_at = offset::ATTEMPT + 1;
+    Script::new(format!(
                 "#!lua flags=allow-oom
 local head = redis.call('GETRANGE', KEYS[1], 0, {header_end})
 if string.sub(head, {seal_at}, {seal_at} + 15) ~= ARGV[1] then return 0 end
@@ -134,7 +154,5 @@ head = string.sub(head, 1, 1) .. '\\5' .. string.sub(head, 3, {token_at} - 1) ..
 redis.call('SET', KEYS[1], head .. rest, 'PX', {TOMBSTONE_MILLIS})
 redis.pcall('PUBLISH', KEYS[1], '')
 return 1"
-            )),
-        }
-    }
+            ))
 }

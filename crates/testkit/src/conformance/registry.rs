@@ -89,6 +89,7 @@ macro_rules! with_conformance_checks {
             renew p14_a_renewal_is_held "P14";
             renew p14_a_renewed_lease_lives_its_full_span "P14";
             renew p14_a_renewal_restarts_the_retention "P14 P20";
+            renew p14_what_was_renewed_past_its_first_retention_settles "P14 P16 P20";
             renew p14_a_lapsed_lease_can_be_renewed "P14";
             renew p14_a_stale_renewal_is_lost "P14 I3";
             renew p14_a_renewal_needs_the_fence "P14 I3";
@@ -132,6 +133,7 @@ macro_rules! with_conformance_checks {
             time p21_sweep_leaves_live_records "P21 I12";
             storms p21_a_sweep_takes_no_fresh_claim "P21 I12";
             time p22_a_deleted_key_is_new "P22";
+            time p22_a_deleted_key_lives_its_full_span "P22 P6 P20";
             time p22_fences_grow_across_release "P22 I1";
             time p22_fences_grow_across_delete "P22 I1";
             time p22_fences_grow_across_expiry "P22 I1";

@@ -3,7 +3,7 @@
 use anyhow::ensure;
 use semel_core::{Claim, CrashPolicy, Fence, Grant, Record, Terms};
 
-use super::make::{again, settlements, token, under};
+use super::make::{again, complete, settlements, token, under};
 use super::{Scene, Verdict};
 
 /// A renewal moves the time of the last write, and nothing else.
@@ -92,6 +92,19 @@ pub(super) async fn p14_a_renewal_needs_the_fence(scene: Scene) -> Verdict {
             })
             .await?;
     }
+    Ok(())
+}
+
+/// However long ago it was claimed: what was renewed in time is settled, and replayed.
+pub(super) async fn p14_what_was_renewed_past_its_first_retention_settles(scene: Scene) -> Verdict {
+    let claim = scene.fresh_on(scene.expiring(CrashPolicy::Takeover)?)?;
+    let lease = scene.won(&claim).await?;
+    for _ in 0..2 {
+        scene.pass(scene.spans().retention * 6 / 10).await;
+        scene.held(&lease, None).await?;
+    }
+    scene.settled(&lease, &complete("the answer")).await?;
+    scene.replayed(&again(&claim)).await?;
     Ok(())
 }
 

@@ -189,6 +189,27 @@ pub(super) async fn p22_a_deleted_key_is_new(scene: Scene) -> Verdict {
     Ok(())
 }
 
+/// A key that is claimed long after its deletion lives as long as any other.
+pub(super) async fn p22_a_deleted_key_lives_its_full_span(scene: Scene) -> Verdict {
+    let claim = scene.fresh_on(scene.expiring(CrashPolicy::Hold)?)?;
+    scene.won(&claim).await?;
+    scene.store().delete(&claim.identity).await?;
+    scene.expire().await;
+    let next = again(&claim);
+    let lease = scene.won(&next).await?;
+    let resent = scene.won(&next).await?;
+    ensure!(
+        resent.fence == lease.fence,
+        "sent again, it won {:?} after {:?}",
+        resent.fence,
+        lease.fence
+    );
+    scene.busy(&again(&claim)).await?;
+    scene.settled(&lease, &complete("the answer")).await?;
+    scene.replayed(&again(&claim)).await?;
+    Ok(())
+}
+
 /// Fences grow across releases.
 pub(super) async fn p22_fences_grow_across_release(scene: Scene) -> Verdict {
     let claim = scene.fresh()?;
