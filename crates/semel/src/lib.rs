@@ -1,6 +1,8 @@
 #![doc = include_str!("../../../README.md")]
 
 mod answer;
+#[cfg(feature = "http")]
+mod door;
 mod open;
 mod operation;
 mod runtime;
@@ -16,6 +18,10 @@ pub use semel_core::engine::{
 pub use semel_core::event::{Event, Observer, Step};
 pub use semel_core::policy::{Mode, OnBusy, Policy, StoreDown};
 pub use semel_core::{CrashPolicy, Fence, Key, KeyError, KeyRules, Resolution, Secret};
+
+/// The tower layer: `semel.http()`.
+#[cfg(feature = "http")]
+pub use semel_http as http;
 
 /// The protocol crate, for whoever writes a store or a door.
 pub use semel_core as core;

@@ -1,0 +1,205 @@
+//! The head of a stored answer: status, kept headers, and a gRPC call's trailers, packed.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 1 | version, 1 |
+//! | 1 | flags: 1 headers left out, as they were past the bound |
+//! | 2 | status, little-endian |
+//! | 2 | number of headers |
+//! | … | each header: length of the name (1), name, length of the value (2), value |
+//! | 2 | number of trailers |
+//! | … | each trailer, the same |
+
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use semel_core::Answer;
+
+const VERSION: u8 = 1;
+const HEADERS_LEFT_OUT: u8 = 1;
+
+/// What is kept of an answer besides its body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers kept, in their order.
+    pub headers: HeaderMap,
+    /// The trailers kept, of a gRPC call.
+    pub trailers: HeaderMap,
+    /// Whether there were too many headers to keep.
+    pub headers_left_out: bool,
+}
+
+/// The bytes are no head of this version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the stored answer was not written by the HTTP layer, or by a newer one")]
+pub struct NotAHead;
+
+impl Head {
+    /// Packs it, within the bound of an answer's head (P27). What is past the bound is left out
+    /// whole, and the head says so.
+    ///
+    /// ```
+    /// use semel_http::Head;
+    ///
+    /// let head = Head {
+    ///     status: http::StatusCode::CREATED,
+    ///     headers: http::HeaderMap::new(),
+    ///     trailers: http::HeaderMap::new(),
+    ///     headers_left_out: false,
+    /// };
+    /// assert_eq!(Head::decode(&head.encode()), Ok(head));
+    /// ```
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(128);
+        let flags = if self.headers_left_out {
+            HEADERS_LEFT_OUT
+        } else {
+            0
+        };
+        out.extend_from_slice(&[VERSION, flags]);
+        out.extend_from_slice(&self.status.as_u16().to_le_bytes());
+        let fits = push(&mut out, &self.headers)
+            && push(&mut out, &self.trailers)
+            && out.len() <= Answer::MAX_HEAD_BYTES;
+        if fits {
+            return out.into();
+        }
+        let bare = Self {
+            status: self.status,
+            headers: HeaderMap::new(),
+            trailers: HeaderMap::new(),
+            headers_left_out: true,
+        };
+        bare.encode()
+    }
+
+    /// Unpacks it. One head has one packed form; any other is refused.
+    ///
+    /// # Errors
+    /// [`NotAHead`] where it isn't one.
+    pub fn decode(bytes: &[u8]) -> Result<Self, NotAHead> {
+        let mut rest = bytes;
+        let [version, flags] = *take::<2>(&mut rest)?;
+        if version != VERSION
+            || flags & !HEADERS_LEFT_OUT != 0
+            || bytes.len() > Answer::MAX_HEAD_BYTES
+        {
+            return Err(NotAHead);
+        }
+        let status = u16::from_le_bytes(*take(&mut rest)?);
+        let head = Self {
+            status: StatusCode::from_u16(status).map_err(|_| NotAHead)?,
+            headers: pull(&mut rest)?,
+            trailers: pull(&mut rest)?,
+            headers_left_out: flags & HEADERS_LEFT_OUT != 0,
+        };
+        if rest.is_empty() {
+            Ok(head)
+        } else {
+            Err(NotAHead)
+        }
+    }
+}
+
+/// Whether all of them could be written.
+fn push(out: &mut Vec<u8>, headers: &HeaderMap) -> bool {
+    let Ok(count) = u16::try_from(headers.len()) else {
+        return false;
+    };
+    out.extend_from_slice(&count.to_le_bytes());
+    for (name, value) in headers {
+        let (name, value) = (name.as_str().as_bytes(), value.as_bytes());
+        let lengths = (u8::try_from(name.len()), u16::try_from(value.len()));
+        let (Ok(name_length), Ok(value_length)) = lengths else {
+            return false;
+        };
+        out.push(name_length);
+        out.extend_from_slice(name);
+        out.extend_from_slice(&value_length.to_le_bytes());
+        out.extend_from_slice(value);
+    }
+    true
+}
+
+fn pull(rest: &mut &[u8]) -> Result<HeaderMap, NotAHead> {
+    let count = u16::from_le_bytes(*take(rest)?);
+    let mut headers = HeaderMap::new();
+    for _ in 0..count {
+        let [length] = *take::<1>(rest)?;
+        let name = slice(rest, usize::from(length))?;
+        // Names are written in lower case; any other spelling would be a second form.
+        let name = HeaderName::from_lowercase(name).map_err(|_| NotAHead)?;
+        let length = u16::from_le_bytes(*take(rest)?);
+        let value = slice(rest, usize::from(length))?;
+        let value = HeaderValue::from_bytes(value).map_err(|_| NotAHead)?;
+        headers.try_append(name, value).map_err(|_| NotAHead)?;
+    }
+    Ok(headers)
+}
+
+fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Result<&'a [u8; N], NotAHead> {
+    let (taken, left) = rest.split_first_chunk().ok_or(NotAHead)?;
+    *rest = left;
+    Ok(taken)
+}
+
+fn slice<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], NotAHead> {
+    let (taken, left) = rest.split_at_checked(length).ok_or(NotAHead)?;
+    *rest = left;
+    Ok(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(value: &str) -> Head {
+        let mut headers = HeaderMap::new();
+        headers.append("location", HeaderValue::from_str(value).unwrap());
+        headers.append("link", HeaderValue::from_static("<a>"));
+        headers.append("link", HeaderValue::from_static("<b>"));
+        let mut trailers = HeaderMap::new();
+        trailers.append("grpc-status", HeaderValue::from_static("0"));
+        Head {
+            status: StatusCode::CREATED,
+            headers,
+            trailers,
+            headers_left_out: false,
+        }
+    }
+
+    #[test]
+    fn a_head_comes_back_as_it_was() {
+        let packed = head("/charges/1").encode();
+        assert_eq!(Head::decode(&packed), Ok(head("/charges/1")));
+        assert_eq!(packed[..4], [1, 0, 201, 0]);
+    }
+
+    #[test]
+    fn what_is_past_the_bound_is_left_out_whole() {
+        let packed = head(&"x".repeat(Answer::MAX_HEAD_BYTES)).encode();
+        let found = Head::decode(&packed).unwrap();
+        assert!(found.headers_left_out && found.headers.is_empty());
+        assert_eq!(found.status, StatusCode::CREATED);
+        let most = "x".repeat(Answer::MAX_HEAD_BYTES - 100);
+        assert_eq!(Head::decode(&head(&most).encode()), Ok(head(&most)));
+    }
+
+    #[test]
+    fn damaged_heads_are_refused() {
+        let packed = head("/charges/1").encode();
+        for length in 0..packed.len() {
+            assert_eq!(Head::decode(&packed[..length]), Err(NotAHead), "{length}");
+        }
+        let mut longer = packed.to_vec();
+        longer.push(0);
+        assert_eq!(Head::decode(&longer), Err(NotAHead));
+        let mut newer = packed.to_vec();
+        newer[0] = 2;
+        assert_eq!(Head::decode(&newer), Err(NotAHead));
+        assert_eq!(Head::decode(b""), Err(NotAHead));
+    }
+}
