@@ -53,27 +53,10 @@ impl Head {
     /// ```
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = Vec::with_capacity(128);
-        let flags = if self.headers_left_out {
-            HEADERS_LEFT_OUT
-        } else {
-            0
-        };
-        out.extend_from_slice(&[VERSION, flags]);
-        out.extend_from_slice(&self.status.as_u16().to_le_bytes());
-        let fits = push(&mut out, &self.headers)
-            && push(&mut out, &self.trailers)
-            && out.len() <= Answer::MAX_HEAD_BYTES;
-        if fits {
-            return out.into();
+        if self.headers_left_out {
+            return bare(self.status);
         }
-        let bare = Self {
-            status: self.status,
-            headers: HeaderMap::new(),
-            trailers: HeaderMap::new(),
-            headers_left_out: true,
-        };
-        bare.encode()
+        pack(self.status, self.headers.iter(), self.trailers.iter())
     }
 
     /// Unpacks it. One head has one packed form; any other is refused.
@@ -104,12 +87,37 @@ impl Head {
     }
 }
 
+/// Packs a head from what is at hand, without gathering it first.
+pub(crate) fn pack<'a>(
+    status: StatusCode,
+    headers: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>,
+    trailers: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>,
+) -> Bytes {
+    let mut out = Vec::with_capacity(160);
+    out.extend_from_slice(&[VERSION, 0]);
+    out.extend_from_slice(&status.as_u16().to_le_bytes());
+    let fits = push(&mut out, headers) && push(&mut out, trailers);
+    if fits && out.len() <= Answer::MAX_HEAD_BYTES {
+        out.into()
+    } else {
+        bare(status)
+    }
+}
+
+/// The head of an answer whose headers are past the bound.
+fn bare(status: StatusCode) -> Bytes {
+    let [low, high] = status.as_u16().to_le_bytes();
+    Bytes::copy_from_slice(&[VERSION, HEADERS_LEFT_OUT, low, high, 0, 0, 0, 0])
+}
+
 /// Whether all of them could be written.
-fn push(out: &mut Vec<u8>, headers: &HeaderMap) -> bool {
-    let Ok(count) = u16::try_from(headers.len()) else {
-        return false;
-    };
-    out.extend_from_slice(&count.to_le_bytes());
+fn push<'a>(
+    out: &mut Vec<u8>,
+    headers: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>,
+) -> bool {
+    let count_at = out.len();
+    out.extend_from_slice(&[0, 0]);
+    let mut count: u16 = 0;
     for (name, value) in headers {
         let (name, value) = (name.as_str().as_bytes(), value.as_bytes());
         let lengths = (u8::try_from(name.len()), u16::try_from(value.len()));
@@ -120,7 +128,13 @@ fn push(out: &mut Vec<u8>, headers: &HeaderMap) -> bool {
         out.extend_from_slice(name);
         out.extend_from_slice(&value_length.to_le_bytes());
         out.extend_from_slice(value);
+        // Past the bound already: the rest won't make it smaller.
+        if out.len() > Answer::MAX_HEAD_BYTES {
+            return false;
+        }
+        count += 1;
     }
+    out[count_at..count_at + 2].copy_from_slice(&count.to_le_bytes());
     true
 }
 

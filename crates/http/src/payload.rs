@@ -136,23 +136,30 @@ impl Compare {
     }
 }
 
-fn authority(parts: &Parts) -> String {
+fn authority(parts: &Parts) -> Cow<'_, str> {
     let named = parts.uri.authority().map(http::uri::Authority::as_str);
     let host = parts.headers.get(header::HOST);
     let text = named.or_else(|| host.and_then(|host| host.to_str().ok()));
-    text.unwrap_or("").to_ascii_lowercase()
+    in_lower_case(text.unwrap_or(""))
 }
 
 /// The media type without its parameters where it is JSON, which has none that matter.
-fn media_type(parts: &Parts) -> String {
+fn media_type(parts: &Parts) -> Cow<'_, str> {
     let value = parts.headers.get(header::CONTENT_TYPE);
     let text = value.and_then(|value| value.to_str().ok()).unwrap_or("");
-    let essence = text.split(';').next().unwrap_or("").trim();
-    let essence = essence.to_ascii_lowercase();
+    let essence = in_lower_case(text.split(';').next().unwrap_or("").trim());
     if is_json(&essence) {
         essence
     } else {
-        text.to_owned()
+        text.into()
+    }
+}
+
+fn in_lower_case(text: &str) -> Cow<'_, str> {
+    if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        text.to_ascii_lowercase().into()
+    } else {
+        text.into()
     }
 }
 

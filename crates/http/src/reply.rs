@@ -12,7 +12,7 @@ use semel_core::{Answer, Body as Stored, Env};
 
 use crate::body::{Body, BoxError, Cut, Reader};
 use crate::grpc::{self, Kind};
-use crate::head::Head;
+use crate::head::{self, Head};
 use crate::layer::Shared;
 use crate::lease::{Lease, Outcome};
 use crate::problem::{NO_STORE, PROBLEM_JSON, Told, render, row_of};
@@ -129,27 +129,18 @@ impl Gather {
     }
 
     fn verdict(&self, parts: &Parts, trailers: Option<&HeaderMap>, body: Stored) -> Verdict {
-        let (meaning, kept_trailers) = match (self.kind, trailers) {
-            (Kind::Grpc, Some(trailers)) => (
-                grpc::meaning(trailers).unwrap_or(Meaning::Unclear),
-                self.kept(trailers),
-            ),
-            (Kind::Grpc, None) => (
-                grpc::meaning(&parts.headers).unwrap_or(Meaning::Done),
-                HeaderMap::new(),
-            ),
-            _ => (self.rules.terms.meaning(parts.status), HeaderMap::new()),
+        let trailers = trailers.filter(|_| self.kind == Kind::Grpc);
+        let meaning = match (self.kind, trailers) {
+            (Kind::Grpc, Some(trailers)) => grpc::meaning(trailers).unwrap_or(Meaning::Unclear),
+            // Trailers only; or a stream that is not at its end, which is not run again.
+            (Kind::Grpc, None) => grpc::meaning(&parts.headers).unwrap_or(Meaning::Done),
+            _ => self.rules.terms.meaning(parts.status),
         };
-        let head = Head {
-            status: parts.status,
-            headers: self.kept(&parts.headers),
-            trailers: kept_trailers,
-            headers_left_out: false,
-        };
-        let answer = Answer {
-            head: head.encode(),
-            body,
-        };
+        let kept_trailers = trailers
+            .into_iter()
+            .flat_map(|trailers| self.kept(trailers));
+        let head = head::pack(parts.status, self.kept(&parts.headers), kept_trailers);
+        let answer = Answer { head, body };
         match meaning {
             Meaning::Done => Verdict::Complete(answer),
             Meaning::Failed => Verdict::Fail(answer),
@@ -159,24 +150,23 @@ impl Gather {
     }
 
     /// The allow-listed headers, but for those that `Connection` names: they end at the next hop.
-    fn kept(&self, headers: &HeaderMap) -> HeaderMap {
-        let hop = headers.get_all(header::CONNECTION);
+    fn kept<'a>(
+        &'a self,
+        headers: &'a HeaderMap,
+    ) -> impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)> {
         let named = |name: &HeaderName| {
-            let mut values = hop.iter().filter_map(|value| value.to_str().ok());
+            let hop = headers.get_all(header::CONNECTION).iter();
+            let mut values = hop.filter_map(|value| value.to_str().ok());
             values.any(|list| {
-                list.split(',')
-                    .any(|one| one.trim().eq_ignore_ascii_case(name.as_str()))
+                let mut names = list.split(',');
+                names.any(|one| one.trim().eq_ignore_ascii_case(name.as_str()))
             })
         };
-        let mut kept = HeaderMap::new();
-        for (name, value) in headers {
+        headers.iter().filter(move |(name, _)| {
             let listed =
                 self.rules.keep.contains(name) || (self.kind == Kind::Grpc && grpc::keeps(name));
-            if listed && !named(name) {
-                kept.append(name.clone(), value.clone());
-            }
-        }
-        kept
+            listed && !named(name)
+        })
     }
 }
 

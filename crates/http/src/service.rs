@@ -97,14 +97,16 @@ where
 
 /// The caller's name for the request, or a new one.
 fn request_id(headers: &HeaderMap, shared: &Shared) -> HeaderValue {
-    let given = headers.get(X_REQUEST_ID);
-    given
-        .filter(|id| id.len() <= 128)
-        .cloned()
-        .unwrap_or_else(|| {
-            let id = format!("{:032x}", shared.engine.env().entropy.next_u128());
-            HeaderValue::from_str(&id).unwrap_or(HeaderValue::from_static("none"))
-        })
+    let given = headers.get(X_REQUEST_ID).filter(|id| id.len() <= 128);
+    given.cloned().unwrap_or_else(|| {
+        let mut id = [0; 32];
+        let bytes = shared.engine.env().entropy.next_u128().to_be_bytes();
+        for (two, byte) in id.chunks_exact_mut(2).zip(bytes) {
+            let digit = |half: u8| b"0123456789abcdef"[usize::from(half)];
+            two.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+        }
+        HeaderValue::from_bytes(&id).unwrap_or(HeaderValue::from_static("none"))
+    })
 }
 
 async fn covered<S, B, R>(

@@ -57,7 +57,6 @@ impl App {
 
     pub(super) fn router(&self) -> Router {
         Router::new()
-            .route("/prime", post(|| async { "primed" }))
             .route("/charge", post(charge))
             .route("/refund", post(refund))
             .route("/slow", post(slow))

@@ -38,11 +38,16 @@ impl Client {
             address,
             cookie: None,
         };
-        let answer = client.post("/prime", "prime", "").await;
+        let answer = client.post("/session", "session", "").await;
         let cookies = answer.all("set-cookie");
         let pairs: Vec<&str> = cookies.iter().filter_map(|c| c.split(';').next()).collect();
         client.cookie = (!pairs.is_empty()).then(|| pairs.join("; "));
         client
+    }
+
+    /// Another client of the same server.
+    pub(super) async fn another(&self) -> Self {
+        Self::to(self.address).await
     }
 
     pub(super) async fn post(&self, path: &str, key: &str, body: &str) -> Answer {

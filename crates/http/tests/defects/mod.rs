@@ -109,8 +109,9 @@ async fn axum_idempotent_runs_without_protection_when_the_store_is_down(
 async fn axum_idempotent_a_large_request_is_not_protected(subject: Arc<dyn Subject>) -> Found {
     let (app, client) = start(&subject, StoreIs::Up).await;
     let large = "x".repeat(3 * 1024 * 1024);
-    client.post("/charge", "k", &large).await;
-    client.post("/charge", "k", &large).await;
+    // A server may answer and hang up before it has read so much.
+    client.try_post("/charge", "k", &large).await;
+    client.try_post("/charge", "k", &large).await;
     ensure(app.runs() < 2, format!("ran {} times", app.runs()))
 }
 
@@ -231,7 +232,9 @@ async fn express_of_many_at_once_several_run(subject: Arc<dyn Subject>) -> Found
 async fn fiber_another_users_answer_is_replayed(subject: Arc<dyn Subject>) -> Found {
     let (_app, client) = start(&subject, StoreIs::Up).await;
     let alice = client.post_as("/whoami", "k", "1", "Bearer alice").await;
-    let bob = client.post_as("/whoami", "k", "1", "Bearer bob").await;
+    // From a browser of his own: a layer that keeps answers in a session has another one for him.
+    let bob = client.another().await;
+    let bob = bob.post_as("/whoami", "k", "1", "Bearer bob").await;
     ensure(
         alice.body == "Bearer alice",
         format!("alice got {}", alice.body),
