@@ -7,8 +7,10 @@ use semel_core::engine::Engine;
 use semel_core::policy::Policy;
 use tower_layer::Layer;
 
+use crate::error::BuildError;
+use crate::pattern::Pattern;
 use crate::route::Route;
-use crate::rules::{BuildError, Pattern, Rules};
+use crate::rules::Rules;
 use crate::service::Idempotency;
 
 /// The tower layer: requests with a key run once, and every caller gets the same answer.

@@ -5,8 +5,8 @@
 //!
 //! | module | step of a request's way |
 //! |---|---|
-//! | `layer`, `route`, `rules` | what is covered, and how |
-//! | `entry`, `key`, `payload`, `body` | key and fingerprint, or a refusal |
+//! | `layer`, `route`, `rules`, `pattern` | what is covered, and how |
+//! | `entry`, `key`, `payload`, `paths`, `body` | key and fingerprint, or a refusal |
 //! | `service`, `lease` | the handler as the engine's effect |
 //! | `reply`, `head` | what of an answer is kept, and how it is given again |
 //! | `problem`, `profile` | what errors say, one table each |
@@ -27,11 +27,14 @@
 mod body;
 pub mod cors;
 mod entry;
+mod error;
 mod grpc;
 mod head;
 mod key;
 mod layer;
 mod lease;
+mod paths;
+mod pattern;
 mod payload;
 mod problem;
 mod profile;
@@ -43,6 +46,7 @@ mod time;
 mod webhook;
 
 pub use body::{Body, BoxError};
+pub use error::BuildError;
 pub use head::{Head, NotAHead};
 pub use key::{IDEMPOTENCY_KEY, KeySource, X_IDEMPOTENCY_KEY, read_key};
 pub use layer::{Builder, IdempotencyLayer};
@@ -54,7 +58,7 @@ pub use problem::{PROBLEMS, Refusal, Row};
 pub use profile::{ErrorShape, PROFILES, Profile, Terms};
 pub use reply::{IDEMPOTENT_NOT_KEPT, IDEMPOTENT_REPLAYED, X_ORIGINAL_REQUEST_TIME};
 pub use route::{KEPT_HEADERS, Limits, Route};
-pub use rules::{BuildError, X_IDEMPOTENCY_TTL};
+pub use rules::X_IDEMPOTENCY_TTL;
 pub use service::{Idempotency, X_REQUEST_ID};
 pub use webhook::webhook;
 #[cfg(feature = "webhook")]

@@ -6,61 +6,16 @@ use std::time::Duration;
 use http::header::HeaderName;
 use http::request::Parts;
 use http::{HeaderValue, Method};
-use semel_core::claim::TermsError;
 use semel_core::policy::{Mode, OnBusy, Policy};
-use semel_core::{CrashPolicy, Namespace, NamespaceError};
+use semel_core::{CrashPolicy, Namespace};
 
+use crate::error::BuildError;
 use crate::key::KeySource;
+use crate::pattern::Pattern;
 use crate::payload::Payload;
 use crate::problem::Refusal;
 use crate::profile::Terms;
 use crate::route::{CREDENTIALS, Extract, KEPT_HEADERS, Limits, Route, Verify, may_keep};
-
-/// Why a layer could not be built.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// A route has tenants, and nobody says which.
-    #[error(
-        "route {route} has tenants, but nothing that finds them; add `.tenant(|parts| …)`, or keys of \
-         two tenants would meet"
-    )]
-    NoTenant {
-        /// The route's path, or `*` for the defaults.
-        route: String,
-    },
-    /// A header that must not be kept.
-    #[error(
-        "route {route} may not keep the header {header}: it belongs to one connection or session"
-    )]
-    Header {
-        /// The route's path, or `*` for the defaults.
-        route: String,
-        /// Which header.
-        header: String,
-    },
-    /// The route's path can't be used.
-    #[error(
-        "the path {0} can't be used; it begins with / and has segments such as {{id}} or, last, {{*rest}}"
-    )]
-    Path(String),
-    /// The scope or environment can't be used.
-    #[error("the scope of route {route} can't be used: {source}")]
-    Scope {
-        /// The route's path, or `*` for the defaults.
-        route: String,
-        /// Why.
-        source: NamespaceError,
-    },
-    /// The policy is out of bounds.
-    #[error("the policy of route {route} can't be used: {source}")]
-    Policy {
-        /// The route's path, or `*` for the defaults.
-        route: String,
-        /// Why.
-        source: TermsError,
-    },
-}
 
 /// The scope of requests whose route has no name.
 const SCOPE: &str = "http";
@@ -279,64 +234,4 @@ fn matched_path(parts: &Parts) -> Option<&str> {
 #[cfg(not(feature = "axum"))]
 const fn matched_path(_: &Parts) -> Option<&str> {
     None
-}
-
-/// A path with places for values: `/charges/{id}/refunds`, or `/hooks/{*rest}`.
-#[derive(Clone, Debug)]
-pub(crate) struct Pattern {
-    pub(crate) text: String,
-}
-
-impl Pattern {
-    pub(crate) fn new(text: &str) -> Result<Self, BuildError> {
-        let segments = text.split('/').skip(1);
-        let mut ended = false;
-        for segment in segments {
-            let braces = segment.contains(['{', '}']);
-            let place = segment.len() > 2 && segment.starts_with('{') && segment.ends_with('}');
-            if ended || (braces && !place) {
-                return Err(BuildError::Path(text.to_owned()));
-            }
-            ended = segment.starts_with("{*");
-        }
-        if !text.starts_with('/') {
-            return Err(BuildError::Path(text.to_owned()));
-        }
-        Ok(Self {
-            text: text.to_owned(),
-        })
-    }
-
-    pub(crate) fn matches(&self, path: &str) -> bool {
-        let mut wanted = self.text.split('/');
-        let mut found = path.split('/');
-        loop {
-            match (wanted.next(), found.next()) {
-                (None, None) => return true,
-                (Some(rest), Some(_)) if rest.starts_with("{*") => return true,
-                (Some(place), Some(value)) if place.starts_with('{') && !value.is_empty() => {}
-                (Some(wanted), Some(found)) if wanted == found => {}
-                _ => return false,
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_match_by_segments() {
-        let matches = |pattern: &str, path: &str| Pattern::new(pattern).unwrap().matches(path);
-        assert!(matches("/charges", "/charges"));
-        assert!(matches("/charges/{id}/refunds", "/charges/7/refunds"));
-        assert!(matches("/hooks/{*rest}", "/hooks/a/b"));
-        assert!(!matches("/charges", "/charges/"));
-        assert!(!matches("/charges/{id}", "/charges/"));
-        assert!(!matches("/charges/{id}", "/charges/7/refunds"));
-        for bad in ["charges", "/a{b}", "/{*rest}/more", "/{}"] {
-            assert!(Pattern::new(bad).is_err(), "{bad}");
-        }
-    }
 }

@@ -52,3 +52,8 @@ impl Semel {
             .key_rules(self.shared.key_rules.clone())
     }
 }
+
+/// The guide's examples, run as tests.
+#[cfg(all(doctest, feature = "axum", feature = "webhook"))]
+#[doc = include_str!("../../../docs/http.md")]
+struct Guide;
