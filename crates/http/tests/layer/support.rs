@@ -124,6 +124,9 @@ pub(crate) async fn serve(router: Router) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
     let listener = listener.expect("a free port");
     let address = listener.local_addr().expect("an address");
+    let listener = axum::serve::ListenerExt::tap_io(listener, |stream| {
+        stream.set_nodelay(true).expect("an open connection");
+    });
     tokio::spawn(async move { axum::serve(listener, router).await });
     address
 }
@@ -207,6 +210,7 @@ impl Answer {
 impl Client {
     pub(crate) async fn connect(address: SocketAddr, protocol: Protocol) -> Self {
         let stream = TcpStream::connect(address).await.expect("a connection");
+        stream.set_nodelay(true).expect("an open connection");
         let io = TokioIo::new(stream);
         match protocol {
             Protocol::Http1 => {
