@@ -68,7 +68,9 @@ impl Side {
     fn start(with_session: bool, make: Make) -> anyhow::Result<Self> {
         let (send, receive) = mpsc::channel();
         std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
             runtime.block_on(async move {
                 let router = make().await?;
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
@@ -91,19 +93,29 @@ impl Side {
     }
 
     fn ours(url: String) -> anyhow::Result<Self> {
-        Self::start(false, Box::new(|| Box::pin(async move {
-            let semel = Semel::open(&url).await?;
-            Ok(app().layer(semel.http()))
-        })))
+        Self::start(
+            false,
+            Box::new(|| {
+                Box::pin(async move {
+                    let semel = Semel::open(&url).await?;
+                    Ok(app().layer(semel.http()))
+                })
+            }),
+        )
     }
 
     fn peer(url: String) -> anyhow::Result<Self> {
-        Self::start(true, Box::new(|| Box::pin(async move {
-            let client = Builder::from_config(Config::from_url(&url)?).build()?;
-            client.init().await?;
-            let store = RedisStore::new(Arc::new(client)).await?;
-            Ok(peer::wrap(app(), store))
-        })))
+        Self::start(
+            true,
+            Box::new(|| {
+                Box::pin(async move {
+                    let client = Builder::from_config(Config::from_url(&url)?).build()?;
+                    client.init().await?;
+                    let store = RedisStore::new(Arc::new(client)).await?;
+                    Ok(peer::wrap(app(), store))
+                })
+            }),
+        )
     }
 
     async fn connect(&self, count: usize) -> anyhow::Result<Vec<Connection>> {
@@ -117,7 +129,8 @@ impl Side {
 
 pub(crate) fn bench() -> anyhow::Result<()> {
     let url = |name: &str| {
-        std::env::var(name).with_context(|| format!("{name} is not set; `cargo xtask bench http` sets it"))
+        std::env::var(name)
+            .with_context(|| format!("{name} is not set; `cargo xtask bench http` sets it"))
     };
     let (redis, valkey) = (url("SEMEL_TEST_REDIS_URL")?, url("SEMEL_TEST_VALKEY_URL")?);
     let bare = Side::bare()?;
@@ -127,15 +140,62 @@ pub(crate) fn bench() -> anyhow::Result<()> {
     // The peer sets times to live on fields of a hash, which Redis 7.0 can't.
     let peer = Side::peer(valkey)?;
 
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let rows = runtime.block_on(async {
         use Keys::{Fresh, Replayed};
         let mut rows = Vec::new();
-        rows.extend(rates("memory, new keys, beside no layer", &memory, &bare, Fresh, Some(0.85)).await?);
-        rows.extend(rates("memory, replays, beside no layer", &memory, &bare, Replayed, None).await?);
-        rows.extend(rates("Redis 7.0, new keys, beside no layer", &on_redis, &bare, Fresh, None).await?);
-        rows.extend(rates("Valkey 9.1, new keys, beside the peer", &on_valkey, &peer, Fresh, Some(1.3)).await?);
-        rows.extend(rates("Valkey 9.1, replays, beside the peer", &on_valkey, &peer, Replayed, None).await?);
+        rows.extend(
+            rates(
+                "memory, new keys, beside no layer",
+                &memory,
+                &bare,
+                Fresh,
+                Some(0.85),
+            )
+            .await?,
+        );
+        rows.extend(
+            rates(
+                "memory, replays, beside no layer",
+                &memory,
+                &bare,
+                Replayed,
+                None,
+            )
+            .await?,
+        );
+        rows.extend(
+            rates(
+                "Redis 7.0, new keys, beside no layer",
+                &on_redis,
+                &bare,
+                Fresh,
+                None,
+            )
+            .await?,
+        );
+        rows.extend(
+            rates(
+                "Valkey 9.1, new keys, beside the peer",
+                &on_valkey,
+                &peer,
+                Fresh,
+                Some(1.3),
+            )
+            .await?,
+        );
+        rows.extend(
+            rates(
+                "Valkey 9.1, replays, beside the peer",
+                &on_valkey,
+                &peer,
+                Replayed,
+                None,
+            )
+            .await?,
+        );
         for (name, ours, other) in [
             ("memory", &memory, &bare),
             ("Redis 7.0", &on_redis, &bare),
@@ -158,7 +218,10 @@ async fn rates(
 ) -> anyhow::Result<Vec<Row>> {
     eprintln!("measuring: {name}");
     let numbers = Numbers::new(semel::tokio_env().entropy.next_u128());
-    let (mut a, mut b) = (ours.connect(CONNECTIONS).await?, other.connect(CONNECTIONS).await?);
+    let (mut a, mut b) = (
+        ours.connect(CONNECTIONS).await?,
+        other.connect(CONNECTIONS).await?,
+    );
     let (mut our_rates, mut other_rates) = (Vec::new(), Vec::new());
     for warming in [true, false] {
         for _ in 0..if warming { 1 } else { TURNS } {
@@ -184,7 +247,13 @@ async fn latencies(name: &str, ours: &Side, other: &Side) -> anyhow::Result<Vec<
         other_times.extend(turn(&mut b, &numbers, Keys::Fresh, TURN / 2).await?.1);
     }
     let row = |what: &str, at_ours: f64, at_other: f64| {
-        Row::at_most(format!("{name}, one caller, {what}"), "µs", at_ours, at_other, None)
+        Row::at_most(
+            format!("{name}, one caller, {what}"),
+            "µs",
+            at_ours,
+            at_other,
+            None,
+        )
     };
     Ok(vec![
         row("p50", at(&mut our_times, 0.5), at(&mut other_times, 0.5)),

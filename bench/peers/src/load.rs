@@ -61,7 +61,9 @@ impl Connection {
         if with_session {
             let head = "POST /session HTTP/1.1\r\nhost: bench\r\ncontent-length: 0\r\n\r\n";
             let answer = connection.exchange(head.as_bytes()).await?;
-            let cookie = answer.lines().find_map(|line| line.strip_prefix("set-cookie: "));
+            let cookie = answer
+                .lines()
+                .find_map(|line| line.strip_prefix("set-cookie: "));
             let cookie = cookie.context("a session")?.split(';').next();
             connection.cookie = cookie.map(str::to_owned);
         }
@@ -70,15 +72,22 @@ impl Connection {
 
     /// Sends one request and reads its answer.
     pub(crate) async fn charge(&mut self, key: &str) -> anyhow::Result<()> {
-        const BODY: &str = r#"{"customer":"cus_81723","cents":4200,"currency":"eur","note":"a book"}"#;
-        let cookie = self.cookie.as_ref().map_or(String::new(), |c| format!("cookie: {c}\r\n"));
+        const BODY: &str =
+            r#"{"customer":"cus_81723","cents":4200,"currency":"eur","note":"a book"}"#;
+        let cookie = self
+            .cookie
+            .as_ref()
+            .map_or(String::new(), |c| format!("cookie: {c}\r\n"));
         let request = format!(
             "POST /charges HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n{cookie}\
              idempotency-key: {key}\r\ncontent-length: {}\r\n\r\n{BODY}",
             BODY.len()
         );
         let head = self.exchange(request.as_bytes()).await?;
-        ensure!(head.starts_with("HTTP/1.1 201"), "unexpected answer: {head}");
+        ensure!(
+            head.starts_with("HTTP/1.1 201"),
+            "unexpected answer: {head}"
+        );
         Ok(())
     }
 
@@ -90,7 +99,9 @@ impl Connection {
             let end = self.buffer.windows(4).position(|four| four == b"\r\n\r\n");
             let Some(end) = end else { continue };
             let head = std::str::from_utf8(&self.buffer[..end])?.to_owned();
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            let length = head
+                .lines()
+                .find_map(|line| line.strip_prefix("content-length: "));
             let length: usize = length.context("a length")?.parse()?;
             while self.buffer.len() < end + 4 + length {
                 ensure!(self.stream.read_buf(&mut self.buffer).await? > 0, "hung up");

@@ -33,7 +33,10 @@ impl Subject for Peer {
 /// The peer around an application; `/session` starts a session, without which it keeps nothing.
 pub(crate) fn wrap<T: SessionStore>(app: Router, store: T) -> Router {
     let options = IdempotentOptions::new(24 * 3600).use_idempotency_key_header(None, false);
-    let cookies = CookieOptions::build().name("session").max_age(24 * 3600).path("/");
+    let cookies = CookieOptions::build()
+        .name("session")
+        .max_age(24 * 3600)
+        .path("/");
     app.layer(IdempotentLayer::<T>::new(options))
         .route("/session", post(start_session::<T>))
         .layer(SessionLayer::new(Arc::new(store)).with_cookie_options(cookies))

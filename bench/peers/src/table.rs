@@ -24,11 +24,17 @@ pub(crate) fn show() -> anyhow::Result<()> {
             .build()?;
         let found = runtime.block_on(async {
             let check = tokio::spawn((defect.check)(Arc::new(Peer)));
-            check.await.unwrap_or_else(|_| Err("the check could not go on".to_owned()))
+            check
+                .await
+                .unwrap_or_else(|_| Err("the check could not go on".to_owned()))
         });
-        let shown = found.as_ref().map_or_else(|what| what.clone(), |()| "holds".to_owned());
+        let shown = found
+            .as_ref()
+            .map_or_else(|what| what.clone(), |()| "holds".to_owned());
         table.add_row([defect.name, &shown]);
-        rows.push(serde_json::json!({ "defect": defect.name, "has_it": found.is_err(), "found": shown }));
+        rows.push(
+            serde_json::json!({ "defect": defect.name, "has_it": found.is_err(), "found": shown }),
+        );
     }
     println!("{table}");
     let has = rows.iter().filter(|row| row["has_it"] == true).count();

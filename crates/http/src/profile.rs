@@ -144,6 +144,8 @@ impl Terms {
     pub(crate) fn meaning(&self, status: StatusCode) -> Meaning {
         match status.as_u16() {
             401 | 408 | 409 | 425 | 429 => Meaning::NothingHappened,
+            // Another protocol from here on: nothing that could be given again.
+            100..=199 => Meaning::NothingHappened,
             400..=499 => Meaning::Failed,
             500.. if self.keeps_5xx => Meaning::Failed,
             500.. => Meaning::Unclear,
@@ -183,7 +185,7 @@ mod tests {
         for status in [400, 402, 403, 404, 422] {
             assert_eq!(of(status), [Meaning::Failed; 4]);
         }
-        for status in [401, 408, 409, 425, 429] {
+        for status in [101, 401, 408, 409, 425, 429] {
             assert_eq!(of(status), [Meaning::NothingHappened; 4]);
         }
         use Meaning::{Failed, Unclear};

@@ -125,7 +125,7 @@ impl Gather {
     fn is_stream(&self, parts: &Parts) -> bool {
         let media = parts.headers.get(header::CONTENT_TYPE);
         let events = |media: &HeaderValue| media.as_bytes().starts_with(b"text/event-stream");
-        self.rules.streams || media.is_some_and(events) || parts.status.is_informational()
+        self.rules.streams || media.is_some_and(events)
     }
 
     fn verdict(&self, parts: &Parts, trailers: Option<&HeaderMap>, body: Stored) -> Verdict {

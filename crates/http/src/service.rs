@@ -12,6 +12,7 @@ use http::{HeaderMap, Request, Response};
 use http_body::Body as HttpBody;
 use semel_core::engine::{self, Report, Verdict};
 use tower_service::Service;
+use tracing::{Instrument as _, Span};
 
 use crate::body::{Body, BoxError};
 use crate::entry::{Entry, Keyed, enter};
@@ -184,17 +185,22 @@ where
         echo,
     } = keyed;
     let gather = reply::Gather::new(shared, rules, kind);
+    // The request's own span, also on another task.
+    let span = Span::current();
     // The effect may move to a task of its own, and its caller may leave (P37): it owns all it needs.
-    let effect = move |lease: engine::Lease| async move {
-        let lease = Lease::new(lease);
-        http.extensions_mut().insert(lease.clone());
-        match inner.call(http).await {
-            Ok(response) => gather.report(response, &lease).await,
-            Err(error) => Report {
-                value: Err(error),
-                verdict: failed(&lease),
-            },
-        }
+    let effect = move |lease: engine::Lease| {
+        let effect = async move {
+            let lease = Lease::new(lease);
+            http.extensions_mut().insert(lease.clone());
+            match inner.call(http).await {
+                Ok(response) => gather.report(response, &lease).await,
+                Err(error) => Report {
+                    value: Err(error),
+                    verdict: failed(&lease),
+                },
+            }
+        };
+        effect.instrument(span)
     };
     let mut response = match shared.engine.execute(request, effect).await {
         engine::Response::Ran(ran) => ran.value?,

@@ -12,11 +12,28 @@ use semel_core::engine::Problem;
 use semel_core::event::BusyReason;
 
 use crate::body::Body;
-use crate::profile::{ErrorShape, Terms};
+use crate::profile::{ErrorShape, Profile, Terms};
 
 pub use refusal::Refusal;
 pub(crate) use table::row_of;
 pub use table::{PROBLEMS, Row};
+
+impl Refusal {
+    /// The problem document that the layer answers with: for a handler that refuses in the same words.
+    ///
+    /// ```
+    /// use semel_core::env::SystemEntropy;
+    /// use semel_http::{Profile, Refusal};
+    ///
+    /// let response = Refusal::KeyRequired.response(Profile::Ietf, &SystemEntropy);
+    /// assert_eq!(response.status(), 400);
+    /// ```
+    #[must_use]
+    pub fn response(&self, profile: Profile, entropy: &dyn Entropy) -> Response<Body> {
+        let shape = profile.terms().errors;
+        render(&Told::of_refusal(self), shape, None, entropy)
+    }
+}
 
 /// A problem, ready to be written.
 pub(crate) struct Told {
