@@ -59,7 +59,7 @@ impl Head {
         pack(self.status, self.headers.iter(), self.trailers.iter())
     }
 
-    /// Unpacks it. One head has one packed form; any other is refused.
+    /// Unpacks it, strictly: nothing missing, nothing left over, no flag that contradicts the rest.
     ///
     /// # Errors
     /// [`NotAHead`] where it isn't one.
@@ -79,7 +79,9 @@ impl Head {
             trailers: pull(&mut rest)?,
             headers_left_out: flags & HEADERS_LEFT_OUT != 0,
         };
-        if rest.is_empty() {
+        let contradicts =
+            head.headers_left_out && !(head.headers.is_empty() && head.trailers.is_empty());
+        if rest.is_empty() && !contradicts {
             Ok(head)
         } else {
             Err(NotAHead)
@@ -214,6 +216,9 @@ mod tests {
         let mut newer = packed.to_vec();
         newer[0] = 2;
         assert_eq!(Head::decode(&newer), Err(NotAHead));
+        let mut contradicting = packed.to_vec();
+        contradicting[1] = HEADERS_LEFT_OUT;
+        assert_eq!(Head::decode(&contradicting), Err(NotAHead));
         assert_eq!(Head::decode(b""), Err(NotAHead));
     }
 }
