@@ -5,6 +5,8 @@
 //! given twice, a number whose size is past 2^53−1 (a reader may round it, so two different payloads
 //! could look alike), and more than [`MAX_DEPTH`] levels.
 
+use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fmt;
 
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
@@ -124,6 +126,13 @@ impl<'de> DeserializeSeed<'de> for Writer<'_> {
 }
 
 fn write_string<E: de::Error>(out: &mut Vec<u8>, text: &str) -> Result<(), E> {
+    let plain = |byte: u8| byte >= 0x20 && byte != b'"' && byte != b'\\';
+    if text.bytes().all(plain) {
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
+        return Ok(());
+    }
     // serde_json escapes exactly what RFC 8785 says: the two-letter escapes, \u00xx in lower case.
     serde_json::to_writer(out, text).map_err(|_| E::custom(SYNTAX))
 }
@@ -201,9 +210,13 @@ impl<'de> Visitor<'de> for Writer<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         let depth = self.deeper()?;
+        self.out.push(b'{');
         let start = self.out.len();
-        let mut found: Vec<Member> = Vec::new();
-        while let Some(name) = members.next_key::<String>()? {
+        let mut found: Vec<Member<'de>> = Vec::new();
+        while let Some(Name(name)) = members.next_key()? {
+            if !found.is_empty() {
+                self.out.push(b',');
+            }
             let from = self.out.len() - start;
             write_string(self.out, &name)?;
             self.out.push(b':');
@@ -211,34 +224,69 @@ impl<'de> Visitor<'de> for Writer<'_> {
                 out: &mut *self.out,
                 depth,
             })?;
-            found.push(Member {
-                name,
-                from,
-                to: self.out.len() - start,
-            });
+            let to = self.out.len() - start;
+            found.push(Member { name, from, to });
         }
-        // RFC 8785 sorts by UTF-16 code units, which differs from UTF-8 order past U+FFFF.
-        found.sort_by(|a, b| a.name.encode_utf16().cmp(b.name.encode_utf16()));
-        if found.windows(2).any(|pair| pair[0].name == pair[1].name) {
-            return Err(de::Error::custom(DUPLICATE));
-        }
-        let unsorted = self.out.split_off(start);
-        self.out.push(b'{');
-        for (i, member) in found.iter().enumerate() {
-            if i > 0 {
-                self.out.push(b',');
-            }
-            self.out
-                .extend_from_slice(&unsorted[member.from..member.to]);
+        // Most writers send their members in one order, often this one: then nothing has to move.
+        if !found.is_sorted_by(|a, b| order(a, b).is_lt()) {
+            sort::<A::Error>(self.out, start, &mut found)?;
         }
         self.out.push(b'}');
         Ok(())
     }
 }
 
-/// A member of an object: its name, and where `"name":value` stands in the unsorted text.
-struct Member {
-    name: String,
+/// RFC 8785 sorts by UTF-16 code units, which differs from UTF-8 order past U+FFFF.
+fn order(a: &Member<'_>, b: &Member<'_>) -> Ordering {
+    a.name.encode_utf16().cmp(b.name.encode_utf16())
+}
+
+/// Puts the members that stand after `start` in order.
+fn sort<E: de::Error>(out: &mut Vec<u8>, start: usize, found: &mut [Member<'_>]) -> Result<(), E> {
+    found.sort_by(order);
+    if found.windows(2).any(|pair| pair[0].name == pair[1].name) {
+        return Err(E::custom(DUPLICATE));
+    }
+    let unsorted = out.split_off(start);
+    for (i, member) in found.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(&unsorted[member.from..member.to]);
+    }
+    Ok(())
+}
+
+/// A member's name, borrowed from the text where it has no escapes.
+struct Name<'de>(Cow<'de, str>);
+
+impl<'de> de::Deserialize<'de> for Name<'de> {
+    fn deserialize<D: de::Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        reader.deserialize_str(NameVisitor)
+    }
+}
+
+struct NameVisitor;
+
+impl<'de> Visitor<'de> for NameVisitor {
+    type Value = Name<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a member's name")
+    }
+
+    fn visit_borrowed_str<E: de::Error>(self, name: &'de str) -> Result<Name<'de>, E> {
+        Ok(Name(Cow::Borrowed(name)))
+    }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<Name<'de>, E> {
+        Ok(Name(Cow::Owned(name.to_owned())))
+    }
+}
+
+/// A member of an object: its name, and where `"name":value` stands in the text as it came.
+struct Member<'de> {
+    name: Cow<'de, str>,
     from: usize,
     to: usize,
 }

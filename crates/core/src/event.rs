@@ -11,7 +11,7 @@ use crate::key::KeyHint;
 use crate::namespace::Namespace;
 use crate::record::{Fence, State};
 
-/// What happened to which key.
+/// What happened to which key. Where there was no usable key, hint and identity are all zeros.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
     /// Where the key lives.
@@ -127,6 +127,14 @@ pub enum Step {
         /// That.
         would: Would,
     },
+    /// A door let a request without a key pass.
+    Passed,
+    /// A door refused a request before any store was asked: no key where one is required, or one that
+    /// can't be used.
+    Refused {
+        /// The word that the caller was given.
+        code: &'static str,
+    },
 }
 
 /// Why a caller was told "busy".
@@ -198,6 +206,8 @@ pub enum Would {
     InDoubt,
     /// Refused: the store gave no answer.
     Unavailable,
+    /// Refused at the door, with this word: no key, or one that can't be used.
+    Refuse(&'static str),
 }
 
 /// Takes events. Called on the hot path: return quickly, never block.

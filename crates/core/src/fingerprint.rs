@@ -23,7 +23,7 @@ impl Fingerprint {
     pub fn builder(secret: &Secret) -> FingerprintBuilder {
         FingerprintBuilder {
             key: *secret.fingerprint_key(),
-            joined: Vec::with_capacity(128),
+            joined: Vec::with_capacity(512),
         }
     }
 

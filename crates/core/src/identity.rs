@@ -46,6 +46,10 @@ impl Identity {
         for part in parts {
             push_part(&mut joined, part.as_bytes());
         }
+        // A fifth part only where there is one: without it, an identity is what it always was.
+        if !namespace.principal().is_empty() {
+            push_part(&mut joined, namespace.principal().as_bytes());
+        }
         Self(*blake3::keyed_hash(secret.identity_key(), &joined).as_bytes())
     }
 

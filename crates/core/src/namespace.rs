@@ -6,7 +6,10 @@ use std::sync::Arc;
 /// The longest environment, tenant or scope, in bytes.
 pub const MAX_PART_BYTES: usize = 128;
 
-/// Where a key lives: environment + tenant + scope (P2).
+/// The longest principal, in bytes.
+pub const MAX_PRINCIPAL_BYTES: usize = 1024;
+
+/// Where a key lives: environment + tenant + scope, and whose it is where callers are known (P2).
 ///
 /// ```
 /// use semel_core::Namespace;
@@ -17,10 +20,11 @@ pub const MAX_PART_BYTES: usize = 128;
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Namespace {
-    // One allocation for the three parts, shared by every record of the namespace.
+    // One allocation for all parts, shared by every record of the namespace.
     joined: Arc<str>,
     tenant_at: u16,
     scope_at: u16,
+    principal_at: u16,
 }
 
 impl Namespace {
@@ -30,16 +34,35 @@ impl Namespace {
     /// # Errors
     /// [`NamespaceError`] where a part is too long, has control characters, or the scope is empty.
     pub fn new(environment: &str, tenant: &str, scope: &str) -> Result<Self, NamespaceError> {
+        Self::of_principal(environment, tenant, scope, "")
+    }
+
+    /// The same, for one authenticated caller: keys of two principals never meet. An empty principal
+    /// is none.
+    ///
+    /// The principal is part of the identity only. Neither records nor events show it: there may be
+    /// as many as there are users.
+    ///
+    /// # Errors
+    /// As [`Namespace::new`].
+    pub fn of_principal(
+        environment: &str,
+        tenant: &str,
+        scope: &str,
+        principal: &str,
+    ) -> Result<Self, NamespaceError> {
         if scope.is_empty() {
             return Err(NamespaceError::NoScope);
         }
-        let tenant_at = part("environment", environment)?;
-        let scope_at = tenant_at + part("tenant", tenant)?;
-        part("scope", scope)?;
+        let tenant_at = part("environment", environment, MAX_PART_BYTES)?;
+        let scope_at = tenant_at + part("tenant", tenant, MAX_PART_BYTES)?;
+        let principal_at = scope_at + part("scope", scope, MAX_PART_BYTES)?;
+        part("principal", principal, MAX_PRINCIPAL_BYTES)?;
         Ok(Self {
-            joined: [environment, tenant, scope].concat().into(),
+            joined: [environment, tenant, scope, principal].concat().into(),
             tenant_at,
             scope_at,
+            principal_at,
         })
     }
 
@@ -58,7 +81,12 @@ impl Namespace {
     /// The scope: the operation that the key is for.
     #[must_use]
     pub fn scope(&self) -> &str {
-        &self.joined[usize::from(self.scope_at)..]
+        &self.joined[usize::from(self.scope_at)..usize::from(self.principal_at)]
+    }
+
+    /// The authenticated caller, for the identity. Empty where there is none.
+    pub(crate) fn principal(&self) -> &str {
+        &self.joined[usize::from(self.principal_at)..]
     }
 }
 
@@ -75,14 +103,15 @@ impl fmt::Debug for Namespace {
 }
 
 /// Checks one part; answers with its length.
-fn part(name: &'static str, text: &str) -> Result<u16, NamespaceError> {
+fn part(name: &'static str, text: &str, most: usize) -> Result<u16, NamespaceError> {
     if text.chars().any(char::is_control) {
         return Err(NamespaceError::Control { part: name });
     }
     match u16::try_from(text.len()) {
-        Ok(length) if text.len() <= MAX_PART_BYTES => Ok(length),
+        Ok(length) if text.len() <= most => Ok(length),
         _ => Err(NamespaceError::TooLong {
             part: name,
+            most,
             was: text.len(),
         }),
     }
@@ -96,10 +125,12 @@ pub enum NamespaceError {
     #[error("the scope is empty; name the operation, for example \"charge\"")]
     NoScope,
     /// A part is too long.
-    #[error("the {part} has {was} bytes; at most {MAX_PART_BYTES} are taken")]
+    #[error("the {part} has {was} bytes; at most {most} are taken")]
     TooLong {
         /// Which part.
         part: &'static str,
+        /// The most bytes taken.
+        most: usize,
         /// The bytes there were.
         was: usize,
     },

@@ -1,6 +1,8 @@
 #![doc = include_str!("../../../README.md")]
 
 mod answer;
+#[cfg(feature = "http")]
+mod door;
 mod open;
 mod operation;
 mod runtime;
@@ -21,6 +23,10 @@ pub use semel_core::{CrashPolicy, Fence, Key, KeyError, KeyRules, Resolution, Se
 
 #[cfg(feature = "postgres")]
 pub use semel_stores::postgres::{Tx, TxError};
+
+/// The tower layer: `semel.http()`.
+#[cfg(feature = "http")]
+pub use semel_http as http;
 
 /// The protocol crate, for whoever writes a store or a door.
 pub use semel_core as core;

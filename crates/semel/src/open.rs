@@ -91,6 +91,12 @@ impl Semel {
         &self.shared.engine
     }
 
+    /// Completes when no effect runs any more: call it after the server has stopped taking requests, so
+    /// that effects whose callers have left are not cut off.
+    pub async fn idle(&self) {
+        self.engine().idle().await;
+    }
+
     /// The store, for operators' work: listing, deleting, sweeping.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn StoreAdmin> {

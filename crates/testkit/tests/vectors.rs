@@ -130,7 +130,8 @@ fn identities_hold() {
     let mut seen = BTreeSet::new();
     for case in cases(&read("identity.json"), "cases") {
         let part = |field| text(&case, field);
-        let namespace = Namespace::new(part("environment"), part("tenant"), part("scope"));
+        let [environment, tenant, scope] = ["environment", "tenant", "scope"].map(part);
+        let namespace = Namespace::of_principal(environment, tenant, scope, part("principal"));
         let rules = KeyRules {
             extra: "é\u{301}".into(),
             ..KeyRules::default()

@@ -143,7 +143,7 @@ impl Problem {
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
-            Self::Mismatch => "idempotency_mismatch",
+            Self::Mismatch => "idempotency_conflict",
             Self::Busy { .. } => "idempotency_in_flight",
             Self::InDoubt(_) => "idempotency_in_doubt",
             Self::Unavailable { .. } => "idempotency_store_unavailable",

@@ -11,6 +11,7 @@
 //! | `lease`, `renew` | what the effect holds, and what keeps it |
 //! | `answer` | what comes out |
 //! | `breaker`, `waiters`, `cache`, `limit` | bounds |
+//! | `running` | how many effects run, for a process that wants to end |
 
 mod admit;
 mod answer;
@@ -21,6 +22,7 @@ mod limit;
 mod renew;
 mod request;
 mod run;
+mod running;
 mod waiters;
 
 use std::future::{Future, poll_fn};
@@ -40,6 +42,8 @@ use crate::env::Env;
 use crate::error::StoreError;
 use crate::event::{Event, Ignore, Observer, Step, StoreCall};
 use crate::identity::Identity;
+use crate::key::KeyHint;
+use crate::namespace::Namespace;
 use crate::record::Answer;
 use crate::secret::Secret;
 use crate::store::Store;
@@ -47,6 +51,7 @@ use breaker::Breaker;
 use cache::ReplayCache;
 use renew::Renewals;
 use request::Subject;
+use running::Running;
 use waiters::Waiters;
 
 /// What concerns the whole process rather than one operation.
@@ -89,6 +94,7 @@ struct Shared {
     waiters: Arc<Waiters>,
     cache: Arc<ReplayCache>,
     renewals: Arc<Renewals>,
+    running: Arc<Running>,
 }
 
 impl Engine {
@@ -123,6 +129,7 @@ impl Engine {
             waiters: Waiters::new(config.max_waiters),
             cache: Arc::new(ReplayCache::new(config.cache)),
             renewals: Arc::default(),
+            running: Arc::default(),
         };
         Self {
             shared: Arc::new(shared),
@@ -144,6 +151,7 @@ impl Engine {
             waiters: Arc::clone(&this.waiters),
             cache: Arc::clone(&this.cache),
             renewals: Arc::clone(&this.renewals),
+            running: Arc::clone(&this.running),
         };
         Self {
             shared: Arc::new(shared),
@@ -197,6 +205,28 @@ impl Engine {
     /// Drops the local copy of a replay: call it after deleting or resolving a record.
     pub fn forget(&self, identity: &Identity) {
         self.shared.cache.forget(identity);
+    }
+
+    /// How many effects run now, those included whose callers have left.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.shared.running.count()
+    }
+
+    /// Completes when no effect runs any more: what a process waits for before it ends, after it has
+    /// stopped taking requests. Effects whose callers have left are on no connection to wait for (P37).
+    pub async fn idle(&self) {
+        self.shared.running.idle().await;
+    }
+
+    /// Tells the observer what a door did before there was a usable key: nothing else knows of it.
+    pub fn report(&self, namespace: &Namespace, step: Step) {
+        self.shared.observer.observe(&Event {
+            namespace,
+            hint: KeyHint::default(),
+            identity: Identity::from_bytes([0; 32]),
+            step,
+        });
     }
 
     /// How many callers of this process wait for another's run now.

@@ -12,6 +12,7 @@ use super::answer::{Problem, Ran, Replayed, Report, Response, Verdict};
 use super::lease::{Held, Lease};
 use super::limit::{Backoff, within};
 use super::request::Request;
+use super::running::Run;
 use crate::claim::{Grant, Renewed, Settled, Settlement};
 use crate::clock::{Tick, Timestamp};
 use crate::error::StoreError;
@@ -36,15 +37,18 @@ where
     Fut: Future<Output = Report<V>>,
 {
     async move {
-        let (held, now) = match admit(&engine, &request).await {
+        let (held, now, _run) = match admit(&engine, &request).await {
             Admission::Replayed(replayed) => return Response::Replayed(replayed),
             Admission::Problem(problem) => return Response::Problem(problem),
             Admission::Unprotected => {
+                let run = Run::begin(&engine);
                 let now = engine.env.clock.now();
-                (Held::new(engine, request.subject, None, now), now)
+                (Held::new(engine, request.subject, None, now), now, run)
             }
             Admission::Won(Won { grant, sent, now }) => {
-                (Held::new(engine, request.subject, Some(grant), sent), now)
+                let run = Run::begin(&engine);
+                let held = Held::new(engine, request.subject, Some(grant), sent);
+                (held, now, run)
             }
         };
         match held.grant.is_some() {

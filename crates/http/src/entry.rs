@@ -1,0 +1,195 @@
+//! The first step of a request: read key and fingerprint, or refuse.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{self, HeaderValue};
+use http::request::Parts;
+use http::{Request, Version};
+use http_body::Body as HttpBody;
+use semel_core::Fingerprint;
+use semel_core::engine;
+use semel_core::event::{Step, Would};
+use semel_core::policy::Mode;
+
+use crate::body::{Body, BoxError, Cut, Reader};
+use crate::grpc::{self, Kind};
+use crate::layer::Shared;
+use crate::problem::Refusal;
+use crate::rules::Rules;
+
+/// What a request turned out to be.
+pub(crate) enum Entry {
+    /// None of the layer's business: no key.
+    Unkeyed(Request<Body>),
+    /// One with a key.
+    Keyed(Keyed),
+    /// One that is not let in.
+    Refused(Refused),
+}
+
+pub(crate) struct Keyed {
+    /// For the engine.
+    pub(crate) request: engine::Request,
+    /// For the handler.
+    pub(crate) http: Request<Body>,
+    pub(crate) kind: Kind,
+    /// What to repeat to the caller, where the profile says so.
+    pub(crate) echo: Option<HeaderValue>,
+}
+
+pub(crate) struct Refused {
+    pub(crate) refusal: Refusal,
+    pub(crate) kind: Kind,
+    /// Whether what is left of the request stands in the way of the next on its connection.
+    pub(crate) must_close: bool,
+}
+
+/// What was found out.
+struct Found {
+    request: engine::Request,
+    echo: Option<HeaderValue>,
+}
+
+/// How long what is left of a refused request is read.
+const DRAIN_TIME: Duration = Duration::from_secs(1);
+
+pub(crate) async fn enter<B>(shared: &Shared, rules: &Rules, request: Request<B>) -> Entry
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let (parts, body) = request.into_parts();
+    let kind = grpc::kind(&parts.headers);
+    let mut reader = Reader::new(body);
+    let refusal = match find(shared, rules, kind, &parts, &mut reader).await {
+        Ok(Some(Found { request, echo })) => {
+            let http = Request::from_parts(parts, reader.into_body());
+            return Entry::Keyed(Keyed {
+                request,
+                http,
+                kind,
+                echo,
+            });
+        }
+        Ok(None) => {
+            shared.engine.report(rules.shown(), Step::Passed);
+            return Entry::Unkeyed(Request::from_parts(parts, reader.into_body()));
+        }
+        Err(refusal) => refusal,
+    };
+    let code = refusal.code();
+    // A signature is checked in every mode: observing is about keys (P39).
+    if rules.policy.mode == Mode::Observe && refusal != Refusal::Unverified {
+        let would = Would::Refuse(code);
+        shared
+            .engine
+            .report(rules.shown(), Step::Observed { would });
+        return Entry::Unkeyed(Request::from_parts(parts, reader.into_body()));
+    }
+    shared.engine.report(rules.shown(), Step::Refused { code });
+    let must_close = !drained(shared, rules, &parts, &mut reader).await;
+    Entry::Refused(Refused {
+        refusal,
+        kind,
+        must_close: must_close && parts.version <= Version::HTTP_11,
+    })
+}
+
+/// Reads what is left, so that the next request on the connection isn't taken for it; whether nothing
+/// is left then.
+async fn drained<B>(shared: &Shared, rules: &Rules, parts: &Parts, reader: &mut Reader<B>) -> bool
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    // A client that waits to be told to send would be told so by the reading.
+    let waits = parts.headers.contains_key(header::EXPECT) && !reader.is_touched();
+    let clock = &*shared.engine.env().clock;
+    !waits
+        && reader
+            .drain(rules.limits.drain_bytes, DRAIN_TIME, clock)
+            .await
+}
+
+async fn find<B>(
+    shared: &Shared,
+    rules: &Rules,
+    kind: Kind,
+    parts: &Parts,
+    reader: &mut Reader<B>,
+) -> Result<Option<Found>, Refusal>
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    // What the head alone decides is decided before a byte of the body is waited for.
+    let mut key = None;
+    if !rules.key.needs_body() {
+        key = rules.key.find(parts, &[], &shared.key_rules)?;
+        if key.is_none() && rules.verify.is_none() {
+            return none(rules);
+        }
+    }
+    let namespace = rules.namespace(parts)?;
+    let policy = rules.policy_for(parts)?;
+    let body = read(shared, rules, reader).await?;
+    if let Some(verify) = &rules.verify
+        && !verify(parts, &body, shared.engine.env().clock.wall())
+    {
+        return Err(Refusal::Unverified);
+    }
+    if rules.key.needs_body() {
+        key = rules.key.find(parts, &body, &shared.key_rules)?;
+    }
+    let Some(key) = key else {
+        return none(rules);
+    };
+    if kind == Kind::Web || (kind == Kind::Grpc && !grpc::is_one_message(&body)) {
+        return Err(Refusal::UnaryOnly);
+    }
+    let fingerprint = fingerprint(shared, rules, parts, &body)?;
+    let echo = rules
+        .terms
+        .echoes_key
+        .then(|| HeaderValue::from_str(key.as_str()).ok());
+    Ok(Some(Found {
+        request: engine::Request::new(&shared.engine, namespace, &key, fingerprint, policy),
+        echo: echo.flatten(),
+    }))
+}
+
+const fn none(rules: &Rules) -> Result<Option<Found>, Refusal> {
+    if rules.requires_key {
+        Err(Refusal::KeyRequired)
+    } else {
+        Ok(None)
+    }
+}
+
+async fn read<B>(shared: &Shared, rules: &Rules, reader: &mut Reader<B>) -> Result<Bytes, Refusal>
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let limits = &rules.limits;
+    let (most, clock) = (limits.request_bytes, &*shared.engine.env().clock);
+    match reader.read(most, limits.request_time, clock).await {
+        Ok(()) => Ok(reader.bytes()),
+        Err(Cut::TooLarge) => Err(Refusal::BodyTooLarge { most }),
+        Err(Cut::TooSlow) => Err(Refusal::BodySlow),
+        Err(Cut::Broken) => Err(Refusal::BodyBroken),
+    }
+}
+
+fn fingerprint(
+    shared: &Shared,
+    rules: &Rules,
+    parts: &Parts,
+    body: &Bytes,
+) -> Result<Fingerprint, Refusal> {
+    let (secret, credentials) = (shared.engine.secret(), rules.credentials());
+    Ok(rules
+        .payload
+        .fingerprint(secret, parts, credentials, body)?)
+}

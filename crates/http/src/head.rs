@@ -1,0 +1,224 @@
+//! The head of a stored answer: status, kept headers, and a gRPC call's trailers, packed.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 1 | version, 1 |
+//! | 1 | flags: 1 headers left out, as they were past the bound |
+//! | 2 | status, little-endian |
+//! | 2 | number of headers |
+//! | … | each header: length of the name (1), name, length of the value (2), value |
+//! | 2 | number of trailers |
+//! | … | each trailer, the same |
+
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use semel_core::Answer;
+
+const VERSION: u8 = 1;
+const HEADERS_LEFT_OUT: u8 = 1;
+
+/// What is kept of an answer besides its body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers kept, in their order.
+    pub headers: HeaderMap,
+    /// The trailers kept, of a gRPC call.
+    pub trailers: HeaderMap,
+    /// Whether there were too many headers to keep.
+    pub headers_left_out: bool,
+}
+
+/// The bytes are no head of this version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the stored answer was not written by the HTTP layer, or by a newer one")]
+pub struct NotAHead;
+
+impl Head {
+    /// Packs it, within the bound of an answer's head (P27). What is past the bound is left out
+    /// whole, and the head says so.
+    ///
+    /// ```
+    /// use semel_http::Head;
+    ///
+    /// let head = Head {
+    ///     status: http::StatusCode::CREATED,
+    ///     headers: http::HeaderMap::new(),
+    ///     trailers: http::HeaderMap::new(),
+    ///     headers_left_out: false,
+    /// };
+    /// assert_eq!(Head::decode(&head.encode()), Ok(head));
+    /// ```
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        if self.headers_left_out {
+            return bare(self.status);
+        }
+        pack(self.status, self.headers.iter(), self.trailers.iter())
+    }
+
+    /// Unpacks it, strictly: nothing missing, nothing left over, no flag that contradicts the rest.
+    ///
+    /// # Errors
+    /// [`NotAHead`] where it isn't one.
+    pub fn decode(bytes: &[u8]) -> Result<Self, NotAHead> {
+        let mut rest = bytes;
+        let [version, flags] = *take::<2>(&mut rest)?;
+        if version != VERSION
+            || flags & !HEADERS_LEFT_OUT != 0
+            || bytes.len() > Answer::MAX_HEAD_BYTES
+        {
+            return Err(NotAHead);
+        }
+        let status = u16::from_le_bytes(*take(&mut rest)?);
+        let head = Self {
+            status: StatusCode::from_u16(status).map_err(|_| NotAHead)?,
+            headers: pull(&mut rest)?,
+            trailers: pull(&mut rest)?,
+            headers_left_out: flags & HEADERS_LEFT_OUT != 0,
+        };
+        let contradicts =
+            head.headers_left_out && !(head.headers.is_empty() && head.trailers.is_empty());
+        if rest.is_empty() && !contradicts {
+            Ok(head)
+        } else {
+            Err(NotAHead)
+        }
+    }
+}
+
+/// Packs a head from what is at hand, without gathering it first.
+pub(crate) fn pack<'a>(
+    status: StatusCode,
+    headers: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>,
+    trailers: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>,
+) -> Bytes {
+    let mut out = Vec::with_capacity(160);
+    out.extend_from_slice(&[VERSION, 0]);
+    out.extend_from_slice(&status.as_u16().to_le_bytes());
+    let fits = push(&mut out, headers) && push(&mut out, trailers);
+    if fits && out.len() <= Answer::MAX_HEAD_BYTES {
+        out.into()
+    } else {
+        bare(status)
+    }
+}
+
+/// The head of an answer whose headers are past the bound.
+fn bare(status: StatusCode) -> Bytes {
+    let [low, high] = status.as_u16().to_le_bytes();
+    Bytes::copy_from_slice(&[VERSION, HEADERS_LEFT_OUT, low, high, 0, 0, 0, 0])
+}
+
+/// Whether all of them could be written.
+fn push<'a>(
+    out: &mut Vec<u8>,
+    headers: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>,
+) -> bool {
+    let count_at = out.len();
+    out.extend_from_slice(&[0, 0]);
+    let mut count: u16 = 0;
+    for (name, value) in headers {
+        let (name, value) = (name.as_str().as_bytes(), value.as_bytes());
+        let lengths = (u8::try_from(name.len()), u16::try_from(value.len()));
+        let (Ok(name_length), Ok(value_length)) = lengths else {
+            return false;
+        };
+        out.push(name_length);
+        out.extend_from_slice(name);
+        out.extend_from_slice(&value_length.to_le_bytes());
+        out.extend_from_slice(value);
+        // Past the bound already: the rest won't make it smaller.
+        if out.len() > Answer::MAX_HEAD_BYTES {
+            return false;
+        }
+        count += 1;
+    }
+    out[count_at..count_at + 2].copy_from_slice(&count.to_le_bytes());
+    true
+}
+
+fn pull(rest: &mut &[u8]) -> Result<HeaderMap, NotAHead> {
+    let count = u16::from_le_bytes(*take(rest)?);
+    let mut headers = HeaderMap::new();
+    for _ in 0..count {
+        let [length] = *take::<1>(rest)?;
+        let name = slice(rest, usize::from(length))?;
+        // Names are written in lower case; any other spelling would be a second form.
+        let name = HeaderName::from_lowercase(name).map_err(|_| NotAHead)?;
+        let length = u16::from_le_bytes(*take(rest)?);
+        let value = slice(rest, usize::from(length))?;
+        let value = HeaderValue::from_bytes(value).map_err(|_| NotAHead)?;
+        headers.try_append(name, value).map_err(|_| NotAHead)?;
+    }
+    Ok(headers)
+}
+
+fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Result<&'a [u8; N], NotAHead> {
+    let (taken, left) = rest.split_first_chunk().ok_or(NotAHead)?;
+    *rest = left;
+    Ok(taken)
+}
+
+fn slice<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], NotAHead> {
+    let (taken, left) = rest.split_at_checked(length).ok_or(NotAHead)?;
+    *rest = left;
+    Ok(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(value: &str) -> Head {
+        let mut headers = HeaderMap::new();
+        headers.append("location", HeaderValue::from_str(value).unwrap());
+        headers.append("link", HeaderValue::from_static("<a>"));
+        headers.append("link", HeaderValue::from_static("<b>"));
+        let mut trailers = HeaderMap::new();
+        trailers.append("grpc-status", HeaderValue::from_static("0"));
+        Head {
+            status: StatusCode::CREATED,
+            headers,
+            trailers,
+            headers_left_out: false,
+        }
+    }
+
+    #[test]
+    fn a_head_comes_back_as_it_was() {
+        let packed = head("/charges/1").encode();
+        assert_eq!(Head::decode(&packed), Ok(head("/charges/1")));
+        assert_eq!(packed[..4], [1, 0, 201, 0]);
+    }
+
+    #[test]
+    fn what_is_past_the_bound_is_left_out_whole() {
+        let packed = head(&"x".repeat(Answer::MAX_HEAD_BYTES)).encode();
+        let found = Head::decode(&packed).unwrap();
+        assert!(found.headers_left_out && found.headers.is_empty());
+        assert_eq!(found.status, StatusCode::CREATED);
+        let most = "x".repeat(Answer::MAX_HEAD_BYTES - 100);
+        assert_eq!(Head::decode(&head(&most).encode()), Ok(head(&most)));
+    }
+
+    #[test]
+    fn damaged_heads_are_refused() {
+        let packed = head("/charges/1").encode();
+        for length in 0..packed.len() {
+            assert_eq!(Head::decode(&packed[..length]), Err(NotAHead), "{length}");
+        }
+        let mut longer = packed.to_vec();
+        longer.push(0);
+        assert_eq!(Head::decode(&longer), Err(NotAHead));
+        let mut newer = packed.to_vec();
+        newer[0] = 2;
+        assert_eq!(Head::decode(&newer), Err(NotAHead));
+        let mut contradicting = packed.to_vec();
+        contradicting[1] = HEADERS_LEFT_OUT;
+        assert_eq!(Head::decode(&contradicting), Err(NotAHead));
+        assert_eq!(Head::decode(b""), Err(NotAHead));
+    }
+}

@@ -1,0 +1,181 @@
+//! Where a key is read from, and how.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use http::header::HeaderName;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
+use semel_core::{Key, KeyRules};
+
+use crate::problem::Refusal;
+
+/// The header of the IETF draft.
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The same, as some APIs spell it.
+pub const X_IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("x-idempotency-key");
+
+type Find = dyn Fn(&Parts, &[u8]) -> Option<String> + Send + Sync;
+
+/// Where a request's key is read from.
+///
+/// ```
+/// use semel_http::KeySource;
+///
+/// let in_the_body = KeySource::field("idempotency_key");
+/// let from_the_order = KeySource::function(|parts, _body| {
+///     Some(parts.headers.get("x-order-id")?.to_str().ok()?.to_owned())
+/// });
+/// # let _ = (in_the_body, from_the_order);
+/// ```
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub enum KeySource {
+    /// `Idempotency-Key`, or `X-Idempotency-Key`: one line of one of them.
+    #[default]
+    Header,
+    /// A member of the JSON object in the body, under any of these names.
+    Field(Vec<Cow<'static, str>>),
+    /// Whatever the function finds in head and body.
+    Function(Arc<Find>),
+}
+
+impl KeySource {
+    /// A member of the JSON object in the body.
+    #[must_use]
+    pub fn field(name: impl Into<Cow<'static, str>>) -> Self {
+        Self::Field(vec![name.into()])
+    }
+
+    /// The member that callers without headers use: `idempotency_key` or `idempotencyKey`.
+    #[must_use]
+    pub fn body() -> Self {
+        Self::Field(vec!["idempotency_key".into(), "idempotencyKey".into()])
+    }
+
+    /// Whatever `find` finds; `None` is a request without a key.
+    pub fn function(
+        find: impl Fn(&Parts, &[u8]) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        Self::Function(Arc::new(find))
+    }
+
+    /// Whether the body must be read before it is known that there is a key.
+    pub(crate) const fn needs_body(&self) -> bool {
+        !matches!(self, Self::Header)
+    }
+
+    pub(crate) fn find(
+        &self,
+        parts: &Parts,
+        body: &[u8],
+        rules: &KeyRules,
+    ) -> Result<Option<Key>, Refusal> {
+        match self {
+            Self::Header => from_headers(&parts.headers, rules),
+            Self::Field(names) => from_field(names, body, rules),
+            Self::Function(find) => match find(parts, body) {
+                Some(text) => Ok(Some(rules.check(&text)?)),
+                None => Ok(None),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header => f.write_str("header Idempotency-Key"),
+            Self::Field(names) => write!(f, "body field {}", names.join(" or ")),
+            Self::Function(_) => f.write_str("function"),
+        }
+    }
+}
+
+fn from_headers(headers: &HeaderMap, rules: &KeyRules) -> Result<Option<Key>, Refusal> {
+    let lines = headers
+        .get_all(IDEMPOTENCY_KEY)
+        .iter()
+        .chain(headers.get_all(X_IDEMPOTENCY_KEY));
+    let mut lines = lines.take(2);
+    match (lines.next(), lines.next()) {
+        (None, _) => Ok(None),
+        (Some(line), None) => read_key(line, rules).map(Some),
+        // Which of the two a proxy or handler would take is anyone's guess.
+        (Some(_), Some(_)) => Err(Refusal::KeyTwice),
+    }
+}
+
+/// Reads one line: a structured field's string (`"k-1"`), or the key as it is (`k-1`).
+///
+/// # Errors
+/// [`Refusal`] where it is neither, or breaks the rules.
+pub fn read_key(line: &HeaderValue, rules: &KeyRules) -> Result<Key, Refusal> {
+    let text = line.as_bytes().trim_ascii();
+    if text.first() != Some(&b'"') {
+        let text = std::str::from_utf8(text).map_err(|_| Refusal::KeySyntax)?;
+        return Ok(rules.check(text)?);
+    }
+    let parsed = sfv::Parser::new(text).parse::<sfv::Item>();
+    let item = parsed.map_err(|_| Refusal::KeySyntax)?;
+    let string = item.bare_item.as_string().ok_or(Refusal::KeySyntax)?;
+    Ok(rules.check(string.as_str())?)
+}
+
+fn from_field(
+    names: &[Cow<'static, str>],
+    body: &[u8],
+    rules: &KeyRules,
+) -> Result<Option<Key>, Refusal> {
+    // Not JSON, or no object: there is no such field, and whether that matters is the handler's.
+    let Ok(serde_json::Value::Object(members)) = serde_json::from_slice(body) else {
+        return Ok(None);
+    };
+    let mut found = names.iter().filter_map(|name| members.get(&**name));
+    match (found.next(), found.next()) {
+        (None, _) => Ok(None),
+        (Some(serde_json::Value::String(text)), None) => Ok(Some(rules.check(text)?)),
+        (Some(_), None) => Err(Refusal::KeySyntax),
+        (Some(_), Some(_)) => Err(Refusal::KeyTwice),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Option<String> {
+        let line = HeaderValue::from_bytes(line.as_bytes()).unwrap();
+        let key = read_key(&line, &KeyRules::default()).ok()?;
+        Some(key.as_str().to_owned())
+    }
+
+    #[test]
+    fn quoted_and_bare_are_one_key() {
+        for line in ["k-1", "\"k-1\"", " k-1 ", "\"k-1\";v=1"] {
+            assert_eq!(read(line).as_deref(), Some("k-1"), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_neither_is_refused() {
+        for line in [
+            "",
+            "\"\"",
+            "\"k",
+            "k\"",
+            "\"a\", \"b\"",
+            "a, b",
+            "\"a b\"",
+            "a b",
+            "\"k\"x",
+            "\"k\\u\"",
+            "é",
+            "\"é\"",
+        ] {
+            assert_eq!(read(line), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Semel's tower layer: idempotent HTTP for axum, hyper and anything else that speaks tower; gRPC too.
+//!
+//! Most users want `semel` with feature `axum`, and `semel.http()`. This crate is the door alone: it reads
+//! key and fingerprint, hands them to [`semel_core::engine`], and writes the answer. It decides nothing.
+//!
+//! | module | step of a request's way |
+//! |---|---|
+//! | `layer`, `route`, `rules`, `pattern` | what is covered, and how |
+//! | `entry`, `key`, `payload`, `paths`, `body` | key and fingerprint, or a refusal |
+//! | `service`, `lease` | the handler as the engine's effect |
+//! | `reply`, `head` | what of an answer is kept, and how it is given again |
+//! | `problem`, `profile` | what errors say, one table each |
+//! | `grpc`, `webhook`, `cors` | the same for calls, for webhooks, for browsers |
+//!
+//! ```
+//! use semel_http::{Body, IdempotencyLayer};
+//! use tower_layer::Layer as _;
+//!
+//! # fn build(engine: semel_core::engine::Engine) {
+//! # #[derive(Clone)] struct Handler;
+//! let layer = IdempotencyLayer::new(engine);
+//! let service = layer.layer(Handler); // any tower service of `http::Request<semel_http::Body>`
+//! # let _ = service;
+//! # }
+//! ```
+
+mod body;
+pub mod cors;
+mod entry;
+mod error;
+mod grpc;
+mod head;
+mod key;
+mod layer;
+mod lease;
+mod paths;
+mod pattern;
+mod payload;
+mod problem;
+mod profile;
+mod reply;
+mod route;
+mod rules;
+mod service;
+mod time;
+mod webhook;
+
+pub use body::{Body, BoxError};
+pub use error::BuildError;
+pub use head::{Head, NotAHead};
+pub use key::{IDEMPOTENCY_KEY, KeySource, X_IDEMPOTENCY_KEY, read_key};
+pub use layer::{Builder, IdempotencyLayer};
+#[cfg(feature = "axum")]
+pub use lease::NoLease;
+pub use lease::{Lease, Outcome};
+pub use payload::{Compare, Payload};
+pub use problem::{PROBLEMS, Refusal, Row};
+pub use profile::{ErrorShape, PROFILES, Profile, Terms};
+pub use reply::{IDEMPOTENT_NOT_KEPT, IDEMPOTENT_REPLAYED, X_ORIGINAL_REQUEST_TIME};
+pub use route::{KEPT_HEADERS, Limits, Route};
+pub use rules::X_IDEMPOTENCY_TTL;
+pub use service::{Idempotency, X_REQUEST_ID};
+pub use webhook::webhook;
+#[cfg(feature = "webhook")]
+pub use webhook::{SecretError, StandardWebhooks};

@@ -1,0 +1,63 @@
+//! Paths of routes, matched segment by segment.
+
+use crate::error::BuildError;
+
+/// A path with places for values: `/charges/{id}/refunds`, or `/hooks/{*rest}`.
+#[derive(Clone, Debug)]
+pub(crate) struct Pattern {
+    pub(crate) text: String,
+}
+
+impl Pattern {
+    pub(crate) fn new(text: &str) -> Result<Self, BuildError> {
+        let segments = text.split('/').skip(1);
+        let mut ended = false;
+        for segment in segments {
+            let braces = segment.contains(['{', '}']);
+            let place = segment.len() > 2 && segment.starts_with('{') && segment.ends_with('}');
+            if ended || (braces && !place) {
+                return Err(BuildError::Path(text.to_owned()));
+            }
+            ended = segment.starts_with("{*");
+        }
+        if !text.starts_with('/') {
+            return Err(BuildError::Path(text.to_owned()));
+        }
+        Ok(Self {
+            text: text.to_owned(),
+        })
+    }
+
+    pub(crate) fn matches(&self, path: &str) -> bool {
+        let mut wanted = self.text.split('/');
+        let mut found = path.split('/');
+        loop {
+            match (wanted.next(), found.next()) {
+                (None, None) => return true,
+                (Some(rest), Some(_)) if rest.starts_with("{*") => return true,
+                (Some(place), Some(value)) if place.starts_with('{') && !value.is_empty() => {}
+                (Some(wanted), Some(found)) if wanted == found => {}
+                _ => return false,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_match_by_segments() {
+        let matches = |pattern: &str, path: &str| Pattern::new(pattern).unwrap().matches(path);
+        assert!(matches("/charges", "/charges"));
+        assert!(matches("/charges/{id}/refunds", "/charges/7/refunds"));
+        assert!(matches("/hooks/{*rest}", "/hooks/a/b"));
+        assert!(!matches("/charges", "/charges/"));
+        assert!(!matches("/charges/{id}", "/charges/"));
+        assert!(!matches("/charges/{id}", "/charges/7/refunds"));
+        for bad in ["charges", "/a{b}", "/{*rest}/more", "/{}"] {
+            assert!(Pattern::new(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! [`Payload`]: which parts of a request make it the same request.
+
+use std::borrow::Cow;
+
+use http::header::{self, HeaderName, HeaderValue};
+use http::request::Parts;
+use semel_core::{CanonicalError, Fingerprint, FingerprintBuilder, Secret};
+
+use crate::paths::{except, only};
+
+/// Which parts of a request make it the same request as before. All of them, unless told otherwise.
+///
+/// ```
+/// use semel_http::{Compare, Payload};
+///
+/// let payload = Payload {
+///     body: Compare::Except(vec!["/sent_at".into(), "/items/*/trace".into()]),
+///     ..Payload::default()
+/// };
+/// # let _ = payload;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Payload {
+    /// The method. Yes.
+    pub method: bool,
+    /// The authority: the host that was asked. Yes.
+    pub authority: bool,
+    /// The path. Yes.
+    pub path: bool,
+    /// The query. Yes.
+    pub query: bool,
+    /// The media type and encoding of the body. Yes.
+    pub content_type: bool,
+    /// Headers whose values count as well. None.
+    pub headers: Vec<HeaderName>,
+    /// What of the body counts. All of it; JSON by its meaning.
+    pub body: Compare,
+}
+
+impl Default for Payload {
+    fn default() -> Self {
+        Self {
+            method: true,
+            authority: true,
+            path: true,
+            query: true,
+            content_type: true,
+            headers: Vec::new(),
+            body: Compare::Meaning,
+        }
+    }
+}
+
+/// What of a body counts.
+///
+/// Paths are JSON pointers (`/customer/id`), where `*` stands for every member or element.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Compare {
+    /// JSON by its meaning (RFC 8785: member order and white space don't count), anything else by
+    /// its bytes.
+    #[default]
+    Meaning,
+    /// Its bytes, JSON or not.
+    Bytes,
+    /// JSON by its meaning, without what these paths lead to. Anything else by its bytes.
+    Except(Vec<Cow<'static, str>>),
+    /// JSON by its meaning, and only what these paths lead to. Anything else by its bytes.
+    Only(Vec<Cow<'static, str>>),
+    /// Nothing: the key alone says what is asked for.
+    Nothing,
+}
+
+impl Payload {
+    /// Nothing counts: the key alone says what is asked for.
+    #[must_use]
+    pub const fn nothing() -> Self {
+        Self {
+            method: false,
+            authority: false,
+            path: false,
+            query: false,
+            content_type: false,
+            headers: Vec::new(),
+            body: Compare::Nothing,
+        }
+    }
+
+    /// `more` headers count besides the route's own: credentials where no principal is known.
+    pub(crate) fn fingerprint(
+        &self,
+        secret: &Secret,
+        parts: &Parts,
+        more: &[HeaderName],
+        body: &[u8],
+    ) -> Result<Fingerprint, CanonicalError> {
+        // A part that doesn't count is still there, empty: the others keep their places.
+        let counting = |counts: bool, bytes| if counts { bytes } else { &b""[..] };
+        let media = media_type(parts);
+        let encoding = parts.headers.get(header::CONTENT_ENCODING);
+        let query = parts.uri.query().unwrap_or("");
+        let mut builder = Fingerprint::builder(secret)
+            .part(counting(self.method, parts.method.as_str().as_bytes()))
+            .part(counting(self.authority, authority(parts).as_bytes()))
+            .part(counting(self.path, parts.uri.path().as_bytes()))
+            .part(counting(self.query, query.as_bytes()))
+            .part(counting(self.content_type, media.as_bytes()))
+            .part(counting(
+                self.content_type,
+                encoding.map_or(b"", HeaderValue::as_bytes),
+            ));
+        for name in self.headers.iter().chain(more) {
+            builder = builder.part(name.as_str().as_bytes());
+            for value in parts.headers.get_all(name) {
+                builder = builder.part(value.as_bytes());
+            }
+        }
+        Ok(self.body.add(builder, is_json(&media), body)?.finish())
+    }
+}
+
+impl Compare {
+    fn add(
+        &self,
+        builder: FingerprintBuilder,
+        is_json: bool,
+        body: &[u8],
+    ) -> Result<FingerprintBuilder, CanonicalError> {
+        let is_json = is_json && !body.is_empty();
+        match self {
+            Self::Nothing => Ok(builder),
+            Self::Meaning if is_json => builder.json(body),
+            Self::Except(paths) if is_json => builder.json(&except(body, paths)?),
+            Self::Only(paths) if is_json => builder.json(&only(body, paths)?),
+            _ => Ok(builder.part(body)),
+        }
+    }
+}
+
+fn authority(parts: &Parts) -> Cow<'_, str> {
+    let named = parts.uri.authority().map(http::uri::Authority::as_str);
+    let host = parts.headers.get(header::HOST);
+    let text = named.or_else(|| host.and_then(|host| host.to_str().ok()));
+    in_lower_case(text.unwrap_or(""))
+}
+
+/// The media type without its parameters where it is JSON, which has none that matter.
+fn media_type(parts: &Parts) -> Cow<'_, str> {
+    let value = parts.headers.get(header::CONTENT_TYPE);
+    let text = value.and_then(|value| value.to_str().ok()).unwrap_or("");
+    let essence = in_lower_case(text.split(';').next().unwrap_or("").trim());
+    if is_json(&essence) {
+        essence
+    } else {
+        text.into()
+    }
+}
+
+fn in_lower_case(text: &str) -> Cow<'_, str> {
+    if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        text.to_ascii_lowercase().into()
+    } else {
+        text.into()
+    }
+}
+
+fn is_json(media: &str) -> bool {
+    media == "application/json" || media == "text/json" || media.ends_with("+json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Request;
+
+    fn of(payload: &Payload, uri: &str, media: &str, body: &str) -> Fingerprint {
+        let request = Request::post(uri).header("content-type", media).body(());
+        let (parts, ()) = request.unwrap().into_parts();
+        let made = payload.fingerprint(&Secret::none(), &parts, &[], body.as_bytes());
+        made.unwrap()
+    }
+
+    #[test]
+    fn every_part_counts_and_json_counts_by_its_meaning() {
+        let all = Payload::default();
+        let json = |uri: &str, body: &str| of(&all, uri, "application/json", body);
+        let first = json("http://a/p?q=1", r#"{"a":1,"b":[1,2]}"#);
+        let spaced = of(
+            &all,
+            "http://A/p?q=1",
+            "application/json; charset=utf-8",
+            r#"{ "b": [1, 2], "a": 1.0 }"#,
+        );
+        assert_eq!(first, spaced);
+        let others = [
+            json("http://b/p?q=1", r#"{"a":1,"b":[1,2]}"#),
+            json("http://a/q?q=1", r#"{"a":1,"b":[1,2]}"#),
+            json("http://a/p?q=2", r#"{"a":1,"b":[1,2]}"#),
+            json("http://a/p?q=1", r#"{"a":1,"b":[2,1]}"#),
+            of(&all, "http://a/p?q=1", "text/plain", r#"{"a":1,"b":[1,2]}"#),
+        ];
+        assert!(others.iter().all(|other| *other != first));
+    }
+
+    #[test]
+    fn volatile_members_can_be_left_out() {
+        let except = Payload {
+            body: Compare::Except(vec!["/sent_at".into(), "/items/*/trace".into()]),
+            ..Payload::default()
+        };
+        let json = |body: &str| of(&except, "/p", "application/json", body);
+        let first = json(r#"{"sent_at":1,"items":[{"id":1,"trace":"x"}]}"#);
+        assert_eq!(
+            first,
+            json(r#"{"sent_at":2,"items":[{"id":1,"trace":"y"}]}"#)
+        );
+        assert_eq!(first, json(r#"{"items":[{"id":1}]}"#));
+        assert_ne!(
+            first,
+            json(r#"{"sent_at":1,"items":[{"id":2,"trace":"x"}]}"#)
+        );
+    }
+
+    #[test]
+    fn chosen_members_alone_can_count() {
+        let only = Payload {
+            body: Compare::Only(vec!["/order/id".into(), "/items/*/id".into()]),
+            ..Payload::default()
+        };
+        let json = |body: &str| of(&only, "/p", "application/json", body);
+        let first = json(r#"{"order":{"id":7,"note":"a"},"items":[{"id":1},{"id":2}]}"#);
+        assert_eq!(
+            first,
+            json(r#"{"order":{"id":7,"note":"b"},"items":[{"id":1},{"id":2}],"more":1}"#)
+        );
+        assert_ne!(
+            first,
+            json(r#"{"order":{"id":8},"items":[{"id":1},{"id":2}]}"#)
+        );
+        assert_ne!(first, json(r#"{"order":{"id":7},"items":[{"id":1}]}"#));
+    }
+}

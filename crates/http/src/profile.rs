@@ -1,0 +1,195 @@
+//! [`Profile`]: the points that APIs settle differently, settled at once.
+
+use http::StatusCode;
+
+/// Whose conventions a route follows.
+///
+/// | | `Ietf` | `Stripe` | `Intake` | `Acp` |
+/// |---|---|---|---|---|
+/// | key with another payload | 422 | 400 | 409 | 422 |
+/// | still running | wait, then 409 | 409 at once | wait, then 503 | 409 at once |
+/// | replayed status | the original | the original | 200 for any success | the original |
+/// | 5xx | not stored | stored | not stored | not stored |
+/// | no key | passes | passes | passes | 400 |
+/// | errors | problem details | and an `error` member | and an `error` member | and a `message` |
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Profile {
+    /// The IETF draft on the Idempotency-Key header.
+    #[default]
+    Ietf,
+    /// As Stripe's API behaves.
+    Stripe,
+    /// Intake forms for agents: replays answer 200.
+    Intake,
+    /// The Agentic Commerce Protocol.
+    Acp,
+}
+
+/// The same table, for programs: one row per profile.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// Whose row.
+    pub profile: Profile,
+    /// Its name in configuration and logs.
+    pub name: &'static str,
+    /// Status for a key with another payload.
+    pub mismatch: u16,
+    /// Whether a duplicate waits for the run before it, where the route doesn't say.
+    pub waits: bool,
+    /// Status for a duplicate that is told at once.
+    pub in_flight: u16,
+    /// Status for a duplicate that waited in vain.
+    pub waited_too_long: u16,
+    /// Whether replays of a success answer 200, whatever the original said.
+    pub replays_as_ok: bool,
+    /// Whether 5xx answers are stored and replayed.
+    pub keeps_5xx: bool,
+    /// Whether a request without a key is refused, where the route doesn't say.
+    pub requires_key: bool,
+    /// Whether answers repeat the caller's key.
+    pub echoes_key: bool,
+    /// What errors look like.
+    pub errors: ErrorShape,
+}
+
+/// What error documents have besides the members of problem details.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorShape {
+    /// Nothing.
+    Problem,
+    /// A `message` at the top.
+    Flat,
+    /// An `error` object with type, code, message, retryable, retryAfterMs.
+    Nested,
+}
+
+const IETF: Terms = Terms {
+    profile: Profile::Ietf,
+    name: "ietf",
+    mismatch: 422,
+    waits: true,
+    in_flight: 409,
+    waited_too_long: 409,
+    replays_as_ok: false,
+    keeps_5xx: false,
+    requires_key: false,
+    echoes_key: false,
+    errors: ErrorShape::Problem,
+};
+
+/// One row per profile.
+pub const PROFILES: [Terms; 4] = [
+    IETF,
+    Terms {
+        profile: Profile::Stripe,
+        name: "stripe",
+        mismatch: 400,
+        waits: false,
+        keeps_5xx: true,
+        errors: ErrorShape::Nested,
+        ..IETF
+    },
+    Terms {
+        profile: Profile::Intake,
+        name: "intake",
+        mismatch: 409,
+        waited_too_long: 503,
+        replays_as_ok: true,
+        errors: ErrorShape::Nested,
+        ..IETF
+    },
+    Terms {
+        profile: Profile::Acp,
+        name: "acp",
+        waits: false,
+        requires_key: true,
+        echoes_key: true,
+        errors: ErrorShape::Flat,
+        ..IETF
+    },
+];
+
+impl Profile {
+    /// Its row in the table.
+    #[must_use]
+    pub fn terms(self) -> &'static Terms {
+        let found = PROFILES.iter().find(|terms| terms.profile == self);
+        found.unwrap_or(&PROFILES[0])
+    }
+
+    /// The profile of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let found = PROFILES.iter().find(|terms| terms.name == name);
+        found.map(|terms| terms.profile)
+    }
+}
+
+/// What an answer's status says about the effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// It happened: keep the answer.
+    Done,
+    /// It was refused for good: keep the answer.
+    Failed,
+    /// It was refused before anything happened: free the key.
+    NothingHappened,
+    /// It may have happened in part: the crash policy decides.
+    Unclear,
+}
+
+impl Terms {
+    /// 2xx, 3xx and 4xx are kept, except those that say "not now" or "not you".
+    pub(crate) fn meaning(&self, status: StatusCode) -> Meaning {
+        match status.as_u16() {
+            401 | 408 | 409 | 425 | 429 => Meaning::NothingHappened,
+            // Another protocol from here on: nothing that could be given again.
+            100..=199 => Meaning::NothingHappened,
+            400..=499 => Meaning::Failed,
+            500.. if self.keeps_5xx => Meaning::Failed,
+            500.. => Meaning::Unclear,
+            _ => Meaning::Done,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_has_its_own_row_and_name() {
+        for profile in [
+            Profile::Ietf,
+            Profile::Stripe,
+            Profile::Intake,
+            Profile::Acp,
+        ] {
+            let terms = profile.terms();
+            assert_eq!(terms.profile, profile);
+            assert_eq!(Profile::named(terms.name), Some(profile));
+        }
+        assert_eq!(Profile::named("none"), None);
+    }
+
+    #[test]
+    fn which_answers_are_kept() {
+        let of = |status| {
+            let status = StatusCode::from_u16(status).unwrap();
+            PROFILES.map(|terms| terms.meaning(status))
+        };
+        for status in [200, 201, 204, 303] {
+            assert_eq!(of(status), [Meaning::Done; 4]);
+        }
+        for status in [400, 402, 403, 404, 422] {
+            assert_eq!(of(status), [Meaning::Failed; 4]);
+        }
+        for status in [101, 401, 408, 409, 425, 429] {
+            assert_eq!(of(status), [Meaning::NothingHappened; 4]);
+        }
+        use Meaning::{Failed, Unclear};
+        assert_eq!(of(500), [Unclear, Failed, Unclear, Unclear]);
+        assert_eq!(of(503), [Unclear, Failed, Unclear, Unclear]);
+    }
+}

@@ -1,0 +1,283 @@
+//! The last step of a request: what of an answer is kept, and how a kept answer is given again.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::response::Parts;
+use http::{Response, StatusCode};
+use http_body::Body as HttpBody;
+use semel_core::engine::{Replayed, Report, Verdict};
+use semel_core::{Answer, Body as Stored, Env};
+
+use crate::body::{Body, BoxError, Cut, Reader};
+use crate::grpc::{self, Kind};
+use crate::head::{self, Head};
+use crate::layer::Shared;
+use crate::lease::{Lease, Outcome};
+use crate::problem::{NO_STORE, PROBLEM_JSON, Told, render, row_of};
+use crate::profile::Meaning;
+use crate::rules::Rules;
+use crate::time;
+
+/// Says that an answer is a replay.
+pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// Says when the request was first made, on the store's clock.
+pub const X_ORIGINAL_REQUEST_TIME: HeaderName = HeaderName::from_static("x-original-request-time");
+
+/// Says what of the original answer a replay has not: `body`, `headers` or both.
+pub const IDEMPOTENT_NOT_KEPT: HeaderName = HeaderName::from_static("idempotent-not-kept");
+
+/// All that is needed to turn an answer into a report, wherever the effect runs.
+pub(crate) struct Gather {
+    env: Env,
+    rules: Arc<Rules>,
+    kind: Kind,
+}
+
+impl From<Outcome> for Verdict {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::NoEffect => Self::NoEffect,
+            Outcome::Unknown => Self::Unknown,
+        }
+    }
+}
+
+impl Gather {
+    pub(crate) fn new(shared: &Shared, rules: &Arc<Rules>, kind: Kind) -> Self {
+        Self {
+            env: shared.engine.env().clone(),
+            rules: Arc::clone(rules),
+            kind,
+        }
+    }
+
+    /// The answer for this caller, and the verdict for the record (P36).
+    pub(crate) async fn report<R, E>(
+        self,
+        response: Response<R>,
+        lease: &Lease,
+    ) -> Report<Result<Response<Body>, E>>
+    where
+        R: HttpBody<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let (parts, body) = response.into_parts();
+        let early = lease
+            .marked()
+            .map(Verdict::from)
+            .or_else(|| self.not_kept(&parts));
+        if let Some(verdict) = early {
+            return report(Response::from_parts(parts, Body::new(body)), verdict);
+        }
+        let length = body.size_hint().exact().unwrap_or(0);
+        let mut reader = Reader::new(body);
+        let read = match self.is_stream(&parts) {
+            true => Err(Cut::TooSlow),
+            false => {
+                let most = self
+                    .rules
+                    .policy
+                    .max_answer_bytes
+                    .min(Answer::MAX_BODY_BYTES);
+                let time = self.rules.limits.gather_time;
+                reader.read(most, time, &*self.env.clock).await
+            }
+        };
+        match read {
+            Ok(()) => {
+                let data = reader.bytes();
+                let verdict = self.verdict(&parts, reader.trailers(), Stored::Kept(data));
+                report(Response::from_parts(parts, reader.into_body()), verdict)
+            }
+            // Never half a body, and never run again for it (P27).
+            Err(Cut::TooLarge | Cut::TooSlow) => {
+                let verdict = self.verdict(&parts, None, Stored::Omitted { bytes: length });
+                report(Response::from_parts(parts, reader.into_body()), verdict)
+            }
+            Err(Cut::Broken) => {
+                let detail = "the answer's body broke off; ask again with the same key";
+                let told = Told::of_code("idempotency_answer_broken", detail);
+                let response = match self.kind {
+                    Kind::Grpc => grpc::problem(&told, &*self.env.entropy),
+                    _ => render(&told, self.rules.terms.errors, None, &*self.env.entropy),
+                };
+                report(response, Verdict::Retry)
+            }
+        }
+    }
+
+    /// The verdict on an answer whose status alone says that it isn't kept.
+    fn not_kept(&self, parts: &Parts) -> Option<Verdict> {
+        let meaning = match self.kind {
+            Kind::Grpc if parts.status == StatusCode::OK => grpc::meaning(&parts.headers)?,
+            _ => self.rules.terms.meaning(parts.status),
+        };
+        match meaning {
+            Meaning::NothingHappened => Some(Verdict::NoEffect),
+            Meaning::Unclear => Some(Verdict::Retry),
+            Meaning::Done | Meaning::Failed => None,
+        }
+    }
+
+    fn is_stream(&self, parts: &Parts) -> bool {
+        let media = parts.headers.get(header::CONTENT_TYPE);
+        let events = |media: &HeaderValue| media.as_bytes().starts_with(b"text/event-stream");
+        self.rules.streams || media.is_some_and(events)
+    }
+
+    fn verdict(&self, parts: &Parts, trailers: Option<&HeaderMap>, body: Stored) -> Verdict {
+        let trailers = trailers.filter(|_| self.kind == Kind::Grpc);
+        let meaning = match (self.kind, trailers) {
+            (Kind::Grpc, Some(trailers)) => grpc::meaning(trailers).unwrap_or(Meaning::Unclear),
+            // Trailers only; or a stream that is not at its end, which is not run again.
+            (Kind::Grpc, None) => grpc::meaning(&parts.headers).unwrap_or(Meaning::Done),
+            _ => self.rules.terms.meaning(parts.status),
+        };
+        let kept_trailers = trailers
+            .into_iter()
+            .flat_map(|trailers| self.kept(trailers));
+        let head = head::pack(parts.status, self.kept(&parts.headers), kept_trailers);
+        let answer = Answer { head, body };
+        match meaning {
+            Meaning::Done => Verdict::Complete(answer),
+            Meaning::Failed => Verdict::Fail(answer),
+            Meaning::NothingHappened => Verdict::NoEffect,
+            Meaning::Unclear => Verdict::Retry,
+        }
+    }
+
+    /// The allow-listed headers, but for those that `Connection` names: they end at the next hop.
+    fn kept<'a>(
+        &'a self,
+        headers: &'a HeaderMap,
+    ) -> impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)> {
+        let named = |name: &HeaderName| {
+            let hop = headers.get_all(header::CONNECTION).iter();
+            let mut values = hop.filter_map(|value| value.to_str().ok());
+            values.any(|list| {
+                let mut names = list.split(',');
+                names.any(|one| one.trim().eq_ignore_ascii_case(name.as_str()))
+            })
+        };
+        headers.iter().filter(move |(name, _)| {
+            let listed =
+                self.rules.keep.contains(name) || (self.kind == Kind::Grpc && grpc::keeps(name));
+            listed && !named(name)
+        })
+    }
+}
+
+const fn report<E>(
+    response: Response<Body>,
+    verdict: Verdict,
+) -> Report<Result<Response<Body>, E>> {
+    Report {
+        value: Ok(response),
+        verdict,
+    }
+}
+
+/// A problem, in the words of the request's protocol.
+pub(crate) fn problem(shared: &Shared, rules: &Rules, kind: Kind, told: &Told) -> Response<Body> {
+    let entropy = &*shared.engine.env().entropy;
+    match kind {
+        Kind::Grpc => grpc::problem(told, entropy),
+        _ => render(
+            told,
+            rules.terms.errors,
+            shared.documentation.as_deref(),
+            entropy,
+        ),
+    }
+}
+
+/// The answer of an earlier run, with a mark that it is one.
+pub(crate) fn replay(
+    shared: &Shared,
+    rules: &Rules,
+    kind: Kind,
+    replayed: &Replayed,
+) -> Response<Body> {
+    let answer = &replayed.replay.answer;
+    let Ok(head) = Head::decode(&answer.head) else {
+        let detail = "the stored answer was written by another door, or by a newer version";
+        let told = Told::of_code("idempotency_answer_unreadable", detail);
+        return problem(shared, rules, kind, &told);
+    };
+    let mut response = match (&answer.body, kind) {
+        (Stored::Kept(body), _) => {
+            let trailers = (!head.trailers.is_empty()).then_some(head.trailers);
+            Response::new(Body::whole(body.clone(), trailers))
+        }
+        (Stored::Omitted { .. }, Kind::Grpc) => {
+            grpc::problem(&not_kept(), &*shared.engine.env().entropy)
+        }
+        (Stored::Omitted { bytes }, _) => Response::new(without_body(head.status, *bytes)),
+    };
+    let omitted = matches!(answer.body, Stored::Omitted { .. });
+    if !(omitted && kind == Kind::Grpc) {
+        *response.status_mut() = replayed_status(rules, head.status);
+        *response.headers_mut() = head.headers;
+    }
+    let headers = response.headers_mut();
+    if omitted && kind != Kind::Grpc {
+        for about_the_body in [
+            header::CONTENT_ENCODING,
+            header::ETAG,
+            header::CONTENT_DISPOSITION,
+        ] {
+            headers.remove(about_the_body);
+        }
+        headers.insert(header::CONTENT_TYPE, PROBLEM_JSON);
+    }
+    let missing = match (omitted, head.headers_left_out) {
+        (true, true) => Some("body, headers"),
+        (true, false) => Some("body"),
+        (false, true) => Some("headers"),
+        (false, false) => None,
+    };
+    if let Some(missing) = missing {
+        headers.insert(IDEMPOTENT_NOT_KEPT, HeaderValue::from_static(missing));
+    }
+    headers.insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+    let at = time::rfc3339(replayed.replay.requested_at);
+    if let Ok(at) = HeaderValue::from_str(&at) {
+        headers.insert(X_ORIGINAL_REQUEST_TIME, at);
+    }
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    response
+}
+
+fn replayed_status(rules: &Rules, original: StatusCode) -> StatusCode {
+    if rules.replays_as_ok && original.is_success() {
+        StatusCode::OK
+    } else {
+        original
+    }
+}
+
+fn not_kept() -> Told {
+    let detail = "the request is done; its answer was too large to keep, or a stream";
+    Told::of_code("idempotency_body_not_kept", detail)
+}
+
+/// In place of a body that was too large to keep: that it is done, and how large it was.
+fn without_body(status: StatusCode, bytes: u64) -> Body {
+    let told = not_kept();
+    let row = row_of(told.row.code);
+    let mut document = serde_json::json!({
+        "type": format!("urn:semel:problem:{}", row.code),
+        "title": row.title,
+        "status": status.as_u16(),
+        "detail": told.detail,
+        "code": row.code,
+        "retryable": false,
+    });
+    if bytes > 0 {
+        document["originalBytes"] = bytes.into();
+    }
+    Body::from(document.to_string())
+}

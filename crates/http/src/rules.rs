@@ -1,0 +1,237 @@
+//! A [`Route`], checked and ready: what the layer looks at for each request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::HeaderName;
+use http::request::Parts;
+use http::{HeaderValue, Method};
+use semel_core::policy::{Mode, OnBusy, Policy};
+use semel_core::{CrashPolicy, Namespace};
+
+use crate::error::BuildError;
+use crate::key::KeySource;
+use crate::pattern::Pattern;
+use crate::payload::Payload;
+use crate::problem::Refusal;
+use crate::profile::Terms;
+use crate::route::{CREDENTIALS, Extract, KEPT_HEADERS, Limits, Route, Verify, may_keep};
+
+/// The scope of requests whose route has no name.
+const SCOPE: &str = "http";
+
+pub(crate) struct Rules {
+    pub(crate) path: Option<Pattern>,
+    pub(crate) terms: &'static Terms,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) methods: Vec<Method>,
+    pub(crate) key: KeySource,
+    pub(crate) requires_key: bool,
+    pub(crate) payload: Payload,
+    pub(crate) keep: Vec<HeaderName>,
+    pub(crate) limits: Limits,
+    pub(crate) longest_ttl: Option<Duration>,
+    pub(crate) streams: bool,
+    pub(crate) replays_as_ok: bool,
+    pub(crate) verify: Option<Verify>,
+    environment: String,
+    scope: Option<String>,
+    /// The namespace, where no request changes it; else the one for reports.
+    namespace: Namespace,
+    multi_tenant: bool,
+    tenant: Option<Extract>,
+    principal: Option<Extract>,
+}
+
+impl Rules {
+    pub(crate) fn make(
+        route: Route,
+        path: Option<Pattern>,
+        environment: &str,
+        base: &Policy,
+    ) -> Result<Self, BuildError> {
+        let name = path.as_ref().map_or("*", |path| &*path.text).to_owned();
+        if route.multi_tenant && route.tenant.is_none() {
+            return Err(BuildError::NoTenant { route: name });
+        }
+        let scope = route.scope.clone();
+        let scope = scope.or_else(|| path.as_ref().map(|path| cut(&path.text).to_owned()));
+        let shown = scope.as_deref().unwrap_or(SCOPE);
+        let namespace = Namespace::new(environment, "", shown);
+        let namespace = namespace.map_err(|source| BuildError::Scope {
+            route: name.clone(),
+            source,
+        })?;
+        let policy = policy(&route, base);
+        policy.terms().map_err(|source| BuildError::Policy {
+            route: name.clone(),
+            source,
+        })?;
+        let keep = kept(&route, &name)?;
+        let terms = route.profile.terms();
+        Ok(Self {
+            path,
+            terms,
+            policy: Arc::new(policy),
+            methods: route
+                .methods
+                .unwrap_or_else(|| vec![Method::POST, Method::PATCH]),
+            key: route.key,
+            requires_key: route.requires_key.unwrap_or(terms.requires_key),
+            payload: route.payload,
+            keep,
+            limits: route.limits,
+            longest_ttl: route.longest_ttl,
+            streams: route.streams,
+            replays_as_ok: route.replays_as_ok || terms.replays_as_ok,
+            verify: route.verify,
+            environment: environment.to_owned(),
+            scope,
+            namespace,
+            multi_tenant: route.multi_tenant,
+            tenant: route.tenant,
+            principal: route.principal,
+        })
+    }
+
+    /// Whether a request is any of the layer's business.
+    pub(crate) fn covers(&self, method: &Method) -> bool {
+        self.policy.mode != Mode::Off && self.methods.contains(method)
+    }
+
+    /// For reports about requests that have no key.
+    pub(crate) const fn shown(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// Where the request's key lives.
+    pub(crate) fn namespace(&self, parts: &Parts) -> Result<Namespace, Refusal> {
+        let tenant = self.tenant.as_ref().and_then(|find| find(parts));
+        if self.multi_tenant && tenant.as_ref().is_none_or(String::is_empty) {
+            return Err(Refusal::TenantRequired);
+        }
+        let principal = self.principal.as_ref().and_then(|find| find(parts));
+        let matched = if self.scope.is_none() {
+            matched_path(parts)
+        } else {
+            None
+        };
+        if tenant.is_none() && principal.is_none() && matched.is_none() {
+            return Ok(self.namespace.clone());
+        }
+        let scope = matched.unwrap_or_else(|| self.namespace.scope());
+        let (tenant, principal) = (tenant.unwrap_or_default(), principal.unwrap_or_default());
+        Ok(Namespace::of_principal(
+            &self.environment,
+            &tenant,
+            cut(scope),
+            &principal,
+        )?)
+    }
+
+    /// Headers that count as payload because nobody said whose request it is.
+    pub(crate) fn credentials(&self) -> &'static [HeaderName] {
+        if self.principal.is_some() {
+            &[]
+        } else {
+            &CREDENTIALS
+        }
+    }
+
+    /// The policy for one request, which may have a wish of its own where the route grants it.
+    pub(crate) fn policy_for(&self, parts: &Parts) -> Result<Arc<Policy>, Refusal> {
+        let wish = parts.headers.get(X_IDEMPOTENCY_TTL);
+        let (Some(longest), Some(wish)) = (self.longest_ttl, wish) else {
+            return Ok(Arc::clone(&self.policy));
+        };
+        let millis = HeaderValue::to_str(wish)
+            .ok()
+            .and_then(|text| text.parse().ok());
+        let millis = millis.filter(|millis| *millis > 0).ok_or(Refusal::Ttl)?;
+        let mut policy = Policy::clone(&self.policy);
+        // Never shorter than the lease: a record that expired under its owner would let another in.
+        policy.retention = Duration::from_millis(millis).min(longest).max(policy.lease);
+        Ok(Arc::new(policy))
+    }
+
+    /// For the log at start.
+    pub(crate) fn describe(&self) -> String {
+        let methods: Vec<&str> = self.methods.iter().map(Method::as_str).collect();
+        format!(
+            "{}: {} with key in {:?} ({}), profile {}, {}{}",
+            self.path
+                .as_ref()
+                .map_or("every other path", |path| &*path.text),
+            methods.join(", "),
+            self.key,
+            if self.requires_key {
+                "required"
+            } else {
+                "optional"
+            },
+            self.terms.name,
+            match self.policy.mode {
+                Mode::Enforce => "enforced",
+                Mode::Observe => "observed only",
+                Mode::Off => "off",
+            },
+            match (self.policy.crash, self.principal.is_some()) {
+                (CrashPolicy::Hold, true) => ", hold",
+                (CrashPolicy::Hold, false) => ", hold, credentials count as payload",
+                (CrashPolicy::Takeover, true) => "",
+                (CrashPolicy::Takeover, false) => ", credentials count as payload",
+            },
+        )
+    }
+}
+
+/// A caller's wish for the retention, in milliseconds.
+pub const X_IDEMPOTENCY_TTL: HeaderName = HeaderName::from_static("x-idempotency-ttl");
+
+fn policy(route: &Route, base: &Policy) -> Policy {
+    let mut policy = route.policy.clone().unwrap_or_else(|| {
+        let mut policy = base.clone();
+        if !route.profile.terms().waits {
+            policy.on_busy = OnBusy::Refuse;
+        }
+        policy
+    });
+    policy.crash = route.crash.unwrap_or(policy.crash);
+    policy.retention = route.retention.unwrap_or(policy.retention);
+    policy.mode = route.mode.unwrap_or(policy.mode);
+    policy
+}
+
+fn kept(route: &Route, name: &str) -> Result<Vec<HeaderName>, BuildError> {
+    let mut keep = KEPT_HEADERS.to_vec();
+    for text in &route.keep {
+        match HeaderName::from_bytes(text.as_bytes()) {
+            Ok(header) if may_keep(&header) => keep.push(header),
+            _ => {
+                return Err(BuildError::Header {
+                    route: name.to_owned(),
+                    header: text.clone(),
+                });
+            }
+        }
+    }
+    Ok(keep)
+}
+
+/// As much of a path as a scope may have. What is cut off still counts in the fingerprint.
+fn cut(text: &str) -> &str {
+    let most = text.len().min(semel_core::namespace::MAX_PART_BYTES);
+    let end = (0..=most).rev().find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or(0)]
+}
+
+#[cfg(feature = "axum")]
+fn matched_path(parts: &Parts) -> Option<&str> {
+    let matched = parts.extensions.get::<axum::extract::MatchedPath>();
+    matched.map(axum::extract::MatchedPath::as_str)
+}
+
+#[cfg(not(feature = "axum"))]
+const fn matched_path(_: &Parts) -> Option<&str> {
+    None
+}

@@ -1,0 +1,61 @@
+//! The guide says what the code does: its tables are the code's.
+
+use semel_http::{KEPT_HEADERS, PROBLEMS, PROFILES};
+
+const GUIDE: &str = include_str!("../../../docs/http.md");
+const IETF: &str = include_str!("../../../docs/ietf.md");
+
+#[test]
+fn every_problem_is_in_the_guide_as_the_table_has_it() {
+    for row in PROBLEMS {
+        let retryable = if row.retryable { "yes" } else { "no" };
+        let line = format!(
+            "| `{}` | {} | {} | {retryable} | {} |",
+            row.code, row.status, row.grpc, row.title
+        );
+        assert!(GUIDE.contains(&line), "missing: {line}");
+    }
+    let listed =
+        GUIDE.matches("\n| `idempotency_").count() + GUIDE.matches("\n| `webhook_").count();
+    assert_eq!(listed, PROBLEMS.len());
+}
+
+#[test]
+fn every_profile_and_kept_header_is_in_the_guide() {
+    let mismatches: Vec<String> = PROFILES
+        .iter()
+        .map(|terms| terms.mismatch.to_string())
+        .collect();
+    let line = format!("| key with another payload | {} |", mismatches.join(" | "));
+    assert!(GUIDE.contains(&line), "missing: {line}");
+    let kept = GUIDE
+        .lines()
+        .find(|line| line.starts_with("| `keep_header`"));
+    let kept = kept.expect("a line about headers").to_ascii_lowercase();
+    for name in KEPT_HEADERS {
+        assert!(kept.contains(name.as_str()), "missing: {name}");
+    }
+    assert_eq!(kept.matches('`').count(), 2 * (KEPT_HEADERS.len() + 1));
+}
+
+#[test]
+fn every_test_that_the_page_on_the_draft_names_exists() {
+    let sources = [
+        ("keys", include_str!("layer/keys.rs")),
+        ("waiting", include_str!("layer/waiting.rs")),
+        ("replay", include_str!("layer/replay.rs")),
+        ("failures", include_str!("layer/failures.rs")),
+        ("tenants", include_str!("layer/tenants.rs")),
+        ("payload::tests", include_str!("../src/payload.rs")),
+    ];
+    let named = IETF.split('`').filter(|text| text.contains("::"));
+    let mut count = 0;
+    for name in named {
+        let (module, test) = name.rsplit_once("::").expect("a path");
+        let source = sources.iter().find(|(known, _)| *known == module);
+        let (_, source) = source.unwrap_or_else(|| panic!("unknown module {module}"));
+        assert!(source.contains(&format!("fn {test}()")), "{name}");
+        count += 1;
+    }
+    assert!(count > 20);
+}

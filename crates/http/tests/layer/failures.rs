@@ -1,0 +1,210 @@
+//! Handlers that fail, panic, or don't know; stores that are down; what callers are told.
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::post as on_post;
+use semel::http::{Lease, Outcome, Route};
+use semel::{CrashPolicy, Policy};
+
+use crate::support::*;
+
+fn panicking(runs: &Runs) -> Router {
+    let runs = runs.clone();
+    let handler = move || async move {
+        assert!(runs.begin() > 1, "on purpose");
+        "fine"
+    };
+    Router::new().route("/", on_post(handler))
+}
+
+#[tokio::test]
+async fn a_panic_is_told_and_frees_the_key_under_takeover() {
+    for protocol in BOTH {
+        let runs = Runs::default();
+        let rig = Rig::new(panicking(&runs)).await;
+        let mut client = rig.client(protocol).await;
+        let told = client.send(post("/", "k", "{}")).await;
+        assert_eq!(
+            told.problem(),
+            (500, "idempotency_effect_panicked".to_owned())
+        );
+        assert_eq!(told.json()["retryable"], true);
+        assert_eq!(client.send(post("/", "k", "{}")).await.text(), "fine");
+        assert_eq!(runs.begun(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_panic_or_an_error_under_hold_is_in_doubt_and_never_run_again() {
+    let failing = |runs: &Runs| {
+        let runs = runs.clone();
+        let handler = move || async move {
+            runs.begin();
+            StatusCode::BAD_GATEWAY
+        };
+        Router::new().route("/", on_post(handler))
+    };
+    for (router, status) in [(panicking as fn(&Runs) -> Router, 500), (failing, 502)] {
+        let runs = Runs::default();
+        let rig = Rig::with(Route::new().hold(), router(&runs)).await;
+        assert_eq!(rig.send(post("/", "k", "{}")).await.status, status);
+        for _ in 0..2 {
+            let told = rig.send(post("/", "k", "{}")).await;
+            assert_eq!(told.problem(), (409, "idempotency_in_doubt".to_owned()));
+            assert_eq!(told.json()["retryable"], false);
+        }
+        assert_eq!(runs.begun(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_knows_better_than_its_status_says_so() {
+    let app = |runs: &Runs, outcome: Outcome| {
+        let runs = runs.clone();
+        let handler = move |lease: Lease| async move {
+            runs.begin();
+            lease.mark(outcome);
+            (StatusCode::BAD_GATEWAY, "provider unreachable")
+        };
+        Router::new().route("/", on_post(handler))
+    };
+    // Nothing happened: free, also under hold.
+    let runs = Runs::default();
+    let rig = Rig::with(Route::new().hold(), app(&runs, Outcome::NoEffect)).await;
+    for _ in 0..2 {
+        let answer = rig.send(post("/", "k", "{}")).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.text()),
+            (502, "provider unreachable")
+        );
+    }
+    assert_eq!(runs.begun(), 2);
+    // Nobody knows: in doubt, also under takeover.
+    let runs = Runs::default();
+    let rig = Rig::new(app(&runs, Outcome::Unknown)).await;
+    assert_eq!(rig.send(post("/", "k", "{}")).await.status, 502);
+    assert_eq!(
+        rig.send(post("/", "k", "{}")).await.problem().1,
+        "idempotency_in_doubt"
+    );
+    assert_eq!(runs.begun(), 1);
+}
+
+#[tokio::test]
+async fn a_store_that_is_down_means_503_and_nothing_runs_unless_the_scope_is_fail_open() {
+    use semel_core::{MemoryConfig, MemoryStore};
+    use semel_testkit::faulty::{Call, Fault, FaultyStore};
+    use std::sync::Arc;
+
+    for (store_down, status, times) in [
+        (semel::StoreDown::Closed, 503, 0),
+        (semel::StoreDown::Open, 200, 2),
+    ] {
+        let clock = semel::tokio_env().clock;
+        let memory = MemoryStore::new(MemoryConfig::default(), Arc::clone(&clock));
+        let store = FaultyStore::sound(Arc::new(memory), clock);
+        for _ in 0..20 {
+            store.next(Call::Claim, Fault::Refuse);
+        }
+        let policy = Policy {
+            store_down,
+            ..Policy::default()
+        };
+        let semel = semel::Semel::builder()
+            .policy(policy)
+            .open_on(Arc::new(store))
+            .await;
+        let runs = Runs::default();
+        let counted = runs.clone();
+        let handler = move || async move { counted.begin().to_string() };
+        let router = Router::new().route("/", on_post(handler));
+        let address = serve(router.layer(semel.unwrap().http())).await;
+        for _ in 0..2 {
+            let mut client = Client::connect(address, Protocol::Http1).await;
+            let answer = client.send(post("/", "k", "{}")).await;
+            assert_eq!(answer.status, status);
+            if status == 503 {
+                assert_eq!(answer.problem().1, "idempotency_store_unavailable");
+                assert_eq!(answer.json()["retryable"], true);
+                assert!(answer.header("retry-after").is_some());
+            }
+        }
+        assert_eq!(runs.begun(), times);
+    }
+}
+
+#[tokio::test]
+async fn a_problem_has_the_members_of_rfc_9457_and_ours_and_nothing_of_the_request() {
+    let rig = Rig::new(panicking(&Runs::default())).await;
+    let told = rig
+        .send(post("/", "sk_live_4242", r#"{"card":"4242424242424242"}"#))
+        .await;
+    let document = told.json();
+    let names: Vec<&str> = document
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    let expected = [
+        "code",
+        "detail",
+        "retryAfterMs",
+        "retryable",
+        "status",
+        "title",
+        "type",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(
+        document["type"],
+        "urn:semel:problem:idempotency_effect_panicked"
+    );
+    let millis = document["retryAfterMs"].as_u64().unwrap();
+    assert!((1000..=1250).contains(&millis), "{millis}");
+    assert_eq!(told.header("retry-after"), Some("1"));
+    assert_eq!(told.header("cache-control"), Some("no-store"));
+    assert!(!told.text().contains("4242"));
+}
+
+#[tokio::test]
+async fn a_record_that_another_door_wrote_is_said_not_run_again() {
+    let runs = Runs::default();
+    let counted = runs.clone();
+    let handler = move || async move { counted.begin().to_string() };
+    let router = Router::new().route("/", on_post(handler));
+    let payload = semel::http::Payload::nothing();
+    let route = Route::new()
+        .scope("charge")
+        .payload(payload)
+        .principal(|_| None);
+    let rig = Rig::with(route, router).await;
+    // The layer's fingerprint is over six empty parts, and so is this one.
+    let mut builder = semel_core::Fingerprint::builder(rig.semel.engine().secret());
+    for _ in 0..6 {
+        builder = builder.part(b"");
+    }
+    let namespace = semel_core::Namespace::new("", "", "charge").unwrap();
+    let key = semel_core::Key::parse("k").unwrap();
+    let policy = std::sync::Arc::new(Policy {
+        crash: CrashPolicy::Hold,
+        ..Policy::default()
+    });
+    let engine = rig.semel.engine();
+    let request =
+        semel_core::engine::Request::new(engine, namespace, &key, builder.finish(), policy);
+    let answer = semel_core::Answer::of("not by HTTP");
+    let effect = |_| async {
+        semel_core::engine::Report {
+            value: (),
+            verdict: semel_core::engine::Verdict::Complete(answer),
+        }
+    };
+    engine.execute(request, effect).await;
+    let told = rig.send(post("/", "k", "{}")).await;
+    assert_eq!(
+        told.problem(),
+        (500, "idempotency_answer_unreadable".to_owned())
+    );
+    assert_eq!(runs.begun(), 0);
+}

@@ -1,0 +1,80 @@
+//! What each profile settles, one by one.
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::post as on_post;
+use semel::http::{PROFILES, Route};
+
+use crate::support::*;
+
+fn created_then_failing(runs: &Runs) -> Router {
+    let (created, failing) = (runs.clone(), runs.clone());
+    Router::new()
+        .route(
+            "/created",
+            on_post(move || async move { (StatusCode::CREATED, created.begin().to_string()) }),
+        )
+        .route(
+            "/failing",
+            on_post(move || async move { (StatusCode::BAD_GATEWAY, failing.begin().to_string()) }),
+        )
+}
+
+#[tokio::test]
+async fn mismatch_replayed_status_and_5xx_are_as_the_table_says() {
+    for terms in &PROFILES {
+        let runs = Runs::default();
+        let route = Route::new().profile(terms.profile);
+        let rig = Rig::with(route, created_then_failing(&runs)).await;
+        assert_eq!(rig.send(post("/created", "k", "{}")).await.status, 201);
+        let replay = rig.send(post("/created", "k", "{}")).await;
+        let expected = if terms.replays_as_ok { 200 } else { 201 };
+        assert_eq!(
+            (replay.status.as_u16(), replay.is_replay()),
+            (expected, true),
+            "{}",
+            terms.name
+        );
+
+        let mismatch = rig.send(post("/created", "k", "[]")).await;
+        assert_eq!(
+            mismatch.problem(),
+            (terms.mismatch, "idempotency_conflict".to_owned())
+        );
+
+        let before = runs.begun();
+        for _ in 0..2 {
+            assert_eq!(rig.send(post("/failing", "f", "{}")).await.status, 502);
+        }
+        let expected = if terms.keeps_5xx { 1 } else { 2 };
+        assert_eq!(runs.begun() - before, expected, "{}", terms.name);
+
+        let unkeyed = rig.send(without_key(post("/created", "", "{}"))).await;
+        let expected = if terms.requires_key { 400 } else { 201 };
+        assert_eq!(unkeyed.status, expected, "{}", terms.name);
+    }
+}
+
+#[tokio::test]
+async fn errors_have_the_shape_that_the_profiles_callers_know() {
+    for terms in &PROFILES {
+        let route = Route::new().profile(terms.profile);
+        let rig = Rig::with(route, created_then_failing(&Runs::default())).await;
+        let first = rig.send(post("/created", "k", "{}")).await;
+        assert_eq!(first.header("idempotency-key").is_some(), terms.echoes_key);
+        let document = rig.send(post("/created", "k", "[]")).await.json();
+        let (nested, message) = (document.get("error"), document.get("message"));
+        match terms.name {
+            "stripe" | "intake" => {
+                let error = nested.unwrap();
+                assert_eq!(
+                    (&error["type"], &error["retryable"]),
+                    (&"conflict".into(), &false.into())
+                );
+                assert_eq!(error["message"], document["detail"]);
+            }
+            "acp" => assert_eq!(message, document.get("detail")),
+            _ => assert_eq!((nested, message), (None, None)),
+        }
+    }
+}

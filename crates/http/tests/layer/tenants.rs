@@ -1,0 +1,168 @@
+//! Whose key it is: tenants, principals, credentials; and settings that are refused at start.
+
+use axum::Router;
+use axum::http::HeaderMap;
+use axum::routing::post as on_post;
+use semel::Semel;
+use semel::http::{BuildError, Route};
+
+use crate::support::*;
+
+/// Answers with who asked, and which run it is.
+fn whoami(runs: &Runs) -> Router {
+    let runs = runs.clone();
+    let handler = move |headers: HeaderMap| async move {
+        let name = |header: &str| {
+            let value = headers
+                .get(header)
+                .map(|value| value.to_str().unwrap_or(""));
+            value.unwrap_or("").to_owned()
+        };
+        format!(
+            "{}{} {}",
+            name("x-who"),
+            name("authorization"),
+            runs.begin()
+        )
+    };
+    Router::new().route("/", on_post(handler))
+}
+
+fn who(parts: &axum::http::request::Parts) -> Option<String> {
+    Some(parts.headers.get("x-who")?.to_str().ok()?.to_owned())
+}
+
+#[tokio::test]
+async fn tenants_and_principals_of_one_key_never_meet() {
+    let tenants = Route::new().multi_tenant().tenant(who);
+    let principals = Route::new().principal(who);
+    for route in [tenants, principals] {
+        let runs = Runs::default();
+        let rig = Rig::with(route, whoami(&runs)).await;
+        let ask = |name: &'static str| rig.send(with(post("/", "k", "{}"), "x-who", name));
+        assert_eq!(ask("acme").await.text(), "acme 1");
+        assert_eq!(ask("globex").await.text(), "globex 2");
+        let again = ask("acme").await;
+        assert_eq!((again.text(), again.is_replay()), ("acme 1", true));
+    }
+}
+
+#[tokio::test]
+async fn a_request_without_a_tenant_is_refused_on_a_route_that_has_them() {
+    let runs = Runs::default();
+    let rig = Rig::with(Route::new().multi_tenant().tenant(who), whoami(&runs)).await;
+    for request in [
+        post("/", "k", "{}"),
+        with(post("/", "k", "{}"), "x-who", ""),
+    ] {
+        let answer = rig.send(request).await;
+        assert_eq!(
+            answer.problem(),
+            (400, "idempotency_tenant_required".to_owned())
+        );
+    }
+    let long = with(post("/", "k", "{}"), "x-who", &"x".repeat(200));
+    assert_eq!(rig.send(long).await.problem().0, 400);
+    assert_eq!(runs.begun(), 0);
+}
+
+#[tokio::test]
+async fn without_a_principal_other_credentials_are_refused_rather_than_answered() {
+    let runs = Runs::default();
+    let rig = Rig::new(whoami(&runs)).await;
+    let ask = |name: &'static str| rig.send(with(post("/", "k", "{}"), "authorization", name));
+    assert_eq!(ask("alice").await.text(), "alice 1");
+    assert_eq!(
+        ask("bob").await.problem(),
+        (422, "idempotency_conflict".to_owned())
+    );
+    assert!(ask("alice").await.is_replay());
+}
+
+#[tokio::test]
+async fn a_principal_may_refresh_its_token_between_tries() {
+    let runs = Runs::default();
+    let rig = Rig::with(Route::new().principal(who), whoami(&runs)).await;
+    for token in ["t1", "t2"] {
+        let request = with(post("/", "k", "{}"), "x-who", "alice");
+        rig.send(with(request, "authorization", token)).await;
+    }
+    assert_eq!(runs.begun(), 1);
+}
+
+#[tokio::test]
+async fn wrong_settings_are_refused_at_start() {
+    let semel = Semel::open("memory://").await.unwrap();
+    let build = |route: Route| semel.http_builder().defaults(route).build().map(drop);
+    let no_tenant = build(Route::new().multi_tenant());
+    assert_eq!(
+        no_tenant,
+        Err(BuildError::NoTenant {
+            route: "*".to_owned()
+        })
+    );
+    for header in [
+        "set-cookie",
+        "Authorization",
+        "connection",
+        "date",
+        "access-control-allow-origin",
+        "no header",
+    ] {
+        assert!(
+            matches!(
+                build(Route::new().keep_header(header)),
+                Err(BuildError::Header { .. })
+            ),
+            "{header}"
+        );
+    }
+    assert!(matches!(
+        build(Route::new().scope("")),
+        Err(BuildError::Scope { .. })
+    ));
+    let short = Route::new().retention(std::time::Duration::from_secs(1));
+    assert!(matches!(build(short), Err(BuildError::Policy { .. })));
+    let path = semel.http_builder().route("charges", Route::new()).build();
+    assert_eq!(path.map(drop), Err(BuildError::Path("charges".to_owned())));
+    let routed = semel
+        .http_builder()
+        .route("/charges", Route::new().multi_tenant())
+        .build();
+    let error = routed.map(drop).unwrap_err();
+    assert!(
+        error.to_string().contains(".tenant("),
+        "it says what to do: {error}"
+    );
+}
+
+#[tokio::test]
+async fn routes_of_one_layer_have_settings_of_their_own() {
+    let semel = Semel::open("memory://").await.unwrap();
+    let layer = semel
+        .http_builder()
+        .route("/strict/{id}", Route::new().require_key())
+        .route("/off/{*rest}", Route::new().mode(semel::Mode::Off))
+        .build()
+        .unwrap();
+    let runs = Runs::default();
+    let counted = runs.clone();
+    let handler = move || async move { counted.begin().to_string() };
+    let router = Router::new().fallback(handler);
+    let address = serve(router.layer(layer)).await;
+    let ask = async |request| {
+        Client::connect(address, Protocol::Http1)
+            .await
+            .send(request)
+            .await
+    };
+    assert_eq!(
+        ask(without_key(post("/strict/1", "", "{}"))).await.status,
+        400
+    );
+    assert_eq!(ask(without_key(post("/else", "", "{}"))).await.text(), "1");
+    assert_eq!(ask(post("/off/a/b", "k", "{}")).await.text(), "2");
+    assert_eq!(ask(post("/off/a/b", "k", "{}")).await.text(), "3");
+    assert_eq!(ask(post("/strict/1", "k", "{}")).await.text(), "4");
+    assert!(ask(post("/strict/1", "k", "{}")).await.is_replay());
+}
