@@ -109,11 +109,7 @@ impl Record {
             put_section(out, CHECKPOINT, &self.checkpoint);
         }
         if let Some(answer) = &self.answer {
-            put_section(out, HEAD, &answer.head);
-            match &answer.body {
-                Body::Kept(body) => put_section(out, BODY, body),
-                Body::Omitted { bytes } => put_section(out, OMITTED, &bytes.to_le_bytes()),
-            }
+            put_answer(out, answer);
         }
     }
 
@@ -204,6 +200,14 @@ impl Record {
         } else {
             Err(RecordError::Foreign)
         }
+    }
+}
+
+pub(super) fn put_answer(out: &mut Vec<u8>, answer: &Answer) {
+    put_section(out, HEAD, &answer.head);
+    match &answer.body {
+        Body::Kept(body) => put_section(out, BODY, body),
+        Body::Omitted { bytes } => put_section(out, OMITTED, &bytes.to_le_bytes()),
     }
 }
 

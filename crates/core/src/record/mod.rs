@@ -1,6 +1,7 @@
 //! [`Record`]: what a store keeps for one key, and the small types it is made of.
 
 mod codec;
+mod packed;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::key::KeyHint;
 use crate::namespace::Namespace;
 
 pub use codec::{FORMAT_VERSION, HEADER_BYTES, RecordError, offset};
+pub use packed::Packed;
 
 /// A number that only grows per key (P22): of two leases of one key, the later has the larger fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -10,7 +10,7 @@ use semel_core::{
 };
 
 use super::error::unexpected;
-use super::script::{DONE, MARK};
+use super::script::DONE;
 use super::{Inner, TRIES, is_deleted, millis};
 
 impl Inner {
@@ -136,7 +136,7 @@ impl Inner {
         let packed = Bytes::from(new.encode());
         let life = millis(new.retention).to_string();
         let header = &old[..semel_core::record::HEADER_BYTES];
-        let arguments = [header, &packed[..], life.as_bytes(), MARK];
+        let arguments = [header, &packed[..], life.as_bytes()];
         let reply = self.link.run(&self.scripts.swap, key, &arguments).await?;
         Ok((reply == DONE).then_some(packed))
     }

@@ -76,16 +76,17 @@ impl Scripts {
         // Lua counts from 1, GETRANGE from 0.
         let (state, owner) = (offset::STATE, offset::OWNER);
         let (state_at, owner_at, owner_end) = (state + 1, owner + 1, owner + 24);
-        let head_end = owner + 23;
+        let mark = "'\\255\\0\\0\\0\\0'";
         let written = offset::WRITTEN;
-        // A record of a version that we don't know is given back, and refused where it is read (P25).
+        // A record of a version that we don't know is given back, and refused where it is read (P25). One call
+        // reads all that is looked at: calls are what costs time in a script.
         let owned = format!(
-            "local head = redis.call('GETRANGE', KEYS[1], 0, {head_end})
-local owned = string.byte(head, 1) == {FORMAT_VERSION} and string.sub(head, {owner_at}, {owner_end}) == ARGV[1]
-local state = string.byte(head, {state_at})"
+            "local old = redis.call('GET', KEYS[1])
+if not old then return false end
+local owned = string.byte(old, 1) == {FORMAT_VERSION} and string.sub(old, {owner_at}, {owner_end}) == ARGV[1]
+local state = string.byte(old, {state_at})"
         );
-        let write = "local marked = redis.call('GETRANGE', KEYS[1], -5, -1) == ARGV[4]
-redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+        let write = "redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 if marked then redis.pcall('PUBLISH', KEYS[1], '') end
 return 1";
         Self {
@@ -106,18 +107,20 @@ return 1"
             swap: Script::new(format!(
                 "#!lua flags=allow-oom
 if redis.call('GETRANGE', KEYS[1], 0, {header_end}) ~= ARGV[1] then return 0 end
+local marked = redis.call('GETRANGE', KEYS[1], -5, -1) == {mark}
 {write}"
             )),
             settle: Script::new(format!(
                 "#!lua flags=allow-oom
 {owned}
-if not (owned and (state == 1 or state == 4)) then return redis.call('GET', KEYS[1]) end
+if not (owned and (state == 1 or state == 4)) then return old end
+local marked = string.sub(old, -5) == {mark}
 {write}"
             )),
             renew: Script::new(format!(
                 "#!lua flags=allow-oom
 {owned}
-if not (owned and state == 1) then return redis.call('GET', KEYS[1]) end
+if not (owned and state == 1) then return old end
 redis.call('SETRANGE', KEYS[1], {written}, ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 return 1"

@@ -2,11 +2,14 @@
 
 use bytes::Bytes;
 use redis::Value;
+use semel_core::record::Packed;
 use semel_core::store::StoreResult;
-use semel_core::{Grant, Record, Renewed, Settled, Settlement, StoreErrorKind, protocol};
+use semel_core::{
+    Grant, Record, Renewed, Settled, Settlement, StoreErrorKind, Timestamp, protocol,
+};
 
 use super::error::unexpected;
-use super::script::{DONE, MARK};
+use super::script::DONE;
 use super::{Inner, TRIES, millis};
 
 impl Inner {
@@ -17,13 +20,15 @@ impl Inner {
     ) -> StoreResult<Settled> {
         let key = self.key(&lease.identity);
         let now = self.time.now();
-        // A doubt keeps the checkpoint, which the memo doesn't know of.
-        let doubt = matches!(settlement, Settlement::Doubt);
-        let mut packed = if doubt {
-            Bytes::new()
-        } else {
-            lease.memo.clone()
-        };
+        let mut packed = Bytes::new();
+        if let Some((written, life)) = from_memo(lease, settlement, now) {
+            let reply = self.write_settlement(lease, &key, &lease.memo, &written, life);
+            match reply.await? {
+                Value::Nil => return Ok(Settled::Lost),
+                Value::BulkString(found) => packed = found.into(),
+                _ => return Ok(Settled::Done),
+            }
+        }
         for _ in 0..TRIES {
             let Some(record) = self.own_record(lease, &key, &mut packed).await? else {
                 return Ok(Settled::Lost);
@@ -44,7 +49,9 @@ impl Inner {
                 }
                 return Ok(decision.answer);
             };
-            match self.write_settlement(lease, &key, &packed, &write).await? {
+            let (written, life) = (write.encode(), millis(write.retention));
+            let reply = self.write_settlement(lease, &key, &packed, &written, life);
+            match reply.await? {
                 Value::Nil => return Ok(Settled::Lost),
                 Value::BulkString(found) => packed = found.into(),
                 _ => return Ok(decision.answer),
@@ -81,14 +88,14 @@ impl Inner {
         &self,
         lease: &Grant,
         key: &[u8],
-        old: &Bytes,
-        new: &Record,
+        old: &[u8],
+        packed: &[u8],
+        life: u64,
     ) -> StoreResult<Value> {
-        let packed = new.encode();
         if self.watch.has_ifeq && !old.is_empty() {
             let mut set = redis::cmd("SET");
-            set.arg(key).arg(&packed).arg("IFEQ").arg(&old[..]);
-            set.arg("PX").arg(millis(new.retention));
+            set.arg(key).arg(packed).arg("IFEQ").arg(old);
+            set.arg("PX").arg(life);
             match self.link.query(key, &set).await {
                 // A full server refuses every `SET`; the script is let through (P26).
                 Err(full) if full.kind == StoreErrorKind::Full => {}
@@ -98,8 +105,8 @@ impl Inner {
                 Ok(_) => return Ok(DONE),
             }
         }
-        let (owner, life) = (owner(lease), millis(new.retention).to_string());
-        let arguments = [&owner[..], &packed, life.as_bytes(), MARK];
+        let (owner, life) = (owner(lease), life.to_string());
+        let arguments = [&owner[..], packed, life.as_bytes()];
         self.link.run(&self.scripts.settle, key, &arguments).await
     }
 
@@ -144,6 +151,19 @@ impl Inner {
         }
         Err(unexpected("overtaken too often"))
     }
+}
+
+/// What the settlement makes of the record that the lease carries along, packed, and how long that lives. A doubt
+/// keeps the checkpoint, which the memo doesn't know of.
+fn from_memo(lease: &Grant, settlement: &Settlement, now: Timestamp) -> Option<(Vec<u8>, u64)> {
+    if matches!(settlement, Settlement::Doubt) {
+        return None;
+    }
+    let (identity, memo) = (&lease.identity, &lease.memo);
+    let memo = Packed::running(memo, identity, lease.fence, lease.token)?;
+    let answer = settlement.answer().map(AsRef::as_ref);
+    let written = memo.settled(settlement.state(), answer, now);
+    Some((written, memo.retention_millis()))
 }
 
 /// Fence and token, as they stand in a packed record.

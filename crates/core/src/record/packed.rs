@@ -1,0 +1,73 @@
+//! [`Packed`]: a packed record, settled without being unpacked. For stores whose leases carry it along.
+
+use bytes::BufMut as _;
+
+use super::codec::{FORMAT_VERSION, HEADER_BYTES, offset, put_answer};
+use super::{Answer, Body, Fence, State, Token};
+use crate::clock::Timestamp;
+use crate::identity::Identity;
+
+/// A running record in its packed form.
+#[derive(Clone, Copy)]
+pub struct Packed<'a> {
+    bytes: &'a [u8],
+    label_end: usize,
+}
+
+impl<'a> Packed<'a> {
+    /// The running record of this identity, fence and token; `None` where `bytes` are anything else.
+    #[must_use]
+    pub fn running(
+        bytes: &'a [u8],
+        identity: &Identity,
+        fence: Fence,
+        token: Token,
+    ) -> Option<Self> {
+        let part = |at: usize, length: usize| bytes.get(at..at + length);
+        let label: [u8; 2] = part(HEADER_BYTES - 2, 2)?.try_into().ok()?;
+        let label_end = HEADER_BYTES + usize::from(u16::from_le_bytes(label));
+        let is_ours = *bytes.first()? == FORMAT_VERSION
+            && *bytes.get(offset::STATE)? == State::Running as u8
+            && part(offset::SEAL, 16)? == identity.seal()
+            && part(offset::OWNER, 8)? == fence.0.to_le_bytes()
+            && part(offset::OWNER + 8, 16)? == token.0.to_le_bytes()
+            && bytes.len() >= label_end;
+        is_ours.then_some(Self { bytes, label_end })
+    }
+
+    /// How long the record lives after each write, in milliseconds.
+    #[must_use]
+    pub fn retention_millis(&self) -> u64 {
+        self.number(offset::RETENTION)
+    }
+
+    /// What it becomes when it is completed, failed or released at `now`: as by
+    /// [`crate::protocol::settle`], packed.
+    #[must_use]
+    pub fn settled(&self, state: State, answer: Option<&Answer>, now: Timestamp) -> Vec<u8> {
+        let body = answer.map_or(0, |answer| match &answer.body {
+            Body::Kept(body) => answer.head.len() + body.len(),
+            Body::Omitted { .. } => answer.head.len(),
+        });
+        let mut out = Vec::with_capacity(self.label_end + body + 32);
+        out.put_slice(&self.bytes[..self.label_end]);
+        out[offset::STATE] = state as u8;
+        let written = now.as_micros().max(self.number(offset::WRITTEN));
+        out[offset::WRITTEN..offset::WRITTEN + 8].copy_from_slice(&written.to_le_bytes());
+        if let Some(answer) = answer {
+            put_answer(&mut out, answer);
+        }
+        out
+    }
+
+    fn number(&self, at: usize) -> u64 {
+        let bytes = self.bytes[at..at + 8].try_into();
+        bytes.map_or(0, u64::from_le_bytes)
+    }
+}
+
+impl std::fmt::Debug for Packed<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Packed({} bytes)", self.bytes.len())
+    }
+}
