@@ -11,14 +11,14 @@ use semel_core::{
 };
 
 fn running(checkpoint: &'static [u8]) -> (Identity, Record) {
-    let (secret, key) = (Secret::none(), Key::parse("ord-123").unwrap());
-    let namespace = Namespace::new("live", "acme", "charge").unwrap();
+    let (secret, key) = (Secret::none(), Key::parse("ord-123").expect("valid"));
+    let namespace = Namespace::new("live", "acme", "charge").expect("valid");
     let span = Duration::from_secs(30);
     let claim = Claim {
         identity: Identity::of(&secret, &namespace, &key),
         fingerprint: Fingerprint::builder(&secret).part(b"payload").finish(),
         token: Token(7),
-        terms: Terms::new(span, span * 2, CrashPolicy::Hold, 3).unwrap(),
+        terms: Terms::new(span, span * 2, CrashPolicy::Hold, 3).expect("valid"),
         secret_id: 0,
         hint: key.hint(),
         namespace,
@@ -28,7 +28,7 @@ fn running(checkpoint: &'static [u8]) -> (Identity, Record) {
     assert!(matches!(decision.answer, Claimed::Won(_)));
     let record = Record {
         checkpoint: Bytes::from_static(checkpoint),
-        ..decision.write.unwrap()
+        ..decision.write.expect("valid")
     };
     (claim.identity, record)
 }
@@ -79,7 +79,7 @@ fn only_the_leases_own_running_record_is_taken() {
     for length in 0..bytes.len() {
         assert!(!take(&bytes[..length], &identity, fence, token), "{length}");
     }
-    let mut other = bytes.clone();
+    let mut other = bytes;
     other[0] = 99;
     assert!(!take(&other, &identity, fence, token), "another version");
     other[..2].copy_from_slice(&[1, 4]);

@@ -9,7 +9,7 @@ use semel_core::{
     Claim, Claimed, Grant, Identity, Record, State, StoreError, StoreErrorKind, Timestamp, protocol,
 };
 
-use super::error::unexpected;
+use super::error::{overtaken, unexpected};
 use super::script::DONE;
 use super::{Inner, TRIES, is_deleted, millis};
 
@@ -80,7 +80,7 @@ impl Inner {
                 return Ok(with_memo(decision.answer, written));
             }
         }
-        Err(unexpected("overtaken too often"))
+        Err(overtaken())
     }
 
     /// Whether somebody will act on an answer that nothing was written for.

@@ -41,7 +41,7 @@ use semel_core::{
     Resolved, Settled, Settlement, protocol,
 };
 
-use error::unexpected;
+use error::{overtaken, unexpected};
 use health::Watch;
 use link::Link;
 use script::Scripts;
@@ -69,7 +69,7 @@ struct Inner {
 }
 
 /// How often a step that was overtaken is tried again before giving up.
-const TRIES: usize = 16;
+const TRIES: usize = 100;
 
 impl RedisStore {
     /// Connects to the servers at `url` and checks that they are fit.
@@ -157,7 +157,7 @@ impl Inner {
                 return Ok(decision.answer);
             }
         }
-        Err(unexpected("overtaken too often"))
+        Err(overtaken())
     }
 
     async fn read(&self, identity: &Identity) -> StoreResult<Option<Record>> {
@@ -176,7 +176,7 @@ impl Inner {
                 return Ok(Some(record));
             }
         }
-        Err(unexpected("overtaken too often"))
+        Err(overtaken())
     }
 }
 

@@ -8,7 +8,7 @@ use semel_core::{
     Grant, Record, Renewed, Settled, Settlement, StoreErrorKind, Timestamp, protocol,
 };
 
-use super::error::unexpected;
+use super::error::{overtaken, unexpected};
 use super::script::DONE;
 use super::{Inner, TRIES, millis};
 
@@ -57,7 +57,7 @@ impl Inner {
                 _ => return Ok(decision.answer),
             }
         }
-        Err(unexpected("overtaken too often"))
+        Err(overtaken())
     }
 
     /// What the lease's own record says: as packed in the memo, or by reading it.
@@ -149,7 +149,7 @@ impl Inner {
                 return Ok(decision.answer);
             }
         }
-        Err(unexpected("overtaken too often"))
+        Err(overtaken())
     }
 }
 
