@@ -78,6 +78,19 @@ pub(crate) const RULES: &[Rule] = &[
         why: "everything of ours builds on the protocol, never the other way round",
     },
     Rule {
+        name: "http-knows-no-store",
+        who: Who::Package("semel-http"),
+        never: &[
+            "semel",
+            "semel-stores",
+            "redis*",
+            "sqlx*",
+            "object_store",
+            "tonic*",
+        ],
+        why: "a door knows the engine; which store is behind it is the user's to say",
+    },
+    Rule {
         name: "no-testkit-in-a-shipped-crate",
         who: Who::Published,
         never: &["semel-testkit"],
