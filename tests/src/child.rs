@@ -1,6 +1,9 @@
-//! One of several processes, as a test wants it: it claims when it is told to, or transfers and gets killed.
+//! One of several processes, as a test wants it: it claims when it is told to, transfers and gets killed, or serves
+//! and is told to end.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use semel::core::{
@@ -9,6 +12,7 @@ use semel::core::{
 };
 use semel::{Failure, Semel, tokio_env};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Parser)]
 struct Cli {
@@ -25,6 +29,12 @@ enum Command {
         /// How many claims at once.
         claims: usize,
     },
+    /// Serves requests whose effect takes half a second, until it is told to end; notes in a folder what it began and
+    /// ended.
+    Serve {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// Moves money once, in one transaction with its record: two statements on the table `accounts`.
     Transfer {
         /// The database.
@@ -38,6 +48,7 @@ enum Command {
 async fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Race { url, claims } => race(&url, claims).await,
+        Command::Serve { folder } => serve(folder).await,
         Command::Transfer { url, key } => transfer(&url, &key).await,
     }
 }
@@ -62,8 +73,9 @@ async fn race(url: &str, claims: usize) -> anyhow::Result<()> {
 /// Whether a claim of `key`, by an asker of its own, wins.
 async fn claim(store: Arc<dyn StoreAdmin>, key: String) -> anyhow::Result<bool> {
     let (namespace, key) = (Namespace::new("", "", "race")?, Key::parse(&key)?);
-    let minute = std::time::Duration::from_secs(60);
+    let minute = Duration::from_secs(60);
     let claim = Claim {
+        retry: false,
         identity: Identity::of(&Secret::none(), &namespace, &key),
         fingerprint: Fingerprint::builder(&Secret::none()).part(b"same").finish(),
         token: Token(tokio_env().entropy.next_u128()),
@@ -77,6 +89,32 @@ async fn claim(store: Arc<dyn StoreAdmin>, key: String) -> anyhow::Result<bool> 
         Claimed::Busy(_) => Ok(false),
         other => anyhow::bail!("neither won nor busy: {other:?}"),
     }
+}
+
+async fn serve(folder: PathBuf) -> anyhow::Result<()> {
+    let semel = Semel::open("memory://").await?;
+    let handler = move || async move {
+        std::fs::write(folder.join("begun"), "").expect("a folder");
+        let half_a_second = Duration::from_millis(500);
+        tokio_env().clock.sleep(half_a_second).await;
+        std::fs::write(folder.join("ended"), "").expect("a folder");
+        "done"
+    };
+    let app = axum::Router::new()
+        .route("/", axum::routing::post(handler))
+        .layer(semel.http());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let mut term = signal(SignalKind::terminate())?;
+    println!("{}", listener.local_addr()?);
+    let stop = async move {
+        term.recv().await;
+    };
+    axum::serve(listener, app)
+        .with_graceful_shutdown(stop)
+        .await?;
+    // Connections are done. What callers left behind may not be.
+    semel.idle().await;
+    Ok(())
 }
 
 async fn transfer(url: &str, key: &str) -> anyhow::Result<()> {

@@ -190,6 +190,7 @@ pub(crate) fn memory(capacity: usize) -> MemoryStore {
 
 pub(crate) fn claim(namespace: &Namespace, terms: Terms, i: u64) -> Claim {
     Claim {
+        retry: false,
         identity: identity(i),
         fingerprint: Fingerprint::from_bytes([1; Fingerprint::BYTES]),
         token: Token(u128::from(i) + 1),

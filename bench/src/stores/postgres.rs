@@ -160,10 +160,11 @@ async fn replay(store: &Arc<PostgresStore>, pool: &PgPool) -> anyhow::Result<Row
     let ours = move |_| {
         let store = Arc::clone(&store);
         async move {
-            ensure!(matches!(
-                store.claim(&asked(run, 0)).await?,
-                Claimed::Replay(_)
-            ));
+            let ask = Claim {
+                retry: true,
+                ..asked(run, 0)
+            };
+            ensure!(matches!(store.claim(&ask).await?, Claimed::Replay(_)));
             Ok(())
         }
     };
@@ -181,7 +182,13 @@ async fn replay(store: &Arc<PostgresStore>, pool: &PgPool) -> anyhow::Result<Row
             Ok(())
         }
     };
-    compare("PostgreSQL: replay".to_owned(), None, ours, bare).await
+    compare(
+        "PostgreSQL: replay to a caller that says a retry".to_owned(),
+        None,
+        ours,
+        bare,
+    )
+    .await
 }
 
 /// Everybody claims one key that is running, against an `INSERT` that loses and a `SELECT` of the winner.

@@ -8,7 +8,8 @@ use semel::core::{Claim, Claimed, Settled, Store};
 use semel::tokio_env;
 use semel_stores::redis::RedisStore;
 
-use super::{RETENTION, asked, compare, completed};
+use super::{CALLERS, RETENTION, asked, bytes_row, compare, completed};
+use crate::core::ops::ANSWER_BYTES;
 use crate::report::Row;
 
 /// How long both sides keep a key, in milliseconds.
@@ -37,18 +38,75 @@ pub(super) async fn rows(name: &str, variable: &str, fresh: f64) -> anyhow::Resu
     );
     rows.push(row.await?);
 
-    let ours_ask = ask;
     let same = packed(&store, &ask(u64::MAX - 1)).await?;
     bare_writes(bare.clone(), run, u64::MAX, same).await?;
-    let bare_link = bare.clone();
+    for (says, retry, target) in [("a retry", true, Some(0.90)), ("nothing", false, None)] {
+        let (ours_store, bare_link) = (Arc::clone(&store), bare.clone());
+        let ask = Claim {
+            retry,
+            ..ask(u64::MAX)
+        };
+        let row = compare(
+            format!("{name}: replay to a caller that says {says}"),
+            target,
+            move |_| replay(Arc::clone(&ours_store), ask.clone()),
+            move |_| bare_read(bare_link.clone(), run),
+        );
+        rows.push(row.await?);
+    }
+
+    let (held, bare_link) = (ask(u64::MAX - 2), bare.clone());
+    ensure!(matches!(store.claim(&held).await?, Claimed::Won(_)));
+    let ours_store = Arc::clone(&store);
     let row = compare(
-        format!("{name}: replay"),
-        Some(0.90),
-        move |_| replay(Arc::clone(&store), ours_ask(u64::MAX)),
-        move |_| bare_read(bare_link.clone(), run),
+        format!("{name}: contended, {CALLERS} callers, one key"),
+        None,
+        move |i| busy(Arc::clone(&ours_store), held.clone(), i),
+        move |_| bare_loses(bare_link.clone(), run),
     );
     rows.push(row.await?);
+    rows.push(bytes(name, bare, run).await?);
     Ok(rows)
+}
+
+/// A claim that finds another running.
+async fn busy(store: Arc<RedisStore>, mut ask: Claim, i: u64) -> anyhow::Result<()> {
+    ask.token = semel::core::Token(u128::from(i) + 1);
+    ensure!(matches!(store.claim(&ask).await?, Claimed::Busy(_)));
+    Ok(())
+}
+
+/// A plain `SET … NX GET` that loses.
+async fn bare_loses(mut link: MultiplexedConnection, run: u128) -> anyhow::Result<()> {
+    let mut set = redis::cmd("SET");
+    set.arg(bare_key(run, u64::MAX)).arg(vec![7_u8; 130]);
+    set.arg("NX").arg("GET").arg("PX").arg(LIFE);
+    let found: Option<Vec<u8>> = set.query_async(&mut link).await?;
+    ensure!(found.is_some());
+    Ok(())
+}
+
+/// What a settled record takes in the server's memory, against a key of the same length and an answer.
+async fn bytes(name: &str, mut link: MultiplexedConnection, run: u128) -> anyhow::Result<Row> {
+    let ours = format!("semel:{}", hex(&asked(run, u64::MAX).identity.address()));
+    let bare = "x".repeat(ours.len());
+    let mut set = redis::cmd("SET");
+    set.arg(&bare)
+        .arg(vec![7_u8; ANSWER_BYTES])
+        .arg("PX")
+        .arg(LIFE);
+    let () = set.query_async(&mut link).await?;
+    let mut sizes = Vec::new();
+    for key in [ours, bare] {
+        let mut usage = redis::cmd("MEMORY");
+        let size: u64 = usage.arg("USAGE").arg(key).query_async(&mut link).await?;
+        sizes.push(size as f64);
+    }
+    Ok(bytes_row(name, sizes[0], sizes[1]))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What is written at claim, and at settle: the bare side writes the same bytes.

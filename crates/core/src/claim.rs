@@ -31,6 +31,9 @@ pub struct Claim {
     pub namespace: Namespace,
     /// For people: how the key begins.
     pub hint: KeyHint,
+    /// Whether the asker has reason to think that the key was claimed before: it waited, or its caller says that it
+    /// asks again. A store may then look before it writes; the answer is the same (P4).
+    pub retry: bool,
 }
 
 /// The terms of a claim: how long, and what if the owner vanishes.

@@ -15,6 +15,7 @@ fn running(checkpoint: &'static [u8]) -> (Identity, Record) {
     let namespace = Namespace::new("live", "acme", "charge").expect("valid");
     let span = Duration::from_secs(30);
     let claim = Claim {
+        retry: false,
         identity: Identity::of(&secret, &namespace, &key),
         fingerprint: Fingerprint::builder(&secret).part(b"payload").finish(),
         token: Token(7),

@@ -111,6 +111,7 @@ impl FaultyStore {
     /// # let (secret, second) = (Secret::none(), Duration::from_secs(1));
     /// # let (namespace, key) = (Namespace::new("", "", "charge")?, Key::parse("ord-1")?);
     /// # let claim = Claim {
+    /// #     retry: false,
     /// #     identity: Identity::of(&secret, &namespace, &key),
     /// #     fingerprint: Fingerprint::builder(&secret).part(b"10 EUR").finish(),
     /// #     token: Token(1),
@@ -154,6 +155,7 @@ impl FaultyStore {
     /// # let (secret, second) = (Secret::none(), Duration::from_secs(1));
     /// # let (namespace, key) = (Namespace::new("", "", "charge")?, Key::parse("ord-1")?);
     /// # let claim = Claim {
+    /// #     retry: false,
     /// #     identity: Identity::of(&secret, &namespace, &key),
     /// #     fingerprint: Fingerprint::builder(&secret).part(b"10 EUR").finish(),
     /// #     token: Token(1),

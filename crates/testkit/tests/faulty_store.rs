@@ -87,6 +87,7 @@ fn claim(token: u128) -> Claim {
     let namespace = Namespace::new("", "", "charge").expect("a namespace");
     let key = Key::parse("ord-1").expect("a key");
     Claim {
+        retry: false,
         identity: Identity::of(&secret, &namespace, &key),
         fingerprint: Fingerprint::builder(&secret).part(b"10 EUR").finish(),
         token: Token(token),

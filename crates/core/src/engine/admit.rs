@@ -148,14 +148,20 @@ impl Asker<'_> {
                 // Boxed, as both are rare: the way of most requests stays small.
                 Claimed::InDoubt(doubt) => match Box::pin(self.recover(doubt)).await {
                     Some(problem) => return Admission::Problem(problem),
-                    None => asked = self.now(),
+                    None => asked = self.ask_again(),
                 },
                 Claimed::Busy(busy) => match Box::pin(self.wait(waiting, busy)).await {
                     Some(problem) => return Admission::Problem(problem),
-                    None => asked = self.now(),
+                    None => asked = self.ask_again(),
                 },
             }
         }
+    }
+
+    /// There is a record by now: let the store look first.
+    fn ask_again(&mut self) -> Tick {
+        self.claim.retry = true;
+        self.now()
     }
 
     fn now(&self) -> Tick {

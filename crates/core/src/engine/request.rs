@@ -22,6 +22,7 @@ pub struct Request {
     pub(super) fingerprint: Fingerprint,
     pub(super) policy: Arc<Policy>,
     pub(super) recover: Option<Recover>,
+    pub(super) retry: bool,
 }
 
 /// Which key, for events and records.
@@ -55,7 +56,15 @@ impl Request {
             fingerprint,
             policy,
             recover: None,
+            retry: false,
         }
+    }
+
+    /// Says that the caller has asked before, which spares the store a write that would lose.
+    #[must_use]
+    pub const fn asked_before(mut self, asked: bool) -> Self {
+        self.retry = asked;
+        self
     }
 
     /// Asks `recover` what happened when the key turns out to be in doubt (P40).
@@ -80,6 +89,7 @@ impl Request {
             secret_id: secret.id(),
             namespace: self.subject.namespace.clone(),
             hint: self.subject.hint,
+            retry: self.retry,
         })
     }
 }

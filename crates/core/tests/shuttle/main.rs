@@ -78,6 +78,7 @@ fn claim_of(key: &str, token: u128) -> Claim {
     let key = Key::parse(key).expect("a key");
     let millis = Duration::from_millis;
     Claim {
+        retry: false,
         identity: Identity::of(&Secret::none(), &namespace, &key),
         fingerprint: Fingerprint::from_bytes([1; 17]),
         token: Token(token),

@@ -3,7 +3,6 @@
 mod bodies;
 mod cors;
 mod disconnects;
-mod drain;
 mod extract;
 mod failures;
 mod grpc;

@@ -17,10 +17,14 @@ pub(super) const TRIES: usize = 16;
 
 impl Inner {
     pub(super) async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
+        let mut look_first = ask.retry;
         for _ in 0..TRIES {
-            if let Some(row) = self.link.row(|| insert(&self.sql.insert, ask)).await? {
+            if !look_first
+                && let Some(row) = self.link.row(|| insert(&self.sql.insert, ask)).await?
+            {
                 return Ok(Claimed::Won(first_run(ask, &row)?));
             }
+            look_first = false;
             // Not in the same statement: its snapshot may be older than the row that it lost to.
             let Some(seen) = self.look(&ask.identity).await? else {
                 continue; // Swept, or the other one rolled back: free again.

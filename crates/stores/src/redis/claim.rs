@@ -16,12 +16,17 @@ use super::{Inner, TRIES, is_deleted, millis};
 impl Inner {
     pub(super) async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
         self.watch.is_fit()?;
-        let now = self.time.now();
+        let (key, now) = (self.key(&ask.identity), self.time.now());
+        if ask.retry
+            && let Value::BulkString(found) = self.link.query(&key, &redis::Cmd::get(&key)).await?
+        {
+            return self.contend(ask, &key, found.into(), now).await;
+        }
         let decision = protocol::claim(None, ask, now);
         let (Claimed::Won(grant), Some(record)) = (decision.answer, decision.write) else {
             return Err(unexpected("a claim of nothing wins"));
         };
-        let (key, packed) = (self.key(&ask.identity), Bytes::from(record.encode()));
+        let packed = Bytes::from(record.encode());
         let mut set = redis::cmd("SET");
         set.arg(&key).arg(&packed[..]).arg("NX").arg("GET");
         set.arg("PX").arg(millis(record.retention));

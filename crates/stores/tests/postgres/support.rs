@@ -32,6 +32,7 @@ pub(crate) fn of(key: &str) -> Claim {
     let (lease, retention) = (Duration::from_secs(30), Duration::from_secs(3600));
     let terms = Terms::new(lease, retention, CrashPolicy::Takeover, 5).expect("terms");
     Claim {
+        retry: false,
         identity: Identity::of(&Secret::none(), &namespace, &key),
         fingerprint: Fingerprint::builder(&Secret::none())
             .part(b"payload")

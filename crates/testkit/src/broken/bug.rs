@@ -16,6 +16,8 @@ macro_rules! with_seeded_bugs {
             check_then_act CheckThenAct "p04_a_new_key_has_one_winner";
             /// A write that changed no value counts as a win: the loser is told Won.
             owner_by_rows_affected OwnerByRowsAffected "p08_busy_while_the_lease_lives";
+            /// A retry of a key that nobody knows is told to wait for it.
+            unknown_retry_is_busy UnknownRetryIsBusy "p04_a_retry_is_answered_alike";
             /// Some of what a claim says is not written down.
             hint_is_lost HintIsLost "p05_absent_is_won";
             /// A released key still refuses other payloads.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use semel_core::protocol::{self, Decision};
 use semel_core::{
-    Claim, Claimed, CrashPolicy, Fence, Fingerprint, Grant, Record, State, Timestamp,
+    Busy, Claim, Claimed, CrashPolicy, Fence, Fingerprint, Grant, Record, State, Timestamp,
 };
 
 use super::Bug;
@@ -97,6 +97,16 @@ fn mishandled(
                     write: None,
                 };
             }
+        }
+        (Bug::UnknownRetryIsBusy, Claimed::Won(_)) if ask.retry && found.is_none() => {
+            return Decision {
+                answer: Claimed::Busy(Busy {
+                    since: Duration::ZERO,
+                    attempt: 1,
+                    retry_after: ask.terms.lease(),
+                }),
+                write: None,
+            };
         }
         (Bug::FailureReplayedAsAnswer, Claimed::Replay(replay)) => replay.state = State::Completed,
         (Bug::ReplayProlongs, Claimed::Replay(_)) => {

@@ -4,7 +4,7 @@ use anyhow::ensure;
 use bytes::Bytes;
 use semel_core::{Claim, CrashPolicy, Record, Settlement, State};
 
-use super::make::{again, complete, other_payload, settlements, under};
+use super::make::{again, answer, complete, other_payload, settlements, under};
 use super::{Scene, Verdict};
 
 /// The first claim of a key wins, and the record says on which terms.
@@ -238,5 +238,30 @@ pub(super) async fn p08_busy_counts_attempts(scene: Scene) -> Verdict {
         "busy since {:?}",
         busy.since
     );
+    Ok(())
+}
+
+/// A claim that says it is a retry is answered as any other, whatever it finds.
+pub(super) async fn p04_a_retry_is_answered_alike(scene: Scene) -> Verdict {
+    let retry = |claim: &Claim| Claim {
+        retry: true,
+        ..again(claim)
+    };
+    let claim = Claim {
+        retry: true,
+        ..scene.fresh()?
+    };
+    let lease = scene.won(&claim).await?;
+    ensure!(lease.attempt == 1, "attempt {}", lease.attempt);
+    scene.busy(&retry(&claim)).await?;
+    scene.mismatch(&retry(&other_payload(&claim))).await?;
+    scene.settled(&lease, &Settlement::Doubt).await?;
+    scene.in_doubt(&retry(&claim)).await?;
+    scene.settled(&lease, &Settlement::Release).await?;
+    let again = retry(&claim);
+    let lease = scene.won(&again).await?;
+    scene.settled(&lease, &complete("the answer")).await?;
+    let replay = scene.replayed(&retry(&claim)).await?;
+    ensure!(replay.answer == answer("the answer"), "another answer");
     Ok(())
 }

@@ -35,6 +35,7 @@ pub(super) fn claim_in(namespace: Namespace, key: &str, terms: Terms) -> anyhow:
     let secret = Secret::none();
     let key = Key::parse(key)?;
     Ok(Claim {
+        retry: false,
         identity: Identity::of(&secret, &namespace, &key),
         fingerprint: Fingerprint::builder(&secret).part(b"the payload").finish(),
         token: token(),
@@ -46,9 +47,13 @@ pub(super) fn claim_in(namespace: Namespace, key: &str, terms: Terms) -> anyhow:
 }
 
 /// What another caller sends for the same request: all the same, but the token.
+///
+/// Half of them say that they are retries, which must not make a difference.
 pub(super) fn again(claim: &Claim) -> Claim {
+    let token = token();
     Claim {
-        token: token(),
+        token,
+        retry: token.0 & 1 == 1,
         ..claim.clone()
     }
 }

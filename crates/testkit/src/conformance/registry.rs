@@ -49,6 +49,7 @@ macro_rules! with_conformance_checks {
             races p04_an_expired_key_has_one_winner "P4 I1";
             races p04_a_lapsed_lease_has_one_winner "P4 P9 I1";
             races p04_a_held_lease_has_no_winner "P4 P10 I5";
+            claim p04_a_retry_is_answered_alike "P4";
             claim p05_absent_is_won "P5";
             claim p05_released_is_won "P5";
             claim p05_released_is_won_with_another_payload "P5";

@@ -294,6 +294,7 @@ fn claim(
     };
     let secret = Secret::none();
     Claim {
+        retry: false,
         identity: Identity::of(&secret, &namespace, &key),
         fingerprint: Fingerprint::builder(&secret).part(payload).finish(),
         token,

@@ -53,6 +53,7 @@ impl Codec {
                 (0..TOKENS_EACH).map(move |nth| (asker, token_of(client, nth)))
             });
         let claim = |(asker, token): (&Asker, u8)| Claim {
+            retry: false,
             identity,
             fingerprint: fingerprint(asker.payload),
             token: Token(u128::from(token)),

@@ -14,6 +14,7 @@ use super::*;
 pub(super) async fn claim_and_vanish(rig: &Rig, key: &str, policy: &Policy) -> Grant {
     let request = rig.request(key, "payload", policy);
     let claim = Claim {
+        retry: false,
         identity: *request.identity(),
         fingerprint: Fingerprint::builder(rig.engine.secret())
             .part(b"payload")
