@@ -54,6 +54,7 @@ pub(crate) const STEPS: &[Step] = &[
         let names = SERVERS.iter().map(|&name| name.to_owned()).collect();
         services::run(w, &services::Action::Up { names }).map(passed)
     }),
+    step("examples", examples),
     Step {
         name: "tests",
         run: tests,
@@ -119,6 +120,30 @@ fn documentation(workspace: &Workspace) -> Result<Outcome> {
     let mut command = exec::cargo();
     command.args(["doc", "--workspace", "--no-deps", "--all-features"]);
     run(command.env("RUSTDOCFLAGS", "-D warnings"), workspace)
+}
+
+/// Each a workspace of its own, as an application is.
+const EXAMPLES: &[&str] = &["axum-payments"];
+
+fn examples(workspace: &Workspace) -> Result<Outcome> {
+    let target = workspace.root().join("target");
+    for example in EXAMPLES {
+        let manifest = workspace
+            .root()
+            .join("examples")
+            .join(example)
+            .join("Cargo.toml");
+        let mut command = exec::cargo();
+        command
+            .args(["nextest", "run", "--manifest-path"])
+            .arg(manifest);
+        command
+            .arg("--target-dir")
+            .arg(&target)
+            .envs(services::variables(workspace)?);
+        run(&mut command, workspace)?;
+    }
+    Ok(Outcome::Passed)
 }
 
 fn tests(workspace: &Workspace) -> Result<Outcome> {
