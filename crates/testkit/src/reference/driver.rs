@@ -214,7 +214,7 @@ impl<'a> Run<'a> {
             });
         Claim {
             // Every other asker says that it is a retry, which must not make a difference (P4).
-            retry: token.0 % 2 == 0,
+            retry: token.0.is_multiple_of(2),
             identity: subject.identity,
             fingerprint: self.tables.payloads[payload],
             token,
