@@ -7,24 +7,20 @@ use sqlx::Error;
 /// nobody knows: the commit may have been written before.
 pub(super) fn store_error(error: Error) -> StoreError {
     let (kind, certainty) = classify(&error);
-    match hint(&error) {
-        Some(hint) => StoreError::new(kind, certainty, hint),
-        None => StoreError::new(kind, certainty, error),
-    }
+    said(kind, certainty, error)
 }
 
 /// The same for what was never sent: no connection could be had.
 pub(super) fn not_sent(error: Error) -> StoreError {
-    let StoreError { kind, .. } = store_error_kind(&error);
-    match hint(&error) {
-        Some(hint) => StoreError::new(kind, Certainty::Definite, hint),
-        None => StoreError::new(kind, Certainty::Definite, error),
-    }
+    let (kind, _) = classify(&error);
+    said(kind, Certainty::Definite, error)
 }
 
-fn store_error_kind(error: &Error) -> StoreError {
-    let (kind, certainty) = classify(error);
-    StoreError::new(kind, certainty, "")
+fn said(kind: StoreErrorKind, certainty: Certainty, error: Error) -> StoreError {
+    match hint(&error) {
+        Some(hint) => StoreError::new(kind, certainty, hint),
+        None => StoreError::new(kind, certainty, error),
+    }
 }
 
 /// A reply, or something else, that should not come.

@@ -30,6 +30,11 @@ const IDLE: Duration = Duration::from_secs(5);
 
 impl Link {
     pub(super) async fn open(options: &Options, clock: Arc<dyn Clock>) -> StoreResult<Self> {
+        // A pool would try again and again, and then say no more than that it took too long.
+        let first = PgConnection::connect_with(&options.connect)
+            .await
+            .map_err(not_sent)?;
+        drop(first);
         let pool = PgPoolOptions::new()
             .max_connections(options.max_connections)
             .acquire_timeout(CONNECT_LIMIT)

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use semel_core::{Store, StoreErrorKind};
-use semel_testkit::private::PostgresServer;
+use semel_testkit::private::{PostgresServer, free_port};
 
 use crate::support::{complete, fresh, open, try_open, won};
 
@@ -25,6 +25,15 @@ async fn a_server_that_would_forget_is_refused() {
     let server = PostgresServer::start(&["synchronous_commit=off"]).await;
     let said = refusal(&server.url()).await;
     assert!(said.contains("synchronous_commit is off"), "{said}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_said_as_such() {
+    let url = format!("postgres://semel@127.0.0.1:{}/semel", free_port());
+    let error = try_open(&url).await.expect_err("nobody is there");
+    let source = std::error::Error::source(&error).map(ToString::to_string);
+    let said = source.unwrap_or_default();
+    assert!(said.contains("refused"), "{said}");
 }
 
 #[tokio::test]
