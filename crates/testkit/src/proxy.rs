@@ -208,6 +208,10 @@ async fn pass(shared: &Shared, way: Way, mut from: ReadHalf<'_>, mut to: WriteHa
     let mut held = shared.held.subscribe();
     let mut lot = vec![0; 64 * 1024];
     while let Ok(count) = from.read(&mut lot).await {
+        // The end of a connection is no lot: a cut that is armed waits for the next one.
+        if count == 0 {
+            return;
+        }
         let delay = shared.delays.lock()[way as usize];
         if !delay.is_zero() {
             shared.clock.sleep(delay).await;
@@ -216,7 +220,7 @@ async fn pass(shared: &Shared, way: Way, mut from: ReadHalf<'_>, mut to: WriteHa
         let _ = held.wait_for(|held| !held[way as usize]).await;
         let cut = shared.due(way);
         let passing = cut.map_or(count, |cut| cut.passing(count));
-        if count == 0 || to.write_all(&lot[..passing]).await.is_err() {
+        if to.write_all(&lot[..passing]).await.is_err() {
             return;
         }
         if cut.is_some() {
