@@ -205,7 +205,7 @@ impl Inner {
         now: Timestamp,
     ) -> StoreResult<Vec<Option<(Identity, Record)>>> {
         let get = |key: Vec<u8>| async move {
-            let cmd = redis::Cmd::get(&key);
+            let cmd = super::script::get(&key);
             self.link.peek(&key, &cmd).await
         };
         let replies = try_join_all(keys.iter().cloned().map(get)).await?;

@@ -163,7 +163,7 @@ impl Inner {
     async fn read(&self, identity: &Identity) -> StoreResult<Option<Record>> {
         let key = self.key(identity);
         for _ in 0..TRIES {
-            let found: Bytes = match self.link.query(&key, redis::cmd("GET").arg(&key)).await? {
+            let found: Bytes = match self.link.query(&key, &script::get(&key)).await? {
                 Value::Nil => return Ok(None),
                 Value::BulkString(found) => found.into(),
                 _ => return Err(unexpected("GET")),
