@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use crate::claim::{Claim, Claimed, Grant, Renewed, Resolution, Resolved, Settled, Settlement};
+use crate::diagnosis::Finding;
 use crate::env::BoxFuture;
 use crate::error::StoreError;
 use crate::identity::Identity;
@@ -96,6 +97,10 @@ pub trait StoreAdmin: Store {
 
     /// How much is in there.
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>>;
+
+    /// Looks the backend over for what breaks people: settings that lose records, clocks that are apart, tables
+    /// that grow. Changes nothing. What could not be looked at is a finding too.
+    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>>;
 }
 
 /// What a backend is and can do.

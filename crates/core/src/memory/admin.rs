@@ -1,6 +1,7 @@
 //! The operator's side of the memory store.
 
 use super::MemoryStore;
+use crate::diagnosis::{Finding, Severity};
 use crate::env::BoxFuture;
 use crate::error::{Certainty, StoreError, StoreErrorKind};
 use crate::identity::Identity;
@@ -39,6 +40,28 @@ impl StoreAdmin for MemoryStore {
                 capacity,
             })
         })
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
+        let most = self.inner.capacity;
+        let forgets = Finding::bad(
+            "durability",
+            Severity::Note,
+            "records are in this process's memory: they end with it, and no other process sees them",
+            "good for development, and for one process that may forget; else a store that keeps records, such as \
+             redis:// or postgres://",
+        );
+        let here = self.len();
+        let found = format!("{here} of at most {most} records");
+        // New keys are refused when it is full; there is time to act before.
+        let room = if here < most / 10 * 9 {
+            Finding::good("room", found)
+        } else {
+            let fix =
+                "raise the bound (memory://?capacity=NUMBER) or keep records for a shorter time";
+            Finding::bad("room", Severity::Warning, found, fix)
+        };
+        Box::pin(std::future::ready(Ok(vec![forgets, room])))
     }
 }
 

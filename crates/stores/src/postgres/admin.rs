@@ -1,5 +1,6 @@
 //! The operator's side of the PostgreSQL store.
 
+use semel_core::diagnosis::Finding;
 use semel_core::store::{Cursor, Page, Query, Stats, StoreAdmin, StoreResult};
 use semel_core::{BoxFuture, Certainty, Identity, StoreError, StoreErrorKind};
 use sqlx::Row as _;
@@ -41,6 +42,10 @@ impl StoreAdmin for PostgresStore {
                 capacity: None,
             })
         })
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
+        Box::pin(self.inner.diagnose())
     }
 }
 

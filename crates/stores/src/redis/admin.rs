@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use redis::Value;
+use semel_core::diagnosis::Finding;
 use semel_core::store::{Cursor, Page, Query, Stats, StoreAdmin, StoreResult};
 use semel_core::{BoxFuture, Certainty, Identity, Record, StoreError, StoreErrorKind, Timestamp};
 
@@ -59,6 +60,10 @@ impl StoreAdmin for RedisStore {
                 capacity: None,
             })
         })
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
+        Box::pin(self.inner.diagnose())
     }
 }
 

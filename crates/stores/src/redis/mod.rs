@@ -15,6 +15,7 @@
 mod admin;
 mod claim;
 mod cluster;
+mod diagnosis;
 mod durability;
 mod error;
 mod health;

@@ -3,6 +3,7 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
+use semel_core::diagnosis::Finding;
 use semel_core::identity::Address;
 use semel_core::store::{Cursor, Page, Query, Stats};
 use semel_core::{
@@ -85,6 +86,10 @@ impl StoreAdmin for BrokenStore {
                 capacity: self.shared.capacity.map(|most| most as u64),
             })
         })
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use rand::RngExt as _;
+use semel_core::diagnosis::Finding;
 use semel_core::store::{Capabilities, Page, Query, Stats, Wake};
 use semel_core::wake::Wakeup;
 use semel_core::{
@@ -91,5 +92,9 @@ impl StoreAdmin for FaultyStore {
 
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
         Box::pin(self.through(Call::Stats, None, move |store| store.stats()))
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
+        Box::pin(self.through(Call::Diagnose, None, move |store| store.diagnose()))
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use semel_core::diagnosis::Finding;
 use semel_core::store::{Capabilities, Page, Query, Stats};
 use semel_core::wake::Wakeup;
 use semel_core::{
@@ -269,6 +270,10 @@ impl StoreAdmin for Recorder {
 
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
         self.inner.stats()
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
+        self.inner.diagnose()
     }
 }
 

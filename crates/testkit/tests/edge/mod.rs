@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use semel_core::diagnosis::Finding;
 use semel_core::store::{Page, Query, Stats};
 use semel_core::wake::Wakeup;
 use semel_core::{
@@ -110,5 +111,9 @@ impl StoreAdmin for OffByOne {
 
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
         self.inner.stats()
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
+        self.inner.diagnose()
     }
 }
