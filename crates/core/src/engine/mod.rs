@@ -224,6 +224,12 @@ impl Engine {
         self.shared.running.count()
     }
 
+    /// How many keys this process claims or runs now.
+    #[must_use]
+    pub fn busy_keys(&self) -> usize {
+        self.shared.turns.count()
+    }
+
     /// Completes when no effect runs any more: what a process waits for before it ends, after it has
     /// stopped taking requests. Effects whose callers have left are on no connection to wait for (P37).
     pub async fn idle(&self) {

@@ -127,6 +127,11 @@ impl Turns {
         }
     }
 
+    /// How many keys are asked about or run now.
+    pub(super) fn count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
     fn shard(&self, identity: &Identity) -> &Mutex<HashMap<Identity, Spot>> {
         // A digest: any of its bytes spreads keys evenly.
         &self.shards[usize::from(identity.as_bytes()[31]) % SHARDS]
