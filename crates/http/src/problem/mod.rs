@@ -157,7 +157,7 @@ pub(crate) fn render(
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     put_retry_after(headers, pause);
     if let Some(page) = documentation {
-        let link = format!("<{page}>; rel=\"help\"");
+        let link = format!("<{page}>; rel=\"describedby\"");
         if let Ok(link) = HeaderValue::from_str(&link) {
             headers.insert(header::LINK, link);
         }
