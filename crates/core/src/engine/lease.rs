@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::Shared;
 use super::limit::within;
 use super::request::Subject;
-use crate::claim::{Grant, Renewed};
+use crate::claim::{Busy, Grant, Renewed};
 use crate::clock::Tick;
 use crate::error::StoreError;
 use crate::event::{Step, StoreCall};
@@ -32,6 +32,7 @@ pub(super) struct Held {
     pub(super) subject: Subject,
     /// `None` where the effect runs unprotected.
     pub(super) grant: Option<Grant>,
+    began: Tick,
     // Microseconds on our monotonic clock; moved on by each renewal.
     deadline: AtomicU64,
     ended: AtomicBool,
@@ -167,6 +168,7 @@ impl Held {
             engine,
             subject,
             grant,
+            began: sent,
             deadline: AtomicU64::new(0),
             ended: AtomicBool::new(false),
             lost: AtomicBool::new(false),
@@ -188,6 +190,21 @@ impl Held {
 
     pub(super) fn deadline(&self) -> Tick {
         Tick::new(Duration::from_micros(self.deadline.load(Ordering::SeqCst)))
+    }
+
+    /// What the store would tell another, as long as that is certain: before our deadline nobody can have
+    /// taken over (I5), and we have not settled.
+    pub(super) fn busy(&self, now: Tick) -> Option<Busy> {
+        let grant = self.grant.as_ref()?;
+        let left = self.deadline().since(now);
+        if left.is_zero() || self.has_ended() || self.lost.load(Ordering::SeqCst) {
+            return None;
+        }
+        Some(Busy {
+            since: now.since(self.began),
+            attempt: grant.attempt,
+            retry_after: left + margin(grant.lease),
+        })
     }
 
     /// Sends one renewal, and moves the deadline or raises the alarm by its answer.

@@ -7,6 +7,8 @@
 //! |---|---|
 //! | `request` | what a door hands over |
 //! | `admit` | claim; wait for another's run; ask a recover hook |
+//! | `ask`, `turns` | one claim at a time for a key, its answer for all who asked meanwhile |
+//! | `wait` | wait for another's run |
 //! | `run` | start the effect, settle by its verdict, answer |
 //! | `lease`, `renew` | what the effect holds, and what keeps it |
 //! | `answer` | what comes out |
@@ -15,6 +17,7 @@
 
 mod admit;
 mod answer;
+mod ask;
 mod breaker;
 mod cache;
 mod lease;
@@ -23,6 +26,8 @@ mod renew;
 mod request;
 mod run;
 mod running;
+mod turns;
+mod wait;
 mod waiters;
 
 use std::future::{Future, poll_fn};
@@ -52,6 +57,7 @@ use cache::ReplayCache;
 use renew::Renewals;
 use request::Subject;
 use running::Running;
+use turns::Turns;
 use waiters::Waiters;
 
 /// What concerns the whole process rather than one operation.
@@ -91,6 +97,7 @@ struct Shared {
     config: EngineConfig,
     observer: Arc<dyn Observer>,
     breaker: Arc<Breaker>,
+    turns: Arc<Turns>,
     waiters: Arc<Waiters>,
     cache: Arc<ReplayCache>,
     renewals: Arc<Renewals>,
@@ -126,6 +133,7 @@ impl Engine {
             config,
             observer,
             breaker: Arc::new(Breaker::new(config.breaker)),
+            turns: Arc::default(),
             waiters: Waiters::new(config.max_waiters),
             cache: Arc::new(ReplayCache::new(config.cache)),
             renewals: Arc::default(),
@@ -148,6 +156,8 @@ impl Engine {
             config: this.config,
             observer: Arc::clone(&this.observer),
             breaker: Arc::clone(&this.breaker),
+            // What a transaction is told is known to nobody else until it commits.
+            turns: Arc::default(),
             waiters: Arc::clone(&this.waiters),
             cache: Arc::clone(&this.cache),
             renewals: Arc::clone(&this.renewals),
@@ -202,15 +212,22 @@ impl Engine {
         &self.shared.env
     }
 
-    /// Drops the local copy of a replay: call it after deleting or resolving a record.
+    /// Drops what this process knows of a record: call it after deleting or resolving one.
     pub fn forget(&self, identity: &Identity) {
         self.shared.cache.forget(identity);
+        self.shared.turns.forget(identity);
     }
 
     /// How many effects run now, those included whose callers have left.
     #[must_use]
     pub fn running(&self) -> usize {
         self.shared.running.count()
+    }
+
+    /// How many keys this process claims or runs now.
+    #[must_use]
+    pub fn busy_keys(&self) -> usize {
+        self.shared.turns.count()
     }
 
     /// Completes when no effect runs any more: what a process waits for before it ends, after it has

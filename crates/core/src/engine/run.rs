@@ -37,18 +37,25 @@ where
     Fut: Future<Output = Report<V>>,
 {
     async move {
-        let (held, now, _run) = match admit(&engine, &request).await {
+        let (held, now, _run, _kept) = match admit(&engine, &request).await {
             Admission::Replayed(replayed) => return Response::Replayed(replayed),
             Admission::Problem(problem) => return Response::Problem(problem),
             Admission::Unprotected => {
                 let run = Run::begin(&engine);
                 let now = engine.env.clock.now();
-                (Held::new(engine, request.subject, None, now), now, run)
+                let held = Held::new(engine, request.subject, None, now);
+                (held, now, run, None)
             }
-            Admission::Won(Won { grant, sent, now }) => {
+            Admission::Won(Won {
+                grant,
+                sent,
+                now,
+                turn,
+            }) => {
                 let run = Run::begin(&engine);
                 let held = Held::new(engine, request.subject, Some(grant), sent);
-                (held, now, run)
+                let kept = turn.map(|turn| turn.hold(&held, now));
+                (held, now, run, kept)
             }
         };
         match held.grant.is_some() {

@@ -132,16 +132,15 @@ pub(crate) fn render(
     }
     match shape {
         ErrorShape::Problem => {}
-        ErrorShape::Flat => document["message"] = told.detail.clone().into(),
-        ErrorShape::Nested => {
-            let kind = if row.code == "idempotency_conflict" {
-                "conflict"
-            } else {
-                "idempotency_error"
-            };
+        ErrorShape::Flat => {
+            document["type"] = flat_type(told.status).into();
+            document["message"] = told.detail.clone().into();
+        }
+        ErrorShape::Nested | ErrorShape::Stripe => {
+            let (kind, code) = nested_type(shape, row.code);
             document["error"] = serde_json::json!({
                 "type": kind,
-                "code": row.code,
+                "code": code,
                 "message": told.detail,
                 "retryable": row.retryable,
             });
@@ -158,12 +157,32 @@ pub(crate) fn render(
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     put_retry_after(headers, pause);
     if let Some(page) = documentation {
-        let link = format!("<{page}>; rel=\"help\"");
+        let link = format!("<{page}>; rel=\"describedby\"");
         if let Ok(link) = HeaderValue::from_str(&link) {
             headers.insert(header::LINK, link);
         }
     }
     response
+}
+
+/// Which of its three types the Agentic Commerce Protocol gives an error.
+const fn flat_type(status: u16) -> &'static str {
+    match status {
+        503 => "service_unavailable",
+        500.. => "processing_error",
+        _ => "invalid_request",
+    }
+}
+
+/// Type and code inside an `error` object.
+fn nested_type(shape: ErrorShape, code: &'static str) -> (&'static str, &'static str) {
+    match (shape, code) {
+        (ErrorShape::Stripe, "idempotency_in_flight") => {
+            ("idempotency_error", "idempotency_key_in_use")
+        }
+        (ErrorShape::Nested, "idempotency_conflict") => ("conflict", code),
+        _ => ("idempotency_error", code),
+    }
 }
 
 fn put_retry_after(headers: &mut HeaderMap, pause: Option<Duration>) {
