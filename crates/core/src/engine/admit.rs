@@ -59,7 +59,8 @@ pub(super) async fn admit(engine: &Arc<Shared>, request: &Request) -> Admission 
     if let Some(admission) = from_cache(engine, request, began) {
         return admission;
     }
-    let token = Token(engine.env.entropy.next_u128());
+    let made = || Token(engine.env.entropy.next_u128());
+    let token = request.token.unwrap_or_else(made);
     let claim = match request.claim(&engine.secret, token) {
         Ok(claim) => claim,
         Err(error) => return Admission::Problem(error.into()),

@@ -71,6 +71,15 @@ impl Breaker {
         }
     }
 
+    /// What it lets through.
+    pub(super) fn state(&self, now: Tick) -> BreakerState {
+        match &*self.opened.lock() {
+            None => BreakerState::Closed,
+            Some(opened) if opened.probing || now >= opened.until => BreakerState::HalfOpen,
+            Some(_) => BreakerState::Open,
+        }
+    }
+
     /// The store answered. Tells if that closed the breaker.
     pub(super) fn succeeded(&self) -> Option<BreakerState> {
         if self.failures.load(Ordering::Relaxed) == 0 {

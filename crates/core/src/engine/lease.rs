@@ -132,10 +132,7 @@ impl Lease {
     /// How long this owner may still start things, by its own clock. The engine's renewals extend it.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        match self.held.grant {
-            Some(_) => self.held.deadline().since(self.held.engine.env.clock.now()),
-            None => Duration::MAX,
-        }
+        self.held.remaining()
     }
 }
 
@@ -186,6 +183,13 @@ impl Held {
         let deadline = sent.plus(lease - margin(lease)).since_origin().as_micros();
         let deadline = u64::try_from(deadline).unwrap_or(u64::MAX);
         self.deadline.fetch_max(deadline, Ordering::SeqCst);
+    }
+
+    pub(super) fn remaining(&self) -> Duration {
+        match self.grant {
+            Some(_) => self.deadline().since(self.engine.env.clock.now()),
+            None => Duration::MAX,
+        }
     }
 
     pub(super) fn deadline(&self) -> Tick {

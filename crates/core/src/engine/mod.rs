@@ -11,6 +11,8 @@
 //! | `wait` | wait for another's run |
 //! | `run` | start the effect, settle by its verdict, answer |
 //! | `lease`, `renew` | what the effect holds, and what keeps it |
+//! | `remote` | the same steps for an effect that runs elsewhere, one call each |
+//! | `operate` | what an operator does to a record |
 //! | `answer` | what comes out |
 //! | `breaker`, `waiters`, `cache`, `limit` | bounds |
 //! | `running` | how many effects run, for a process that wants to end |
@@ -22,6 +24,8 @@ mod breaker;
 mod cache;
 mod lease;
 mod limit;
+mod operate;
+mod remote;
 mod renew;
 mod request;
 mod run;
@@ -31,6 +35,7 @@ mod wait;
 mod waiters;
 
 use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -41,6 +46,8 @@ pub use answer::{Problem, Ran, Replayed, Report, Response, Verdict};
 pub use breaker::BreakerConfig;
 pub use cache::CacheConfig;
 pub use lease::{Lease, LeaseLost};
+pub use operate::{Operated, Unlock};
+pub use remote::{Admitted, HandedOut, RemoteLease};
 pub use request::{Doubt, Recover, Request};
 
 use crate::env::Env;
@@ -102,6 +109,7 @@ struct Shared {
     cache: Arc<ReplayCache>,
     renewals: Arc<Renewals>,
     running: Arc<Running>,
+    handed_out: Arc<remote::Memory>,
 }
 
 impl Engine {
@@ -138,6 +146,7 @@ impl Engine {
             cache: Arc::new(ReplayCache::new(config.cache)),
             renewals: Arc::default(),
             running: Arc::default(),
+            handed_out: Arc::default(),
         };
         Self {
             shared: Arc::new(shared),
@@ -162,6 +171,7 @@ impl Engine {
             cache: Arc::clone(&this.cache),
             renewals: Arc::clone(&this.renewals),
             running: Arc::clone(&this.running),
+            handed_out: Arc::clone(&this.handed_out),
         };
         Self {
             shared: Arc::new(shared),
@@ -178,20 +188,27 @@ impl Engine {
         F: FnOnce(Lease) -> Fut + Send + 'static,
         Fut: Future<Output = Report<V>> + Send + 'static,
     {
-        let mut work = Box::pin(run::drive(Arc::clone(&self.shared), request, effect));
+        let work = run::drive(Arc::clone(&self.shared), request, effect);
+        let answered = self.see_through(Box::pin(work)).await;
+        answered.unwrap_or(Response::Problem(Problem::ShutDown))
+    }
+
+    /// Does `work` to its end, whatever becomes of the caller; `None` where the runtime ended first.
+    async fn see_through<T: Send + 'static>(
+        &self,
+        mut work: Pin<Box<impl Future<Output = T> + Send + 'static>>,
+    ) -> Option<T> {
         // One poll can't be cut in half, so what needs no waiting needs no task.
         let first = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
-        if let Poll::Ready(response) = first {
-            return response;
+        if let Poll::Ready(done) = first {
+            return Some(done);
         }
         let (send, receive) = oneshot::channel();
         self.shared.env.spawn.spawn(Box::pin(async move {
             // Nobody to tell is fine: the work is done and recorded.
             let _ = send.send(work.await);
         }));
-        receive
-            .await
-            .unwrap_or(Response::Problem(Problem::ShutDown))
+        receive.await.ok()
     }
 
     /// The secret that identities and fingerprints are made with.
@@ -242,8 +259,15 @@ impl Engine {
             namespace,
             hint: KeyHint::default(),
             identity: Identity::from_bytes([0; 32]),
+            actor: None,
             step,
         });
+    }
+
+    /// What the breaker lets through now.
+    #[must_use]
+    pub fn breaker(&self) -> crate::event::BreakerState {
+        self.shared.breaker.state(self.shared.env.clock.now())
     }
 
     /// How many callers of this process wait for another's run now.
@@ -265,11 +289,13 @@ impl Shared {
             namespace,
             hint,
             identity,
+            actor,
         } = subject;
         self.observer.observe(&Event {
             namespace,
             hint: *hint,
             identity: *identity,
+            actor: actor.as_deref(),
             step,
         });
     }

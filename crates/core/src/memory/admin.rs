@@ -1,6 +1,7 @@
 //! The operator's side of the memory store.
 
 use super::MemoryStore;
+use crate::clock::Timestamp;
 use crate::diagnosis::{Finding, Severity};
 use crate::env::BoxFuture;
 use crate::error::{Certainty, StoreError, StoreErrorKind};
@@ -30,6 +31,28 @@ impl StoreAdmin for MemoryStore {
 
     fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
         Box::pin(async move { Ok(self.inner.sweep(most)) })
+    }
+
+    fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
+        Box::pin(async move {
+            let now = self.inner.now();
+            let mut found = 0;
+            for shard in &self.inner.shards {
+                let shard = shard.lock();
+                found += shard
+                    .iter()
+                    .filter(|(_, record)| record.is_expired(now))
+                    .count();
+                if found >= most {
+                    break;
+                }
+            }
+            Ok(found.min(most))
+        })
+    }
+
+    fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
+        Box::pin(async move { Ok(self.inner.now()) })
     }
 
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {

@@ -46,6 +46,15 @@ impl StoreAdmin for RedisStore {
         Box::pin(std::future::ready(Ok(0)))
     }
 
+    /// None: what has expired is gone.
+    fn expired(&self, _: usize) -> BoxFuture<'_, StoreResult<usize>> {
+        Box::pin(std::future::ready(Ok(0)))
+    }
+
+    fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
+        Box::pin(std::future::ready(Ok(self.inner.time.now())))
+    }
+
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
         Box::pin(async move {
             let (_, masters) = self.inner.link.masters();

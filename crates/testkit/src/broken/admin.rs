@@ -8,7 +8,7 @@ use semel_core::identity::Address;
 use semel_core::store::{Cursor, Page, Query, Stats};
 use semel_core::{
     BoxFuture, Certainty, Identity, Record, State, StoreAdmin, StoreError, StoreErrorKind,
-    StoreResult,
+    StoreResult, Timestamp,
 };
 
 use super::claims::round_trip;
@@ -76,6 +76,24 @@ impl StoreAdmin for BrokenStore {
             }
             Ok(gone.len())
         })
+    }
+
+    fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
+        Box::pin(async move {
+            let kept = self.shared.kept.lock();
+            let records = kept
+                .records
+                .values()
+                .filter_map(|packed| Record::decode(packed).ok());
+            Ok(records
+                .filter(|record| record.is_expired(self.now()))
+                .take(most)
+                .count())
+        })
+    }
+
+    fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
+        Box::pin(async move { Ok(BrokenStore::now(self)) })
     }
 
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {

@@ -10,7 +10,7 @@ use semel_core::store::{Capabilities, Page, Query, Stats};
 use semel_core::wake::Wakeup;
 use semel_core::{
     BoxFuture, Certainty, Claim, Claimed, Clock, CrashPolicy, Fence, Grant, Identity, Record,
-    Renewed, Resolution, Resolved, Settled, Settlement, Store, StoreAdmin, StoreResult,
+    Renewed, Resolution, Resolved, Settled, Settlement, Store, StoreAdmin, StoreResult, Timestamp,
 };
 
 use super::event::{Ask, Call, Effect, History, Reply, key_of, mark};
@@ -266,6 +266,14 @@ impl StoreAdmin for Recorder {
 
     fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
         self.inner.sweep(most)
+    }
+
+    fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
+        self.inner.expired(most)
+    }
+
+    fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
+        self.inner.now()
     }
 
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {

@@ -10,6 +10,7 @@ use semel_core::wake::Wakeup;
 use semel_core::{
     BoxFuture, Busy, Capabilities, Claim, Claimed, Clock as _, Fence, Grant, Identity, Record,
     Renewed, Resolution, Resolved, Settled, Settlement, State, Store, StoreAdmin, StoreResult,
+    Timestamp,
 };
 use semel_testkit::clock::FakeClock;
 
@@ -107,6 +108,14 @@ impl StoreAdmin for OffByOne {
 
     fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
         self.inner.sweep(most)
+    }
+
+    fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
+        self.inner.expired(most)
+    }
+
+    fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
+        self.inner.now()
     }
 
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
