@@ -40,7 +40,7 @@ pub use request::{Doubt, Recover, Request};
 
 use crate::env::Env;
 use crate::error::StoreError;
-use crate::event::{Event, Ignore, Observer, Step, StoreCall};
+use crate::event::{BreakerState, Event, Ignore, Observer, Step, StoreCall};
 use crate::identity::Identity;
 use crate::key::KeyHint;
 use crate::namespace::Namespace;
@@ -227,6 +227,12 @@ impl Engine {
             identity: Identity::from_bytes([0; 32]),
             step,
         });
+    }
+
+    /// Whether the store is asked, or left alone for a while because it failed.
+    #[must_use]
+    pub fn breaker(&self) -> BreakerState {
+        self.shared.breaker.state(self.shared.env.clock.now())
     }
 
     /// How many callers of this process wait for another's run now.
