@@ -128,6 +128,11 @@ impl Loaded {
 pub fn load(sources: &Sources) -> Result<Loaded, Findings> {
     let mut findings = Vec::new();
     let said = source::read(sources, &mut findings);
+    if !findings.is_empty() {
+        // Half a file would be found wrong in ways that it isn't.
+        findings.dedup();
+        return Err(Findings(findings));
+    }
     check::against_schema(&said, &mut findings);
     if !findings.is_empty() {
         return Err(Findings(findings));

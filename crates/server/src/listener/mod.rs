@@ -1,5 +1,6 @@
 //! Connections that come in: accepted within bounds, TLS and HTTP versions agreed on, ended gracefully.
 
+mod guard;
 mod watch;
 
 use std::convert::Infallible;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -22,7 +23,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Listener;
+use crate::proxy::problem;
 use crate::tls;
+use guard::Guard;
 use watch::FirstRequest;
 
 /// Who is at the other end of a connection. In the extensions of every request.
@@ -160,6 +163,25 @@ impl<A: Clone> Clone for Door<A> {
     }
 }
 
+fn close(response: &mut Response<Body>) {
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(header::CONNECTION, close);
+}
+
+fn two_lengths() -> Response<Body> {
+    let title = "The request's length can be read in two ways";
+    let detail = "send one Content-Length, or Transfer-Encoding; nothing was sent to the service";
+    let mut response = problem(
+        StatusCode::BAD_REQUEST,
+        "request_ambiguous",
+        title,
+        detail,
+        false,
+    );
+    close(&mut response);
+    response
+}
+
 /// How long to leave the machine alone when it has no more file descriptors.
 const BREATHE: Duration = Duration::from_millis(50);
 
@@ -232,15 +254,28 @@ impl<A: Answer> Door<A> {
         I: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
         let first = FirstRequest::default();
+        let guard = Guard::new(self.bounds.max_head);
         let service = service_fn(|mut request: Request<Incoming>| {
             first.came();
+            let is_http1 = request.version() <= Version::HTTP_11;
+            let refused = is_http1 && guard.is_ambiguous();
+            let upgrades = is_http1 && request.headers().contains_key(header::UPGRADE);
             request.extensions_mut().insert(peer.clone());
             let answer = self.answer.clone();
-            async move { Ok::<_, Infallible>(answer.answer(request).await) }
+            async move {
+                if refused {
+                    return Ok::<_, Infallible>(two_lengths());
+                }
+                let mut response = answer.answer(request).await;
+                if upgrades && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+                    // The guard has stopped looking.
+                    close(&mut response);
+                }
+                Ok(response)
+            }
         });
-        let connection = self
-            .http
-            .serve_connection_with_upgrades(TokioIo::new(stream), service);
+        let io = TokioIo::new(guard.around(stream));
+        let connection = self.http.serve_connection_with_upgrades(io, service);
         let connection = watcher.watch(connection);
         // hyper's own limit begins with the first byte; a client that sends none is seen here.
         tokio::select! {
