@@ -36,6 +36,8 @@ pub enum KeySource {
     /// `Idempotency-Key`, or `X-Idempotency-Key`: one line of one of them.
     #[default]
     Header,
+    /// Another header: one line of it.
+    Named(HeaderName),
     /// A member of the JSON object in the body, under any of these names.
     Field(Vec<Cow<'static, str>>),
     /// Whatever the function finds in head and body.
@@ -64,7 +66,18 @@ impl KeySource {
 
     /// Whether the body must be read before it is known that there is a key.
     pub(crate) const fn needs_body(&self) -> bool {
-        !matches!(self, Self::Header)
+        !matches!(self, Self::Header | Self::Named(_))
+    }
+
+    /// Whether the head alone shows that there is no key.
+    pub(crate) fn is_absent(&self, headers: &HeaderMap) -> bool {
+        match self {
+            Self::Header => {
+                !headers.contains_key(IDEMPOTENCY_KEY) && !headers.contains_key(X_IDEMPOTENCY_KEY)
+            }
+            Self::Named(name) => !headers.contains_key(name),
+            _ => false,
+        }
     }
 
     pub(crate) fn find(
@@ -74,7 +87,11 @@ impl KeySource {
         rules: &KeyRules,
     ) -> Result<Option<Key>, Refusal> {
         match self {
-            Self::Header => from_headers(&parts.headers, rules),
+            Self::Header => {
+                let usual = parts.headers.get_all(IDEMPOTENCY_KEY).iter();
+                one_line(usual.chain(parts.headers.get_all(X_IDEMPOTENCY_KEY)), rules)
+            }
+            Self::Named(name) => one_line(parts.headers.get_all(name).iter(), rules),
             Self::Field(names) => from_field(names, body, rules),
             Self::Function(find) => match find(parts, body) {
                 Some(text) => Ok(Some(rules.check(&text)?)),
@@ -88,17 +105,17 @@ impl fmt::Debug for KeySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Header => f.write_str("header Idempotency-Key"),
+            Self::Named(name) => write!(f, "header {name}"),
             Self::Field(names) => write!(f, "body field {}", names.join(" or ")),
             Self::Function(_) => f.write_str("function"),
         }
     }
 }
 
-fn from_headers(headers: &HeaderMap, rules: &KeyRules) -> Result<Option<Key>, Refusal> {
-    let lines = headers
-        .get_all(IDEMPOTENCY_KEY)
-        .iter()
-        .chain(headers.get_all(X_IDEMPOTENCY_KEY));
+fn one_line<'a>(
+    lines: impl Iterator<Item = &'a HeaderValue>,
+    rules: &KeyRules,
+) -> Result<Option<Key>, Refusal> {
     let mut lines = lines.take(2);
     match (lines.next(), lines.next()) {
         (None, _) => Ok(None),

@@ -56,6 +56,7 @@ pub struct Route {
     pub(crate) streams: bool,
     pub(crate) replays_as_ok: bool,
     pub(crate) verify: Option<Verify>,
+    pub(crate) extensions: http::Extensions,
 }
 
 /// Bounds on what a caller sends and on what a handler answers.
@@ -143,6 +144,12 @@ impl Route {
         self
     }
 
+    /// Whether requests without a key are refused, whatever the profile says.
+    pub fn key_is_required(mut self, required: bool) -> Self {
+        self.requires_key = Some(required);
+        self
+    }
+
     /// Which parts of a request make it the same request.
     pub fn payload(mut self, payload: Payload) -> Self {
         self.payload = payload;
@@ -207,6 +214,12 @@ impl Route {
         verify: impl Fn(&Parts, &Bytes, Timestamp) -> bool + Send + Sync + 'static,
     ) -> Self {
         self.verify = Some(Arc::new(verify));
+        self
+    }
+
+    /// Puts `value` into the extensions of the route's requests that have a lease, for the handler.
+    pub fn extension<T: Clone + Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.extensions.insert(value);
         self
     }
 

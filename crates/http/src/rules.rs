@@ -34,6 +34,7 @@ pub(crate) struct Rules {
     pub(crate) streams: bool,
     pub(crate) replays_as_ok: bool,
     pub(crate) verify: Option<Verify>,
+    pub(crate) extensions: http::Extensions,
     environment: String,
     scope: Option<String>,
     /// The namespace, where no request changes it; else the one for reports.
@@ -85,6 +86,7 @@ impl Rules {
             streams: route.streams,
             replays_as_ok: route.replays_as_ok || terms.replays_as_ok,
             verify: route.verify,
+            extensions: route.extensions,
             environment: environment.to_owned(),
             scope,
             namespace,

@@ -135,6 +135,8 @@ where
         Entry::Refused(refused) => {
             let told = Told::of_refusal(&refused.refusal);
             let mut response = reply::problem(shared, rules, refused.kind, &told);
+            // For whatever is around the layer: a program shouldn't have to read the document.
+            response.extensions_mut().insert(refused.refusal);
             if refused.must_close {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(header::CONNECTION, close);
@@ -146,10 +148,7 @@ where
 
 /// The way of most requests without a key: nothing is read of them.
 fn passes(rules: &Rules, headers: &HeaderMap) -> bool {
-    let anyhow = rules.requires_key || rules.key.needs_body() || rules.verify.is_some();
-    let keyed = headers.contains_key(IDEMPOTENCY_KEY)
-        || headers.contains_key(crate::key::X_IDEMPOTENCY_KEY);
-    !anyhow && !keyed
+    !rules.requires_key && rules.verify.is_none() && rules.key.is_absent(headers)
 }
 
 async fn unkeyed<S, R>(
@@ -185,6 +184,9 @@ where
         echo,
     } = keyed;
     let gather = reply::Gather::new(shared, rules, kind);
+    if !rules.extensions.is_empty() {
+        http.extensions_mut().extend(rules.extensions.clone());
+    }
     // The request's own span, also on another task.
     let span = Span::current();
     // The effect may move to a task of its own, and its caller may leave (P37): it owns all it needs.

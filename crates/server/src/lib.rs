@@ -1,8 +1,53 @@
 //! Semel as a process: the sidecar proxy, the protocol API and the admin API. The binary is `semel`.
+//!
+//! | module | is |
+//! |---|---|
+//! | [`config`] | the settings, from file, environment and flags |
+//! | `listener`, `front` | connections, and who answers what comes over them |
+//! | `stack` | the idempotency layer around the proxy, made from the settings |
+//! | [`proxy`] | the forwarding service, and what is known when it gets no answer |
+//! | `identity` | tenants and principals |
+//! | [`health`] | readiness and the self-check |
+//! | [`api`] | the protocol API: claims by hand, for code that isn't HTTP-shaped |
+//! | [`admin`] | the admin API: see and mend records |
+//! | [`audit`] | what happened and who did what, kept |
+//! | [`server`], [`signals`] | the process: start, reload, drain |
 
 pub mod admin;
 pub mod api;
 pub mod audit;
+pub mod config;
+mod front;
+pub mod health;
+mod identity;
+mod listener;
 mod openapi;
+pub mod proxy;
+pub mod server;
+pub mod signals;
+mod stack;
+mod tls;
 
+pub use identity::KeyFileError;
+pub use listener::Peer;
 pub use openapi::openapi;
+pub use server::{Drained, Mounts, Server, StartError, open};
+pub use signals::until_told;
+pub use stack::{Stack, StackError};
+pub use tls::TlsError;
+
+/// Starts everything and serves until a signal ends it.
+///
+/// # Errors
+/// [`StartError`] says what is wrong and what to do.
+pub async fn run(
+    loaded: config::Loaded,
+    semel: semel::Semel,
+    mounts: Mounts,
+) -> Result<Drained, StartError> {
+    let server = Server::start(loaded, semel, mounts).await?;
+    until_told(server).await.map_err(|source| StartError::File {
+        what: "signals",
+        message: source.to_string(),
+    })
+}

@@ -33,9 +33,10 @@ impl Asked {
 impl Asker<'_> {
     /// The store's answer: from what this process knows, from another's claim, or from our own.
     pub(super) async fn claimed(&mut self, asked: Tick) -> Asked {
-        // An observer runs whatever it is told. And what got no answer may have won: only our own token can
-        // learn that (P6).
-        if self.request.policy.mode != Mode::Enforce || self.unanswered_since.is_some() {
+        // An observer runs whatever it is told. And what got no answer, here or at a caller that brought its own
+        // token, may have won: only that token can learn it (P6).
+        let may_hold = self.unanswered_since.is_some() || self.request.token.is_some();
+        if self.request.policy.mode != Mode::Enforce || may_hold {
             return Asked::alone(self.claim_once(asked).await);
         }
         let (identity, fingerprint) = (self.claim.identity, self.claim.fingerprint);

@@ -71,7 +71,7 @@ impl Breaker {
         }
     }
 
-    /// What it lets through.
+    /// What it lets through now.
     pub(super) fn state(&self, now: Tick) -> BreakerState {
         match &*self.opened.lock() {
             None => BreakerState::Closed,
@@ -122,12 +122,15 @@ mod tests {
         }
         assert_eq!(breaker.admit(AT(0)), Ok(None));
         assert_eq!(breaker.failed(AT(0)), Some(BreakerState::Open));
+        assert_eq!(breaker.state(AT(59)), BreakerState::Open);
         assert_eq!(breaker.admit(AT(59)), Err(Duration::from_secs(1)));
         assert_eq!(breaker.admit(AT(60)), Ok(Some(BreakerState::HalfOpen)));
+        assert_eq!(breaker.state(AT(60)), BreakerState::HalfOpen);
         assert!(breaker.admit(AT(60)).is_err(), "only one probe");
         assert_eq!(breaker.failed(AT(61)), Some(BreakerState::Open));
         assert_eq!(breaker.admit(AT(121)), Ok(Some(BreakerState::HalfOpen)));
         assert_eq!(breaker.succeeded(), Some(BreakerState::Closed));
+        assert_eq!(breaker.state(AT(121)), BreakerState::Closed);
         assert_eq!(breaker.admit(AT(121)), Ok(None));
     }
 

@@ -52,7 +52,7 @@ pub use request::{Doubt, Recover, Request};
 
 use crate::env::Env;
 use crate::error::StoreError;
-use crate::event::{Event, Ignore, Observer, Step, StoreCall};
+use crate::event::{BreakerState, Event, Ignore, Observer, Step, StoreCall};
 use crate::identity::Identity;
 use crate::key::KeyHint;
 use crate::namespace::Namespace;
@@ -264,9 +264,9 @@ impl Engine {
         });
     }
 
-    /// What the breaker lets through now.
+    /// Whether the store is asked, or left alone for a while because it failed.
     #[must_use]
-    pub fn breaker(&self) -> crate::event::BreakerState {
+    pub fn breaker(&self) -> BreakerState {
         self.shared.breaker.state(self.shared.env.clock.now())
     }
 

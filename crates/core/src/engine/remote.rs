@@ -297,7 +297,14 @@ impl Undelivered {
             Admission::Replayed(replayed) => Admitted::Replayed(replayed),
             Admission::Problem(problem) => Admitted::Problem(problem),
             Admission::Unprotected => Admitted::Unprotected,
-            Admission::Won(Won { grant, sent, now }) => {
+            Admission::Won(Won {
+                grant,
+                sent,
+                now,
+                turn,
+            }) => {
+                // Somebody else's effect: when it ends is not known here, so others ask the store.
+                drop(turn);
                 let (shared, subject) = (Arc::clone(&engine), request.subject);
                 let won = Held::new(shared, subject, Some(grant.clone()), sent);
                 if now < won.deadline() || renewed_in_time(&won, &grant).await {

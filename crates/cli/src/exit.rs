@@ -1,0 +1,58 @@
+//! Exit codes. `docs/cli.md` has the same table.
+
+use std::process::ExitCode;
+
+use semel_server::StartError;
+
+/// How the command ended.
+pub(crate) enum Exit {
+    Ok,
+    Failed { code: u8, message: String },
+}
+
+/// Something that nobody foresaw.
+pub(crate) const UNEXPECTED: u8 = 1;
+/// The settings are wrong.
+pub(crate) const CONFIG: u8 = 3;
+/// The store can't be used.
+pub(crate) const STORE: u8 = 4;
+/// An address can't be listened on.
+pub(crate) const LISTEN: u8 = 5;
+/// The self-check failed.
+pub(crate) const SELF_CHECK: u8 = 6;
+/// It ended although something had not finished.
+pub(crate) const CUT_OFF: u8 = 7;
+
+impl Exit {
+    pub(crate) fn failed(code: u8, message: impl ToString) -> Self {
+        Self::Failed {
+            code,
+            message: message.to_string(),
+        }
+    }
+}
+
+impl From<StartError> for Exit {
+    fn from(error: StartError) -> Self {
+        let code = match &error {
+            StartError::Config(_)
+            | StartError::File { .. }
+            | StartError::Stack(_)
+            | StartError::Tls(_) => CONFIG,
+            StartError::Store { .. } => STORE,
+            StartError::Listen { .. } => LISTEN,
+            StartError::SelfCheck(_) => SELF_CHECK,
+            _ => UNEXPECTED,
+        };
+        Self::failed(code, error)
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Ok => Self::SUCCESS,
+            Exit::Failed { code, .. } => Self::from(code),
+        }
+    }
+}

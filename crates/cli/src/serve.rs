@@ -1,0 +1,132 @@
+//! `semel serve`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use semel_server::config::{Flag, Loaded, Sources, load};
+use semel_server::{Drained, Mounts, StartError, open, run};
+
+use crate::exit::{self, Exit};
+use crate::log;
+
+/// What may be said on the command line.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Settings {
+    /// The file with the settings (TOML).
+    #[arg(long, short, env = "SEMEL_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where your service listens; several for copies of it.
+    #[arg(long, value_name = "URL")]
+    upstream: Vec<String>,
+    /// Where the records are kept: redis://…, postgres://…, memory:// to try things out.
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// Where to listen.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Where to listen for operators.
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<String>,
+    /// The environment, such as production.
+    #[arg(long, value_name = "NAME")]
+    environment: Option<String>,
+    /// The form of the log: auto, text or json.
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
+    /// Any other setting; `semel config explain` lists them.
+    #[arg(long = "set", value_name = "SETTING=VALUE")]
+    set: Vec<String>,
+}
+
+impl Settings {
+    /// The settings, or everything that is wrong with them.
+    pub(crate) fn load(&self) -> Result<Loaded, Exit> {
+        let mut flags = Vec::new();
+        let mut flag = |name: &str, path: &str, value: &str| {
+            flags.push(Flag {
+                name: name.to_owned(),
+                path: path.to_owned(),
+                value: value.to_owned(),
+            });
+        };
+        for text in &self.set {
+            let Some((path, value)) = text.split_once('=') else {
+                let message = format!("--set {text}: write --set SETTING=VALUE");
+                return Err(Exit::failed(exit::CONFIG, message));
+            };
+            flag("--set", path, value);
+        }
+        for url in &self.upstream {
+            flag("--upstream", "upstream.urls", url);
+        }
+        for (name, path, value) in [
+            ("--store", "store.url", &self.store),
+            ("--listen", "listener.address", &self.listen),
+            ("--admin", "admin.address", &self.admin),
+            ("--environment", "environment", &self.environment),
+            ("--log-format", "log.format", &self.log_format),
+        ] {
+            if let Some(value) = value {
+                flag(name, path, value);
+            }
+        }
+        let sources = Sources {
+            file: self.config.clone(),
+            env: std::env::vars_os()
+                .filter_map(|(name, value)| {
+                    Some((name.into_string().ok()?, value.into_string().ok()?))
+                })
+                .collect(),
+            flags,
+        };
+        load(&sources).map_err(|findings| StartError::from(findings).into())
+    }
+}
+
+/// The sidecar: puts a service of any language behind idempotency keys.
+#[derive(Args)]
+#[command(after_help = "\
+Example:
+  semel serve --upstream http://127.0.0.1:3000 --store redis://127.0.0.1
+
+Signals: SIGHUP reads the settings again, SIGTERM and SIGINT drain, a second one ends at once.
+Exit codes: 0 drained, 2 usage, 3 settings, 4 store, 5 address, 6 self-check, 7 ended with something unfinished.")]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    settings: Settings,
+}
+
+impl Serve {
+    pub(crate) fn run(&self) -> Exit {
+        let loaded = match self.settings.load() {
+            Ok(loaded) => loaded,
+            Err(exit) => return exit,
+        };
+        log::start(&loaded.config.log);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build();
+        let runtime = match runtime {
+            Ok(runtime) => runtime,
+            Err(error) => return Exit::failed(exit::UNEXPECTED, error),
+        };
+        let ended = runtime.block_on(serve(loaded));
+        // Whatever still runs now was given its time.
+        runtime.shutdown_background();
+        match ended {
+            Ok(Drained::Whole) => Exit::Ok,
+            Ok(Drained::CutOff) => Exit::failed(exit::CUT_OFF, ""),
+            Err(error) => error.into(),
+        }
+    }
+}
+
+async fn serve(loaded: Loaded) -> Result<Drained, StartError> {
+    for warning in &loaded.warnings {
+        tracing::warn!("{}: {}; {}", warning.path, warning.message, warning.fix);
+    }
+    let semel = open(&loaded.config).await?;
+    // The protocol API and the admin API are mounted here.
+    let mounts = Mounts::default();
+    run(loaded, semel, mounts).await
+}

@@ -1,0 +1,305 @@
+//! The schema, and every setting in it: what the checks, the environment and the documentation go by.
+
+use std::sync::LazyLock;
+
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value};
+
+use super::tree::Config;
+
+/// One setting.
+#[derive(Clone, Debug)]
+pub struct Field {
+    /// Where it is: `upstream.urls`, `routes[].path`.
+    pub path: String,
+    /// What it is.
+    pub about: String,
+    /// What may be said.
+    pub kind: Kind,
+    /// What holds where nothing is said; `None` where that is "nothing".
+    pub default: Option<Value>,
+    /// The variable that sets it; settings of routes have none.
+    pub env: Option<String>,
+}
+
+/// What may be said.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// A text, of a form such as `header` or `span`.
+    Text {
+        /// Which.
+        form: Option<String>,
+    },
+    /// A whole number, within bounds.
+    Number {
+        /// The least.
+        least: u64,
+        /// The most.
+        most: u64,
+    },
+    /// `true` or `false`.
+    Truth,
+    /// One of these words, each with what it means.
+    Word(Vec<(String, String)>),
+    /// A list.
+    List(Box<Kind>),
+    /// A table of settings.
+    Table(Vec<(String, Node)>),
+}
+
+/// A kind, with its description.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// What it is.
+    pub about: String,
+    /// What may be said.
+    pub kind: Kind,
+}
+
+/// The JSON schema, with every table closed.
+#[must_use]
+pub fn schema() -> Value {
+    let settings =
+        SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let schema = settings.into_generator().into_root_schema_for::<Config>();
+    let mut schema = schema.to_value();
+    close(&mut schema);
+    schema
+}
+
+/// Unknown members are refused everywhere; flattened structs can't say so themselves.
+fn close(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            if members.contains_key("properties") {
+                members.insert("additionalProperties".to_owned(), false.into());
+            }
+            members.values_mut().for_each(close);
+        }
+        Value::Array(items) => items.iter_mut().for_each(close),
+        _ => {}
+    }
+}
+
+/// The whole tree.
+#[must_use]
+pub(super) fn tree() -> &'static Node {
+    static TREE: LazyLock<Node> = LazyLock::new(|| node(&schema()));
+    &TREE
+}
+
+/// The settings at the tree's leaves, in their order.
+#[must_use]
+pub fn fields() -> &'static [Field] {
+    static FIELDS: LazyLock<Vec<Field>> = LazyLock::new(|| {
+        let defaults = serde_json::to_value(Config::default()).unwrap_or_default();
+        let mut fields = Vec::new();
+        gather(tree(), "", Some(&defaults), &mut fields);
+        fields
+    });
+    &FIELDS
+}
+
+fn gather(node: &Node, path: &str, default: Option<&Value>, fields: &mut Vec<Field>) {
+    let members = match &node.kind {
+        Kind::Table(members) => members,
+        Kind::List(inner) => match &**inner {
+            Kind::Table(_) => {
+                let inner = Node {
+                    about: node.about.clone(),
+                    kind: (**inner).clone(),
+                };
+                gather(&inner, &format!("{path}[]"), None, fields);
+                return;
+            }
+            _ => return push(node, path, default, fields),
+        },
+        _ => return push(node, path, default, fields),
+    };
+    for (name, member) in members {
+        let path = match path {
+            "" => name.clone(),
+            path => format!("{path}.{name}"),
+        };
+        gather(
+            member,
+            &path,
+            default.and_then(|value| value.get(name)),
+            fields,
+        );
+    }
+}
+
+fn push(node: &Node, path: &str, default: Option<&Value>, fields: &mut Vec<Field>) {
+    let env = (!path.contains("[]")).then(|| env_name(path));
+    fields.push(Field {
+        path: path.to_owned(),
+        about: node.about.clone(),
+        kind: node.kind.clone(),
+        default: default.filter(|value| !value.is_null()).cloned(),
+        env,
+    });
+}
+
+/// `upstream.urls` is `SEMEL_UPSTREAM_URLS`.
+#[must_use]
+pub fn env_name(path: &str) -> String {
+    format!("SEMEL_{}", path.replace('.', "_").to_uppercase())
+}
+
+fn text<'a>(schema: &'a Value, member: &str) -> &'a str {
+    schema.get(member).and_then(Value::as_str).unwrap_or("")
+}
+
+fn node(schema: &Value) -> Node {
+    Node {
+        about: text(schema, "description").replace('\n', " "),
+        kind: kind(schema),
+    }
+}
+
+fn kind(schema: &Value) -> Kind {
+    if let Some(members) = schema.get("properties").and_then(Value::as_object) {
+        return table(members);
+    }
+    // What may also be absent, or one of several words.
+    let choices = ["anyOf", "oneOf"];
+    for choice in choices {
+        let Some(options) = schema.get(choice).and_then(Value::as_array) else {
+            continue;
+        };
+        let said = |option: &&Value| text(option, "type") != "null";
+        let mut options = options.iter().filter(said);
+        if options.clone().any(|option| option.get("const").is_some()) {
+            let word = |option: &Value| {
+                let about = text(option, "description").replace('\n', " ");
+                (text(option, "const").to_owned(), about)
+            };
+            return Kind::Word(options.map(word).collect());
+        }
+        if let Some(one) = options.next() {
+            return kind(one);
+        }
+    }
+    match type_name(schema) {
+        "boolean" => Kind::Truth,
+        "integer" => {
+            let bound = |name| schema.get(name).and_then(Value::as_u64);
+            Kind::Number {
+                least: bound("minimum").unwrap_or(0),
+                most: bound("maximum").unwrap_or(u64::from(u32::MAX)),
+            }
+        }
+        "array" => Kind::List(Box::new(
+            schema.get("items").map_or(Kind::Text { form: None }, kind),
+        )),
+        _ => Kind::Text {
+            form: schema
+                .get("format")
+                .and_then(Value::as_str)
+                .map(str::to_owned),
+        },
+    }
+}
+
+fn table(members: &Map<String, Value>) -> Kind {
+    let member = |(name, schema): (&String, &Value)| (name.clone(), node(schema));
+    Kind::Table(members.iter().map(member).collect())
+}
+
+/// The type, where it may also be absent.
+fn type_name(schema: &Value) -> &str {
+    match schema.get("type") {
+        Some(Value::Array(types)) => {
+            let mut names = types.iter().filter_map(Value::as_str);
+            names.find(|name| *name != "null").unwrap_or("")
+        }
+        Some(Value::String(name)) => name,
+        _ => "",
+    }
+}
+
+impl Kind {
+    /// In words, for people.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        match self {
+            Self::Text { form } => match form.as_deref() {
+                Some("span") => "span of time, such as \"30s\"".to_owned(),
+                Some("size") => "size, such as \"1MiB\"".to_owned(),
+                Some("file") => "path of a file".to_owned(),
+                Some("header") => "name of a header".to_owned(),
+                Some("method") => "method".to_owned(),
+                Some("address") => "address and port, such as \"127.0.0.1:8080\"".to_owned(),
+                Some("http-url") => "URL, such as \"http://127.0.0.1:3000\"".to_owned(),
+                Some("store-url") => "URL, such as \"redis://127.0.0.1\"".to_owned(),
+                Some("pointer") => "JSON pointer".to_owned(),
+                Some("route") => "path of a route".to_owned(),
+                _ => "text".to_owned(),
+            },
+            Self::Number { .. } => "whole number".to_owned(),
+            Self::Truth => "true or false".to_owned(),
+            Self::Word(words) => {
+                let quoted: Vec<String> = words
+                    .iter()
+                    .map(|(word, _)| format!("\"{word}\""))
+                    .collect();
+                quoted.join(", ")
+            }
+            Self::List(inner) => format!("list: {}", inner.in_words()),
+            Self::Table(_) => "table".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_is_described_and_has_a_variable_of_its_own() {
+        let fields = fields();
+        assert!(fields.len() > 60, "{}", fields.len());
+        for field in fields {
+            assert!(field.about.len() > 3, "{} says nothing", field.path);
+            if let Kind::Word(words) = &field.kind {
+                assert!(
+                    words
+                        .iter()
+                        .all(|(word, about)| !word.is_empty() && !about.is_empty()),
+                    "{}",
+                    field.path
+                );
+            }
+        }
+        let mut names: Vec<&str> = fields
+            .iter()
+            .filter_map(|field| field.env.as_deref())
+            .collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count, "two settings share a variable");
+    }
+
+    #[test]
+    fn kinds_are_read_from_the_schema() {
+        let kind_of = |path: &str| {
+            let found = fields().iter().find(|field| field.path == path);
+            found.unwrap().kind.in_words()
+        };
+        assert_eq!(kind_of("drain_time"), "span of time, such as \"30s\"");
+        assert_eq!(kind_of("routes[].crash"), "\"takeover\", \"hold\"");
+        assert_eq!(
+            kind_of("routes[].caller_retention"),
+            "span of time, such as \"30s\""
+        );
+        assert_eq!(kind_of("defaults.on_busy"), "\"wait\", \"refuse\"");
+        assert_eq!(kind_of("listener.trust_forwarded"), "true or false");
+        assert_eq!(
+            kind_of("upstream.urls"),
+            "list: URL, such as \"http://127.0.0.1:3000\""
+        );
+        assert_eq!(kind_of("store.secret_id"), "whole number");
+    }
+}

@@ -1,0 +1,287 @@
+//! What the settings mean together: contradictions, files that aren't there, and what is unwise.
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::Path;
+
+use super::Finding;
+use super::check::missing;
+use super::route::{Compare, RouteSettings};
+use super::source::Said;
+use super::tree::{Admin, Algorithm, Config, From, Tls, Verify, Whose};
+
+pub(super) struct Judged {
+    pub(super) wrong: Vec<Finding>,
+    pub(super) warnings: Vec<Finding>,
+}
+
+pub(super) fn judge(config: &Config, said: &Said) -> Judged {
+    let mut judge = Judge {
+        said,
+        wrong: Vec::new(),
+        warnings: Vec::new(),
+    };
+    judge.ends(config);
+    judge.listener(config);
+    judge.admin(&config.admin);
+    judge.whose("tenants", &config.tenants, config);
+    judge.whose("principals", &config.principals, config);
+    judge.jwt(config);
+    judge.route("defaults", &config.defaults);
+    for (at, route) in config.routes.iter().enumerate() {
+        let path = format!("routes[{at}]");
+        if route.path.is_empty() {
+            judge.wrong(&path, "a route needs a path", "add path = \"/charges\"");
+        }
+        judge.route(&path, &route.settings);
+    }
+    Judged {
+        wrong: judge.wrong,
+        warnings: judge.warnings,
+    }
+}
+
+struct Judge<'a> {
+    said: &'a Said,
+    wrong: Vec<Finding>,
+    warnings: Vec<Finding>,
+}
+
+impl Judge<'_> {
+    fn wrong(&mut self, path: &str, message: &str, fix: &str) {
+        let mut finding = missing(path, message, fix);
+        finding.origin = self.said.origin(path);
+        self.wrong.push(finding);
+    }
+
+    fn warn(&mut self, path: &str, message: &str, fix: &str) {
+        let mut finding = missing(path, message, fix);
+        finding.origin = self.said.origin(path);
+        self.warnings.push(finding);
+    }
+
+    fn file(&mut self, path: &str, file: Option<&String>) {
+        if let Some(file) = file
+            && let Err(error) = std::fs::File::open(Path::new(file))
+        {
+            let message = format!("the file {file} can't be read: {error}");
+            self.wrong(path, &message, "check its path and who may read it");
+        }
+    }
+
+    fn ends(&mut self, config: &Config) {
+        let (store, upstream) = (&config.store, &config.upstream);
+        if upstream.urls.is_empty() {
+            self.wrong(
+                "upstream.urls",
+                "there is nothing to forward to",
+                "say where your service listens: --upstream http://127.0.0.1:3000",
+            );
+        }
+        match (&store.url, &store.url_file) {
+            (None, None) => self.wrong(
+                "store.url",
+                "there is no store",
+                "say which one: --store redis://127.0.0.1, or --store memory:// to try things out",
+            ),
+            (Some(_), Some(_)) => self.wrong(
+                "store.url_file",
+                "there are two stores: store.url and store.url_file",
+                "keep one of them",
+            ),
+            _ => {}
+        }
+        if store
+            .url
+            .as_deref()
+            .is_some_and(|url| url.starts_with("memory:"))
+        {
+            self.warn(
+                "store.url",
+                "memory:// forgets everything when this process ends, and no other node sees it",
+                "use redis:// or postgres:// for anything but trying out",
+            );
+        }
+        if store.secret_id.is_some() && store.secret_file.is_none() {
+            self.wrong(
+                "store.secret_id",
+                "there is an id, but no secret",
+                "name the file with it: store.secret_file",
+            );
+        }
+        self.file("store.url_file", store.url_file.as_ref());
+        self.file("store.secret_file", store.secret_file.as_ref());
+        self.file("upstream.ca_file", upstream.ca_file.as_ref());
+        for (path, span) in [
+            ("upstream.connect_timeout", upstream.connect_timeout),
+            ("upstream.response_timeout", upstream.response_timeout),
+            ("listener.head_timeout", config.listener.head_timeout),
+            ("listener.body_timeout", config.listener.body_timeout),
+            ("engine.store_timeout", config.engine.store_timeout),
+            ("health.self_check_every", config.health.self_check_every),
+        ] {
+            if span.0.is_zero() {
+                self.wrong(
+                    path,
+                    "nothing can happen in no time",
+                    "write at least \"1ms\"",
+                );
+            }
+        }
+    }
+
+    fn listener(&mut self, config: &Config) {
+        let listener = &config.listener;
+        self.tls("listener.tls", &listener.tls);
+        let own = &listener.own_path;
+        if !own.is_empty() && (!own.starts_with('/') || own.ends_with('/')) {
+            self.wrong(
+                "listener.own_path",
+                "the path begins with / and doesn't end with one",
+                "write for example \"/_semel\"",
+            );
+        }
+        if listener.max_head.0 < 8192 || listener.max_head.0 > 1 << 20 {
+            self.wrong(
+                "listener.max_head",
+                "a request's head is bounded by 8KiB to 1MiB",
+                "write for example \"64KiB\"",
+            );
+        }
+    }
+
+    fn tls(&mut self, path: &str, tls: &Tls) {
+        if tls.cert_file.is_some() != tls.key_file.is_some() {
+            self.wrong(
+                path,
+                "TLS needs both a certificate and its key",
+                "set cert_file and key_file",
+            );
+        }
+        if tls.client_ca_file.is_some() && tls.cert_file.is_none() {
+            self.wrong(
+                path,
+                "clients' certificates can't be asked for without TLS",
+                "set cert_file and key_file too",
+            );
+        }
+        self.file(&format!("{path}.cert_file"), tls.cert_file.as_ref());
+        self.file(&format!("{path}.key_file"), tls.key_file.as_ref());
+        self.file(
+            &format!("{path}.client_ca_file"),
+            tls.client_ca_file.as_ref(),
+        );
+    }
+
+    fn admin(&mut self, admin: &Admin) {
+        self.tls("admin.tls", &admin.tls);
+        self.file("admin.token_file", admin.token_file.as_ref());
+        let Some(address) = &admin.address else {
+            return;
+        };
+        let mutual = admin.tls.client_ca_file.is_some() && !admin.tls.client_optional;
+        let guarded = admin.token_file.is_some() || mutual;
+        if !guarded && !is_loopback(address) {
+            self.wrong(
+                "admin.address",
+                "anybody who reaches this address could change records",
+                "set admin.token_file or admin.tls.client_ca_file, or listen on 127.0.0.1",
+            );
+        }
+    }
+
+    fn whose(&mut self, path: &str, whose: &Whose, config: &Config) {
+        match whose.from {
+            From::None | From::Jwt => {}
+            From::Header if whose.header.is_none() => self.wrong(
+                &format!("{path}.header"),
+                "it comes from a header, and none is named",
+                "name the header that whatever is in front sets, for example \"x-tenant\"",
+            ),
+            From::Header => {}
+            From::Certificate => {
+                if config.listener.tls.client_ca_file.is_none() {
+                    self.wrong(
+                        &format!("{path}.from"),
+                        "it comes from clients' certificates, and none are asked for",
+                        "set listener.tls.client_ca_file",
+                    );
+                }
+            }
+        }
+    }
+
+    fn jwt(&mut self, config: &Config) {
+        let jwt = &config.jwt;
+        self.file("jwt.key_file", jwt.key_file.as_ref());
+        let used = [&config.tenants, &config.principals];
+        if !used.iter().any(|whose| whose.from == From::Jwt) {
+            return;
+        }
+        match (jwt.verify, &jwt.key_file) {
+            (Verify::Signature, None) => {
+                let what = match jwt.algorithm {
+                    Algorithm::Hs256 => "the shared secret",
+                    Algorithm::Rs256 | Algorithm::Es256 => "the public key (PEM)",
+                };
+                let fix = format!("set jwt.key_file to a file with {what}");
+                self.wrong(
+                    "jwt.key_file",
+                    "tokens can't be checked without a key",
+                    &fix,
+                );
+            }
+            (Verify::Upstream, _) => self.warn(
+                "jwt.verify",
+                "tokens are believed unchecked: a forged one gets another tenant's replays",
+                "set jwt.key_file, unless something in front has checked them",
+            ),
+            (Verify::Signature, Some(_)) => {}
+        }
+    }
+
+    fn route(&mut self, path: &str, route: &RouteSettings) {
+        let member = |name: &str| format!("{path}.{name}");
+        if route.key_header.is_some() && route.key_field.is_some() {
+            let message = "the key can't be both in a header and in the body";
+            self.wrong(
+                &member("key_field"),
+                message,
+                "keep one of key_header and key_field",
+            );
+        }
+        let print = &route.fingerprint;
+        if !print.include.is_empty() && !print.exclude.is_empty() {
+            let message = "a body can't be compared by both include and exclude";
+            self.wrong(&member("fingerprint.exclude"), message, "keep one of them");
+        }
+        let chosen = !print.include.is_empty() || !print.exclude.is_empty();
+        if chosen && print.body != Compare::Meaning {
+            let message = "include and exclude work on bodies that are compared by their meaning";
+            self.wrong(
+                &member("fingerprint.body"),
+                message,
+                "write body = \"meaning\"",
+            );
+        }
+        let terms = crate::stack::policy(route).terms();
+        if let Err(error) = terms {
+            let fix = "see lease, retention and max_attempts";
+            self.wrong(&member("lease"), &error.to_string(), fix);
+        }
+        if route.methods.is_empty() {
+            let message = "no method is covered";
+            self.wrong(
+                &member("methods"),
+                message,
+                "name some, or write mode = \"off\"",
+            );
+        }
+    }
+}
+
+fn is_loopback(address: &str) -> bool {
+    let Ok(mut found) = address.to_socket_addrs() else {
+        return false;
+    };
+    found.all(|address: SocketAddr| address.ip().is_loopback())
+}

@@ -1,0 +1,204 @@
+use super::*;
+
+fn sources(toml: &str, name: &str) -> (Sources, std::path::PathBuf) {
+    let file =
+        std::env::temp_dir().join(format!("semel-config-{}-{name}.toml", std::process::id()));
+    std::fs::write(&file, toml).unwrap();
+    let sources = Sources {
+        file: Some(file.clone()),
+        ..Sources::default()
+    };
+    (sources, file)
+}
+
+fn wrong(toml: &str, name: &str) -> Vec<String> {
+    let (sources, file) = sources(toml, name);
+    let findings = load(&sources).unwrap_err();
+    std::fs::remove_file(file).unwrap();
+    findings.0.iter().map(ToString::to_string).collect()
+}
+
+const ENDS: &str = "[store]\nurl = \"memory://\"\n[upstream]\nurls = [\"http://127.0.0.1:1\"]\n";
+
+#[test]
+fn everything_wrong_is_said_at_once_with_line_and_fix() {
+    let found = wrong(
+        "drian_time = \"30s\"\n[upstream]\nurls = [\"ftp://x\"]\nconnect_timeout = \"soon\"\n\n[[routes]]\npath = \"/a\"\ncrash = \"holt\"\nretentoin = \"1d\"\nstreams = 1\n",
+        "all",
+    );
+    let has = |text: &str| found.iter().any(|finding| finding.contains(text));
+    assert_eq!(found.len(), 6, "{found:#?}");
+    assert!(
+        has(
+            "drian_time (file, line 1): there is no such setting\n    fix: did you mean `drain_time`?"
+        ),
+        "{found:#?}"
+    );
+    assert!(has("upstream.urls[0] (file, line 3)"), "{found:#?}");
+    assert!(has("upstream.connect_timeout (file, line 4)"), "{found:#?}");
+    assert!(
+        has("routes[0].crash (file, line 8)") && has("did you mean \"hold\"?"),
+        "{found:#?}"
+    );
+    assert!(
+        has("routes[0].retentoin (file, line 9)") && has("did you mean `retention`?"),
+        "{found:#?}"
+    );
+    assert!(has("routes[0].streams (file, line 10)"), "{found:#?}");
+}
+
+#[test]
+fn what_is_missing_or_contradicts_is_said_with_the_fix() {
+    let found = wrong(
+        "[listener.tls]\ncert_file = \"/no/such\"\n[admin]\naddress = \"0.0.0.0:1\"\n[tenants]\nfrom = \"jwt\"\n",
+        "miss",
+    );
+    let has = |text: &str| found.iter().any(|finding| finding.contains(text));
+    assert!(has("--upstream http://"), "{found:#?}");
+    assert!(has("--store redis://"), "{found:#?}");
+    assert!(has("TLS needs both"), "{found:#?}");
+    assert!(has("/no/such can't be read"), "{found:#?}");
+    assert!(has("anybody who reaches this address"), "{found:#?}");
+    assert!(has("tokens can't be checked without a key"), "{found:#?}");
+}
+
+#[test]
+fn several_syntax_errors_are_all_said() {
+    let found = wrong("a = \nb = [1,\n[c\n", "syntax");
+    assert!(
+        found
+            .iter()
+            .all(|finding| finding.contains("this is not TOML")),
+        "{found:#?}"
+    );
+    assert!(found.len() > 1, "{found:#?}");
+}
+
+#[test]
+fn flags_win_over_variables_and_those_over_the_file() {
+    let (mut sources, file) = sources(&format!("environment = \"file\"\n{ENDS}"), "wins");
+    let environment = |sources: &Sources| load(sources).unwrap().config.environment;
+    assert_eq!(environment(&sources), "file");
+    sources.env = vec![
+        ("SEMEL_ENVIRONMENT".into(), "env".into()),
+        ("SEMEL_TEST_X".into(), "1".into()),
+    ];
+    assert_eq!(environment(&sources), "env");
+    sources.flags = vec![Flag {
+        name: "--environment".into(),
+        path: "environment".into(),
+        value: "flag".into(),
+    }];
+    assert_eq!(environment(&sources), "flag");
+    let shown = load(&sources).unwrap().shown();
+    let origin = |path: &str| {
+        shown
+            .iter()
+            .find(|one| one.path == path)
+            .unwrap()
+            .origin
+            .to_string()
+    };
+    assert_eq!(origin("environment"), "flag, --environment");
+    assert_eq!(origin("store.url"), "file, line 3");
+    assert_eq!(origin("drain_time"), "default");
+    std::fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn variables_are_read_as_the_setting_has_them() {
+    let env = [
+        (
+            "SEMEL_UPSTREAM_URLS",
+            "http://127.0.0.1:1, http://127.0.0.1:2",
+        ),
+        ("SEMEL_STORE_URL", "memory://"),
+        ("SEMEL_LISTENER_TRUST_FORWARDED", "true"),
+        ("SEMEL_KEYS_MAX_BYTES", "64"),
+        ("SEMEL_ENVIRONMENT", "17"),
+    ];
+    let mut sources = Sources {
+        env: env
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .to_vec(),
+        ..Sources::default()
+    };
+    let config = load(&sources).unwrap().config;
+    assert_eq!(config.upstream.urls.len(), 2);
+    assert!(config.listener.trust_forwarded);
+    assert_eq!(config.keys.max_bytes, 64);
+    assert_eq!(config.environment, "17");
+    sources.env.push(("SEMEL_STORE_ULR".into(), "x".into()));
+    let found = load(&sources).unwrap_err().to_string();
+    assert!(found.contains("did you mean SEMEL_STORE_URL?"), "{found}");
+}
+
+#[test]
+fn a_route_says_only_what_is_different() {
+    let toml = format!(
+        "{ENDS}[defaults]\nretention = \"7d\"\nfingerprint.query = false\n[[routes]]\npath = \"/a\"\ncrash = \"hold\"\nfingerprint.headers = [\"x-a\"]\n"
+    );
+    let (sources, file) = sources(&toml, "route");
+    let loaded = load(&sources).unwrap();
+    std::fs::remove_file(file).unwrap();
+    let route = &loaded.config.routes[0].settings;
+    assert_eq!(
+        (route.crash, route.retention.to_string()),
+        (Crash::Hold, "7d".to_owned())
+    );
+    assert!(!route.fingerprint.query && route.fingerprint.path);
+    assert_eq!(route.fingerprint.headers, ["x-a"]);
+    assert_eq!(loaded.config.defaults.crash, Crash::Takeover);
+    let shown = loaded.shown();
+    let origin = |path: &str| {
+        shown
+            .iter()
+            .find(|one| one.path == path)
+            .unwrap()
+            .origin
+            .to_string()
+    };
+    assert_eq!(origin("routes[0].retention"), "file, line 6");
+    assert_eq!(origin("routes[0].crash"), "file, line 10");
+    assert_eq!(origin("routes[0].lease"), "default");
+}
+
+#[test]
+fn passwords_are_shown_to_nobody() {
+    let flags = vec![
+        Flag {
+            name: "--store".into(),
+            path: "store.url".into(),
+            value: "redis://user:hunter2@127.0.0.1/1?password=hunter2".into(),
+        },
+        Flag {
+            name: "--upstream".into(),
+            path: "upstream.urls".into(),
+            value: "http://a:hunter2@127.0.0.1:1/x".into(),
+        },
+    ];
+    let loaded = load(&Sources {
+        flags,
+        ..Sources::default()
+    })
+    .unwrap();
+    let shown = format!("{:?}", loaded.shown());
+    assert!(!shown.contains("hunter2"), "{shown}");
+    assert!(shown.contains("redis://127.0.0.1/1?…"), "{shown}");
+}
+
+#[test]
+fn a_setting_explains_itself() {
+    let text = explain("upstream.response_timeout").unwrap();
+    assert!(
+        text.contains("outcome unknown")
+            && text.contains("\"1m\"")
+            && text.contains("SEMEL_UPSTREAM_RESPONSE_TIMEOUT"),
+        "{text}"
+    );
+    assert_eq!(
+        explain("upstream.respons_timeout"),
+        Err(Some("upstream.response_timeout"))
+    );
+    assert!(explain("tenants").unwrap().contains("tenants.claim"));
+}

@@ -1,0 +1,436 @@
+//! The settings, as a tree of types. Doc comments become the schema, `docs/config.md` and `semel config explain`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::route::{RouteEntry, RouteSettings};
+use super::units::{Size, Span};
+
+/// All settings of `semel serve`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(title = "Semel configuration")]
+pub struct Config {
+    /// Such as `production`: keys of different environments never meet, also in one store.
+    pub environment: String,
+    /// How long requests may go on after SIGTERM before they are cut off.
+    pub drain_time: Span,
+    /// Where the records are kept.
+    pub store: Store,
+    /// The service that requests are forwarded to.
+    pub upstream: Upstream,
+    /// Where requests are taken.
+    pub listener: Listener,
+    /// A second listener, for operators: health, and the admin API.
+    pub admin: Admin,
+    /// Readiness and the self-check.
+    pub health: Health,
+    /// What is logged, and how.
+    pub log: Log,
+    /// What a key may look like.
+    pub keys: Keys,
+    /// What concerns the whole process rather than one route.
+    pub engine: Engine,
+    /// Whose request it is: keys of different tenants never meet.
+    pub tenants: Whose,
+    /// Who asks: keys of different callers never meet. Without one, the `Authorization` and `X-Api-Key` headers count as payload.
+    pub principals: Whose,
+    /// How JSON web tokens are read, where tenants or principals come from one.
+    pub jwt: Jwt,
+    /// How requests are treated that no route fits; and what a route doesn't say itself.
+    pub defaults: RouteSettings,
+    /// Routes with settings of their own. The first whose path fits counts.
+    pub routes: Vec<RouteEntry>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            environment: String::new(),
+            drain_time: seconds(30),
+            store: Store::default(),
+            upstream: Upstream::default(),
+            listener: Listener::default(),
+            admin: Admin::default(),
+            health: Health::default(),
+            log: Log::default(),
+            keys: Keys::default(),
+            engine: Engine::default(),
+            tenants: Whose::new("tenant_id"),
+            principals: Whose::new("sub"),
+            jwt: Jwt::default(),
+            defaults: RouteSettings::default(),
+            routes: Vec::new(),
+        }
+    }
+}
+
+const fn seconds(seconds: u64) -> Span {
+    Span(std::time::Duration::from_secs(seconds))
+}
+
+/// Where the records are kept.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Store {
+    /// The store's URL: `redis://127.0.0.1`, `postgres://user@host/database`, `memory://` for trying out.
+    #[schemars(extend("format" = "store-url"))]
+    pub url: Option<String>,
+    /// A file that has the URL, for one with a password in it. Instead of `url`.
+    #[schemars(extend("format" = "file"))]
+    pub url_file: Option<String>,
+    /// A file with at least 16 random bytes, the same on every node: with it, whoever reads the store can't test guesses of keys and payloads.
+    #[schemars(extend("format" = "file"))]
+    pub secret_file: Option<String>,
+    /// The id of that secret, which records carry: a rotation takes the next one.
+    #[schemars(range(min = 1))]
+    pub secret_id: Option<u16>,
+}
+
+/// The service that requests are forwarded to.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Upstream {
+    /// Its URL, or several for copies of one service, which are used in turn.
+    #[schemars(extend("items" = {"type": "string", "format": "http-url"}))]
+    pub urls: Vec<String>,
+    /// How HTTP is spoken to it.
+    pub protocol: Protocol,
+    /// Which `Host` it is sent over HTTP/1.1: the one that the client sent, or its own. `X-Forwarded-Host` has the client's in both cases.
+    pub host: Host,
+    /// A file of certificates (PEM) that its own is checked against. The machine's trusted ones, where not set.
+    #[schemars(extend("format" = "file"))]
+    pub ca_file: Option<String>,
+    /// How long connecting may take, TLS included. Nothing was sent by then, so running out of it is safe to retry.
+    pub connect_timeout: Span,
+    /// How long the head of its answer may take once a request was sent. Running out of it leaves the outcome unknown.
+    pub response_timeout: Span,
+    /// How long a connection that nobody uses is kept. Keep it below the service's own limit (5 s in many frameworks): a request that meets a closing connection has an unknown outcome.
+    pub idle_timeout: Span,
+    /// The most unused connections kept for each URL.
+    pub max_idle: usize,
+}
+
+impl Default for Upstream {
+    fn default() -> Self {
+        Self {
+            urls: Vec::new(),
+            protocol: Protocol::Auto,
+            host: Host::Client,
+            ca_file: None,
+            connect_timeout: seconds(5),
+            response_timeout: seconds(60),
+            idle_timeout: seconds(4),
+            max_idle: 256,
+        }
+    }
+}
+
+/// How HTTP is spoken to the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// HTTP/1.1; HTTP/2 where TLS agrees on it.
+    Auto,
+    /// HTTP/1.1 only.
+    Http1,
+    /// HTTP/2 only, also without TLS (prior knowledge): for gRPC.
+    H2c,
+}
+
+/// Which `Host` the service is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Host {
+    /// The one that the client sent.
+    Client,
+    /// The one of its URL.
+    Upstream,
+}
+
+/// Where requests are taken.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Listener {
+    /// Address and port.
+    #[schemars(extend("format" = "address"))]
+    pub address: String,
+    /// Paths under this one are Semel's own and are not forwarded: `/healthz`, `/readyz`, the protocol API. Empty: none are.
+    pub own_path: String,
+    /// TLS.
+    pub tls: Tls,
+    /// The most bytes of a request's head.
+    pub max_head: Size,
+    /// The most bytes of any request's body, with a key or without. A request with a key has a bound of its own, `defaults.max_body`.
+    pub max_body: Size,
+    /// How long a request's head may take, and how long a connection may be without one.
+    pub head_timeout: Span,
+    /// How long a request's body may pause.
+    pub body_timeout: Span,
+    /// The most connections at a time; more wait to be accepted.
+    #[schemars(range(min = 1))]
+    pub max_connections: usize,
+    /// Whether `X-Forwarded-*` of requests are believed and added to, rather than replaced. Yes only behind another proxy.
+    pub trust_forwarded: bool,
+}
+
+impl Default for Listener {
+    fn default() -> Self {
+        Self {
+            address: "127.0.0.1:8080".to_owned(),
+            own_path: "/_semel".to_owned(),
+            tls: Tls::default(),
+            max_head: Size(64 * 1024),
+            max_body: Size(1 << 30),
+            head_timeout: seconds(30),
+            body_timeout: seconds(30),
+            max_connections: 10_000,
+            trust_forwarded: false,
+        }
+    }
+}
+
+/// TLS of a listener. Files are read again on SIGHUP.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tls {
+    /// The certificate and those above it (PEM). Without one there is no TLS.
+    #[schemars(extend("format" = "file"))]
+    pub cert_file: Option<String>,
+    /// Its key (PEM).
+    #[schemars(extend("format" = "file"))]
+    pub key_file: Option<String>,
+    /// Certificates (PEM) that clients' own are checked against: mutual TLS.
+    #[schemars(extend("format" = "file"))]
+    pub client_ca_file: Option<String>,
+    /// Whether clients without a certificate are let in all the same.
+    pub client_optional: bool,
+}
+
+/// A second listener, for operators.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Admin {
+    /// Address and port. Without one there is no such listener.
+    #[schemars(extend("format" = "address"))]
+    pub address: Option<String>,
+    /// A file with the token that the admin API asks for (`Authorization: Bearer …`). Needed on any address but loopback.
+    #[schemars(extend("format" = "file"))]
+    pub token_file: Option<String>,
+    /// TLS; with `client_ca_file`, only clients with a certificate are let in.
+    pub tls: Tls,
+}
+
+/// Readiness and the self-check.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Health {
+    /// The self-check runs an operation twice and looks whether the second was a replay. What a failure at start means.
+    pub self_check: SelfCheck,
+    /// How often it is run again.
+    pub self_check_every: Span,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self {
+            self_check: SelfCheck::Fail,
+            self_check_every: seconds(30),
+        }
+    }
+}
+
+/// What a failed self-check means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SelfCheck {
+    /// Don't start; later, not ready.
+    Fail,
+    /// Say so in the log and in `/readyz`, and go on.
+    Warn,
+    /// It isn't run.
+    Off,
+}
+
+/// What is logged, and how.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// The form of a line.
+    pub format: LogFormat,
+    /// Which lines: `error`, `warn`, `info`, `debug`, `trace`, or by module, such as `info,semel_server=debug`.
+    pub level: String,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            format: LogFormat::Auto,
+            level: "info".to_owned(),
+        }
+    }
+}
+
+/// The form of a line of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// Text on a terminal, JSON elsewhere.
+    Auto,
+    /// Text.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// What a key may look like.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Keys {
+    /// The longest key taken, in bytes.
+    #[schemars(range(min = 1, max = 1024))]
+    pub max_bytes: usize,
+    /// Characters allowed besides `A-Z a-z 0-9 _ - .`
+    pub extra: String,
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        Self {
+            max_bytes: 255,
+            extra: ":".to_owned(),
+        }
+    }
+}
+
+/// What concerns the whole process rather than one route.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Engine {
+    /// The most requests that wait for another's run, over all keys.
+    pub max_waiters: usize,
+    /// How long one call to the store may take.
+    pub store_timeout: Span,
+    /// Failures of the store in a row after which it is left alone for a while.
+    #[schemars(range(min = 1))]
+    pub breaker_failures: u32,
+    /// How long it is left alone before one request may try.
+    pub breaker_open_for: Span,
+    /// The most bytes of answers kept in memory for replays; `0B` keeps none.
+    pub cache_size: Size,
+    /// The longest such a copy is used: how long a deletion by another node may go unnoticed.
+    pub cache_age: Span,
+}
+
+impl Default for Engine {
+    fn default() -> Self {
+        let config = semel::EngineConfig::default();
+        Self {
+            max_waiters: config.max_waiters,
+            store_timeout: Span(config.call_limit),
+            breaker_failures: config.breaker.failures,
+            breaker_open_for: Span(config.breaker.open_for),
+            cache_size: Size(config.cache.max_bytes),
+            cache_age: Span(config.cache.max_age),
+        }
+    }
+}
+
+/// Where a tenant or a principal is read from.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Whose {
+    /// Where it is read from.
+    pub from: From,
+    /// The header, where it is a header. Clients must not be able to choose it: whatever is in front has to set it.
+    #[schemars(extend("format" = "header"))]
+    pub header: Option<String>,
+    /// The claim, where it is a JSON web token.
+    pub claim: String,
+}
+
+impl Whose {
+    fn new(claim: &str) -> Self {
+        Self {
+            from: From::None,
+            header: None,
+            claim: claim.to_owned(),
+        }
+    }
+}
+
+impl Default for Whose {
+    fn default() -> Self {
+        Self::new("sub")
+    }
+}
+
+/// Where a tenant or a principal is read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum From {
+    /// From nowhere: there are none.
+    None,
+    /// From a header that is set by whatever is in front.
+    Header,
+    /// From a claim of a JSON web token in the `Authorization` header.
+    Jwt,
+    /// From the client's certificate: its first DNS name or URI, else its common name.
+    Certificate,
+}
+
+/// How JSON web tokens are read.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Jwt {
+    /// Who checks the signature.
+    pub verify: Verify,
+    /// The algorithm that tokens must be signed with.
+    pub algorithm: Algorithm,
+    /// The secret (HS256) or the public key (PEM: RS256, ES256).
+    #[schemars(extend("format" = "file"))]
+    pub key_file: Option<String>,
+    /// The issuer that a token must name, where set.
+    pub issuer: Option<String>,
+    /// The audience that a token must name, where set.
+    pub audience: Option<String>,
+    /// How far clocks may be apart.
+    pub leeway: Span,
+}
+
+impl Default for Jwt {
+    fn default() -> Self {
+        Self {
+            verify: Verify::Signature,
+            algorithm: Algorithm::Rs256,
+            key_file: None,
+            issuer: None,
+            audience: None,
+            leeway: seconds(30),
+        }
+    }
+}
+
+/// Who checks the signature of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Verify {
+    /// Semel does, with `key_file`.
+    Signature,
+    /// The service does. Until it has, anybody can claim to be anybody: a forged token can use up another's key, and get a replay of another's answer. Only where something in front has checked it already.
+    Upstream,
+}
+
+/// The algorithm of a token's signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Algorithm {
+    /// HMAC with SHA-256: one shared secret.
+    #[serde(rename = "HS256")]
+    Hs256,
+    /// RSA with SHA-256.
+    #[serde(rename = "RS256")]
+    Rs256,
+    /// ECDSA on P-256.
+    #[serde(rename = "ES256")]
+    Es256,
+}

@@ -1,0 +1,240 @@
+//! Is the process alive, is it ready, and does it do what it is for?
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use http::{StatusCode, header};
+use parking_lot::Mutex;
+use semel::core::engine::{Engine, Report, Request, Verdict};
+use semel::core::event::{BreakerState, Ignore};
+use semel::core::{Answer, Fingerprint, Identity, Key, Namespace, Secret, Tick};
+use semel::{CacheConfig, EngineConfig, OnBusy, Policy, Semel};
+
+use crate::config::SelfCheck;
+
+/// The scope of the self-check's own operations.
+pub const SELF_CHECK_SCOPE: &str = "semel-self-check";
+
+/// How long the store may take to answer before it counts as down.
+const STORE_LIMIT: Duration = Duration::from_secs(2);
+
+/// How long an answer of the store is good for: whoever asks for readiness must not be able to load it.
+const GOOD_FOR: Duration = Duration::from_millis(500);
+
+/// What is known about this process.
+pub struct Health {
+    semel: Semel,
+    environment: String,
+    /// Without local replays, so that the store is what is checked.
+    engine: Engine,
+    draining: AtomicBool,
+    mode: SelfCheck,
+    checked: Mutex<Checked>,
+    store: tokio::sync::Mutex<Option<(Tick, bool)>>,
+}
+
+struct Checked {
+    /// `None` before the first.
+    result: Option<Result<(), String>>,
+}
+
+impl Health {
+    /// Nothing is known yet.
+    #[must_use]
+    pub fn new(semel: &Semel, environment: &str, mode: SelfCheck) -> Arc<Self> {
+        let engine = semel.engine();
+        let config = EngineConfig {
+            cache: CacheConfig {
+                max_bytes: 0,
+                ..CacheConfig::default()
+            },
+            ..EngineConfig::default()
+        };
+        let (store, env) = (Arc::clone(engine.store()), engine.env().clone());
+        let engine = Engine::with(
+            store,
+            env,
+            engine.secret().clone(),
+            config,
+            Arc::new(Ignore),
+        );
+        Arc::new(Self {
+            semel: semel.clone(),
+            environment: environment.to_owned(),
+            engine,
+            draining: AtomicBool::new(false),
+            mode,
+            checked: Mutex::new(Checked { result: None }),
+            store: tokio::sync::Mutex::new(None),
+        })
+    }
+
+    /// From now on it isn't ready.
+    pub fn drains(&self) {
+        self.draining.store(true, Ordering::SeqCst);
+    }
+
+    /// Runs an operation twice and looks whether the second was a replay of the first.
+    ///
+    /// # Errors
+    /// What was seen instead, in words.
+    pub async fn self_check(&self) -> Result<(), String> {
+        let result = self.twice().await;
+        self.checked.lock().result = Some(result.clone());
+        result
+    }
+
+    async fn twice(&self) -> Result<(), String> {
+        let entropy = &self.engine.env().entropy;
+        let key = Key::parse(&format!("{:032x}", entropy.next_u128()))
+            .map_err(|error| error.to_string())?;
+        let namespace = Namespace::new(&self.environment, "", SELF_CHECK_SCOPE)
+            .map_err(|error| error.to_string())?;
+        let policy = Arc::new(Policy {
+            lease: Duration::from_secs(10),
+            retention: Duration::from_secs(60),
+            on_busy: OnBusy::Refuse,
+            ..Policy::default()
+        });
+        let runs = Arc::new(AtomicU32::new(0));
+        for round in ["first", "second"] {
+            let fingerprint = Fingerprint::builder(self.engine.secret())
+                .part(b"self-check")
+                .finish();
+            let request = Request::new(
+                &self.engine,
+                namespace.clone(),
+                &key,
+                fingerprint,
+                Arc::clone(&policy),
+            );
+            let counted = Arc::clone(&runs);
+            let effect = move |_| async move {
+                counted.fetch_add(1, Ordering::SeqCst);
+                Report {
+                    value: (),
+                    verdict: Verdict::Complete(Answer::of("semel")),
+                }
+            };
+            match (round, self.engine.execute(request, effect).await) {
+                ("first", semel::core::engine::Response::Ran(_)) => {}
+                ("second", semel::core::engine::Response::Replayed(replayed))
+                    if *replayed.replay.answer == Answer::of("semel") => {}
+                (_, semel::core::engine::Response::Problem(problem)) => {
+                    return Err(format!(
+                        "the {round} of two requests with one key got no answer: {problem}"
+                    ));
+                }
+                _ => {
+                    return Err(format!(
+                        "the {round} of two requests with one key was not treated as such"
+                    ));
+                }
+            }
+        }
+        match runs.load(Ordering::SeqCst) {
+            1 => Ok(()),
+            runs => Err(format!("two requests with one key ran {runs} times")),
+        }
+    }
+
+    async fn store_answers(&self) -> bool {
+        let clock = &self.engine.env().clock;
+        let mut known = self.store.lock().await;
+        let now = clock.now();
+        if let Some((at, answers)) = *known
+            && now.since(at) < GOOD_FOR
+        {
+            return answers;
+        }
+        let nobody = Namespace::new(&self.environment, "", SELF_CHECK_SCOPE).ok();
+        let identity = nobody.and_then(|namespace| {
+            let key = Key::parse("ready").ok()?;
+            Some(Identity::of(&Secret::none(), &namespace, &key))
+        });
+        let Some(identity) = identity else {
+            return false;
+        };
+        let asked = tokio::time::timeout(STORE_LIMIT, self.engine.store().read(&identity)).await;
+        let answers = matches!(asked, Ok(Ok(_)));
+        *known = Some((clock.now(), answers));
+        answers
+    }
+
+    async fn readiness(&self) -> (bool, serde_json::Value) {
+        let store = self.store_answers().await;
+        let breaker = self.semel.engine().breaker();
+        let draining = self.draining.load(Ordering::SeqCst);
+        let checked = self.checked.lock().result.clone();
+        let check_fails = matches!(checked, Some(Err(_))) && self.mode == SelfCheck::Fail;
+        let ready = store && breaker != BreakerState::Open && !draining && !check_fails;
+        let document = serde_json::json!({
+            "ready": ready,
+            "store": if store { "answers" } else { "gives no answer" },
+            "breaker": match breaker {
+                BreakerState::Closed => "closed",
+                BreakerState::HalfOpen => "half-open",
+                BreakerState::Open => "open",
+            },
+            "draining": draining,
+            "selfCheck": match checked {
+                None => "not run".to_owned(),
+                Some(Ok(())) => "passed".to_owned(),
+                Some(Err(why)) => why,
+            },
+            "running": self.semel.engine().running(),
+            "waiting": self.semel.engine().waiting(),
+        });
+        (ready, document)
+    }
+
+    /// `/healthz` and `/readyz`.
+    pub fn router(self: &Arc<Self>) -> Router {
+        Router::new()
+            .route("/healthz", get(|| async { "ok\n" }))
+            .route("/readyz", get(ready))
+            .with_state(Arc::clone(self))
+    }
+}
+
+async fn ready(State(health): State<Arc<Health>>) -> Response {
+    let (ready, document) = health.readiness().await;
+    let status = if ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    let headers = [
+        (header::CONTENT_TYPE, "application/json"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    (status, headers, document.to_string()).into_response()
+}
+
+/// Runs the self-check again and again, for as long as the process cares.
+pub(crate) async fn check_now_and_then(health: std::sync::Weak<Health>, every: Duration) {
+    let mut failing = false;
+    loop {
+        let Some(clock) = health
+            .upgrade()
+            .map(|health| Arc::clone(&health.engine.env().clock))
+        else {
+            return;
+        };
+        clock.sleep(every).await;
+        let Some(health) = health.upgrade() else {
+            return;
+        };
+        match health.self_check().await {
+            Err(why) => tracing::error!(why, "the self-check failed"),
+            Ok(()) if failing => tracing::info!("the self-check passes again"),
+            Ok(()) => {}
+        }
+        failing = matches!(health.checked.lock().result, Some(Err(_)));
+    }
+}

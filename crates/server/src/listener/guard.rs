@@ -1,0 +1,279 @@
+//! Requests whose length can be read in two ways are refused.
+//!
+//! hyper reads such a request safely: `Transfer-Encoding` wins, the connection is closed, and what we forward is framed anew.
+//! But whatever is in front may have read it the other way, and hyper doesn't tell that both were there. So the heads of
+//! HTTP/1 requests are looked at as they come in; what is found here only ever refuses.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What was seen of a connection's requests.
+#[derive(Clone)]
+pub(super) struct Guard(Arc<Mutex<Scan>>);
+
+/// A connection that is looked at while it is read.
+pub(super) struct Guarded<I> {
+    inner: I,
+    guard: Guard,
+}
+
+struct Scan {
+    stage: Stage,
+    line: Vec<u8>,
+    head: Head,
+    max_head: usize,
+    /// For each request whose head is there and that was not handed over yet: can it be read in two ways?
+    found: VecDeque<bool>,
+}
+
+#[derive(Default)]
+struct Head {
+    bytes: usize,
+    lines: usize,
+    lengths: usize,
+    length: u64,
+    encodings: usize,
+    upgrades: bool,
+}
+
+enum Stage {
+    Head,
+    Body(u64),
+    ChunkSize,
+    /// Its data, and the end of its line.
+    Chunk(u64),
+    Trailers,
+    /// Not HTTP/1, or nothing that could be followed: hyper is on its own.
+    Blind,
+}
+
+impl Guard {
+    pub(super) fn new(max_head: usize) -> Self {
+        Self(Arc::new(Mutex::new(Scan {
+            stage: Stage::Head,
+            line: Vec::new(),
+            head: Head::default(),
+            max_head,
+            found: VecDeque::new(),
+        })))
+    }
+
+    pub(super) fn around<I>(&self, inner: I) -> Guarded<I> {
+        Guarded {
+            inner,
+            guard: self.clone(),
+        }
+    }
+
+    /// Whether the request that is handed over now can be read in two ways. Asked once for each, in order.
+    pub(super) fn is_ambiguous(&self) -> bool {
+        self.0.lock().found.pop_front().unwrap_or(false)
+    }
+}
+
+impl Scan {
+    fn feed(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            match &mut self.stage {
+                Stage::Blind => return,
+                Stage::Body(left) | Stage::Chunk(left) => {
+                    let taken = usize::try_from(*left)
+                        .unwrap_or(usize::MAX)
+                        .min(bytes.len());
+                    *left -= taken as u64;
+                    bytes = &bytes[taken..];
+                    if *left == 0 {
+                        let is_chunk = matches!(self.stage, Stage::Chunk(_));
+                        self.stage = if is_chunk {
+                            Stage::ChunkSize
+                        } else {
+                            Stage::Head
+                        };
+                    }
+                }
+                Stage::Head | Stage::ChunkSize | Stage::Trailers => {
+                    let end = bytes.iter().position(|byte| *byte == b'\n');
+                    let (piece, rest) = bytes.split_at(end.map_or(bytes.len(), |end| end + 1));
+                    bytes = rest;
+                    self.head.bytes += piece.len();
+                    if self.head.bytes > self.max_head {
+                        // hyper refuses it for that.
+                        self.stage = Stage::Blind;
+                        return;
+                    }
+                    self.line.extend_from_slice(piece);
+                    if end.is_some() {
+                        let line = std::mem::take(&mut self.line);
+                        self.line(line.trim_ascii_end());
+                        self.line = line;
+                        self.line.clear();
+                    }
+                }
+            }
+        }
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        match self.stage {
+            Stage::Head => self.head_line(line),
+            Stage::ChunkSize => {
+                let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
+                let digits = std::str::from_utf8(digits.trim_ascii()).unwrap_or("?");
+                self.head.bytes = 0;
+                self.stage = match u64::from_str_radix(digits, 16) {
+                    Ok(0) => Stage::Trailers,
+                    Ok(size) => Stage::Chunk(size.saturating_add(2)),
+                    Err(_) => Stage::Blind,
+                };
+            }
+            Stage::Trailers if line.is_empty() => {
+                self.head = Head::default();
+                self.stage = Stage::Head;
+            }
+            _ => {}
+        }
+    }
+
+    fn head_line(&mut self, line: &[u8]) {
+        let head = &mut self.head;
+        if line.is_empty() && head.lines == 0 {
+            return; // Empty lines before a request are skipped.
+        }
+        head.lines += 1;
+        if head.lines == 1 {
+            if !line.ends_with(b"HTTP/1.1") && !line.ends_with(b"HTTP/1.0") {
+                self.stage = Stage::Blind;
+            }
+            return;
+        }
+        if line.is_empty() {
+            return self.head_ends();
+        }
+        let at = line
+            .iter()
+            .position(|byte| *byte == b':')
+            .unwrap_or(line.len());
+        let (name, value) = line.split_at(at);
+        if name.eq_ignore_ascii_case(b"content-length") {
+            head.lengths += 1;
+            let text = std::str::from_utf8(value.get(1..).unwrap_or_default().trim_ascii());
+            head.length = text.ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            head.encodings += 1;
+        } else if name.eq_ignore_ascii_case(b"upgrade") {
+            head.upgrades = true;
+        }
+    }
+
+    fn head_ends(&mut self) {
+        let head = std::mem::take(&mut self.head);
+        let ambiguous =
+            head.lengths > 1 || head.encodings > 1 || (head.lengths > 0 && head.encodings > 0);
+        self.found.push_back(ambiguous);
+        self.stage = match head {
+            // What follows may be another protocol. Where it isn't, the connection is closed.
+            Head { upgrades: true, .. } => Stage::Blind,
+            Head { encodings: 1.., .. } => Stage::ChunkSize,
+            Head { length: 1.., .. } => Stage::Body(head.length),
+            _ => Stage::Head,
+        };
+    }
+}
+
+impl<I: AsyncRead + Unpin> AsyncRead for Guarded<I> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(cx, buffer))?;
+        self.guard.0.lock().feed(&buffer.filled()[before..]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<I: AsyncWrite + Unpin> AsyncWrite for Guarded<I> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(cx, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is found, fed in pieces of each size.
+    fn found(bytes: &str) -> Vec<bool> {
+        let mut results = Vec::new();
+        for size in [1, 2, 7, bytes.len()] {
+            let guard = Guard::new(4096);
+            for piece in bytes.as_bytes().chunks(size) {
+                guard.0.lock().feed(piece);
+            }
+            results.push(guard.0.lock().found.iter().copied().collect::<Vec<bool>>());
+        }
+        assert!(results.iter().all(|one| *one == results[0]), "{results:?}");
+        results.remove(0)
+    }
+
+    #[test]
+    fn requests_are_told_apart_however_they_are_framed() {
+        let plain = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        let sized = "POST / HTTP/1.1\r\nContent-Length: 7\r\n\r\nGET / H";
+        let chunked = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\nA\r\n0123456789\r\n0\r\nX: y\r\n\r\n";
+        let both =
+            "POST / HTTP/1.1\r\nContent-Length: 5\r\nTRANSFER-ENCODING: chunked\r\n\r\n0\r\n\r\n";
+        let twice = "POST / HTTP/1.1\r\nContent-Length: 2\r\ncontent-length: 2\r\n\r\nhi";
+        assert_eq!(
+            found(&format!("{plain}\r\n{sized}{chunked}{both}{twice}{plain}")),
+            [false, false, false, true, true, false]
+        );
+    }
+
+    #[test]
+    fn what_is_not_http_1_is_left_alone() {
+        assert!(found("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nContent-Length: 1").is_empty());
+        assert_eq!(
+            found("GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n\x01\x02 HTTP/1.1\r\n\r\n"),
+            [false]
+        );
+        assert!(
+            found(&format!(
+                "GET / HTTP/1.1\r\nX: {}\r\n\r\n",
+                "x".repeat(5000)
+            ))
+            .is_empty()
+        );
+    }
+}

@@ -1,0 +1,163 @@
+//! What of a head goes on to the next hop, and what is added to it.
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::uri::Authority;
+use semel::http::Lease;
+
+use crate::listener::Peer;
+
+/// The fence of the request's lease: a service that keeps the highest it has seen can refuse a lower one.
+pub const SEMEL_FENCE: HeaderName = HeaderName::from_static("semel-fence");
+
+/// 1, or more where an earlier run of the same request vanished.
+pub const SEMEL_ATTEMPT: HeaderName = HeaderName::from_static("semel-attempt");
+
+/// A key for systems further down the road: the same on every attempt of the request.
+pub const SEMEL_DOWNSTREAM_KEY: HeaderName = HeaderName::from_static("semel-downstream-key");
+
+/// Ours to set: never a client's.
+const OURS: [HeaderName; 4] = [
+    SEMEL_FENCE,
+    SEMEL_ATTEMPT,
+    SEMEL_DOWNSTREAM_KEY,
+    super::error::SEMEL_OUTCOME,
+];
+
+/// What belongs to one connection (RFC 9110, 7.6.1), whether or not `Connection` names it.
+static HOP_BY_HOP: [HeaderName; 8] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// Takes out what ends here.
+pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|list| list.split(','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
+        .collect();
+    for name in named {
+        headers.remove(name);
+    }
+    for name in &HOP_BY_HOP {
+        headers.remove(name);
+    }
+}
+
+/// The protocol that a client wants to change to, where it does.
+pub(super) fn wanted_upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+    let connection = headers.get_all(header::CONNECTION).iter();
+    let mut words = connection
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|list| list.split(','));
+    let wants = words.any(|word| word.trim().eq_ignore_ascii_case("upgrade"));
+    headers.get(header::UPGRADE).filter(|_| wants).cloned()
+}
+
+/// How a request's head is changed on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rewrite {
+    pub(super) trust_forwarded: bool,
+    pub(super) keep_host: bool,
+}
+
+impl Rewrite {
+    pub(super) fn request(self, parts: &mut Parts, upgrade: Option<&HeaderValue>) {
+        let asked = asked_host(parts);
+        let headers = &mut parts.headers;
+        let wants_trailers = headers
+            .get_all(header::TE)
+            .iter()
+            .any(|value| value.as_bytes().eq_ignore_ascii_case(b"trailers"));
+        strip_hop_by_hop(headers);
+        if wants_trailers {
+            headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        }
+        if let Some(protocol) = upgrade {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+            headers.insert(header::UPGRADE, protocol.clone());
+        }
+        // The listener has answered it: a body is asked for when it is passed on.
+        headers.remove(header::EXPECT);
+        for name in OURS {
+            headers.remove(name);
+        }
+        headers.remove(header::HOST);
+        if let (true, Some(host)) = (self.keep_host, &asked) {
+            headers.insert(header::HOST, host.clone());
+        }
+        let peer = parts.extensions.get::<Peer>();
+        self.forwarded(headers, peer, asked);
+        append_via(headers, parts.version);
+    }
+
+    fn forwarded(self, headers: &mut HeaderMap, peer: Option<&Peer>, asked: Option<HeaderValue>) {
+        let mut set = |name: HeaderName, value: Option<HeaderValue>| {
+            if self.trust_forwarded && headers.contains_key(&name) {
+                return;
+            }
+            match value {
+                Some(value) => drop(headers.insert(name, value)),
+                None => drop(headers.remove(name)),
+            }
+        };
+        set(FORWARDED_HOST, asked);
+        let Some(peer) = peer else { return };
+        let scheme = if peer.is_tls { "https" } else { "http" };
+        set(FORWARDED_PROTO, Some(HeaderValue::from_static(scheme)));
+        let mut list = peer.address.ip().to_string();
+        if self.trust_forwarded {
+            let before = headers.get_all(&FORWARDED_FOR).iter();
+            let before: Vec<&str> = before.filter_map(|value| value.to_str().ok()).collect();
+            if !before.is_empty() {
+                list = format!("{}, {list}", before.join(", "));
+            }
+        }
+        if let Ok(list) = HeaderValue::from_str(&list) {
+            headers.insert(FORWARDED_FOR, list);
+        }
+    }
+}
+
+/// The host that was asked: of the URI in HTTP/2 and in the absolute form, else of the header.
+fn asked_host(parts: &Parts) -> Option<HeaderValue> {
+    let named = parts.uri.authority().map(Authority::as_str);
+    // Never a user's name or password.
+    let named = named.map(|text| text.rsplit_once('@').map_or(text, |(_, host)| host));
+    let named = named.and_then(|text| HeaderValue::from_str(text).ok());
+    named.or_else(|| parts.headers.get(header::HOST).cloned())
+}
+
+pub(super) fn append_via(headers: &mut HeaderMap, version: http::Version) {
+    let via = match version {
+        http::Version::HTTP_2 => "2 semel",
+        http::Version::HTTP_10 => "1.0 semel",
+        _ => "1.1 semel",
+    };
+    headers.append(header::VIA, HeaderValue::from_static(via));
+}
+
+/// What a request with a lease tells the service.
+pub(super) fn add_lease(headers: &mut HeaderMap, lease: &Lease) {
+    // Where the request runs unprotected there is no fence to speak of.
+    if let Some(fence) = lease.fence() {
+        headers.insert(SEMEL_FENCE, fence.0.into());
+    }
+    headers.insert(SEMEL_ATTEMPT, lease.attempt().into());
+    if let Ok(key) = HeaderValue::from_str(&lease.derive_key("upstream")) {
+        headers.insert(SEMEL_DOWNSTREAM_KEY, key);
+    }
+}

@@ -1,0 +1,287 @@
+//! The forwarding service: what the idempotency layer is put around.
+//!
+//! | file | is |
+//! |---|---|
+//! | `headers` | what of a head goes on, and what is added |
+//! | `connect` | connections to the service |
+//! | `upgrade` | WebSocket and the like |
+//! | `error` | what can go wrong, and what is known about the effect then |
+
+mod connect;
+mod error;
+mod headers;
+mod upgrade;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::header::HeaderValue;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{Method, Request, Response, StatusCode, Uri, Version};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::client::legacy::connect::capture_connection;
+use rustls::ClientConfig;
+use semel::http::{Body, Lease, Outcome};
+use tokio_util::task::TaskTracker;
+use tower_service::Service;
+
+use crate::config::{Config, Host, Protocol};
+use connect::UpstreamClient;
+pub use error::{Cause, ClientFault, ProxyError, Retry, SEMEL_OUTCOME};
+pub(crate) use error::{is_grpc, problem};
+use headers::Rewrite;
+pub use headers::{SEMEL_ATTEMPT, SEMEL_DOWNSTREAM_KEY, SEMEL_FENCE};
+
+/// What a route says about answers that are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WhenLost {
+    /// Whether the key is then in doubt; else the next request with it runs again.
+    pub in_doubt: bool,
+    /// Whether that has to be said, as the crash policy alone wouldn't have it so.
+    pub must_mark: bool,
+}
+
+/// Forwards requests to the service. Cheap to clone.
+#[derive(Clone)]
+pub struct Proxy {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    targets: Vec<Target>,
+    next: AtomicUsize,
+    client: UpstreamClient,
+    /// For requests that change the protocol, which only HTTP/1.1 can.
+    upgrading: UpstreamClient,
+    rewrite: Rewrite,
+    response_timeout: Duration,
+    tunnels: TaskTracker,
+}
+
+struct Target {
+    scheme: Scheme,
+    authority: Authority,
+    base: String,
+}
+
+impl std::fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let hosts: Vec<&str> = self
+            .shared
+            .targets
+            .iter()
+            .map(|target| target.authority.host())
+            .collect();
+        write!(f, "Proxy({})", hosts.join(", "))
+    }
+}
+
+impl Proxy {
+    /// A proxy with these settings. `tunnels` gets the tasks of connections that changed their protocol.
+    #[must_use]
+    pub fn new(config: &Config, tls: Arc<ClientConfig>, tunnels: TaskTracker) -> Self {
+        let upstream = &config.upstream;
+        let targets = upstream.urls.iter().filter_map(|url| target(url)).collect();
+        let shared = Shared {
+            targets,
+            next: AtomicUsize::new(0),
+            client: connect::client(upstream, upstream.protocol, Arc::clone(&tls)),
+            upgrading: connect::client(upstream, Protocol::Http1, tls),
+            rewrite: Rewrite {
+                trust_forwarded: config.listener.trust_forwarded,
+                // In HTTP/2 the authority is the connection's own.
+                keep_host: upstream.host == Host::Client && upstream.protocol != Protocol::H2c,
+            },
+            response_timeout: upstream.response_timeout.0,
+            tunnels,
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+}
+
+fn target(url: &str) -> Option<Target> {
+    let uri: Uri = url.parse().ok()?;
+    let base = uri.path().trim_end_matches('/').to_owned();
+    let parts = uri.into_parts();
+    Some(Target {
+        scheme: parts.scheme?,
+        authority: parts.authority?,
+        base,
+    })
+}
+
+impl Service<Request<Body>> for Proxy {
+    type Response = Response<Body>;
+    type Error = ProxyError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, ProxyError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ProxyError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move { shared.forward(request).await })
+    }
+}
+
+/// What a request is, beside its head and body.
+struct Errand {
+    lease: Option<Lease>,
+    when_lost: Option<WhenLost>,
+    upgrade: Option<(HeaderValue, OnUpgrade)>,
+}
+
+impl Shared {
+    async fn forward(&self, mut request: Request<Body>) -> Result<Response<Body>, ProxyError> {
+        let errand = Errand::of(&mut request);
+        // An effect must not begin under a lease that another may hold by now (P32).
+        if errand.lease.as_ref().is_some_and(|lease| lease.is_lost()) {
+            return Err(errand.not_sent(Cause::LeaseLost));
+        }
+        let Some(mut request) = self.outgoing(request, &errand) else {
+            return Err(errand.not_sent(Cause::Unforwardable));
+        };
+        let client = if errand.upgrade.is_some() {
+            &self.upgrading
+        } else {
+            &self.client
+        };
+        let connection = capture_connection(&mut request);
+        let answer = tokio::time::timeout(self.response_timeout, client.request(request)).await;
+        match answer {
+            Ok(Ok(response)) => Ok(self.answered(response, errand)),
+            Ok(Err(error)) if error.is_connect() => {
+                tracing::warn!(error = cause_of(&error), "the service can't be reached");
+                Err(errand.not_sent(Cause::Unreachable))
+            }
+            Ok(Err(error)) => {
+                let cause = match error::client_fault(&error) {
+                    Some(fault) if errand.lease.is_none() => Cause::Client(fault),
+                    _ => Cause::Broken,
+                };
+                tracing::warn!(error = cause_of(&error), "the service's answer was lost");
+                Err(errand.sent(cause))
+            }
+            Err(_) if connection.connection_metadata().is_none() => {
+                tracing::warn!("no connection to the service in time");
+                Err(errand.not_sent(Cause::Unreachable))
+            }
+            Err(_) => {
+                tracing::warn!("the service did not answer in time");
+                Err(errand.sent(Cause::Timeout))
+            }
+        }
+    }
+
+    /// The request as the service gets it; `None` where it can't be forwarded.
+    fn outgoing(&self, request: Request<Body>, errand: &Errand) -> Option<Request<Body>> {
+        let (mut parts, body) = request.into_parts();
+        if parts.method == Method::CONNECT {
+            return None;
+        }
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        let target = self.targets.get(turn % self.targets.len().max(1))?;
+        let wanted = errand.upgrade.as_ref().map(|(protocol, _)| protocol);
+        self.rewrite.request(&mut parts, wanted);
+        if let Some(lease) = &errand.lease {
+            headers::add_lease(&mut parts.headers, lease);
+        }
+        parts.uri = target.uri(&parts.uri)?;
+        parts.version = Version::HTTP_11;
+        let mut request = Request::new(body);
+        *request.method_mut() = parts.method;
+        *request.uri_mut() = parts.uri;
+        *request.version_mut() = parts.version;
+        *request.headers_mut() = parts.headers;
+        Some(request)
+    }
+
+    fn answered(&self, mut response: Response<Incoming>, errand: Errand) -> Response<Body> {
+        let outcome = response.headers_mut().remove(SEMEL_OUTCOME);
+        if let (Some(lease), Some(outcome)) = (&errand.lease, outcome) {
+            match outcome.as_bytes() {
+                b"no-effect" => lease.mark(Outcome::NoEffect),
+                b"unknown" => lease.mark(Outcome::Unknown),
+                _ => tracing::warn!("the service's Semel-Outcome is neither no-effect nor unknown"),
+            }
+        }
+        let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        let protocol = response.headers().get(http::header::UPGRADE).cloned();
+        headers::strip_hop_by_hop(response.headers_mut());
+        let version = response.version();
+        headers::append_via(response.headers_mut(), version);
+        if let (true, Some((_, client))) = (switches, errand.upgrade) {
+            upgrade::join(&mut response, client, &self.tunnels);
+            upgrade::agree(response.headers_mut(), protocol);
+        }
+        response.map(Body::new)
+    }
+}
+
+impl Target {
+    fn uri(&self, asked: &Uri) -> Option<Uri> {
+        let asked = asked.path_and_query().map_or("/", PathAndQuery::as_str);
+        let path = match self.base.as_str() {
+            "" => asked.parse().ok()?,
+            base => format!("{base}{asked}").parse().ok()?,
+        };
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = Some(self.scheme.clone());
+        parts.authority = Some(self.authority.clone());
+        parts.path_and_query = Some(path);
+        Uri::from_parts(parts).ok()
+    }
+}
+
+impl Errand {
+    fn of(request: &mut Request<Body>) -> Self {
+        let lease = request.extensions().get::<Lease>().cloned();
+        let wanted = headers::wanted_upgrade(request.headers());
+        let upgrade = wanted.filter(|_| lease.is_none() && request.version() == Version::HTTP_11);
+        Self {
+            when_lost: request.extensions().get().copied(),
+            upgrade: upgrade.map(|protocol| (protocol, hyper::upgrade::on(request))),
+            lease,
+        }
+    }
+
+    /// Nothing happened: the key is free again.
+    fn not_sent(&self, cause: Cause) -> ProxyError {
+        if let Some(lease) = &self.lease {
+            lease.mark(Outcome::NoEffect);
+        }
+        let retry = Retry::Safe;
+        ProxyError { cause, retry }
+    }
+
+    /// Nobody knows what happened: never as if nothing did.
+    fn sent(&self, cause: Cause) -> ProxyError {
+        let retry = match (&self.lease, self.when_lost) {
+            (None, _) => Retry::Unsafe,
+            (Some(lease), Some(lost)) if lost.in_doubt => {
+                if lost.must_mark {
+                    lease.mark(Outcome::Unknown);
+                }
+                Retry::InDoubt
+            }
+            (Some(_), _) => Retry::RunsAgain,
+        };
+        ProxyError { cause, retry }
+    }
+}
+
+/// The innermost cause: what the machine said.
+fn cause_of(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}

@@ -1,0 +1,443 @@
+//! The process: listeners, the stack behind them, reload and drain.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use axum::Router;
+use parking_lot::Mutex;
+use semel::{OpenError, Secret, Semel};
+use std::net::SocketAddr;
+use tokio::net::TcpListener;
+use tokio_util::task::TaskTracker;
+
+use crate::config::{Config, Findings, Listener, Loaded, SelfCheck, Tls, without_password};
+use crate::front::{AdminFront, Front, Own};
+use crate::health::{self, Health};
+use crate::listener::{Bounds, Listening};
+use crate::stack::{SharedStack, Stack, StackError, engine_config};
+use crate::tls::{self, TlsError};
+
+/// What else is served: other modules' routers.
+///
+/// The place where the protocol API and the admin API come in. `main` is under `listener.own_path`;
+/// `admin` is at the root of the admin listener and checks its callers itself.
+#[derive(Clone, Debug, Default)]
+pub struct Mounts {
+    /// On the main listener, under `listener.own_path`.
+    pub main: Router,
+    /// On the admin listener.
+    pub admin: Router,
+}
+
+/// Why the process can't start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] Findings),
+    /// A file that the configuration names can't be used.
+    #[error("{what}: {message}\n    fix: check the file")]
+    File {
+        /// Which setting.
+        what: &'static str,
+        /// What is wrong.
+        message: String,
+    },
+    /// The settings can't be put to work.
+    #[error(transparent)]
+    Stack(#[from] StackError),
+    /// TLS can't be used.
+    #[error("TLS: {0}")]
+    Tls(#[from] TlsError),
+    /// The store can't be used.
+    #[error("the store {url} can't be used: {source}\n    fix: {fix}")]
+    Store {
+        /// Without its password.
+        url: String,
+        /// What to do.
+        fix: &'static str,
+        /// Why.
+        source: Box<OpenError>,
+    },
+    /// The address can't be listened on.
+    #[error("{setting}: {address} can't be listened on: {source}\n    fix: {fix}")]
+    Listen {
+        /// Which setting.
+        setting: &'static str,
+        /// The address.
+        address: String,
+        /// What to do.
+        fix: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The self-check failed.
+    #[error(
+        "the self-check failed: {0}\n    fix: look at the store; or set health.self_check = \"warn\" to start all the same"
+    )]
+    SelfCheck(String),
+}
+
+/// Opens the store that the configuration names.
+///
+/// # Errors
+/// [`StartError`] says what is wrong and what to do.
+pub async fn open(config: &Config) -> Result<Semel, StartError> {
+    let url = store_url(config)?;
+    let mut builder = Semel::builder()
+        .environment(&config.environment)
+        .policy(crate::stack::policy(&config.defaults))
+        .engine_config(engine_config(config));
+    if let Some(file) = &config.store.secret_file {
+        let broken = |message: String| StartError::File {
+            what: "store.secret_file",
+            message,
+        };
+        let bytes = std::fs::read(file).map_err(|error| broken(format!("{file}: {error}")))?;
+        let id = config.store.secret_id.unwrap_or(1);
+        let secret =
+            Secret::new(id, bytes.trim_ascii_end()).map_err(|error| broken(error.to_string()))?;
+        builder = builder.secret(secret);
+    }
+    builder.open(&url).await.map_err(|source| StartError::Store {
+        url: without_password(&url),
+        fix: match source {
+            OpenError::Store(_) => {
+                "start it, or name another: --store redis://HOST:PORT, postgres://USER@HOST/DATABASE, or memory:// to try things out"
+            }
+            OpenError::Canary(_) => "give every node the same store.secret_file",
+            _ => "see docs/stores for what a store's URL may say",
+        },
+        source: Box::new(source),
+    })
+}
+
+fn store_url(config: &Config) -> Result<String, StartError> {
+    let store = &config.store;
+    match (&store.url, &store.url_file) {
+        (Some(url), _) => Ok(url.clone()),
+        (None, Some(file)) => match std::fs::read_to_string(file) {
+            Ok(text) => Ok(text.trim().to_owned()),
+            Err(error) => Err(StartError::File {
+                what: "store.url_file",
+                message: format!("{file}: {error}"),
+            }),
+        },
+        (None, None) => Ok("memory://".to_owned()),
+    }
+}
+
+/// A process at work.
+pub struct Server {
+    shared: Arc<Shared>,
+    main: Listening,
+    admin: Option<Listening>,
+    semel: Semel,
+    health: Arc<Health>,
+    tunnels: TaskTracker,
+}
+
+struct Shared {
+    stack: SharedStack,
+    loaded: Mutex<Loaded>,
+}
+
+/// How a drain went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// Everything that had begun was finished.
+    Whole,
+    /// The time was up, and something was cut off.
+    CutOff,
+}
+
+impl Server {
+    /// Checks itself, listens, and answers from then on.
+    ///
+    /// # Errors
+    /// [`StartError`] says what is wrong and what to do.
+    pub async fn start(loaded: Loaded, semel: Semel, mounts: Mounts) -> Result<Self, StartError> {
+        let config = loaded.config.clone();
+        let tunnels = TaskTracker::new();
+        let stack = Stack::new(&config, &semel, tunnels.clone())?;
+        let health = Health::new(&semel, &config.environment, config.health.self_check);
+        check_itself(&health, &config).await?;
+        let stack: SharedStack = Arc::new(ArcSwap::from_pointee(stack));
+        let router = health.router().merge(mounts.main);
+        let listener = &config.listener;
+        let own = (!listener.own_path.is_empty()).then(|| Own {
+            path: listener.own_path.as_str().into(),
+            router: Router::new().nest(&listener.own_path, router),
+        });
+        let front = Front {
+            stack: Arc::clone(&stack),
+            own,
+            max_body: listener.max_body.bytes(),
+            body_timeout: listener.body_timeout.0,
+        };
+        let bounds = Bounds::of(listener);
+        let main = listen(
+            "listener.address",
+            &listener.address,
+            &listener.tls,
+            bounds,
+            front,
+        )
+        .await?;
+        let admin = match &config.admin.address {
+            None => None,
+            Some(address) => {
+                let router = health.router().merge(mounts.admin);
+                let bounds = Bounds::of(&Listener::default());
+                let front = AdminFront { router };
+                Some(listen("admin.address", address, &config.admin.tls, bounds, front).await?)
+            }
+        };
+        let server = Self {
+            shared: Arc::new(Shared {
+                stack,
+                loaded: Mutex::new(loaded),
+            }),
+            main,
+            admin,
+            semel,
+            health,
+            tunnels,
+        };
+        for line in server.in_words(&config) {
+            tracing::info!("{line}");
+        }
+        tokio::spawn(warn_of_upstreams(config.upstream.urls.clone()));
+        Ok(server)
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.main.address
+    }
+
+    /// Where it listens for operators.
+    #[must_use]
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(|admin| admin.address)
+    }
+
+    /// What it does, for people who have just started it.
+    fn in_words(&self, config: &Config) -> Vec<String> {
+        let scheme = if config.listener.tls.cert_file.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        let urls: Vec<String> = config
+            .upstream
+            .urls
+            .iter()
+            .map(|url| without_password(url))
+            .collect();
+        let store = self.semel.store().capabilities();
+        let kept = match (store.shared, store.durable) {
+            (true, true) => "every node sees them, and they outlive this process",
+            (true, false) => "every node sees them",
+            _ => "this process alone sees them, and they end with it: for trying out",
+        };
+        let mut lines = vec![
+            format!("listening on {scheme}://{}, forwarding to {}", self.address(), urls.join(", ")),
+            format!("records are kept in {}: {kept}", store.name),
+            "requests with a key run once and are answered the same every time; without a key they pass untouched".to_owned(),
+        ];
+        let crash = |route: &crate::config::RouteSettings| match route.crash {
+            crate::config::Crash::Takeover => {
+                "run again by the next request with its key (at least once)"
+            }
+            crate::config::Crash::Hold => "in doubt until resolved (at most once)",
+        };
+        lines.push(format!(
+            "a request whose outcome was lost is {}",
+            crash(&config.defaults)
+        ));
+        for route in &config.routes {
+            lines.push(format!(
+                "  on {} it is {}",
+                route.path,
+                crash(&route.settings)
+            ));
+        }
+        let own = &config.listener.own_path;
+        if !own.is_empty() {
+            lines.push(format!("health is at {own}/healthz and {own}/readyz"));
+        }
+        if let Some(admin) = self.admin_address() {
+            lines.push(format!("operators are served on {admin}"));
+        }
+        lines
+    }
+
+    /// Reads the configuration again, for new requests. Answers with the settings that can't change while
+    /// the process runs and were changed all the same.
+    ///
+    /// # Errors
+    /// [`StartError`]: what is wrong. Everything is as before then.
+    pub fn reload(&self) -> Result<Vec<&'static str>, StartError> {
+        let mut current = self.shared.loaded.lock();
+        let new = current.again()?;
+        let fixed = changed_but_fixed(&current.config, &new.config);
+        let stack = Stack::new(&new.config, &self.semel, self.tunnels.clone())?;
+        let main = tls::server_config(&new.config.listener.tls)?;
+        let admin = tls::server_config(&new.config.admin.tls)?;
+        // Nothing can fail from here on.
+        self.shared.stack.store(Arc::new(stack));
+        self.main.tls.store(main);
+        if let Some(listening) = &self.admin {
+            listening.tls.store(admin);
+        }
+        *current = new;
+        Ok(fixed)
+    }
+
+    /// Takes no more connections, finishes what has begun, within the time that the configuration gives.
+    pub async fn drain(self) -> Drained {
+        self.health.drains();
+        let limit = self.shared.loaded.lock().config.drain_time.0;
+        let cut = self.main.cutter();
+        self.main.stop();
+        self.tunnels.close();
+        let finish = async {
+            self.main.drain().await;
+            // Effects whose callers have left are on no connection.
+            self.semel.idle().await;
+            self.tunnels.wait().await;
+        };
+        let drained = match tokio::time::timeout(limit, finish).await {
+            Ok(()) => Drained::Whole,
+            Err(_) => Drained::CutOff,
+        };
+        cut.cancel();
+        if let Some(admin) = self.admin {
+            let cut = admin.cutter();
+            let _ = tokio::time::timeout(ADMIN_DRAIN, admin.drain()).await;
+            cut.cancel();
+        }
+        drained
+    }
+}
+
+/// How long an operator's last request may take.
+const ADMIN_DRAIN: Duration = Duration::from_secs(1);
+
+async fn check_itself(health: &Arc<Health>, config: &Config) -> Result<(), StartError> {
+    let mode = config.health.self_check;
+    if mode == SelfCheck::Off {
+        return Ok(());
+    }
+    match (health.self_check().await, mode) {
+        (Ok(()), _) => tracing::info!(
+            "self-check passed: of two requests with one key, one ran and one was a replay"
+        ),
+        (Err(why), SelfCheck::Warn) => tracing::error!(
+            why,
+            "the self-check failed; going on, as health.self_check says"
+        ),
+        (Err(why), _) => return Err(StartError::SelfCheck(why)),
+    }
+    let every = config.health.self_check_every.0;
+    tokio::spawn(health::check_now_and_then(Arc::downgrade(health), every));
+    Ok(())
+}
+
+async fn listen<A: crate::listener::Answer>(
+    setting: &'static str,
+    address: &str,
+    tls: &Tls,
+    bounds: Bounds,
+    answer: A,
+) -> Result<Listening, StartError> {
+    let tls = tls::server_config(tls)?;
+    let failed = |source: std::io::Error| StartError::Listen {
+        setting,
+        address: address.to_owned(),
+        fix: match source.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                "another process listens there; end it, or choose another port with --listen"
+                    .to_owned()
+            }
+            std::io::ErrorKind::PermissionDenied => {
+                "ports below 1024 need a privilege; choose a higher one".to_owned()
+            }
+            std::io::ErrorKind::AddrNotAvailable => {
+                "this machine has no such address; try 127.0.0.1 or 0.0.0.0".to_owned()
+            }
+            _ => "choose another address".to_owned(),
+        },
+        source,
+    };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    Listening::start(listener, tls, bounds, answer).map_err(failed)
+}
+
+/// What can't change while the process runs.
+const FIXED: [&str; 14] = [
+    "/environment",
+    "/store",
+    "/engine",
+    "/log",
+    "/health",
+    "/listener/address",
+    "/listener/own_path",
+    "/listener/max_head",
+    "/listener/max_body",
+    "/listener/head_timeout",
+    "/listener/body_timeout",
+    "/listener/max_connections",
+    "/admin/address",
+    "/admin/token_file",
+];
+
+fn changed_but_fixed(old: &Config, new: &Config) -> Vec<&'static str> {
+    let values = [old, new].map(|config| serde_json::to_value(config).unwrap_or_default());
+    let differs = |path: &&str| values[0].pointer(path) != values[1].pointer(path);
+    FIXED
+        .into_iter()
+        .filter(differs)
+        .map(|path| &path[1..])
+        .collect()
+}
+
+/// How long a service may take to be connected to, before somebody is told.
+const REACH: Duration = Duration::from_secs(2);
+
+/// A service that can't be reached at start may still be starting: no reason not to.
+async fn warn_of_upstreams(urls: Vec<String>) {
+    for url in urls {
+        let Some((host, port)) = host_and_port(&url) else {
+            continue;
+        };
+        let connecting = tokio::net::TcpStream::connect((host.as_str(), port));
+        let shown = without_password(&url);
+        match tokio::time::timeout(REACH, connecting).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(
+                "the service at {shown} can't be reached yet ({error}); requests get 502 until it can: is it running, and is the port right?"
+            ),
+            Err(_) => tracing::warn!(
+                "the service at {shown} doesn't answer yet; requests get 502 until it does"
+            ),
+        }
+    }
+}
+
+fn host_and_port(url: &str) -> Option<(String, u16)> {
+    let uri: http::Uri = url.parse().ok()?;
+    let port = uri
+        .port_u16()
+        .unwrap_or(if uri.scheme_str() == Some("https") {
+            443
+        } else {
+            80
+        });
+    let host = uri.host()?.trim_start_matches('[').trim_end_matches(']');
+    Some((host.to_owned(), port))
+}

@@ -1,0 +1,288 @@
+//! Start, readiness, reload, drain.
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::any;
+use semel_server::config::{Sources, load};
+use semel_server::{Drained, Mounts, Server, StartError, open};
+use semel_testkit::private::{RedisServer, new_folder};
+
+use crate::support::*;
+
+async fn named(name: &'static str) -> std::net::SocketAddr {
+    service(Router::new().fallback(any(move || async move { name }))).await
+}
+
+/// Acts at once, answers when told.
+async fn gated(runs: &Runs, gate: &std::sync::Arc<tokio::sync::Notify>) -> std::net::SocketAddr {
+    let handler = |State((runs, gate)): State<(Runs, std::sync::Arc<tokio::sync::Notify>)>| async move {
+        let run = runs.begin();
+        gate.notified().await;
+        format!("run {run}")
+    };
+    let state = (runs.clone(), gate.clone());
+    service(Router::new().fallback(any(handler)).with_state(state)).await
+}
+
+#[tokio::test]
+async fn it_is_ready_once_it_has_checked_itself() {
+    let sidecar = Sidecar::new(named("a").await, "admin.address = \"127.0.0.1:0\"\n").await;
+    let ready = sidecar.send(plain("GET", "/_semel/readyz", "")).await;
+    assert_eq!(ready.status, 200);
+    let document = ready.json();
+    assert_eq!(
+        (&document["ready"], &document["selfCheck"]),
+        (&true.into(), &"passed".into())
+    );
+    let admin = sidecar.server.admin_address().unwrap();
+    let mut client = Client::connect(admin, Protocol::Http1).await;
+    assert_eq!(client.send(plain("GET", "/readyz", "")).await.status, 200);
+    assert_eq!(
+        client.send(plain("GET", "/healthz", "")).await.text(),
+        "ok\n"
+    );
+    assert_eq!(
+        client.send(plain("GET", "/anything", "")).await.status,
+        404,
+        "nothing is forwarded from there"
+    );
+}
+
+#[tokio::test]
+async fn it_is_not_ready_while_its_store_is_away() {
+    let mut redis = RedisServer::start(&[]).await;
+    let sidecar = Sidecar::on(
+        &redis.url(),
+        &format!("http://{}", named("a").await),
+        "engine.store_timeout = \"500ms\"\n",
+    )
+    .await;
+    assert_eq!(
+        sidecar
+            .send(plain("GET", "/_semel/readyz", ""))
+            .await
+            .status,
+        200
+    );
+    redis.kill();
+    let answer = sidecar.send(post("/", "k-1", "{}")).await;
+    assert_eq!(
+        answer.problem(),
+        (503, "idempotency_store_unavailable".to_owned(), true),
+        "closed, not open"
+    );
+    pause(600).await;
+    let ready = sidecar.send(plain("GET", "/_semel/readyz", "")).await;
+    assert_eq!(
+        (ready.status.as_u16(), &ready.json()["store"]),
+        (503, &"gives no answer".into())
+    );
+    assert_eq!(
+        sidecar
+            .send(plain("GET", "/_semel/healthz", ""))
+            .await
+            .status,
+        200,
+        "the process itself lives"
+    );
+    assert_eq!(
+        sidecar.send(plain("GET", "/", "")).await.text(),
+        "a",
+        "what has no key needs no store"
+    );
+}
+
+#[tokio::test]
+async fn new_settings_hold_for_new_requests() {
+    let (one, two) = (named("one").await, named("two").await);
+    let sidecar = Sidecar::new(one, "").await;
+    let mut client = sidecar.client(Protocol::Http1).await;
+    assert_eq!(client.send(post("/", "k-1", "{}")).await.text(), "one");
+    let settings = "[[routes]]\npath = \"/strict\"\nrequire_key = true\n";
+    write(
+        &sidecar.file,
+        "memory://",
+        &format!("http://{two}"),
+        settings,
+    );
+    assert_eq!(sidecar.server.reload().unwrap(), Vec::<&str>::new());
+    assert_eq!(
+        client.send(plain("GET", "/", "")).await.text(),
+        "two",
+        "on a connection that was there before"
+    );
+    let replay = client.send(post("/", "k-1", "{}")).await;
+    assert_eq!(
+        (replay.text(), replay.is_replay()),
+        ("one", true),
+        "records stay"
+    );
+    assert_eq!(
+        client
+            .send(plain("POST", "/strict", "{}"))
+            .await
+            .problem()
+            .1,
+        "idempotency_key_required"
+    );
+}
+
+#[tokio::test]
+async fn requests_that_have_begun_end_under_the_settings_they_began_with() {
+    let (runs, gate) = (Runs::default(), std::sync::Arc::default());
+    let slow = gated(&runs, &gate).await;
+    let sidecar = std::sync::Arc::new(Sidecar::new(slow, "").await);
+    let asking = tokio::spawn({
+        let sidecar = sidecar.clone();
+        async move { sidecar.send(post("/", "k-1", "{}")).await }
+    });
+    until("the service is asked", || runs.count() == 1).await;
+    write(
+        &sidecar.file,
+        "memory://",
+        &format!("http://{}", named("two").await),
+        "",
+    );
+    sidecar.server.reload().unwrap();
+    assert_eq!(sidecar.send(plain("GET", "/", "")).await.text(), "two");
+    gate.notify_one();
+    assert_eq!(asking.await.unwrap().text(), "run 1");
+}
+
+#[tokio::test]
+async fn a_broken_file_is_refused_and_the_old_settings_stay() {
+    let sidecar = Sidecar::new(named("one").await, "").await;
+    for broken in [
+        "upstream.urls = [\"ftp://x\"]\n",
+        "not toml",
+        "[[routes]]\npath = \"/{\"\n",
+        "nonsense = 1\n",
+    ] {
+        let settings =
+            format!("store.url = \"memory://\"\nlistener.address = \"127.0.0.1:0\"\n{broken}");
+        let settings = if broken.starts_with("upstream") {
+            settings
+        } else {
+            format!("upstream.urls = [\"http://127.0.0.1:1\"]\n{settings}")
+        };
+        std::fs::write(&sidecar.file, settings).unwrap();
+        assert!(sidecar.server.reload().is_err(), "{broken}");
+        assert_eq!(sidecar.send(plain("GET", "/", "")).await.text(), "one");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_change_is_said() {
+    let one = named("one").await;
+    let sidecar = Sidecar::new(one, "").await;
+    let settings = "listener.max_connections = 5\nengine.max_waiters = 1\n";
+    write(
+        &sidecar.file,
+        "memory://?capacity=5",
+        &format!("http://{one}"),
+        settings,
+    );
+    assert_eq!(
+        sidecar.server.reload().unwrap(),
+        ["store", "engine", "listener/max_connections"]
+    );
+}
+
+#[tokio::test]
+async fn a_drain_finishes_what_has_begun_also_for_callers_that_left() {
+    let (runs, gate) = (
+        Runs::default(),
+        std::sync::Arc::<tokio::sync::Notify>::default(),
+    );
+    let sidecar = Sidecar::new(gated(&runs, &gate).await, "").await;
+    let mut stays = sidecar.client(Protocol::Http1).await;
+    let staying = tokio::spawn(async move { stays.send(post("/", "stays", "{}")).await });
+    let mut leaves = sidecar.raw().await;
+    leaves
+        .write(
+            "POST / HTTP/1.1\r\nHost: a\r\nIdempotency-Key: leaves\r\nContent-Length: 2\r\n\r\n{}",
+        )
+        .await;
+    until("both are asked", || runs.count() == 2).await;
+    drop(leaves);
+    let (address, semel) = (sidecar.address, sidecar.semel.clone());
+    let draining = tokio::spawn(sidecar.server.drain());
+    until("it listens no more", || {
+        std::net::TcpStream::connect(address).is_err()
+    })
+    .await;
+    assert!(!draining.is_finished());
+    gate.notify_one();
+    gate.notify_one();
+    let answer = staying.await.unwrap();
+    assert_eq!(answer.status, 200);
+    assert_eq!(draining.await.unwrap(), Drained::Whole);
+    let query = semel::core::store::Query {
+        state: Some(semel::core::State::Completed),
+        scope: Some("http".to_owned()),
+        ..Default::default()
+    };
+    let done = semel.store().list(&query).await.unwrap();
+    assert_eq!(done.records.len(), 2, "both were recorded");
+}
+
+#[tokio::test]
+async fn a_drain_ends_when_its_time_is_up() {
+    let (runs, gate) = (Runs::default(), std::sync::Arc::default());
+    let sidecar = Sidecar::new(gated(&runs, &gate).await, "drain_time = \"200ms\"\n").await;
+    let mut raw = sidecar.raw().await;
+    raw.write("POST / HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nContent-Length: 2\r\n\r\n{}")
+        .await;
+    until("the service is asked", || runs.count() == 1).await;
+    assert_eq!(sidecar.server.drain().await, Drained::CutOff);
+    assert_eq!(raw.rest().await, "", "cut off without an answer");
+}
+
+async fn start(settings: &str) -> Result<Server, StartError> {
+    let file = new_folder("start").join("semel.toml");
+    std::fs::write(&file, settings).unwrap();
+    let loaded = load(&Sources {
+        file: Some(file),
+        ..Sources::default()
+    })?;
+    let semel = open(&loaded.config).await?;
+    Server::start(loaded, semel, Mounts::default()).await
+}
+
+#[tokio::test]
+async fn what_keeps_it_from_starting_is_said_with_the_fix() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let upstream = "upstream.urls = [\"http://127.0.0.1:1\"]\n";
+    let cases = [
+        (
+            format!(
+                "store.url = \"memory://\"\nlistener.address = \"127.0.0.1:{port}\"\n{upstream}"
+            ),
+            "another process listens there",
+        ),
+        (
+            format!("store.url = \"redis://127.0.0.1:1\"\n{upstream}"),
+            "start it, or name another",
+        ),
+        (
+            format!("store.url = \"oracle://x\"\n{upstream}"),
+            "no store of this build has the scheme oracle",
+        ),
+        (
+            format!("store.url = \"memory://\"\nupstream.urls = [\"127.0.0.1:3000\"]\n"),
+            "begins with http://",
+        ),
+        (
+            format!("store.url = \"memory://\"\n{upstream}[[routes]]\npath = \"/a{{b\"\n"),
+            "the path /a{b can't be used",
+        ),
+    ];
+    for (settings, words) in cases {
+        let error = start(&settings)
+            .await
+            .err()
+            .unwrap_or_else(|| panic!("it started: {settings}"));
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}

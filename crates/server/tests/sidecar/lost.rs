@@ -1,0 +1,237 @@
+//! Answers that never come: what is known then decides what becomes of the key.
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::any;
+use semel::core::State as Stands;
+use semel_testkit::private::free_port;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::support::*;
+
+const HOLD: &str = "defaults.crash = \"hold\"\nupstream.response_timeout = \"300ms\"\n";
+const TAKEOVER: &str = "upstream.response_timeout = \"300ms\"\n";
+
+/// Never answers the first request; answers those after it.
+async fn slow_at_first(runs: &Runs) -> std::net::SocketAddr {
+    let handler = |State(runs): State<Runs>| async move {
+        match runs.begin() {
+            1 => std::future::pending().await,
+            run => format!("run {run}"),
+        }
+    };
+    service(
+        Router::new()
+            .fallback(any(handler))
+            .with_state(runs.clone()),
+    )
+    .await
+}
+
+#[tokio::test]
+async fn no_answer_in_time_is_in_doubt_under_hold() {
+    let runs = Runs::default();
+    let sidecar = Sidecar::new(slow_at_first(&runs).await, HOLD).await;
+    let first = sidecar.send(post("/", "k-1", "{}")).await;
+    assert_eq!(first.problem(), (504, "upstream_timeout".to_owned(), false));
+    assert!(
+        first.json()["detail"]
+            .as_str()
+            .unwrap()
+            .contains("in doubt")
+    );
+    assert_eq!(sidecar.keys(Stands::InDoubt).await, 1);
+    let again = sidecar.send(post("/", "k-1", "{}")).await;
+    assert_eq!(
+        again.problem(),
+        (409, "idempotency_in_doubt".to_owned(), false)
+    );
+    assert_eq!(runs.count(), 1, "never run again on its own");
+}
+
+#[tokio::test]
+async fn no_answer_in_time_is_run_again_under_takeover_and_the_answer_says_so() {
+    let runs = Runs::default();
+    let sidecar = Sidecar::new(slow_at_first(&runs).await, TAKEOVER).await;
+    let first = sidecar.send(post("/", "k-1", "{}")).await;
+    assert_eq!(first.problem(), (504, "upstream_timeout".to_owned(), true));
+    assert!(
+        first.json()["detail"]
+            .as_str()
+            .unwrap()
+            .contains("not known")
+    );
+    let again = sidecar.send(post("/", "k-1", "{}")).await;
+    assert_eq!(again.text(), "run 2");
+    let replay = sidecar.send(post("/", "k-1", "{}")).await;
+    assert!(replay.is_replay());
+    assert_eq!(runs.count(), 2);
+}
+
+#[tokio::test]
+async fn a_route_may_want_doubt_also_under_takeover() {
+    let runs = Runs::default();
+    let settings = format!("{TAKEOVER}defaults.lost_answer = \"doubt\"\n");
+    let sidecar = Sidecar::new(slow_at_first(&runs).await, &settings).await;
+    let first = sidecar.send(post("/", "k-1", "{}")).await;
+    assert_eq!(first.problem(), (504, "upstream_timeout".to_owned(), false));
+    assert_eq!(sidecar.keys(Stands::InDoubt).await, 1);
+    let again = sidecar.send(post("/", "k-1", "{}")).await;
+    assert_eq!(again.problem().1, "idempotency_in_doubt");
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn a_profile_that_stores_failures_does_not_store_a_lost_answer() {
+    let runs = Runs::default();
+    let settings = format!("{TAKEOVER}defaults.profile = \"stripe\"\n");
+    let sidecar = Sidecar::new(slow_at_first(&runs).await, &settings).await;
+    assert_eq!(sidecar.send(post("/", "k-1", "{}")).await.status, 504);
+    let again = sidecar.send(post("/", "k-1", "{}")).await;
+    assert_eq!((again.text(), again.is_replay()), ("run 2", false));
+}
+
+#[tokio::test]
+async fn without_a_key_a_lost_answer_is_not_called_retryable() {
+    let runs = Runs::default();
+    let sidecar = Sidecar::new(slow_at_first(&runs).await, TAKEOVER).await;
+    let answer = sidecar.send(plain("POST", "/", "{}")).await;
+    assert_eq!(
+        answer.problem(),
+        (504, "upstream_timeout".to_owned(), false)
+    );
+    assert!(answer.json()["detail"].as_str().unwrap().contains("twice"));
+}
+
+#[tokio::test]
+async fn a_service_that_is_not_there_frees_the_key_whatever_the_policy() {
+    for settings in [HOLD, TAKEOVER] {
+        let port = free_port();
+        let sidecar = Sidecar::on("memory://", &format!("http://127.0.0.1:{port}"), settings).await;
+        let first = sidecar.send(post("/", "k-1", "{}")).await;
+        assert_eq!(
+            first.problem(),
+            (502, "upstream_unreachable".to_owned(), true)
+        );
+        assert!(first.json()["detail"].as_str().unwrap().contains("safe"));
+        assert_eq!(sidecar.keys(Stands::InDoubt).await, 0);
+        // Now it is there: the same key runs.
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", port))
+            .await
+            .unwrap();
+        let router = Router::new().fallback(any(|| async { "done" }));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let again = sidecar.send(post("/", "k-1", "{}")).await;
+        assert_eq!((again.text(), again.is_replay()), ("done", false));
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_nobody_knows_frees_the_key() {
+    let sidecar = Sidecar::on("memory://", "http://no-such-host.invalid:1", HOLD).await;
+    let first = sidecar.send(post("/", "k-1", "{}")).await;
+    assert_eq!(
+        first.problem(),
+        (502, "upstream_unreachable".to_owned(), true)
+    );
+    assert_eq!(sidecar.keys(Stands::InDoubt).await, 0);
+}
+
+/// A service that reads a request, says `words`, and hangs up.
+async fn hangs_up(words: &'static str, runs: &Runs) -> std::net::SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let runs = runs.clone();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut seen = Vec::new();
+            let mut buffer = [0; 1024];
+            while !seen.ends_with(b"{}") {
+                match stream.read(&mut buffer).await {
+                    Ok(count) if count > 0 => seen.extend_from_slice(&buffer[..count]),
+                    _ => break,
+                }
+            }
+            if seen.ends_with(b"{}") {
+                runs.begin();
+            }
+            let _ = stream.write_all(words.as_bytes()).await;
+            let _ = stream.shutdown().await;
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_service_that_dies_in_the_middle_is_never_taken_for_one_that_did_nothing() {
+    let halves = [
+        ("", "upstream_broken"),
+        ("HTTP/1.1 200 OK\r\nContent-", "upstream_broken"),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
+            "idempotency_answer_broken",
+        ),
+    ];
+    for (words, code) in halves {
+        let runs = Runs::default();
+        let sidecar = Sidecar::new(hangs_up(words, &runs).await, HOLD).await;
+        let first = sidecar.send(post("/", "k-1", "{}")).await;
+        let (status, said, _) = first.problem();
+        assert_eq!((status, said.as_str()), (502, code), "{words:?}");
+        assert_eq!(sidecar.keys(Stands::InDoubt).await, 1, "{words:?}");
+        let again = sidecar.send(post("/", "k-1", "{}")).await;
+        assert_eq!(again.problem().1, "idempotency_in_doubt");
+        assert_eq!(runs.count(), 1, "{words:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_the_service_closed_while_unused_costs_nothing() {
+    // Answers one request for each connection, and then closes it without having said so.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let upstream = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut buffer = [0; 4096];
+            let _ = stream.read(&mut buffer).await;
+            let _ = stream
+                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                .await;
+        }
+    });
+    let sidecar = Sidecar::new(upstream, HOLD).await;
+    for number in 0..20 {
+        let answer = sidecar.send(post("/", &format!("k-{number}"), "{}")).await;
+        assert_eq!(answer.text(), "ok", "{number}");
+        pause(20).await;
+    }
+    assert_eq!(sidecar.keys(Stands::InDoubt).await, 0);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_cuts_nothing() {
+    let runs = Runs::default();
+    let handler = |State(runs): State<Runs>| async move {
+        let run = runs.begin();
+        pause(300).await;
+        Response::new(Body::from(format!("run {run}")))
+    };
+    let upstream = service(
+        Router::new()
+            .fallback(any(handler))
+            .with_state(runs.clone()),
+    )
+    .await;
+    let sidecar = Sidecar::new(upstream, "").await;
+    let mut raw = sidecar.raw().await;
+    raw.write("POST / HTTP/1.1\r\nHost: shop.test\r\nContent-Type: application/json\r\nIdempotency-Key: k-1\r\nContent-Length: 2\r\n\r\n{}").await;
+    until("the service is asked", || runs.count() == 1).await;
+    drop(raw);
+    let again = sidecar.send(post("/", "k-1", "{}")).await;
+    assert_eq!((again.text(), again.is_replay()), ("run 1", true));
+    assert_eq!(runs.count(), 1);
+}

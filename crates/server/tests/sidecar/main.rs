@@ -1,0 +1,10 @@
+//! The sidecar on real sockets, in front of real services.
+
+mod forward;
+mod lifecycle;
+mod limits;
+mod lost;
+mod support;
+mod tls;
+mod tokens;
+mod upgrades;

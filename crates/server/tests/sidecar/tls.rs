@@ -1,0 +1,244 @@
+//! TLS on both sides, and tenants by their certificates.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::HeaderMap;
+use axum::routing::any;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use semel_testkit::private::new_folder;
+use tokio::net::TcpStream;
+
+use crate::support::*;
+
+/// Certificates of one authority, in a folder.
+struct Papers {
+    folder: PathBuf,
+    authority: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Papers {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "test authority");
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let folder = new_folder("papers");
+        std::fs::write(folder.join("ca.pem"), authority.pem()).unwrap();
+        Self { folder, authority }
+    }
+
+    /// Writes `NAME.pem` and `NAME.key`, with a DNS name or, without one, a common name alone.
+    fn issue(&self, file: &str, names: &[&str], common: &str) {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.distinguished_name.push(DnType::CommonName, common);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.authority).unwrap();
+        std::fs::write(self.folder.join(format!("{file}.pem")), certificate.pem()).unwrap();
+        std::fs::write(self.folder.join(format!("{file}.key")), key.serialize_pem()).unwrap();
+    }
+
+    fn path(&self, file: &str) -> String {
+        self.folder.join(file).display().to_string()
+    }
+
+    fn listener(&self) -> String {
+        format!(
+            "listener.tls.cert_file = \"{}\"\nlistener.tls.key_file = \"{}\"\n",
+            self.path("server.pem"),
+            self.path("server.key")
+        )
+    }
+
+    fn client_config(&self, own: Option<&str>, protocol: Protocol) -> ClientConfig {
+        let mut roots = RootCertStore::empty();
+        roots
+            .add(CertificateDer::from_pem_file(Path::new(&self.path("ca.pem"))).unwrap())
+            .unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap();
+        let builder = builder.with_root_certificates(roots);
+        let mut config = match own {
+            None => builder.with_no_client_auth(),
+            Some(name) => {
+                let chain = vec![
+                    CertificateDer::from_pem_file(Path::new(&self.path(&format!("{name}.pem"))))
+                        .unwrap(),
+                ];
+                let key =
+                    PrivateKeyDer::from_pem_file(Path::new(&self.path(&format!("{name}.key"))))
+                        .unwrap();
+                builder.with_client_auth_cert(chain, key).unwrap()
+            }
+        };
+        let word: &[u8] = if protocol == Protocol::Http2 {
+            b"h2"
+        } else {
+            b"http/1.1"
+        };
+        config.alpn_protocols = vec![word.to_vec()];
+        config
+    }
+
+    async fn client(
+        &self,
+        sidecar: &Sidecar,
+        own: Option<&str>,
+        protocol: Protocol,
+    ) -> std::io::Result<(Client, Vec<u8>)> {
+        let connector =
+            tokio_rustls::TlsConnector::from(Arc::new(self.client_config(own, protocol)));
+        let stream = TcpStream::connect(sidecar.address).await?;
+        let name = ServerName::try_from("shop.test").unwrap();
+        let stream = connector.connect(name, stream).await?;
+        let shown = stream.get_ref().1.peer_certificates().unwrap()[0].to_vec();
+        Ok((Client::over(stream, protocol).await, shown))
+    }
+}
+
+fn counting(runs: &Runs) -> Router {
+    let runs = runs.clone();
+    let handler = move |headers: HeaderMap| async move {
+        let proto = headers
+            .get("x-forwarded-proto")
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or("?")
+            .to_owned();
+        format!("run {} over {proto}", runs.begin())
+    };
+    Router::new().fallback(any(handler))
+}
+
+#[tokio::test]
+async fn a_tls_listener_speaks_both_versions() {
+    let papers = Papers::new();
+    papers.issue("server", &["shop.test"], "server");
+    let runs = Runs::default();
+    let sidecar = Sidecar::new(service(counting(&runs)).await, &papers.listener()).await;
+    for (number, protocol) in BOTH.into_iter().enumerate() {
+        let (mut client, _) = papers.client(&sidecar, None, protocol).await.unwrap();
+        let key = format!("k-{protocol:?}");
+        let first = client.send(post("/", &key, "{}")).await;
+        assert_eq!(first.text(), format!("run {} over https", number + 1));
+        let again = client.send(post("/", &key, "{}")).await;
+        assert!(again.is_replay());
+    }
+}
+
+#[tokio::test]
+async fn a_tenant_is_who_its_certificate_says() {
+    let papers = Papers::new();
+    papers.issue("server", &["shop.test"], "server");
+    papers.issue("acme", &["acme.test"], "not this");
+    papers.issue("umbrella", &[], "umbrella");
+    let runs = Runs::default();
+    let settings = format!(
+        "{}listener.tls.client_ca_file = \"{}\"\ntenants.from = \"certificate\"\n",
+        papers.listener(),
+        papers.path("ca.pem")
+    );
+    let sidecar = Sidecar::new(service(counting(&runs)).await, &settings).await;
+    for (number, tenant) in ["acme", "umbrella"].into_iter().enumerate() {
+        let (mut client, _) = papers
+            .client(&sidecar, Some(tenant), Protocol::Http1)
+            .await
+            .unwrap();
+        let first = client.send(post("/", "same-key", "{}")).await;
+        assert_eq!(
+            first.text(),
+            format!("run {} over https", number + 1),
+            "keys of tenants never meet"
+        );
+        assert!(client.send(post("/", "same-key", "{}")).await.is_replay());
+    }
+    let page = sidecar
+        .semel
+        .store()
+        .list(&Default::default())
+        .await
+        .unwrap();
+    let mut tenants: Vec<&str> = page
+        .records
+        .iter()
+        .map(|(_, record)| record.namespace.tenant())
+        .filter(|tenant| !tenant.is_empty())
+        .collect();
+    tenants.sort_unstable();
+    assert_eq!(tenants, ["acme.test", "umbrella"]);
+    // Without a certificate there is no connection to speak of.
+    match papers.client(&sidecar, None, Protocol::Http1).await {
+        Err(_) => {}
+        Ok((Client::Http1(mut sender), _)) => {
+            assert!(sender.send_request(post("/", "k", "{}")).await.is_err())
+        }
+        Ok(_) => unreachable!("HTTP/1.1 was asked for"),
+    }
+    assert_eq!(runs.count(), 2);
+}
+
+#[tokio::test]
+async fn new_certificates_are_read_on_reload() {
+    let papers = Papers::new();
+    papers.issue("server", &["shop.test"], "first");
+    let sidecar = Sidecar::new(
+        service(counting(&Runs::default())).await,
+        &papers.listener(),
+    )
+    .await;
+    let (mut old, first) = papers
+        .client(&sidecar, None, Protocol::Http1)
+        .await
+        .unwrap();
+    papers.issue("server", &["shop.test"], "second");
+    sidecar.server.reload().unwrap();
+    let (_, second) = papers
+        .client(&sidecar, None, Protocol::Http1)
+        .await
+        .unwrap();
+    assert_ne!(first, second);
+    assert_eq!(
+        old.send(plain("GET", "/", "")).await.status,
+        200,
+        "the old connection goes on"
+    );
+}
+
+#[tokio::test]
+async fn the_services_own_certificate_is_checked() {
+    let papers = Papers::new();
+    papers.issue("server", &["localhost"], "service");
+    let runs = Runs::default();
+    // A service with TLS: another sidecar in front of the plain one.
+    let inner = Sidecar::new(service(counting(&runs)).await, &papers.listener()).await;
+    let url = format!("https://localhost:{}", inner.address.port());
+    let trusting = Sidecar::on(
+        "memory://",
+        &url,
+        &format!("upstream.ca_file = \"{}\"\n", papers.path("ca.pem")),
+    )
+    .await;
+    let answer = trusting.send(post("/", "k-1", "{}")).await;
+    assert_eq!(answer.text(), "run 1 over https");
+    // Another authority: nothing is sent, and the key is free.
+    let others = Papers::new();
+    let settings = format!(
+        "defaults.crash = \"hold\"\nupstream.ca_file = \"{}\"\n",
+        others.path("ca.pem")
+    );
+    let doubting = Sidecar::on("memory://", &url, &settings).await;
+    let answer = doubting.send(post("/", "k-1", "{}")).await;
+    assert_eq!(
+        answer.problem(),
+        (502, "upstream_unreachable".to_owned(), true)
+    );
+    assert_eq!(runs.count(), 1);
+}

@@ -1,0 +1,247 @@
+//! Tenants and principals from headers and JSON web tokens.
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::any;
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use semel_testkit::private::new_folder;
+use serde_json::json;
+
+use crate::support::*;
+
+const SECRET: &str = "thirty-two bytes of a secret, or more";
+
+async fn counting(runs: &Runs) -> std::net::SocketAddr {
+    let handler = |State(runs): State<Runs>| async move { format!("run {}", runs.begin()) };
+    service(
+        Router::new()
+            .fallback(any(handler))
+            .with_state(runs.clone()),
+    )
+    .await
+}
+
+fn hs256() -> String {
+    let file = new_folder("token").join("secret");
+    std::fs::write(&file, SECRET).unwrap();
+    format!(
+        "jwt.algorithm = \"HS256\"\njwt.key_file = \"{}\"\n",
+        file.display()
+    )
+}
+
+/// A time that is far off, in seconds.
+const LATER: u64 = 32_503_680_000;
+
+fn token(claims: serde_json::Value, secret: &str) -> String {
+    let key = EncodingKey::from_secret(secret.as_bytes());
+    format!(
+        "Bearer {}",
+        encode(&Header::new(Algorithm::HS256), &claims, &key).unwrap()
+    )
+}
+
+#[tokio::test]
+async fn a_tenant_is_who_its_token_says() {
+    let runs = Runs::default();
+    let settings = format!(
+        "tenants.from = \"jwt\"\nprincipals.from = \"jwt\"\n{}",
+        hs256()
+    );
+    let sidecar = Sidecar::new(counting(&runs).await, &settings).await;
+    let ask =
+        |token: String| sidecar.send(with(post("/", "same-key", "{}"), "authorization", &token));
+    let of = |tenant: &str, user: &str, jti: u64| {
+        token(
+            json!({"tenant_id": tenant, "sub": user, "exp": LATER, "jti": jti}),
+            SECRET,
+        )
+    };
+    assert_eq!(ask(of("acme", "ann", 1)).await.text(), "run 1");
+    let refreshed = ask(of("acme", "ann", 2)).await;
+    assert!(refreshed.is_replay(), "another token of the same person");
+    assert_eq!(ask(of("acme", "bob", 1)).await.text(), "run 2");
+    assert_eq!(ask(of("umbrella", "ann", 1)).await.text(), "run 3");
+    assert_eq!(runs.count(), 3);
+}
+
+#[tokio::test]
+async fn a_token_that_is_wrong_is_refused_as_such() {
+    let runs = Runs::default();
+    let settings = format!(
+        "tenants.from = \"jwt\"\njwt.audience = \"shop\"\n{}",
+        hs256()
+    );
+    let sidecar = Sidecar::new(counting(&runs).await, &settings).await;
+    let good = json!({"tenant_id": "acme", "aud": "shop", "exp": LATER});
+    let unsigned =
+        "Bearer eyJhbGciOiJub25lIn0.eyJ0ZW5hbnRfaWQiOiJhY21lIiwiZXhwIjozMjUwMzY4MDAwMH0."
+            .to_owned();
+    let wrong = [
+        (
+            token(good.clone(), "another secret of thirty-two bytes!"),
+            true,
+        ),
+        (
+            token(
+                json!({"tenant_id": "acme", "aud": "shop", "exp": 1000}),
+                SECRET,
+            ),
+            true,
+        ),
+        (
+            token(
+                json!({"tenant_id": "acme", "aud": "other", "exp": LATER}),
+                SECRET,
+            ),
+            true,
+        ),
+        (
+            token(json!({"tenant_id": "acme", "aud": "shop"}), SECRET),
+            true,
+        ),
+        (unsigned, true),
+        ("Bearer nonsense".to_owned(), true),
+        ("Basic YTpi".to_owned(), false),
+    ];
+    for (token, is_invalid) in wrong {
+        let answer = sidecar
+            .send(with(post("/", "k-1", "{}"), "authorization", &token))
+            .await;
+        assert_eq!(
+            answer.problem(),
+            (401, "token_required".to_owned(), false),
+            "{token}"
+        );
+        let challenge = answer.header("www-authenticate").unwrap();
+        assert_eq!(
+            challenge.contains("invalid_token"),
+            is_invalid,
+            "{token}: {challenge}"
+        );
+    }
+    assert_eq!(sidecar.send(post("/", "k-1", "{}")).await.status, 401);
+    // A token of somebody without a tenant is a good token.
+    let nobody = token(json!({"aud": "shop", "exp": LATER}), SECRET);
+    let answer = sidecar
+        .send(with(post("/", "k-1", "{}"), "authorization", &nobody))
+        .await;
+    assert_eq!(answer.problem().1, "idempotency_tenant_required");
+    assert_eq!(runs.count(), 0);
+    // Without a key it is none of our business.
+    assert_eq!(sidecar.send(plain("POST", "/", "{}")).await.text(), "run 1");
+    let good = token(good, SECRET);
+    assert_eq!(
+        sidecar
+            .send(with(post("/", "k-1", "{}"), "authorization", &good))
+            .await
+            .text(),
+        "run 2"
+    );
+}
+
+#[tokio::test]
+async fn a_wrong_token_is_never_taken_for_none() {
+    let runs = Runs::default();
+    let settings = format!("principals.from = \"jwt\"\n{}", hs256());
+    let sidecar = Sidecar::new(counting(&runs).await, &settings).await;
+    assert_eq!(
+        sidecar.send(post("/", "k-1", "{}")).await.text(),
+        "run 1",
+        "nobody in particular"
+    );
+    let forged = token(
+        json!({"sub": "ann", "exp": LATER}),
+        "another secret of thirty-two bytes!",
+    );
+    let answer = sidecar
+        .send(with(post("/", "k-1", "{}"), "authorization", &forged))
+        .await;
+    assert_eq!(answer.problem().1, "token_required");
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn tokens_signed_with_a_private_key() {
+    let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+    let file = new_folder("token").join("key.pem");
+    std::fs::write(&file, pair.public_key_pem()).unwrap();
+    let runs = Runs::default();
+    let settings = format!(
+        "tenants.from = \"jwt\"\njwt.algorithm = \"ES256\"\njwt.key_file = \"{}\"\n",
+        file.display()
+    );
+    let sidecar = Sidecar::new(counting(&runs).await, &settings).await;
+    let key = EncodingKey::from_ec_pem(pair.serialize_pem().as_bytes()).unwrap();
+    let claims = json!({"tenant_id": 17, "exp": LATER});
+    let good = encode(&Header::new(Algorithm::ES256), &claims, &key).unwrap();
+    let answer = sidecar
+        .send(with(
+            post("/", "k-1", "{}"),
+            "authorization",
+            &format!("Bearer {good}"),
+        ))
+        .await;
+    assert_eq!(answer.text(), "run 1");
+    // The public key is public: a token signed with it as a shared secret is a forgery.
+    let forged = token(claims, &pair.public_key_pem());
+    let answer = sidecar
+        .send(with(post("/", "k-1", "{}"), "authorization", &forged))
+        .await;
+    assert_eq!(answer.status, 401);
+}
+
+#[tokio::test]
+async fn a_header_names_exactly_one_tenant() {
+    let runs = Runs::default();
+    let settings = "tenants.from = \"header\"\ntenants.header = \"x-tenant\"\n[[routes]]\npath = \"/open\"\nhas_tenants = false\n";
+    let sidecar = Sidecar::new(counting(&runs).await, settings).await;
+    let ask = |tenant: &'static str| sidecar.send(with(post("/", "k-1", "{}"), "x-tenant", tenant));
+    assert_eq!(ask("acme").await.text(), "run 1");
+    assert_eq!(ask("umbrella").await.text(), "run 2");
+    assert!(ask("acme").await.is_replay());
+    let two = with(
+        with(post("/", "k-1", "{}"), "x-tenant", "acme"),
+        "x-tenant",
+        "umbrella",
+    );
+    assert_eq!(
+        sidecar.send(two).await.problem().1,
+        "idempotency_tenant_required"
+    );
+    assert_eq!(
+        sidecar.send(post("/", "k-1", "{}")).await.problem().1,
+        "idempotency_tenant_required"
+    );
+    assert_eq!(
+        sidecar.send(post("/open", "k-1", "{}")).await.text(),
+        "run 3"
+    );
+}
+
+#[tokio::test]
+async fn keys_from_another_header_and_from_the_body() {
+    let runs = Runs::default();
+    let settings = "[[routes]]\npath = \"/header\"\nkey_header = \"x-order-id\"\n[[routes]]\npath = \"/body\"\nkey_field = \"idempotency_key\"\n";
+    let sidecar = Sidecar::new(counting(&runs).await, settings).await;
+    let by_header = || with(plain("POST", "/header", "{}"), "x-order-id", "o-1");
+    assert_eq!(sidecar.send(by_header()).await.text(), "run 1");
+    assert!(sidecar.send(by_header()).await.is_replay());
+    let by_body = || {
+        with(
+            plain("POST", "/body", "{\"idempotency_key\":\"o-1\"}"),
+            "content-type",
+            "application/json",
+        )
+    };
+    assert_eq!(sidecar.send(by_body()).await.text(), "run 2");
+    assert!(sidecar.send(by_body()).await.is_replay());
+    assert_eq!(
+        sidecar.send(post("/header", "ignored", "{}")).await.text(),
+        "run 3"
+    );
+    assert_eq!(
+        sidecar.send(post("/header", "ignored", "{}")).await.text(),
+        "run 4"
+    );
+}

@@ -1,0 +1,111 @@
+//! WebSocket and event streams.
+
+use std::convert::Infallible;
+
+use axum::Router;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::response::Response;
+use axum::response::sse::{Event, Sse};
+use axum::routing::get;
+use futures_util::{SinkExt as _, StreamExt as _};
+use http_body_util::BodyExt as _;
+use tokio_tungstenite::tungstenite;
+
+use crate::support::*;
+
+async fn echo(upgrade: WebSocketUpgrade) -> Response {
+    let answer = async |mut socket: WebSocket| {
+        while let Some(Ok(message)) = socket.recv().await {
+            if let Message::Text(text) = message {
+                let _ = socket
+                    .send(Message::Text(format!("heard {text}").into()))
+                    .await;
+            }
+        }
+    };
+    upgrade.protocols(["chat"]).on_upgrade(answer)
+}
+
+#[tokio::test]
+async fn a_websocket_passes() {
+    let upstream = service(Router::new().route("/socket", get(echo))).await;
+    for protocol in ["auto", "h2c"] {
+        let sidecar =
+            Sidecar::new(upstream, &format!("upstream.protocol = \"{protocol}\"\n")).await;
+        let url = format!("ws://{}/socket", sidecar.address);
+        let mut request = tungstenite::client::IntoClientRequest::into_client_request(url).unwrap();
+        request
+            .headers_mut()
+            .insert("sec-websocket-protocol", "chat".parse().unwrap());
+        let (mut socket, response) = tokio_tungstenite::connect_async(request).await.unwrap();
+        assert_eq!(response.headers()["sec-websocket-protocol"], "chat");
+        for word in ["one", "two"] {
+            socket.send(tungstenite::Message::text(word)).await.unwrap();
+            let heard = socket.next().await.unwrap().unwrap();
+            assert_eq!(heard.into_text().unwrap().as_str(), format!("heard {word}"));
+        }
+        socket.close(None).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_refused_upgrade_is_an_answer_like_any_other() {
+    let upstream = service(Router::new().route("/socket", get(|| async { "no socket" }))).await;
+    let sidecar = Sidecar::new(upstream, "").await;
+    let request = with(plain("GET", "/socket", ""), "connection", "upgrade");
+    let answer = sidecar.send(with(request, "upgrade", "websocket")).await;
+    assert_eq!((answer.status.as_u16(), answer.text()), (200, "no socket"));
+}
+
+#[tokio::test]
+async fn events_pass_one_by_one() {
+    let (sender, events) = tokio::sync::broadcast::channel::<String>(4);
+    let again = sender.clone();
+    let handler = move || async move {
+        let events = again.subscribe();
+        let stream = futures_util::stream::unfold(events, |mut events| async {
+            let text = events.recv().await.ok()?;
+            Some((Ok::<_, Infallible>(Event::default().data(text)), events))
+        });
+        Sse::new(stream)
+    };
+    drop(events);
+    let upstream = service(Router::new().route("/events", get(handler))).await;
+    let sidecar = Sidecar::new(upstream, "").await;
+    for protocol in BOTH {
+        let mut client = sidecar.client(protocol).await;
+        let response = client.begin(plain("GET", "/events", "")).await;
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        let mut body = response.into_body();
+        for word in ["one", "two"] {
+            sender.send(word.to_owned()).unwrap();
+            let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert_eq!(frame, format!("data: {word}\n\n"), "{protocol:?}");
+        }
+        drop(body);
+        drop(client);
+        until("the service sees that the client left", || {
+            // A send fails, or reaches nobody, once the stream is gone.
+            sender.send("gone?".to_owned()).is_err() || sender.receiver_count() == 0
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_is_told_to_go_on_before_it_sends() {
+    let echo = |body: String| async move { body };
+    let upstream = service(Router::new().route("/", axum::routing::post(echo))).await;
+    let sidecar = Sidecar::new(upstream, "").await;
+    for key in ["", "Idempotency-Key: k-1\r\n"] {
+        let mut raw = sidecar.raw().await;
+        raw.write(&format!("POST / HTTP/1.1\r\nHost: a\r\n{key}Expect: 100-continue\r\nContent-Length: 5\r\nConnection: close\r\n\r\n")).await;
+        raw.read_to("HTTP/1.1 100 Continue\r\n\r\n").await;
+        raw.write("hello").await;
+        let all = raw.rest().await;
+        assert!(
+            all.starts_with("HTTP/1.1 200") && all.ends_with("hello"),
+            "{all}"
+        );
+    }
+}
