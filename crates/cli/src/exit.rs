@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use semel_server::StartError;
 
 /// How the command ended.
+#[derive(Debug)]
 pub(crate) enum Exit {
     Ok,
     Failed { code: u8, message: String },
@@ -22,6 +23,16 @@ pub(crate) const LISTEN: u8 = 5;
 pub(crate) const SELF_CHECK: u8 = 6;
 /// It ended although something had not finished.
 pub(crate) const CUT_OFF: u8 = 7;
+/// There is no such record.
+pub(crate) const NOT_FOUND: u8 = 8;
+/// It was refused, and nothing was changed.
+pub(crate) const REFUSED: u8 = 9;
+/// The admin API can't be reached.
+pub(crate) const UNREACHABLE: u8 = 10;
+/// The admin API doesn't let this caller in.
+pub(crate) const NOT_ALLOWED: u8 = 11;
+/// `doctor` found something broken.
+pub(crate) const BROKEN: u8 = 12;
 
 impl Exit {
     pub(crate) fn failed(code: u8, message: impl ToString) -> Self {
@@ -29,6 +40,12 @@ impl Exit {
             code,
             message: message.to_string(),
         }
+    }
+}
+
+impl From<Result<(), Self>> for Exit {
+    fn from(result: Result<(), Self>) -> Self {
+        result.err().unwrap_or(Self::Ok)
     }
 }
 

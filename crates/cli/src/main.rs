@@ -1,9 +1,24 @@
 //! The `semel` command.
 
+mod bench;
+mod client;
 mod config;
+mod demo;
+mod doctor;
+mod events;
 mod exit;
+mod gc;
+mod keys;
 mod log;
+mod migrate;
+mod out;
+mod pages;
+mod plan;
+mod progress;
+mod runtime;
 mod serve;
+mod tail;
+mod top;
 
 use clap::{Parser, Subcommand};
 
@@ -11,7 +26,12 @@ use exit::Exit;
 
 /// Sent many times, done once: idempotency for services in any language.
 #[derive(Parser)]
-#[command(name = "semel", version, propagate_version = true)]
+#[command(
+    name = "semel",
+    version,
+    propagate_version = true,
+    after_help = "New here? `semel demo` shows what it does, in seconds, without a server."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -20,16 +40,50 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Forwards requests to a service; those with a key run once.
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
+    /// Shows what it does: payments, a network that loses responses, and a client that retries.
+    Demo(demo::Demo),
+    /// Looks at records, and mends them.
+    #[command(subcommand)]
+    Keys(Box<keys::Keys>),
+    /// Follows what happens in a running sidecar.
+    Tail(Box<tail::Tail>),
+    /// Shows a running sidecar, live.
+    Top(Box<top::Top>),
+    /// Removes expired records.
+    Gc(Box<gc::Gc>),
+    /// Checks what breaks people, each finding with its fix.
+    Doctor(Box<doctor::Doctor>),
+    /// Brings a store's tables up to date.
+    Migrate(migrate::Migrate),
     /// Checks, shows and explains the settings of `serve`.
     #[command(subcommand)]
-    Config(config::Config),
+    Config(Box<config::Config>),
+    /// Measures your store, for `plan`.
+    Bench(bench::Bench),
+    /// Says how much store a load needs, with the arithmetic.
+    Plan(plan::Plan),
+    /// Prints what a shell needs to complete commands.
+    Completions(pages::Completions),
+    /// Prints the manual page.
+    Man(pages::Man),
 }
 
 fn main() -> std::process::ExitCode {
     let exit = match Cli::parse().command {
         Command::Serve(serve) => serve.run(),
+        Command::Demo(demo) => demo.run(),
+        Command::Keys(keys) => keys.run(),
+        Command::Tail(tail) => tail.run(),
+        Command::Top(top) => top.run(),
+        Command::Gc(gc) => gc.run(),
+        Command::Doctor(doctor) => doctor.run(),
+        Command::Migrate(migrate) => migrate.run(),
         Command::Config(config) => config.run(),
+        Command::Bench(bench) => bench.run(),
+        Command::Plan(plan) => plan.run(),
+        Command::Completions(completions) => completions.run(),
+        Command::Man(man) => man.run(),
     };
     if let Exit::Failed { code: _, message } = &exit
         && !message.is_empty()

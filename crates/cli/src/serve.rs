@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use semel_server::config::{Flag, Loaded, Sources, load};
+use semel_server::config::{Config, Finding, Findings, Flag, Loaded, Origin, Sources, load};
 use semel_server::{Drained, Mounts, StartError, open, run};
 
 use crate::exit::{self, Exit};
@@ -41,6 +41,38 @@ pub(crate) struct Settings {
 impl Settings {
     /// The settings, or everything that is wrong with them.
     pub(crate) fn load(&self) -> Result<Loaded, Exit> {
+        let sources = self.sources()?;
+        load(&sources).map_err(|findings| StartError::from(findings).into())
+    }
+
+    /// The same, for somebody who wants to look at what is wrong.
+    pub(crate) fn read(&self) -> Result<Loaded, Findings> {
+        match self.sources() {
+            Ok(sources) => load(&sources),
+            Err(_) => Err(Findings(vec![Finding {
+                path: String::new(),
+                origin: Origin::Default,
+                message: "--set has no value".to_owned(),
+                fix: "write --set SETTING=VALUE".to_owned(),
+            }])),
+        }
+    }
+
+    /// Whether settings come from a file.
+    pub(crate) const fn names_a_file(&self) -> bool {
+        self.config.is_some()
+    }
+
+    /// Nothing but the store that was named by a flag or a variable.
+    pub(crate) fn only_store(&self) -> Config {
+        let mut config = Config::default();
+        let named = self.store.clone();
+        config.store.url = named.or_else(|| std::env::var("SEMEL_STORE_URL").ok());
+        config.environment = self.environment.clone().unwrap_or_default();
+        config
+    }
+
+    fn sources(&self) -> Result<Sources, Exit> {
         let mut flags = Vec::new();
         let mut flag = |name: &str, path: &str, value: &str| {
             flags.push(Flag {
@@ -70,7 +102,7 @@ impl Settings {
                 flag(name, path, value);
             }
         }
-        let sources = Sources {
+        Ok(Sources {
             file: self.config.clone(),
             env: std::env::vars_os()
                 .filter_map(|(name, value)| {
@@ -78,8 +110,7 @@ impl Settings {
                 })
                 .collect(),
             flags,
-        };
-        load(&sources).map_err(|findings| StartError::from(findings).into())
+        })
     }
 }
 

@@ -185,7 +185,7 @@ pub(super) fn join(path: &str, name: &str) -> String {
 }
 
 /// Variables that are not settings: which file to read, what tests and other commands use.
-const OTHER_VARIABLES: [&str; 2] = ["SEMEL_CONFIG", "SEMEL_TEST_"];
+const OTHER_VARIABLES: [&str; 3] = ["SEMEL_CONFIG", "SEMEL_ADMIN_URL", "SEMEL_TEST_"];
 
 fn from_env(env: &[(String, String)], said: &mut Said, findings: &mut Vec<Finding>) {
     for (name, text) in env {

@@ -22,6 +22,7 @@ mod options;
 mod row;
 mod schema;
 mod settle;
+mod size;
 mod sql;
 mod sweep;
 mod transaction;
@@ -37,7 +38,8 @@ use semel_core::{
     Resolved, Settled, Settlement,
 };
 
-pub use schema::MIGRATIONS;
+pub use schema::{MIGRATIONS, pending};
+pub use size::Usage;
 pub use transaction::{Transactional, Tx, TxError};
 
 use link::Link;

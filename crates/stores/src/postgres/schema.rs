@@ -3,12 +3,16 @@
 //! By hand rather than by the client's migrator: that one keeps its books in a table that the application's own
 //! migrations use, and leaves prepared statements behind that a pooler in transaction mode mixes up.
 
+use std::sync::Arc;
+
 use semel_core::store::StoreResult;
-use semel_core::{Certainty, StoreError, StoreErrorKind};
+use semel_core::{Certainty, Clock, StoreError, StoreErrorKind};
 use sqlx::Row as _;
 
 use super::error::store_error;
+use super::health;
 use super::link::{Link, Session};
+use super::options::Options;
 
 /// The files, in order: name and text. Whoever doesn't let Semel make tables applies them by hand, in a schema
 /// `semel`, and notes their names in `semel.migrations (name text, applied_at timestamptz)`.
@@ -39,9 +43,31 @@ pub(super) async fn prepare(link: &Link, make: bool) -> StoreResult<()> {
     ))
 }
 
-async fn is_current(session: &mut Session) -> StoreResult<bool> {
+/// Which files are not applied yet to the database at `url`, by name. Changes nothing.
+///
+/// # Errors
+/// Where it can't be reached, or isn't fit to keep records.
+pub async fn pending(url: &str, clock: Arc<dyn Clock>) -> StoreResult<Vec<&'static str>> {
+    let options = Options::parse(url)?;
+    let link = Link::open(&options, clock).await?;
+    health::check(&link).await?;
+    let mut session = link.begin().await?;
+    let files = if has_books(&mut session).await? {
+        missing(&mut session).await?
+    } else {
+        MIGRATIONS.to_vec()
+    };
+    session.commit().await?;
+    Ok(files.into_iter().map(|(name, _)| name).collect())
+}
+
+async fn has_books(session: &mut Session) -> StoreResult<bool> {
     let question = "SELECT 1 WHERE to_regclass('semel.migrations') IS NOT NULL";
-    if session.script(question).await?.is_empty() {
+    Ok(!session.script(question).await?.is_empty())
+}
+
+async fn is_current(session: &mut Session) -> StoreResult<bool> {
+    if !has_books(session).await? {
         return Ok(false);
     }
     Ok(missing(session).await?.is_empty())

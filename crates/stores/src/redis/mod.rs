@@ -23,6 +23,7 @@ mod link;
 mod node;
 mod script;
 mod settle;
+mod size;
 mod slot;
 mod time;
 mod url;
@@ -51,6 +52,7 @@ use url::Target;
 use wakes::Wakes;
 
 pub use health::Health;
+pub use size::Usage;
 pub use url::DEFAULT_PREFIX;
 
 /// Records in Redis or Valkey. Cheap to clone.

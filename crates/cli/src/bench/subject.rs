@@ -1,0 +1,133 @@
+//! The store that is measured, and what it says it used.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use semel::core::{Env, StoreError};
+use semel::{CacheConfig, EngineConfig, Policy, Semel};
+use semel_server::config::without_password;
+use semel_stores::postgres::PostgresStore;
+use semel_stores::redis::RedisStore;
+
+use crate::exit::{self, Exit};
+
+/// Where the bench writes: no key of anybody else is here.
+const ENVIRONMENT: &str = "semel-bench";
+/// Whatever the bench leaves behind is gone after this.
+const RETENTION: Duration = Duration::from_secs(15 * 60);
+
+pub(super) struct Subject {
+    pub(super) semel: Semel,
+    pub(super) env: Env,
+    kind: Kind,
+}
+
+enum Kind {
+    Redis(RedisStore),
+    Postgres(PostgresStore),
+    Other,
+}
+
+/// What a server has used so far, as far as it says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Used {
+    pub(super) bytes: u64,
+    pub(super) commands: u64,
+    pub(super) wal_bytes: u64,
+    pub(super) masters: u64,
+}
+
+impl Used {
+    pub(super) const fn since(self, before: Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_sub(before.bytes),
+            commands: self.commands.saturating_sub(before.commands),
+            wal_bytes: self.wal_bytes.saturating_sub(before.wal_bytes),
+            masters: self.masters,
+        }
+    }
+}
+
+impl Subject {
+    pub(super) async fn open(url: &str) -> Result<Self, Exit> {
+        let unusable = |why: String| {
+            let message = format!(
+                "the store {} can't be used: {why}\n    fix: start it, or look at it with `semel doctor --store URL`",
+                without_password(url)
+            );
+            Exit::failed(exit::STORE, message)
+        };
+        let env = semel::tokio_env();
+        let builder = Semel::builder()
+            .environment(ENVIRONMENT)
+            .env(env.clone())
+            .policy(Policy {
+                retention: RETENTION,
+                ..Policy::default()
+            })
+            .engine_config(EngineConfig {
+                // Replays are to come from the store.
+                cache: CacheConfig {
+                    max_bytes: 0,
+                    ..CacheConfig::default()
+                },
+                ..EngineConfig::default()
+            });
+        let failed = |error: StoreError| unusable(error.to_string());
+        let clock = Arc::clone(&env.clock);
+        let scheme = url.split("://").next().unwrap_or_default();
+        let (kind, opened) = match scheme.split('+').next().unwrap_or_default() {
+            "redis" | "rediss" => {
+                let store = RedisStore::open(url, clock).await.map_err(failed)?;
+                let opened = builder.open_on(Arc::new(store.clone())).await;
+                (Kind::Redis(store), opened)
+            }
+            "postgres" | "postgresql" => {
+                let store = PostgresStore::open(url, clock).await.map_err(failed)?;
+                let opened = builder.open_on(Arc::new(store.clone())).await;
+                (Kind::Postgres(store), opened)
+            }
+            _ => (Kind::Other, builder.open(url).await),
+        };
+        let semel = opened.map_err(|error| unusable(error.to_string()))?;
+        Ok(Self { semel, env, kind })
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.semel.store().capabilities().name
+    }
+
+    /// What the store calls itself.
+    pub(super) async fn server(&self) -> String {
+        let findings = self.semel.store().diagnose().await.unwrap_or_default();
+        let version = findings
+            .into_iter()
+            .find(|finding| finding.check == "version");
+        version.map_or_else(|| self.name().to_owned(), |finding| finding.found)
+    }
+
+    pub(super) async fn used(&self) -> Result<Used, Exit> {
+        let failed = |error: StoreError| Exit::failed(exit::STORE, error);
+        Ok(match &self.kind {
+            Kind::Redis(store) => {
+                let usage = store.usage().await.map_err(failed)?;
+                Used {
+                    bytes: usage.bytes,
+                    commands: usage.commands,
+                    masters: usage.masters,
+                    ..Used::default()
+                }
+            }
+            Kind::Postgres(store) => {
+                let usage = store.usage().await.map_err(failed)?;
+                Used {
+                    bytes: usage.bytes,
+                    wal_bytes: usage.wal_bytes,
+                    masters: 1,
+                    ..Used::default()
+                }
+            }
+            Kind::Other => Used::default(),
+        })
+    }
+}

@@ -1,0 +1,161 @@
+//! Whom a command talks to: flags, environment, settings.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use semel_server::admin::{AdminConfig, AdminState, Credential, router};
+use semel_server::audit::{FileConfig, FileSink, Nowhere, Sink, Trail, TrailConfig};
+use semel_server::config::{Config, Sources, load, without_password};
+use semel_server::open;
+
+use super::Client;
+use super::link::{Identity, Link};
+use crate::exit::{self, Exit};
+
+/// Whom to talk to: a running sidecar, or a store.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Whom to talk to")]
+pub(crate) struct Target {
+    /// The admin listener of a running sidecar.
+    #[arg(long, value_name = "URL", env = "SEMEL_ADMIN_URL")]
+    admin: Option<String>,
+    /// A file with the token of the admin API.
+    #[arg(long, value_name = "FILE", env = "SEMEL_ADMIN_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+    /// Certificates (PEM) that the admin listener's own is checked against.
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// A certificate (PEM) to show, where the admin listener asks for one.
+    #[arg(long, value_name = "FILE", requires = "key_file")]
+    cert_file: Option<PathBuf>,
+    /// Its key (PEM).
+    #[arg(long, value_name = "FILE", requires = "cert_file")]
+    key_file: Option<PathBuf>,
+    /// The store itself, without a sidecar: redis://…, postgres://…
+    #[arg(long, value_name = "URL", conflicts_with = "admin")]
+    pub(crate) store: Option<String>,
+    /// The settings of the sidecar (TOML): its admin.address, else its store.
+    #[arg(long, short, env = "SEMEL_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The environment that keys live in, with --store.
+    #[arg(long, value_name = "NAME")]
+    environment: Option<String>,
+    /// Where changes are written down, with --store (JSON lines; a file that no other process writes).
+    #[arg(long, value_name = "FILE")]
+    audit: Option<PathBuf>,
+}
+
+impl Target {
+    /// Gets ready to talk.
+    pub(crate) async fn client(&self) -> Result<Client, Exit> {
+        if let (Some(url), None) = (&self.admin, &self.store) {
+            return self.remote(url, self.token_file.as_deref());
+        }
+        if self.store.is_some() {
+            return self.local(&self.bare_config()).await;
+        }
+        let Some(config) = self.settings()? else {
+            let message = "nothing says whom to talk to\n    fix: --admin http://HOST:PORT for a running sidecar \
+                           (or SEMEL_ADMIN_URL), --store URL for the store itself, or --config FILE";
+            return Err(Exit::failed(exit::CONFIG, message));
+        };
+        match &config.admin.address {
+            Some(address) => {
+                let scheme = if config.admin.tls.cert_file.is_some() {
+                    "https"
+                } else {
+                    "http"
+                };
+                let token = config.admin.token_file.as_ref().map(Path::new);
+                let token = self.token_file.as_deref().or(token);
+                self.remote(&format!("{scheme}://{address}"), token)
+            }
+            None => self.local(&config).await,
+        }
+    }
+
+    /// The settings of the sidecar, where a file or the environment has them.
+    pub(crate) fn settings(&self) -> Result<Option<Config>, Exit> {
+        let env = environment();
+        let says_store = env.iter().any(|(name, _)| name.starts_with("SEMEL_STORE_"));
+        if self.config.is_none() && !says_store {
+            return Ok(None);
+        }
+        let sources = Sources {
+            file: self.config.clone(),
+            env,
+            flags: Vec::new(),
+        };
+        let loaded = load(&sources)
+            .map_err(|findings| Exit::from(semel_server::StartError::from(findings)))?;
+        Ok(Some(loaded.config))
+    }
+
+    /// The settings where only the store is named.
+    pub(crate) fn bare_config(&self) -> Config {
+        let mut config = Config::default();
+        config.store.url.clone_from(&self.store);
+        config.environment = self.environment.clone().unwrap_or_default();
+        config
+    }
+
+    fn remote(&self, url: &str, token_file: Option<&Path>) -> Result<Client, Exit> {
+        let identity = Identity {
+            ca_file: self.ca_file.clone(),
+            cert_file: self.cert_file.clone(),
+            key_file: self.key_file.clone(),
+        };
+        let token = token_file.map(|file| {
+            let read = std::fs::read_to_string(file);
+            read.map(|text| text.trim().to_owned()).map_err(|error| {
+                let message = format!("--token-file {}: {error}", file.display());
+                Exit::failed(exit::CONFIG, message)
+            })
+        });
+        Ok(Client {
+            link: Link::remote(url, &identity)?,
+            token: token.transpose()?,
+            name: format!("the admin API at {}", without_password(url)),
+        })
+    }
+
+    async fn local(&self, config: &Config) -> Result<Client, Exit> {
+        let semel = open(config).await?;
+        let env = semel.engine().env().clone();
+        let sink: Arc<dyn Sink> = match &self.audit {
+            None => Arc::new(Nowhere),
+            Some(file) => {
+                let opened = FileSink::open(FileConfig::new(file), Arc::clone(&env.clock));
+                Arc::new(opened.map_err(|error| {
+                    let message = format!("--audit {}: {error}", file.display());
+                    Exit::failed(exit::CONFIG, message)
+                })?)
+            }
+        };
+        let trail = Trail::start(sink, TrailConfig::default(), env);
+        let name = format!("the store ({})", semel.store().capabilities().name);
+        let state = AdminState::new(
+            semel,
+            trail.clone(),
+            Credential::None,
+            AdminConfig::default(),
+        );
+        Ok(Client {
+            link: Link::Local {
+                router: router(state),
+                _trail: trail,
+                kept: self.audit.is_some(),
+            },
+            token: None,
+            name,
+        })
+    }
+}
+
+/// The variables that settings may be in.
+fn environment() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}

@@ -1,0 +1,108 @@
+//! `semel demo`: payments, a network that loses responses, a client that retries; without Semel and with it.
+//!
+//! | file | is |
+//! |---|---|
+//! | `payments` | the service, which charges whenever it is asked to |
+//! | `shop` | the client: places orders, loses responses, retries |
+//! | `show` | what people see |
+
+mod payments;
+mod shop;
+mod show;
+
+use clap::Args;
+use semel_server::config::{Flag, Sources, load};
+use semel_server::{Mounts, Server, StartError, open};
+use serde_json::json;
+
+use crate::exit::{self, Exit};
+use crate::out::{self, Look};
+use crate::runtime;
+use payments::Payments;
+use shop::{Round, Shop};
+
+/// Shows what it does, in a few seconds and without a server: a payments service, a network that loses responses, and
+/// a client that retries; first without Semel, then with it.
+#[derive(Args)]
+pub(crate) struct Demo {
+    /// How many orders are placed.
+    #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=200))]
+    orders: u32,
+    /// How many of a hundred responses get lost.
+    #[arg(long, value_name = "PERCENT", default_value_t = 30, value_parser = clap::value_parser!(u32).range(0..=90))]
+    lost: u32,
+    /// Which responses get lost: the same number, the same ones.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// As JSON, for programs.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Demo {
+    pub(crate) fn run(self) -> Exit {
+        runtime::block_on(async move { Box::pin(self.play()).await }).into()
+    }
+
+    async fn play(&self) -> Result<(), Exit> {
+        let look = Look::of_stdout();
+        let is_watched = look.is_terminal() && !self.json;
+        let shop = Shop::new(self.orders, self.lost, self.seed, is_watched)?;
+        if !self.json {
+            show::opening(look, self.orders, self.lost);
+        }
+        let unexpected = |error: std::io::Error| Exit::failed(exit::LISTEN, error);
+        let payments = Payments::start().await.map_err(unexpected)?;
+        let bare = shop.place_orders(&payments, payments.address).await?;
+        if !self.json {
+            show::round(look, "Without Semel", "client → payments", &bare);
+        }
+        // A service of its own, so that the counts begin anew.
+        let payments = Payments::start().await.map_err(unexpected)?;
+        let sidecar = sidecar(&payments).await?;
+        let safe = shop.place_orders(&payments, sidecar.address()).await?;
+        if self.json {
+            out::json(&json!({"without": figures(&bare), "with": figures(&safe)}));
+        } else {
+            show::round(look, "With Semel", "client → semel → payments", &safe);
+            show::closing(look, &bare, &safe);
+        }
+        if safe.duplicates() == 0 && safe.charges.len() == self.orders as usize {
+            return Ok(());
+        }
+        let message =
+            "an order was not charged exactly once: this should not happen, please report it";
+        Err(Exit::failed(exit::SELF_CHECK, message))
+    }
+}
+
+fn figures(round: &Round) -> serde_json::Value {
+    json!({
+        "orders": round.charges.len(),
+        "requests": round.requests,
+        "responses_lost": round.lost,
+        "charges": round.total(),
+        "duplicate_charges": round.duplicates(),
+        "replays": round.replays,
+    })
+}
+
+/// The real sidecar, with the settings that it has by default.
+async fn sidecar(payments: &Payments) -> Result<Server, StartError> {
+    let flag = |path: &str, value: &str| Flag {
+        name: "demo".to_owned(),
+        path: path.to_owned(),
+        value: value.to_owned(),
+    };
+    let sources = Sources {
+        flags: vec![
+            flag("upstream.urls", &format!("http://{}", payments.address)),
+            flag("store.url", "memory://"),
+            flag("listener.address", "127.0.0.1:0"),
+        ],
+        ..Sources::default()
+    };
+    let loaded = load(&sources)?;
+    let semel = open(&loaded.config).await?;
+    Server::start(loaded, semel, Mounts::default()).await
+}

@@ -1,0 +1,184 @@
+//! `semel doctor`: what breaks people, looked at before it does; each finding with its fix.
+//!
+//! | file | is |
+//! |---|---|
+//! | `settings` | the settings, as `semel config check` judges them |
+//! | `store` | the store, looked over by itself |
+//! | `service` | the upstream, what browsers may send it, and the sidecar |
+
+mod service;
+mod settings;
+mod store;
+
+use clap::Args;
+use semel::core::diagnosis::{Finding, Severity};
+use serde_json::{Value, json};
+
+use crate::exit::{self, Exit};
+use crate::out::{self, Look, Tone};
+use crate::progress::Progress;
+use crate::runtime;
+use crate::serve::Settings;
+
+/// Checks what breaks people: eviction, persistence, replication, clocks, bloat, indexes, an unreachable service,
+/// browsers that may not send the key; each finding with its fix.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  semel doctor --store redis://127.0.0.1
+  semel doctor --config semel.toml --json
+
+Exit codes: 0 nothing is broken, 12 something is.")]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    settings: Settings,
+    /// The origin of a page that calls the service, for the question what browsers may send.
+    #[arg(long, value_name = "URL", default_value = "https://example.com")]
+    origin: String,
+    /// As JSON, for programs.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A finding, and what it is about.
+struct Told {
+    about: &'static str,
+    finding: Finding,
+}
+
+/// All findings, in the order they were made.
+#[derive(Default)]
+struct Report(Vec<Told>);
+
+impl Report {
+    fn add(&mut self, about: &'static str, findings: impl IntoIterator<Item = Finding>) {
+        let told = findings.into_iter().map(|finding| Told { about, finding });
+        self.0.extend(told);
+    }
+
+    fn count(&self, severity: Severity) -> usize {
+        let is = |told: &&Told| told.finding.severity == severity;
+        self.0.iter().filter(is).count()
+    }
+}
+
+impl Doctor {
+    pub(crate) fn run(self) -> Exit {
+        runtime::block_on(async move { Box::pin(self.examine()).await }).into()
+    }
+
+    async fn examine(&self) -> Result<(), Exit> {
+        let progress = Progress::counting("looking", "things looked at");
+        let mut report = Report::default();
+        let config = settings::look(&self.settings, &mut report);
+        progress.to(report.0.len() as u64);
+        if let Some(config) = &config {
+            store::look(config, &mut report).await;
+            progress.to(report.0.len() as u64);
+            service::look(config, &self.origin, &mut report).await;
+        } else {
+            let found = "not looked at";
+            let fix = "mend the settings first, then ask again";
+            report.add("store", [Finding::bad("open", Severity::Note, found, fix)]);
+        }
+        drop(progress);
+        if self.json {
+            out::json(&as_json(&report));
+        } else {
+            show(&report);
+        }
+        if report.count(Severity::Broken) > 0 {
+            // The table has said it.
+            return Err(Exit::failed(exit::BROKEN, ""));
+        }
+        Ok(())
+    }
+}
+
+const fn verdict(severity: Severity) -> (&'static str, Tone) {
+    match severity {
+        Severity::Good => ("good", Tone::Good),
+        Severity::Note => ("note", Tone::Quiet),
+        Severity::Warning => ("warning", Tone::Careful),
+        Severity::Broken => ("broken", Tone::Bad),
+    }
+}
+
+fn as_json(report: &Report) -> Value {
+    let one = |told: &Told| {
+        let finding = &told.finding;
+        json!({
+            "about": told.about,
+            "check": finding.check,
+            "verdict": verdict(finding.severity).0,
+            "found": finding.found,
+            "fix": finding.fix,
+        })
+    };
+    json!({
+        "healthy": report.count(Severity::Broken) == 0,
+        "findings": report.0.iter().map(one).collect::<Vec<_>>(),
+    })
+}
+
+fn show(report: &Report) {
+    let look = Look::of_stdout();
+    let mut table = look.table(["", "CHECK", "VERDICT", "FOUND"]);
+    let mut last = "";
+    for told in &report.0 {
+        let finding = &told.finding;
+        let (word, tone) = verdict(finding.severity);
+        let about = if told.about == last { "" } else { told.about };
+        last = told.about;
+        table.add_row([
+            look.cell(Tone::Strong, about),
+            look.cell(Tone::Plain, finding.check),
+            look.cell(tone, word),
+            look.cell(Tone::Plain, &finding.found),
+        ]);
+    }
+    out::say(table.trim_fmt());
+    show_fixes(look, report);
+    let count = |severity| report.count(severity);
+    let (broken, warnings, notes) = (
+        count(Severity::Broken),
+        count(Severity::Warning),
+        count(Severity::Note),
+    );
+    let tone = match (broken, warnings) {
+        (0, 0) => Tone::Good,
+        (0, _) => Tone::Careful,
+        _ => Tone::Bad,
+    };
+    let sum = format!(
+        "\n{broken} broken, {warnings} to look after, {notes} worth knowing, {} good",
+        count(Severity::Good)
+    );
+    out::say(look.paint(tone, sum));
+}
+
+/// What to do, the worst first: below the table, where a line has room.
+fn show_fixes(look: Look, report: &Report) {
+    let mut told: Vec<&Told> = report
+        .0
+        .iter()
+        .filter(|told| told.finding.fix.is_some())
+        .collect();
+    told.sort_by_key(|told| std::cmp::Reverse(told.finding.severity));
+    if told.is_empty() {
+        return;
+    }
+    out::say(look.paint(Tone::Strong, "\nWhat to do"));
+    let mut table = look.table(["", "", ""]);
+    table.set_header(Vec::<comfy_table::Cell>::new());
+    for told in told {
+        let finding = &told.finding;
+        let (word, tone) = verdict(finding.severity);
+        table.add_row([
+            look.cell(tone, word),
+            look.cell(Tone::Strong, finding.check),
+            look.cell(Tone::Plain, finding.fix.as_deref().unwrap_or_default()),
+        ]);
+    }
+    out::say(table.trim_fmt());
+}

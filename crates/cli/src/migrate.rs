@@ -1,0 +1,112 @@
+//! `semel migrate`.
+
+use clap::Args;
+use semel_server::config::without_password;
+use semel_stores::postgres::{PostgresStore, pending};
+use serde_json::json;
+
+use crate::exit::{self, Exit};
+use crate::out;
+use crate::progress::Progress;
+use crate::runtime;
+
+/// Brings a store's tables up to date, and says what it did.
+///
+/// For deployments where the sidecar itself may not make tables (migrate=off in the store's URL). Redis and Valkey have
+/// none.
+#[derive(Args)]
+#[command(after_help = "\
+Example:
+  semel migrate --dry-run --store postgres://owner@127.0.0.1/app")]
+pub(crate) struct Migrate {
+    /// The store: postgres://…; migrate=off in it is ignored here.
+    #[arg(long, value_name = "URL", env = "SEMEL_STORE_URL")]
+    store: String,
+    /// Only say what would be done.
+    #[arg(long)]
+    dry_run: bool,
+    /// As JSON, for programs.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Migrate {
+    pub(crate) fn run(self) -> Exit {
+        runtime::block_on(async move { self.migrate().await }).into()
+    }
+
+    async fn migrate(&self) -> Result<(), Exit> {
+        let scheme = self.store.split("://").next().unwrap_or_default();
+        let base = scheme.split('+').next().unwrap_or_default();
+        let steps = match base {
+            "postgres" | "postgresql" => self.postgres().await?,
+            "redis" | "rediss" | "memory" => Vec::new(),
+            _ => {
+                let message = "no store of this build has that scheme\n    fix: --store postgres://USER@HOST/DATABASE";
+                return Err(Exit::failed(exit::CONFIG, message));
+            }
+        };
+        if self.json {
+            out::json(&json!({"steps": steps, "applied": !self.dry_run}));
+            return Ok(());
+        }
+        match (steps.as_slice(), self.dry_run) {
+            ([], _) if base.starts_with("postgres") => out::say("the tables are up to date"),
+            ([], _) => out::say(format_args!("{base} has no tables: there is nothing to do")),
+            (steps, true) => out::say(format_args!("to be applied: {}", steps.join(", "))),
+            (steps, false) => out::say(format_args!("applied: {}", steps.join(", "))),
+        }
+        Ok(())
+    }
+
+    async fn postgres(&self) -> Result<Vec<&'static str>, Exit> {
+        let url = with_tables(&self.store);
+        let failed = |error: semel::core::StoreError| {
+            use std::error::Error as _;
+            let cause = error
+                .source()
+                .map_or(String::new(), |cause| format!(": {cause}"));
+            let message = format!(
+                "the store {} can't be used: {error}{cause}\n    fix: is it running, and may this user make tables?",
+                without_password(&self.store)
+            );
+            Exit::failed(exit::STORE, message)
+        };
+        let clock = semel::tokio_env().clock;
+        let steps = pending(&url, clock.clone()).await.map_err(failed)?;
+        if self.dry_run || steps.is_empty() {
+            return Ok(steps);
+        }
+        let _progress = Progress::counting("making tables", "");
+        // All or nothing, in one transaction; of several that do this at once, one does it.
+        PostgresStore::open(&url, clock).await.map_err(failed)?;
+        Ok(steps)
+    }
+}
+
+/// The URL without `migrate=off`.
+fn with_tables(url: &str) -> String {
+    let Some((base, query)) = url.split_once('?') else {
+        return url.to_owned();
+    };
+    let kept: Vec<&str> = query
+        .split('&')
+        .filter(|option| !option.starts_with("migrate="))
+        .collect();
+    format!("{base}?{}", kept.join("&"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_migrate_is_left_out_of_the_url() {
+        let url = "postgres://u@h/d?sslmode=disable&migrate=off&max_connections=2";
+        assert_eq!(
+            with_tables(url),
+            "postgres://u@h/d?sslmode=disable&max_connections=2"
+        );
+        assert_eq!(with_tables("postgres://u@h/d"), "postgres://u@h/d");
+    }
+}
