@@ -1,10 +1,11 @@
 //! `semel serve`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use semel_server::config::{Flag, Loaded, Sources, load};
-use semel_server::{Drained, Mounts, StartError, open, run};
+use semel_server::{Drained, StartError, mounts, open, run, trail};
 
 use crate::exit::{self, Exit};
 use crate::log;
@@ -125,8 +126,10 @@ async fn serve(loaded: Loaded) -> Result<Drained, StartError> {
     for warning in &loaded.warnings {
         tracing::warn!("{}: {}; {}", warning.path, warning.message, warning.fix);
     }
-    let semel = open(&loaded.config).await?;
-    // The protocol API and the admin API are mounted here.
-    let mounts = Mounts::default();
-    run(loaded, semel, mounts).await
+    let trail = trail(&loaded.config)?;
+    let semel = open(&loaded.config, Arc::new(trail.clone())).await?;
+    let mounts = mounts(&loaded.config, &semel, &trail)?;
+    let drained = run(loaded, semel, mounts).await?;
+    trail.flush().await;
+    Ok(drained)
 }

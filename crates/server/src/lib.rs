@@ -21,6 +21,7 @@ mod front;
 pub mod health;
 mod identity;
 mod listener;
+mod mount;
 mod openapi;
 pub mod proxy;
 pub mod server;
@@ -30,6 +31,7 @@ mod tls;
 
 pub use identity::KeyFileError;
 pub use listener::Peer;
+pub use mount::{mounts, trail};
 pub use openapi::openapi;
 pub use server::{Drained, Mounts, Server, StartError, open};
 pub use signals::until_told;

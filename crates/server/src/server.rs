@@ -6,11 +6,12 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use axum::Router;
 use parking_lot::Mutex;
-use semel::{OpenError, Secret, Semel};
+use semel::{Observer, OpenError, Secret, Semel};
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
+use crate::api::AccessError;
 use crate::config::{Config, Findings, Listener, Loaded, SelfCheck, Tls, without_password};
 use crate::front::{AdminFront, Front, Own};
 use crate::health::{self, Health};
@@ -44,6 +45,14 @@ pub enum StartError {
         what: &'static str,
         /// What is wrong.
         message: String,
+    },
+    /// Somebody could call who should not, or nobody can.
+    #[error("{what}: {source}")]
+    Access {
+        /// Which setting.
+        what: &'static str,
+        /// What is wrong, and what to do.
+        source: AccessError,
     },
     /// The settings can't be put to work.
     #[error(transparent)]
@@ -80,13 +89,14 @@ pub enum StartError {
     SelfCheck(String),
 }
 
-/// Opens the store that the configuration names.
+/// Opens the store that the configuration names; `observer` is told what happens.
 ///
 /// # Errors
 /// [`StartError`] says what is wrong and what to do.
-pub async fn open(config: &Config) -> Result<Semel, StartError> {
+pub async fn open(config: &Config, observer: Arc<dyn Observer>) -> Result<Semel, StartError> {
     let url = store_url(config)?;
     let mut builder = Semel::builder()
+        .observer(observer)
         .environment(&config.environment)
         .policy(crate::stack::policy(&config.defaults))
         .engine_config(engine_config(config));
@@ -379,7 +389,9 @@ async fn listen<A: crate::listener::Answer>(
 }
 
 /// What can't change while the process runs.
-const FIXED: [&str; 14] = [
+const FIXED: [&str; 16] = [
+    "/api",
+    "/audit",
     "/environment",
     "/store",
     "/engine",

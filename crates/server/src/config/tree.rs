@@ -23,6 +23,10 @@ pub struct Config {
     pub listener: Listener,
     /// A second listener, for operators: health, and the admin API.
     pub admin: Admin,
+    /// The protocol API, under `listener.own_path`: claims by hand, for code that isn't HTTP-shaped.
+    pub api: Api,
+    /// What the engine decided and what operators changed, line by line.
+    pub audit: Audit,
     /// Readiness and the self-check.
     pub health: Health,
     /// What is logged, and how.
@@ -52,6 +56,8 @@ impl Default for Config {
             upstream: Upstream::default(),
             listener: Listener::default(),
             admin: Admin::default(),
+            api: Api::default(),
+            audit: Audit::default(),
             health: Health::default(),
             log: Log::default(),
             keys: Keys::default(),
@@ -219,6 +225,48 @@ pub struct Admin {
     pub token_file: Option<String>,
     /// TLS; with `client_ca_file`, only clients with a certificate are let in.
     pub tls: Tls,
+}
+
+/// The protocol API.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Api {
+    /// Who may call, each with a token of its own. Without any, the API is there for everybody on a loopback address, and on no other.
+    pub tokens: Vec<ApiToken>,
+}
+
+/// A token of the protocol API.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ApiToken {
+    /// The tenant whose keys are seen with it, and no other's. Empty where there is only one.
+    pub tenant: String,
+    /// A file that has the token, at least 16 characters, and nothing else.
+    #[schemars(extend("format" = "file"))]
+    pub file: String,
+}
+
+/// The audit trail.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Audit {
+    /// The file that it is written to, as JSON lines; one for each process. Without one, the last entries are kept in memory only.
+    pub file: Option<String>,
+    /// When a file is full, and another begun.
+    pub max_file: Size,
+    /// How long full files are kept.
+    pub keep: Span,
+}
+
+impl Default for Audit {
+    fn default() -> Self {
+        let usual = crate::audit::FileConfig::new("");
+        Self {
+            file: None,
+            max_file: Size(usual.max_bytes),
+            keep: Span(usual.retention),
+        }
+    }
 }
 
 /// Readiness and the self-check.
