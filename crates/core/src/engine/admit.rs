@@ -18,6 +18,10 @@ use crate::policy::{Mode, StoreDown};
 use crate::record::Token;
 
 /// Whether the effect may run.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one is the common one: boxing it would cost every run an allocation"
+)]
 pub(super) enum Admission {
     /// It may, under this lease.
     Won(Won),
