@@ -108,7 +108,7 @@ impl Serve {
             .build();
         let runtime = match runtime {
             Ok(runtime) => runtime,
-            Err(error) => return Exit::failed(exit::UNEXPECTED, error),
+            Err(error) => return Exit::failed(exit::UNEXPECTED, error.to_string()),
         };
         let ended = runtime.block_on(serve(loaded));
         // Whatever still runs now was given its time.

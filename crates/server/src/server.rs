@@ -380,30 +380,29 @@ async fn listen<A: crate::listener::Answer>(
 
 /// What can't change while the process runs.
 const FIXED: [&str; 14] = [
-    "/environment",
-    "/store",
-    "/engine",
-    "/log",
-    "/health",
-    "/listener/address",
-    "/listener/own_path",
-    "/listener/max_head",
-    "/listener/max_body",
-    "/listener/head_timeout",
-    "/listener/body_timeout",
-    "/listener/max_connections",
-    "/admin/address",
-    "/admin/token_file",
+    "environment",
+    "store",
+    "engine",
+    "log",
+    "health",
+    "listener.address",
+    "listener.own_path",
+    "listener.max_head",
+    "listener.max_body",
+    "listener.head_timeout",
+    "listener.body_timeout",
+    "listener.max_connections",
+    "admin.address",
+    "admin.token_file",
 ];
 
 fn changed_but_fixed(old: &Config, new: &Config) -> Vec<&'static str> {
     let values = [old, new].map(|config| serde_json::to_value(config).unwrap_or_default());
-    let differs = |path: &&str| values[0].pointer(path) != values[1].pointer(path);
-    FIXED
-        .into_iter()
-        .filter(differs)
-        .map(|path| &path[1..])
-        .collect()
+    let differs = |path: &&str| {
+        let pointer = format!("/{}", path.replace('.', "/"));
+        values[0].pointer(&pointer) != values[1].pointer(&pointer)
+    };
+    FIXED.into_iter().filter(differs).collect()
 }
 
 /// How long a service may take to be connected to, before somebody is told.

@@ -55,7 +55,7 @@ impl Stack {
         for entry in &config.routes {
             builder = builder.route(&entry.path, route(&entry.settings, &finders));
         }
-        let proxy = Proxy::new(config, tls::client_config(&config.upstream)?, tunnels);
+        let proxy = Proxy::new(config, &tls::client_config(&config.upstream)?, tunnels);
         let of_tokens = |whose: &config::Whose| whose.from == config::From::Jwt;
         Ok(Self {
             service: builder.build()?.layer(proxy),
