@@ -51,6 +51,19 @@ impl Row {
         }
     }
 
+    /// The same row with a ratio that was measured pair by pair, rather than that of the two medians.
+    pub(crate) fn with_ratio(self, ratio: f64) -> Self {
+        let meets = |target: f64| match self.bound {
+            "≤" => ratio <= target,
+            _ => ratio >= target,
+        };
+        Self {
+            ratio,
+            met: self.target.map(meets),
+            ..self
+        }
+    }
+
     fn new(
         name: impl Into<String>,
         unit: &'static str,

@@ -1,6 +1,7 @@
 //! [`StoreError`]: a store call that did not answer, and what is known about it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::record::RecordError;
 
@@ -43,15 +44,15 @@ impl StoreErrorKind {
 /// A store call that did not answer.
 ///
 /// Losing (busy, mismatch, a lost lease) is an answer, never one of these.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub struct StoreError {
     /// Why.
     pub kind: StoreErrorKind,
     /// Whether it may have changed something.
     pub certainty: Certainty,
-    /// What the underlying client said.
+    /// What the underlying client said. Shared: one failure may be told to many.
     #[source]
-    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 impl StoreError {
@@ -64,7 +65,7 @@ impl StoreError {
         Self {
             kind,
             certainty,
-            source: Some(source.into()),
+            source: Some(Arc::from(source.into())),
         }
     }
 

@@ -20,6 +20,8 @@ pub struct Event<'a> {
     pub hint: KeyHint,
     /// The key's hash.
     pub identity: Identity,
+    /// Who asked, where a door knows.
+    pub actor: Option<&'a str>,
     /// What happened.
     pub step: Step,
 }
@@ -65,7 +67,7 @@ pub enum Step {
         /// Of its lease; `None` where it runs unprotected.
         fence: Option<Fence>,
     },
-    /// The effect ended.
+    /// The effect ended. Of an effect elsewhere this is told by the process that handed its lease out, or not at all.
     EffectEnded {
         /// What it reported.
         verdict: VerdictKind,
@@ -99,6 +101,22 @@ pub enum Step {
         /// Of the run in doubt.
         fence: Fence,
     },
+    /// An operator, or whoever acts for one, ended a doubt.
+    Resolved {
+        /// What the record says now.
+        state: State,
+        /// Of the run that was in doubt.
+        fence: Fence,
+    },
+    /// An operator took a lease away from its owner.
+    Unlocked {
+        /// What the record says now: released, or in doubt.
+        state: State,
+        /// Of the lease.
+        fence: Fence,
+    },
+    /// An operator made the key as new.
+    Deleted,
     /// A recover hook was asked.
     Recovered {
         /// Of the run in doubt.

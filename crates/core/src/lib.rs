@@ -19,6 +19,7 @@ pub mod canary;
 pub mod canonical;
 pub mod claim;
 pub mod clock;
+pub mod diagnosis;
 pub mod engine;
 pub mod env;
 pub mod error;

@@ -3,6 +3,8 @@
 use bytes::Bytes;
 
 use crate::claim::{Claim, Claimed, Grant, Renewed, Resolution, Resolved, Settled, Settlement};
+use crate::clock::Timestamp;
+use crate::diagnosis::Finding;
 use crate::env::BoxFuture;
 use crate::error::StoreError;
 use crate::identity::Identity;
@@ -94,8 +96,18 @@ pub trait StoreAdmin: Store {
     /// Never removes a live one (P21).
     fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>>;
 
+    /// How many expired records a sweep would find, counted up to `most`. Removes nothing.
+    fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>>;
+
+    /// Now, on the store's clock: what the times of its records are to be read against (P23).
+    fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>>;
+
     /// How much is in there.
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>>;
+
+    /// Looks the backend over for what breaks people: settings that lose records, clocks that are apart, tables
+    /// that grow. Changes nothing. What could not be looked at is a finding too.
+    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>>;
 }
 
 /// What a backend is and can do.
@@ -160,7 +172,7 @@ impl Query {
 
     /// Whether `record` fits, cursor aside.
     #[must_use]
-    pub fn fits(&self, record: &Record, now: crate::clock::Timestamp) -> bool {
+    pub fn fits(&self, record: &Record, now: Timestamp) -> bool {
         let is =
             |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|w| w == found);
         let state = if record.is_in_doubt(now) {

@@ -158,8 +158,10 @@ impl Builder {
         }
         let defaults = make(std::mem::take(&mut self.defaults), None)?;
         let store = self.engine.store().capabilities().name;
+        let alone = routes.is_empty();
         for rules in routes.iter().chain([&defaults]) {
-            tracing::info!(store, "idempotency layer covers {}", rules.describe());
+            let covered = rules.describe(alone);
+            tracing::info!(store, "idempotency layer covers {covered}");
         }
         let shared = Shared {
             engine: self.engine,

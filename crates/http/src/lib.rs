@@ -54,12 +54,13 @@ pub use layer::{Builder, IdempotencyLayer};
 pub use lease::NoLease;
 pub use lease::{Lease, Outcome};
 pub use payload::{Compare, Payload};
-pub use problem::{PROBLEMS, Refusal, Row};
+pub use problem::{PROBLEMS, Refusal, Row, Told};
 pub use profile::{ErrorShape, PROFILES, Profile, Terms};
 pub use reply::{IDEMPOTENT_NOT_KEPT, IDEMPOTENT_REPLAYED, X_ORIGINAL_REQUEST_TIME};
 pub use route::{KEPT_HEADERS, Limits, Route};
 pub use rules::X_IDEMPOTENCY_TTL;
 pub use service::{Idempotency, X_REQUEST_ID};
+pub use time::rfc3339;
 pub use webhook::webhook;
 #[cfg(feature = "webhook")]
 pub use webhook::{SecretError, StandardWebhooks};

@@ -11,7 +11,7 @@ use http::StatusCode;
 /// | replayed status | the original | the original | 200 for any success | the original |
 /// | 5xx | not stored | stored | not stored | not stored |
 /// | no key | passes | passes | passes | 400 |
-/// | errors | problem details | and an `error` member | and an `error` member | and a `message` |
+/// | errors | problem details | and an `error` member | and an `error` member | and a `message`, with ACP's `type` |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Profile {
@@ -58,10 +58,12 @@ pub struct Terms {
 pub enum ErrorShape {
     /// Nothing.
     Problem,
-    /// A `message` at the top.
+    /// A `message` at the top, and a `type` out of three words: Agentic Commerce Protocol.
     Flat,
     /// An `error` object with type, code, message, retryable, retryAfterMs.
     Nested,
+    /// The same in Stripe's words.
+    Stripe,
 }
 
 const IETF: Terms = Terms {
@@ -87,7 +89,7 @@ pub const PROFILES: [Terms; 4] = [
         mismatch: 400,
         waits: false,
         keeps_5xx: true,
-        errors: ErrorShape::Nested,
+        errors: ErrorShape::Stripe,
         ..IETF
     },
     Terms {

@@ -156,14 +156,17 @@ impl Rules {
         Ok(Arc::new(policy))
     }
 
-    /// For the log at start.
-    pub(crate) fn describe(&self) -> String {
+    /// For the log at start. `alone` where no route has a path of its own.
+    pub(crate) fn describe(&self, alone: bool) -> String {
+        let others = if alone {
+            "every path"
+        } else {
+            "every other path"
+        };
         let methods: Vec<&str> = self.methods.iter().map(Method::as_str).collect();
         format!(
             "{}: {} with key in {:?} ({}), profile {}, {}{}",
-            self.path
-                .as_ref()
-                .map_or("every other path", |path| &*path.text),
+            self.path.as_ref().map_or(others, |path| &*path.text),
             methods.join(", "),
             self.key,
             if self.requires_key {

@@ -3,7 +3,8 @@
 use semel_core::Timestamp;
 
 /// RFC 3339 in UTC, to the second: `2026-11-15T05:00:00Z`.
-pub(crate) fn rfc3339(at: Timestamp) -> String {
+#[must_use]
+pub fn rfc3339(at: Timestamp) -> String {
     let seconds = at.as_micros() / 1_000_000;
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = civil(days);

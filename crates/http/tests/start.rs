@@ -67,3 +67,18 @@ async fn it_says_what_it_covers() {
         ]
     );
 }
+
+#[tokio::test]
+async fn without_routes_it_says_that_every_path_is_covered() {
+    let semel = Semel::open("memory://").await.unwrap();
+    let lines = Lines::default();
+    tracing::subscriber::with_default(lines.clone(), || semel.http());
+    let said = lines.0.lock().clone();
+    assert_eq!(
+        said,
+        [
+            "idempotency layer covers every path: POST, PATCH with key in header Idempotency-Key \
+             (optional), profile ietf, enforced, credentials count as payload",
+        ]
+    );
+}

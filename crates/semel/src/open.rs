@@ -91,6 +91,24 @@ impl Semel {
         &self.shared.engine
     }
 
+    /// The environment that keys live in; empty where there is only one.
+    #[must_use]
+    pub fn environment(&self) -> &str {
+        &self.shared.environment
+    }
+
+    /// How operations are treated that don't say otherwise.
+    #[must_use]
+    pub fn policy(&self) -> &Arc<Policy> {
+        &self.shared.policy
+    }
+
+    /// What a key may look like.
+    #[must_use]
+    pub fn key_rules(&self) -> &KeyRules {
+        &self.shared.key_rules
+    }
+
     /// Completes when no effect runs any more: call it after the server has stopped taking requests, so
     /// that effects whose callers have left are not cut off.
     pub async fn idle(&self) {

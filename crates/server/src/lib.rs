@@ -8,13 +8,20 @@
 //! | [`proxy`] | the forwarding service, and what is known when it gets no answer |
 //! | `identity` | tenants and principals |
 //! | [`health`] | readiness and the self-check |
+//! | [`api`] | the protocol API: claims by hand, for code that isn't HTTP-shaped |
+//! | [`admin`] | the admin API: see and mend records |
+//! | [`audit`] | what happened and who did what, kept |
 //! | [`server`], [`signals`] | the process: start, reload, drain |
 
+pub mod admin;
+pub mod api;
+pub mod audit;
 pub mod config;
 mod front;
 pub mod health;
 mod identity;
 mod listener;
+mod openapi;
 pub mod proxy;
 pub mod server;
 pub mod signals;
@@ -23,6 +30,7 @@ mod tls;
 
 pub use identity::KeyFileError;
 pub use listener::Peer;
+pub use openapi::openapi;
 pub use server::{Drained, Mounts, Server, StartError, open};
 pub use signals::until_told;
 pub use stack::{Stack, StackError};

@@ -1,24 +1,21 @@
 //! From request to lease, or to an answer that needs no run: claim, wait, recover.
 
 use std::sync::Arc;
-use std::time::Duration;
-
-use futures_util::future::{self, Either};
 
 use super::Shared;
 use super::answer::{Problem, Replayed};
+use super::ask::Asked;
 use super::cache::Local;
-use super::limit::{Backoff, within};
+use super::limit::within;
 use super::request::{Doubt, Request};
-use super::waiters::Place;
-use crate::claim::{Busy, Claim, Claimed, Grant, InDoubt, Replay};
+use super::turns::{Turn, Unanswered};
+use super::wait::Waiting;
+use crate::claim::{Claim, Claimed, Grant, InDoubt, Replay};
 use crate::clock::Tick;
-use crate::error::{Certainty, StoreError, StoreErrorKind};
-use crate::event::{BusyReason, Step, StoreCall, Would};
-use crate::policy::{Mode, OnBusy, StoreDown};
+use crate::error::StoreErrorKind;
+use crate::event::{Step, StoreCall, Would};
+use crate::policy::{Mode, StoreDown};
 use crate::record::Token;
-use crate::store::Wake;
-use crate::wake::Wakeup;
 
 /// Whether the effect may run.
 pub(super) enum Admission {
@@ -39,28 +36,18 @@ pub(super) struct Won {
     pub(super) sent: Tick,
     /// When the answer came.
     pub(super) now: Tick,
+    /// For those who asked meanwhile, where anybody may have.
+    pub(super) turn: Option<Turn>,
 }
-
-/// How often a claim without an answer is sent again before giving up.
-const RESENDS: u32 = 2;
 
 /// One request on its way to a lease.
-struct Asker<'a> {
-    engine: &'a Arc<Shared>,
-    request: &'a Request,
-    claim: Claim,
+pub(super) struct Asker<'a> {
+    pub(super) engine: &'a Arc<Shared>,
+    pub(super) request: &'a Request,
+    pub(super) claim: Claim,
     // Set once a claim got no answer: it may yet land, and its lease would count from then (P30).
-    unanswered_since: Option<Tick>,
+    pub(super) unanswered_since: Option<Tick>,
     may_recover: bool,
-}
-
-/// A caller that waits for another's run.
-struct Waiting {
-    _place: Place,
-    began: Tick,
-    limit: Duration,
-    backoff: Backoff,
-    wakeup: Wakeup,
 }
 
 /// Claims, and waits or recovers as the policy says, until there is something to do or to say.
@@ -72,7 +59,8 @@ pub(super) async fn admit(engine: &Arc<Shared>, request: &Request) -> Admission 
     if let Some(admission) = from_cache(engine, request, began) {
         return admission;
     }
-    let token = Token(engine.env.entropy.next_u128());
+    let made = || Token(engine.env.entropy.next_u128());
+    let token = request.token.unwrap_or_else(made);
     let claim = match request.claim(&engine.secret, token) {
         Ok(claim) => claim,
         Err(error) => return Admission::Problem(error.into()),
@@ -134,15 +122,16 @@ impl Asker<'_> {
     ) -> Admission {
         let mut asked = began;
         loop {
-            let (claimed, sent) = match self.claim_once(asked).await {
-                Ok(answered) => answered,
-                Err(problem) => return self.no_answer(problem),
+            let Asked { answered, turn } = self.claimed(asked).await;
+            let (claimed, sent) = match answered {
+                Ok(answer) => answer,
+                Err(unanswered) => return self.no_answer(unanswered),
             };
             if self.request.policy.mode == Mode::Observe {
                 return self.observe(claimed, sent);
             }
             match claimed {
-                Claimed::Won(grant) => return self.won(grant, sent, began),
+                Claimed::Won(grant) => return self.won(grant, sent, began, turn),
                 Claimed::Replay(replay) => return self.replay(replay, sent),
                 Claimed::Mismatch => return self.mismatch(),
                 // Boxed, as both are rare: the way of most requests stays small.
@@ -164,15 +153,15 @@ impl Asker<'_> {
         self.now()
     }
 
-    fn now(&self) -> Tick {
+    pub(super) fn now(&self) -> Tick {
         self.engine.env.clock.now()
     }
 
-    fn emit(&self, step: Step) {
+    pub(super) fn emit(&self, step: Step) {
         self.engine.emit(&self.request.subject, step);
     }
 
-    fn won(&self, grant: Grant, sent: Tick, began: Tick) -> Admission {
+    fn won(&self, grant: Grant, sent: Tick, began: Tick, turn: Option<Turn>) -> Admission {
         let now = self.now();
         let took = now.since(began);
         self.emit(Step::Claimed {
@@ -184,6 +173,7 @@ impl Asker<'_> {
             grant,
             sent: self.unanswered_since.unwrap_or(sent),
             now,
+            turn,
         })
     }
 
@@ -205,7 +195,7 @@ impl Asker<'_> {
 
     fn observe(&self, claimed: Claimed, sent: Tick) -> Admission {
         let would = match claimed {
-            Claimed::Won(grant) => return self.won(grant, sent, sent),
+            Claimed::Won(grant) => return self.won(grant, sent, sent, None),
             Claimed::Replay(_) => Would::Replay,
             Claimed::Busy(_) => Would::Busy,
             Claimed::Mismatch => Would::Mismatch,
@@ -215,7 +205,15 @@ impl Asker<'_> {
         Admission::Unprotected
     }
 
-    fn no_answer(&self, problem: Problem) -> Admission {
+    fn no_answer(&self, unanswered: Unanswered) -> Admission {
+        let Unanswered {
+            source,
+            retry_after,
+        } = unanswered;
+        // A record that is there and can't be read is an answer: the key is not free (P25).
+        let is_unreadable = source
+            .as_ref()
+            .is_some_and(|error| error.kind == StoreErrorKind::Record);
         match (self.request.policy.mode, self.request.policy.store_down) {
             (Mode::Observe, _) => {
                 self.emit(Step::Observed {
@@ -223,59 +221,14 @@ impl Asker<'_> {
                 });
                 Admission::Unprotected
             }
-            // A record that is there and can't be read is an answer: the key is not free (P25).
-            (_, StoreDown::Open) if !is_unreadable(&problem) => {
+            (_, StoreDown::Open) if !is_unreadable => {
                 self.emit(Step::FailedOpen);
                 Admission::Unprotected
             }
-            _ => Admission::Problem(problem),
-        }
-    }
-
-    /// Sends the claim, and sends it again, with the same token, where no answer came (P28).
-    /// Answers with when the one that was answered was sent.
-    async fn claim_once(&mut self, mut sent: Tick) -> Result<(Claimed, Tick), Problem> {
-        let mut backoff = Backoff::new();
-        let mut resends = 0;
-        loop {
-            self.pass_breaker(sent)?;
-            let clock = &*self.engine.env.clock;
-            let call = self.engine.store.claim(&self.claim);
-            let error = match within(clock, self.engine.config.call_limit, call).await {
-                Ok(claimed) => {
-                    self.report_breaker(self.engine.breaker.succeeded());
-                    return Ok((claimed, sent));
-                }
-                Err(error) => error,
-            };
-            self.engine
-                .store_failed(&self.request.subject, StoreCall::Claim, &error);
-            if error.certainty == Certainty::Unknown {
-                self.unanswered_since.get_or_insert(sent);
-            }
-            if !error.is_transient() {
-                return Err(unavailable(Some(error), Duration::from_secs(1)));
-            }
-            self.report_breaker(self.engine.breaker.failed(self.now()));
-            if resends == RESENDS {
-                return Err(unavailable(Some(error), Duration::from_secs(1)));
-            }
-            resends += 1;
-            clock.sleep(backoff.next_pause()).await;
-            sent = self.now();
-        }
-    }
-
-    fn pass_breaker(&self, now: Tick) -> Result<(), Problem> {
-        let admitted = self.engine.breaker.admit(now);
-        let changed = admitted.map_err(|retry_after| unavailable(None, retry_after))?;
-        self.report_breaker(changed);
-        Ok(())
-    }
-
-    fn report_breaker(&self, changed: Option<crate::event::BreakerState>) {
-        if let Some(state) = changed {
-            self.emit(Step::Breaker { state });
+            _ => Admission::Problem(Problem::Unavailable {
+                source,
+                retry_after,
+            }),
         }
     }
 
@@ -313,80 +266,5 @@ impl Asker<'_> {
                 Some(Problem::InDoubt(doubt))
             }
         }
-    }
-
-    /// Waits a while; `None` means that the claim is worth making again (P34).
-    async fn wait(&self, waiting: &mut Option<Box<Waiting>>, busy: Busy) -> Option<Problem> {
-        let Some(now_waiting) = waiting else {
-            return match self.begin_to_wait() {
-                // Watching has only just begun: what was settled before that was not seen. Ask again.
-                Ok(begun) => {
-                    *waiting = Some(Box::new(begun));
-                    None
-                }
-                Err(why) => Some(self.give_up(why, busy)),
-            };
-        };
-        let left = now_waiting
-            .limit
-            .saturating_sub(self.now().since(now_waiting.began));
-        if left.is_zero() {
-            return Some(self.give_up(BusyReason::WaitedTooLong, busy));
-        }
-        // Not before the lease can have lapsed, unless woken; rounded up past the store's grain.
-        let lapse = busy.retry_after + Duration::from_millis(1);
-        let pause = match self.engine.store.capabilities().wake {
-            Wake::Exact => lapse,
-            Wake::Hint | Wake::Never => lapse.min(now_waiting.backoff.next_pause()),
-        };
-        let timer = self.engine.env.clock.sleep(pause.min(left));
-        let woken = future::select(&mut now_waiting.wakeup, timer).await;
-        if matches!(woken, Either::Left(_)) {
-            now_waiting.wakeup = self.engine.store.watch(&self.claim.identity);
-        }
-        None
-    }
-
-    fn begin_to_wait(&self) -> Result<Waiting, BusyReason> {
-        let OnBusy::Wait(limit) = self.request.policy.on_busy else {
-            return Err(BusyReason::Policy);
-        };
-        let address = self.claim.identity.address();
-        let most = self.request.policy.max_waiters_per_key;
-        let place = self.engine.waiters.enter(address, most)?;
-        self.emit(Step::WaitBegan);
-        Ok(Waiting {
-            _place: place,
-            began: self.now(),
-            limit,
-            backoff: Backoff::new(),
-            wakeup: self.engine.store.watch(&self.claim.identity),
-        })
-    }
-
-    fn give_up(&self, why: BusyReason, busy: Busy) -> Problem {
-        self.emit(Step::Busy { why });
-        Problem::Busy {
-            why,
-            retry_after: busy.retry_after,
-        }
-    }
-}
-
-fn is_unreadable(problem: &Problem) -> bool {
-    let Problem::Unavailable {
-        source: Some(error),
-        ..
-    } = problem
-    else {
-        return false;
-    };
-    error.kind == StoreErrorKind::Record
-}
-
-fn unavailable(source: Option<StoreError>, retry_after: Duration) -> Problem {
-    Problem::Unavailable {
-        source,
-        retry_after,
     }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::Shared;
 use super::limit::within;
 use super::request::Subject;
-use crate::claim::{Grant, Renewed};
+use crate::claim::{Busy, Grant, Renewed};
 use crate::clock::Tick;
 use crate::error::StoreError;
 use crate::event::{Step, StoreCall};
@@ -32,6 +32,7 @@ pub(super) struct Held {
     pub(super) subject: Subject,
     /// `None` where the effect runs unprotected.
     pub(super) grant: Option<Grant>,
+    began: Tick,
     // Microseconds on our monotonic clock; moved on by each renewal.
     deadline: AtomicU64,
     ended: AtomicBool,
@@ -131,10 +132,7 @@ impl Lease {
     /// How long this owner may still start things, by its own clock. The engine's renewals extend it.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        match self.held.grant {
-            Some(_) => self.held.deadline().since(self.held.engine.env.clock.now()),
-            None => Duration::MAX,
-        }
+        self.held.remaining()
     }
 }
 
@@ -167,6 +165,7 @@ impl Held {
             engine,
             subject,
             grant,
+            began: sent,
             deadline: AtomicU64::new(0),
             ended: AtomicBool::new(false),
             lost: AtomicBool::new(false),
@@ -186,8 +185,30 @@ impl Held {
         self.deadline.fetch_max(deadline, Ordering::SeqCst);
     }
 
+    pub(super) fn remaining(&self) -> Duration {
+        match self.grant {
+            Some(_) => self.deadline().since(self.engine.env.clock.now()),
+            None => Duration::MAX,
+        }
+    }
+
     pub(super) fn deadline(&self) -> Tick {
         Tick::new(Duration::from_micros(self.deadline.load(Ordering::SeqCst)))
+    }
+
+    /// What the store would tell another, as long as that is certain: before our deadline nobody can have
+    /// taken over (I5), and we have not settled.
+    pub(super) fn busy(&self, now: Tick) -> Option<Busy> {
+        let grant = self.grant.as_ref()?;
+        let left = self.deadline().since(now);
+        if left.is_zero() || self.has_ended() || self.lost.load(Ordering::SeqCst) {
+            return None;
+        }
+        Some(Busy {
+            since: now.since(self.began),
+            attempt: grant.attempt,
+            retry_after: left + margin(grant.lease),
+        })
     }
 
     /// Sends one renewal, and moves the deadline or raises the alarm by its answer.

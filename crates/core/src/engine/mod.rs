@@ -7,25 +7,35 @@
 //! |---|---|
 //! | `request` | what a door hands over |
 //! | `admit` | claim; wait for another's run; ask a recover hook |
+//! | `ask`, `turns` | one claim at a time for a key, its answer for all who asked meanwhile |
+//! | `wait` | wait for another's run |
 //! | `run` | start the effect, settle by its verdict, answer |
 //! | `lease`, `renew` | what the effect holds, and what keeps it |
+//! | `remote` | the same steps for an effect that runs elsewhere, one call each |
+//! | `operate` | what an operator does to a record |
 //! | `answer` | what comes out |
 //! | `breaker`, `waiters`, `cache`, `limit` | bounds |
 //! | `running` | how many effects run, for a process that wants to end |
 
 mod admit;
 mod answer;
+mod ask;
 mod breaker;
 mod cache;
 mod lease;
 mod limit;
+mod operate;
+mod remote;
 mod renew;
 mod request;
 mod run;
 mod running;
+mod turns;
+mod wait;
 mod waiters;
 
 use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -36,6 +46,8 @@ pub use answer::{Problem, Ran, Replayed, Report, Response, Verdict};
 pub use breaker::BreakerConfig;
 pub use cache::CacheConfig;
 pub use lease::{Lease, LeaseLost};
+pub use operate::{Operated, Unlock};
+pub use remote::{Admitted, HandedOut, RemoteLease};
 pub use request::{Doubt, Recover, Request};
 
 use crate::env::Env;
@@ -52,6 +64,7 @@ use cache::ReplayCache;
 use renew::Renewals;
 use request::Subject;
 use running::Running;
+use turns::Turns;
 use waiters::Waiters;
 
 /// What concerns the whole process rather than one operation.
@@ -91,10 +104,12 @@ struct Shared {
     config: EngineConfig,
     observer: Arc<dyn Observer>,
     breaker: Arc<Breaker>,
+    turns: Arc<Turns>,
     waiters: Arc<Waiters>,
     cache: Arc<ReplayCache>,
     renewals: Arc<Renewals>,
     running: Arc<Running>,
+    handed_out: Arc<remote::Memory>,
 }
 
 impl Engine {
@@ -126,10 +141,12 @@ impl Engine {
             config,
             observer,
             breaker: Arc::new(Breaker::new(config.breaker)),
+            turns: Arc::default(),
             waiters: Waiters::new(config.max_waiters),
             cache: Arc::new(ReplayCache::new(config.cache)),
             renewals: Arc::default(),
             running: Arc::default(),
+            handed_out: Arc::default(),
         };
         Self {
             shared: Arc::new(shared),
@@ -148,10 +165,13 @@ impl Engine {
             config: this.config,
             observer: Arc::clone(&this.observer),
             breaker: Arc::clone(&this.breaker),
+            // What a transaction is told is known to nobody else until it commits.
+            turns: Arc::default(),
             waiters: Arc::clone(&this.waiters),
             cache: Arc::clone(&this.cache),
             renewals: Arc::clone(&this.renewals),
             running: Arc::clone(&this.running),
+            handed_out: Arc::clone(&this.handed_out),
         };
         Self {
             shared: Arc::new(shared),
@@ -168,20 +188,27 @@ impl Engine {
         F: FnOnce(Lease) -> Fut + Send + 'static,
         Fut: Future<Output = Report<V>> + Send + 'static,
     {
-        let mut work = Box::pin(run::drive(Arc::clone(&self.shared), request, effect));
+        let work = run::drive(Arc::clone(&self.shared), request, effect);
+        let answered = self.see_through(Box::pin(work)).await;
+        answered.unwrap_or(Response::Problem(Problem::ShutDown))
+    }
+
+    /// Does `work` to its end, whatever becomes of the caller; `None` where the runtime ended first.
+    async fn see_through<T: Send + 'static>(
+        &self,
+        mut work: Pin<Box<impl Future<Output = T> + Send + 'static>>,
+    ) -> Option<T> {
         // One poll can't be cut in half, so what needs no waiting needs no task.
         let first = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
-        if let Poll::Ready(response) = first {
-            return response;
+        if let Poll::Ready(done) = first {
+            return Some(done);
         }
         let (send, receive) = oneshot::channel();
         self.shared.env.spawn.spawn(Box::pin(async move {
             // Nobody to tell is fine: the work is done and recorded.
             let _ = send.send(work.await);
         }));
-        receive
-            .await
-            .unwrap_or(Response::Problem(Problem::ShutDown))
+        receive.await.ok()
     }
 
     /// The secret that identities and fingerprints are made with.
@@ -202,15 +229,22 @@ impl Engine {
         &self.shared.env
     }
 
-    /// Drops the local copy of a replay: call it after deleting or resolving a record.
+    /// Drops what this process knows of a record: call it after deleting or resolving one.
     pub fn forget(&self, identity: &Identity) {
         self.shared.cache.forget(identity);
+        self.shared.turns.forget(identity);
     }
 
     /// How many effects run now, those included whose callers have left.
     #[must_use]
     pub fn running(&self) -> usize {
         self.shared.running.count()
+    }
+
+    /// How many keys this process claims or runs now.
+    #[must_use]
+    pub fn busy_keys(&self) -> usize {
+        self.shared.turns.count()
     }
 
     /// Completes when no effect runs any more: what a process waits for before it ends, after it has
@@ -225,6 +259,7 @@ impl Engine {
             namespace,
             hint: KeyHint::default(),
             identity: Identity::from_bytes([0; 32]),
+            actor: None,
             step,
         });
     }
@@ -254,11 +289,13 @@ impl Shared {
             namespace,
             hint,
             identity,
+            actor,
         } = subject;
         self.observer.observe(&Event {
             namespace,
             hint: *hint,
             identity: *identity,
+            actor: actor.as_deref(),
             step,
         });
     }

@@ -23,6 +23,7 @@ pub struct Request {
     pub(super) policy: Arc<Policy>,
     pub(super) recover: Option<Recover>,
     pub(super) retry: bool,
+    pub(super) token: Option<Token>,
 }
 
 /// Which key, for events and records.
@@ -31,6 +32,7 @@ pub(super) struct Subject {
     pub(super) namespace: Namespace,
     pub(super) hint: KeyHint,
     pub(super) identity: Identity,
+    pub(super) actor: Option<Arc<str>>,
 }
 
 impl Request {
@@ -50,6 +52,7 @@ impl Request {
             namespace,
             hint: key.hint(),
             identity,
+            actor: None,
         };
         Self {
             subject,
@@ -57,7 +60,23 @@ impl Request {
             policy,
             recover: None,
             retry: false,
+            token: None,
         }
+    }
+
+    /// Who asks, for the audit trail alone: no part of the identity, and never kept in a record.
+    #[must_use]
+    pub fn asked_by(mut self, actor: impl Into<Arc<str>>) -> Self {
+        self.subject.actor = Some(actor.into());
+        self
+    }
+
+    /// Claims under a token of the caller's, so that the caller may send the same claim again after a lost
+    /// reply and gets the same lease (P6). It must be random, and used for one claim only.
+    #[must_use]
+    pub const fn with_token(mut self, token: Token) -> Self {
+        self.token = Some(token);
+        self
     }
 
     /// Says that the caller has asked before, which spares the store a write that would lose.

@@ -37,18 +37,25 @@ where
     Fut: Future<Output = Report<V>>,
 {
     async move {
-        let (held, now, _run) = match admit(&engine, &request).await {
+        let (held, now, _run, _kept) = match admit(&engine, &request).await {
             Admission::Replayed(replayed) => return Response::Replayed(replayed),
             Admission::Problem(problem) => return Response::Problem(problem),
             Admission::Unprotected => {
                 let run = Run::begin(&engine);
                 let now = engine.env.clock.now();
-                (Held::new(engine, request.subject, None, now), now, run)
+                let held = Held::new(engine, request.subject, None, now);
+                (held, now, run, None)
             }
-            Admission::Won(Won { grant, sent, now }) => {
+            Admission::Won(Won {
+                grant,
+                sent,
+                now,
+                turn,
+            }) => {
                 let run = Run::begin(&engine);
                 let held = Held::new(engine, request.subject, Some(grant), sent);
-                (held, now, run)
+                let kept = turn.map(|turn| turn.hold(&held, now));
+                (held, now, run, kept)
             }
         };
         match held.grant.is_some() {
@@ -106,7 +113,7 @@ where
 
 /// The claim was answered too late to start under it (P30). The lease may well still be ours: renew it,
 /// and see whether that is answered in time.
-async fn renewed_in_time(held: &Held, grant: &Grant) -> bool {
+pub(super) async fn renewed_in_time(held: &Held, grant: &Grant) -> bool {
     let renewed = held.renew(grant, None).await;
     matches!(renewed, Ok(Renewed::Held)) && held.engine.env.clock.now() < held.deadline()
 }
@@ -135,7 +142,7 @@ where
 }
 
 /// What to write, by verdict and stored policy (P36).
-fn settlement(verdict: Verdict, crash: CrashPolicy, most: usize) -> Settlement {
+pub(super) fn settlement(verdict: Verdict, crash: CrashPolicy, most: usize) -> Settlement {
     match (verdict, crash) {
         (Verdict::Complete(answer), _) => Settlement::Complete(answer.capped(most).into()),
         (Verdict::Fail(answer), _) => Settlement::Fail(answer.capped(most).into()),
@@ -146,7 +153,7 @@ fn settlement(verdict: Verdict, crash: CrashPolicy, most: usize) -> Settlement {
 
 /// Sends the settlement until it is answered, for as long as one lease: sending it again is safe
 /// (P18), and giving up leaves an effect that happened without a record.
-async fn settle(
+pub(super) async fn settle(
     held: &Held,
     grant: &Grant,
     settlement: &Settlement,
@@ -171,7 +178,7 @@ async fn settle(
 }
 
 /// The answer, once the settlement is acknowledged and not before (P33).
-async fn respond<V>(
+pub(super) async fn respond<V>(
     held: &Held,
     grant: &Grant,
     settlement: &Settlement,

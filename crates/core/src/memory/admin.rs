@@ -1,6 +1,8 @@
 //! The operator's side of the memory store.
 
 use super::MemoryStore;
+use crate::clock::Timestamp;
+use crate::diagnosis::{Finding, Severity};
 use crate::env::BoxFuture;
 use crate::error::{Certainty, StoreError, StoreErrorKind};
 use crate::identity::Identity;
@@ -31,6 +33,28 @@ impl StoreAdmin for MemoryStore {
         Box::pin(async move { Ok(self.inner.sweep(most)) })
     }
 
+    fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
+        Box::pin(async move {
+            let now = self.inner.now();
+            let mut found = 0;
+            for shard in &self.inner.shards {
+                let shard = shard.lock();
+                found += shard
+                    .iter()
+                    .filter(|(_, record)| record.is_expired(now))
+                    .count();
+                if found >= most {
+                    break;
+                }
+            }
+            Ok(found.min(most))
+        })
+    }
+
+    fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
+        Box::pin(async move { Ok(self.inner.now()) })
+    }
+
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
         Box::pin(async move {
             let capacity = Some(self.inner.capacity as u64);
@@ -39,6 +63,28 @@ impl StoreAdmin for MemoryStore {
                 capacity,
             })
         })
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
+        let most = self.inner.capacity;
+        let forgets = Finding::bad(
+            "durability",
+            Severity::Note,
+            "records are in this process's memory: they end with it, and no other process sees them",
+            "good for development, and for one process that may forget; else a store that keeps records, such as \
+             redis:// or postgres://",
+        );
+        let here = self.len();
+        let found = format!("{here} of at most {most} records");
+        // New keys are refused when it is full; there is time to act before.
+        let room = if here < most / 10 * 9 {
+            Finding::good("room", found)
+        } else {
+            let fix =
+                "raise the bound (memory://?capacity=NUMBER) or keep records for a shorter time";
+            Finding::bad("room", Severity::Warning, found, fix)
+        };
+        Box::pin(std::future::ready(Ok(vec![forgets, room])))
     }
 }
 

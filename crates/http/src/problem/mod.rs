@@ -35,31 +35,43 @@ impl Refusal {
     }
 }
 
-/// A problem, ready to be written.
-pub(crate) struct Told {
-    pub(crate) row: Row,
-    pub(crate) status: u16,
-    pub(crate) detail: String,
-    pub(crate) retry_after: Option<Duration>,
+/// A problem, ready to be written: for every door that answers over HTTP.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// Which one it is.
+    pub row: Row,
+    /// The status to answer with.
+    pub status: u16,
+    /// What to tell the caller; nothing of what was sent, nothing of what a store said.
+    pub detail: String,
+    /// When asking again is worth it.
+    pub retry_after: Option<Duration>,
+    /// Further members of the document.
+    pub members: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Told {
-    pub(crate) fn of_code(code: &'static str, detail: impl Into<String>) -> Self {
+    /// A problem of the table, with its own status.
+    pub fn of_code(code: &'static str, detail: impl Into<String>) -> Self {
         let row = row_of(code);
         Self {
             row,
             status: row.status,
             detail: detail.into(),
             retry_after: row.retryable.then_some(SOON),
+            members: serde_json::Map::new(),
         }
     }
 
-    pub(crate) fn of_refusal(refusal: &Refusal) -> Self {
+    /// Why a request is refused at a door.
+    #[must_use]
+    pub fn of_refusal(refusal: &Refusal) -> Self {
         Self::of_code(refusal.code(), refusal.to_string())
     }
 
     /// What the engine said, in the words and numbers of the route's profile.
-    pub(crate) fn of_engine(problem: &Problem, terms: &Terms) -> Self {
+    #[must_use]
+    pub fn of_engine(problem: &Problem, terms: &Terms) -> Self {
         let code = match problem {
             Problem::Busy {
                 why: BusyReason::KeyWaiters | BusyReason::ProcessWaiters,
@@ -84,6 +96,14 @@ impl Told {
             _ => told.retry_after = problem.retry_after().or(told.retry_after),
         }
         told
+    }
+}
+
+impl Told {
+    /// The problem document, as the layer writes it.
+    #[must_use]
+    pub fn response(&self, entropy: &dyn Entropy) -> Response<Body> {
+        render(self, ErrorShape::Problem, None, entropy)
     }
 }
 
@@ -130,18 +150,20 @@ pub(crate) fn render(
     if let Some(millis) = millis {
         document["retryAfterMs"] = millis.into();
     }
+    for (name, value) in &told.members {
+        document[name] = value.clone();
+    }
     match shape {
         ErrorShape::Problem => {}
-        ErrorShape::Flat => document["message"] = told.detail.clone().into(),
-        ErrorShape::Nested => {
-            let kind = if row.code == "idempotency_conflict" {
-                "conflict"
-            } else {
-                "idempotency_error"
-            };
+        ErrorShape::Flat => {
+            document["type"] = flat_type(told.status).into();
+            document["message"] = told.detail.clone().into();
+        }
+        ErrorShape::Nested | ErrorShape::Stripe => {
+            let (kind, code) = nested_type(shape, row.code);
             document["error"] = serde_json::json!({
                 "type": kind,
-                "code": row.code,
+                "code": code,
                 "message": told.detail,
                 "retryable": row.retryable,
             });
@@ -158,12 +180,32 @@ pub(crate) fn render(
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     put_retry_after(headers, pause);
     if let Some(page) = documentation {
-        let link = format!("<{page}>; rel=\"help\"");
+        let link = format!("<{page}>; rel=\"describedby\"");
         if let Ok(link) = HeaderValue::from_str(&link) {
             headers.insert(header::LINK, link);
         }
     }
     response
+}
+
+/// Which of its three types the Agentic Commerce Protocol gives an error.
+const fn flat_type(status: u16) -> &'static str {
+    match status {
+        503 => "service_unavailable",
+        500.. => "processing_error",
+        _ => "invalid_request",
+    }
+}
+
+/// Type and code inside an `error` object.
+fn nested_type(shape: ErrorShape, code: &'static str) -> (&'static str, &'static str) {
+    match (shape, code) {
+        (ErrorShape::Stripe, "idempotency_in_flight") => {
+            ("idempotency_error", "idempotency_key_in_use")
+        }
+        (ErrorShape::Nested, "idempotency_conflict") => ("conflict", code),
+        _ => ("idempotency_error", code),
+    }
 }
 
 fn put_retry_after(headers: &mut HeaderMap, pause: Option<Duration>) {

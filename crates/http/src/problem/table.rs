@@ -56,6 +56,16 @@ pub const PROBLEMS: &[Row] = &[
     row("idempotency_shut_down", (503, 14), true, "The server is shutting down"),
     row("idempotency_policy", (500, 13), false, "The route's policy can't be used"),
     row("idempotency_answer_unreadable", (500, 13), false, "The stored answer can't be read"),
+    row("request_invalid", (400, 3), false, "The request can't be read"),
+    row("unauthorized", (401, 16), false, "The request carries no valid credential"),
+    row("forbidden", (403, 7), false, "The credential doesn't cover this"),
+    row("not_found", (404, 5), false, "There is no such thing"),
+    row("method_not_allowed", (405, 12), false, "The method isn't one of this address"),
+    row("media_type_unsupported", (415, 3), false, "The body isn't of a kind that is taken"),
+    row("request_refused", (422, 3), false, "The request is well formed, and can't be granted"),
+    row("moved_on", (409, 9), false, "The record isn't any more what was looked at"),
+    row("too_many_streams", (429, 8), true, "Too many streams are open"),
+    row("audit_unavailable", (503, 14), true, "The change could not be audited, and was not made"),
     row("idempotency_body_not_kept", (200, 15), false, "Done before; the answer's body was not kept"),
 ];
 

@@ -124,13 +124,21 @@ async fn a_required_key_that_is_missing_is_refused_with_a_link_to_the_documentat
         answer.problem(),
         (400, "idempotency_key_required".to_owned())
     );
-    assert_eq!(
-        answer.header("link"),
-        Some("<https://example.com/keys>; rel=\"help\"")
-    );
+    let link = Some("<https://example.com/keys>; rel=\"describedby\"");
+    assert_eq!(answer.header("link"), link);
     let kind = answer.json()["type"].clone();
     assert_eq!(kind, "https://example.com/keys#idempotency_key_required");
     assert_eq!(runs.begun(), 0);
+    // Nor is a key with another payload let in, however often it is tried.
+    client.send(post("/", "k", "{}")).await;
+    for _ in 0..2 {
+        let answer = client.send(post("/", "k", "[]")).await;
+        assert_eq!(answer.problem(), (422, "idempotency_conflict".to_owned()));
+        assert_eq!(answer.header("link"), link);
+        let kind = answer.json()["type"].clone();
+        assert_eq!(kind, "https://example.com/keys#idempotency_conflict");
+    }
+    assert_eq!(runs.begun(), 1);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post as on_post;
-use semel::http::{PROFILES, Route};
+use semel::http::{PROFILES, Profile, Route};
 
 use crate::support::*;
 
@@ -67,14 +67,49 @@ async fn errors_have_the_shape_that_the_profiles_callers_know() {
         match terms.name {
             "stripe" | "intake" => {
                 let error = nested.unwrap();
+                let kind = match terms.name {
+                    "stripe" => "idempotency_error",
+                    _ => "conflict",
+                };
                 assert_eq!(
                     (&error["type"], &error["retryable"]),
-                    (&"conflict".into(), &false.into())
+                    (&kind.into(), &false.into())
                 );
                 assert_eq!(error["message"], document["detail"]);
             }
-            "acp" => assert_eq!(message, document.get("detail")),
+            "acp" => {
+                assert_eq!(message, document.get("detail"));
+                assert_eq!(document["type"], "invalid_request");
+            }
             _ => assert_eq!((nested, message), (None, None)),
         }
+    }
+}
+
+#[tokio::test]
+async fn a_running_duplicate_is_told_in_the_words_of_stripe_and_acp() {
+    for (profile, at, expected) in [
+        (Profile::Stripe, "/error/code", "idempotency_key_in_use"),
+        (Profile::Stripe, "/error/type", "idempotency_error"),
+        (Profile::Acp, "/code", "idempotency_in_flight"),
+        (Profile::Acp, "/type", "invalid_request"),
+    ] {
+        let runs = Runs::default();
+        let counted = runs.clone();
+        let handler = move || async move {
+            counted.begin();
+            pause(200).await;
+        };
+        let app = Router::new().route("/", on_post(handler));
+        let rig = Rig::with(Route::new().profile(profile), app).await;
+        let first = rig.send(post("/", "k", "{}"));
+        let second = async {
+            until("it runs", || runs.begun() == 1).await;
+            rig.send(post("/", "k", "{}")).await
+        };
+        let (_, told) = tokio::join!(first, second);
+        assert_eq!(told.status, 409);
+        assert!(told.header("retry-after").is_some());
+        assert_eq!(told.json().pointer(at), Some(&expected.into()));
     }
 }

@@ -1,14 +1,15 @@
 //! The operator's side of the PostgreSQL store.
 
+use semel_core::diagnosis::Finding;
 use semel_core::store::{Cursor, Page, Query, Stats, StoreAdmin, StoreResult};
-use semel_core::{BoxFuture, Certainty, Identity, StoreError, StoreErrorKind};
+use semel_core::{BoxFuture, Certainty, Identity, StoreError, StoreErrorKind, Timestamp};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
 
 use super::error::store_error;
-use super::row::{self, Found};
-use super::sql::COLUMNS;
+use super::row::{self, Bound, Found};
+use super::sql::{COLUMNS, Statements};
 use super::{Inner, PostgresStore};
 
 /// How many rows one page looks at, at most, so that a search for something rare is many short statements.
@@ -34,6 +35,26 @@ impl StoreAdmin for PostgresStore {
         Box::pin(self.inner.sweep(most))
     }
 
+    fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
+        Box::pin(async move {
+            let text = "SELECT count(*) FROM (SELECT 1 FROM semel.records WHERE format = 1 \
+                AND written_us + retention_ms * 1000 <= semel.now_us() LIMIT $1) expired";
+            let most = i64::try_from(most).unwrap_or(i64::MAX);
+            let count = self.inner.number(|sql| sql.plain(text).bind(most)).await?;
+            Ok(usize::try_from(count).unwrap_or(0))
+        })
+    }
+
+    fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
+        Box::pin(async move {
+            let micros = self
+                .inner
+                .number(|sql| sql.plain("SELECT semel.now_us()"))
+                .await?;
+            Ok(Timestamp::from_micros(micros.unsigned_abs()))
+        })
+    }
+
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
         Box::pin(async move {
             Ok(Stats {
@@ -41,6 +62,10 @@ impl StoreAdmin for PostgresStore {
                 capacity: None,
             })
         })
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
+        Box::pin(self.inner.diagnose())
     }
 }
 
@@ -137,15 +162,17 @@ impl Inner {
             sum(c.reltuples)::bigint FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid \
             WHERE i.inhparent = 'semel.records'::regclass)) END \
             FROM (SELECT count(*) AS counted FROM (SELECT 1 FROM semel.records LIMIT $1) present) counting";
-        let row = self
-            .link
-            .row(|| self.sql.plain(text).bind(COUNT_AT_MOST))
+        let count = self
+            .number(|sql| sql.plain(text).bind(COUNT_AT_MOST))
             .await?;
-        let count = row
-            .map(|row| row.try_get::<i64, _>(0))
-            .transpose()
-            .map_err(store_error)?;
-        Ok(count.unwrap_or(0).unsigned_abs())
+        Ok(count.unsigned_abs())
+    }
+
+    /// The one number that a statement gives; 0 where it gives none.
+    async fn number(&self, statement: impl Fn(&Statements) -> Bound) -> StoreResult<i64> {
+        let row = self.link.row(|| statement(&self.sql)).await?;
+        let number = row.map(|row| row.try_get::<i64, _>(0)).transpose();
+        Ok(number.map_err(store_error)?.unwrap_or(0))
     }
 }
 

@@ -81,6 +81,15 @@ impl Link {
         }
     }
 
+    pub(super) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    /// The most connections that this process takes.
+    pub(super) fn most_connections(&self) -> u32 {
+        self.pool.options().get_max_connections()
+    }
+
     /// A transaction of our own. Rolled back unless committed.
     pub(super) async fn begin(&self) -> StoreResult<Session> {
         let mut session = Session(self.hold().await?);

@@ -14,6 +14,7 @@
 mod admin;
 mod bodies;
 mod claim;
+mod diagnosis;
 mod error;
 mod health;
 mod link;

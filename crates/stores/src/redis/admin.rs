@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use redis::Value;
+use semel_core::diagnosis::Finding;
 use semel_core::store::{Cursor, Page, Query, Stats, StoreAdmin, StoreResult};
 use semel_core::{BoxFuture, Certainty, Identity, Record, StoreError, StoreErrorKind, Timestamp};
 
@@ -45,6 +46,15 @@ impl StoreAdmin for RedisStore {
         Box::pin(std::future::ready(Ok(0)))
     }
 
+    /// None: what has expired is gone.
+    fn expired(&self, _: usize) -> BoxFuture<'_, StoreResult<usize>> {
+        Box::pin(std::future::ready(Ok(0)))
+    }
+
+    fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
+        Box::pin(std::future::ready(Ok(self.inner.time.now())))
+    }
+
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
         Box::pin(async move {
             let (_, masters) = self.inner.link.masters();
@@ -59,6 +69,10 @@ impl StoreAdmin for RedisStore {
                 capacity: None,
             })
         })
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
+        Box::pin(self.inner.diagnose())
     }
 }
 
@@ -205,7 +219,7 @@ impl Inner {
         now: Timestamp,
     ) -> StoreResult<Vec<Option<(Identity, Record)>>> {
         let get = |key: Vec<u8>| async move {
-            let cmd = redis::Cmd::get(&key);
+            let cmd = super::script::get(&key);
             self.link.peek(&key, &cmd).await
         };
         let replies = try_join_all(keys.iter().cloned().map(get)).await?;

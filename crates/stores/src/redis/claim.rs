@@ -10,7 +10,7 @@ use semel_core::{
 };
 
 use super::error::{overtaken, unexpected};
-use super::script::DONE;
+use super::script::{DONE, get, sized};
 use super::{Inner, TRIES, is_deleted, millis};
 
 impl Inner {
@@ -18,7 +18,7 @@ impl Inner {
         self.watch.is_fit()?;
         let (key, now) = (self.key(&ask.identity), self.time.now());
         if ask.retry
-            && let Value::BulkString(found) = self.link.query(&key, &redis::Cmd::get(&key)).await?
+            && let Value::BulkString(found) = self.link.query(&key, &get(&key)).await?
         {
             return self.contend(ask, &key, found.into(), now).await;
         }
@@ -27,7 +27,7 @@ impl Inner {
             return Err(unexpected("a claim of nothing wins"));
         };
         let packed = Bytes::from(record.encode());
-        let mut set = redis::cmd("SET");
+        let mut set = sized("SET", 7, key.len() + packed.len());
         set.arg(&key).arg(&packed[..]).arg("NX").arg("GET");
         set.arg("PX").arg(millis(record.retention));
         let reply = match self.link.query(&key, &set).await {
@@ -46,7 +46,7 @@ impl Inner {
 
     /// A full server refuses the claim's command without a look at the key. Only a new key needs room (P26).
     async fn find(&self, key: &[u8], full: StoreError) -> StoreResult<Value> {
-        match self.link.query(key, &redis::Cmd::get(key)).await? {
+        match self.link.query(key, &get(key)).await? {
             Value::Nil => Err(full),
             found => Ok(found),
         }

@@ -62,6 +62,17 @@ impl Durability {
         }
     }
 
+    /// Whether so many replicas are enough for it.
+    pub(super) fn is_within(self, replicas: usize) -> bool {
+        match self {
+            Self::Server => true,
+            Self::Replicas(wanted)
+            | Self::Disks {
+                replicas: wanted, ..
+            } => usize::try_from(wanted).is_ok_and(|wanted| wanted <= replicas),
+        }
+    }
+
     /// The same command, for no replica and no time: to see whether the server has it at all.
     pub(super) fn probe(self) -> Option<Cmd> {
         let words: &[u32] = match self {

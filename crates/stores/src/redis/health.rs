@@ -238,7 +238,7 @@ fn rejected(said: impl Into<String>) -> StoreError {
     StoreError::new(StoreErrorKind::Rejected, Certainty::Definite, said.into())
 }
 
-fn value<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn value<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
         .map(str::trim)

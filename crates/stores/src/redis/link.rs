@@ -84,6 +84,11 @@ impl Link {
         self.level != Durability::Server
     }
 
+    /// How far answers have to have spread.
+    pub(super) const fn level(&self) -> Durability {
+        self.level
+    }
+
     /// Sends one command about `key`, on whose answer nothing depends.
     pub(super) async fn peek(&self, key: &[u8], cmd: &Cmd) -> StoreResult<Value> {
         Ok(self.send(key, cmd, Durability::Server).await?)

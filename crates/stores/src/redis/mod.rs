@@ -15,6 +15,7 @@
 mod admin;
 mod claim;
 mod cluster;
+mod diagnosis;
 mod durability;
 mod error;
 mod health;
@@ -163,7 +164,7 @@ impl Inner {
     async fn read(&self, identity: &Identity) -> StoreResult<Option<Record>> {
         let key = self.key(identity);
         for _ in 0..TRIES {
-            let found: Bytes = match self.link.query(&key, redis::cmd("GET").arg(&key)).await? {
+            let found: Bytes = match self.link.query(&key, &script::get(&key)).await? {
                 Value::Nil => return Ok(None),
                 Value::BulkString(found) => found.into(),
                 _ => return Err(unexpected("GET")),

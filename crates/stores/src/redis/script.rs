@@ -30,13 +30,34 @@ impl Script {
     }
 
     fn call(command: &str, script: &str, key: &[u8], arguments: &[&[u8]]) -> Cmd {
-        let mut cmd = redis::cmd(command);
+        let bytes: usize = arguments.iter().map(|argument| argument.len()).sum();
+        let mut cmd = sized(
+            command,
+            arguments.len() + 4,
+            script.len() + key.len() + bytes,
+        );
         cmd.arg(script).arg(1).arg(key);
         for argument in arguments {
             cmd.arg(*argument);
         }
         cmd
     }
+}
+
+/// A command that knows how many arguments come, and about how many bytes they have: it never grows.
+pub(super) fn sized(name: &str, arguments: usize, bytes: usize) -> Cmd {
+    /// The name, and arguments too short to be counted.
+    const SHORT_BYTES: usize = 48;
+    let mut cmd = Cmd::with_capacity(arguments, bytes + SHORT_BYTES);
+    cmd.arg(name);
+    cmd
+}
+
+/// Reads a record.
+pub(super) fn get(key: &[u8]) -> Cmd {
+    let mut cmd = sized("GET", 2, key.len());
+    cmd.arg(key);
+    cmd
 }
 
 /// All scripts of the store.

@@ -9,7 +9,7 @@ use semel_core::{
 };
 
 use super::error::{overtaken, unexpected};
-use super::script::DONE;
+use super::script::{DONE, get, sized};
 use super::{Inner, TRIES, millis};
 
 impl Inner {
@@ -74,7 +74,7 @@ impl Inner {
         {
             return Ok(Some(record));
         }
-        match self.link.query(key, redis::cmd("GET").arg(key)).await? {
+        match self.link.query(key, &get(key)).await? {
             Value::Nil => Ok(None),
             Value::BulkString(found) => {
                 *packed = found.into();
@@ -93,7 +93,7 @@ impl Inner {
         life: u64,
     ) -> StoreResult<Value> {
         if self.watch.has_ifeq && !old.is_empty() {
-            let mut set = redis::cmd("SET");
+            let mut set = sized("SET", 7, key.len() + packed.len() + old.len());
             set.arg(key).arg(packed).arg("IFEQ").arg(old);
             set.arg("PX").arg(life);
             match self.link.query(key, &set).await {

@@ -41,6 +41,11 @@ impl ServerTime {
         })
     }
 
+    /// Our own clock.
+    pub(super) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
     /// Now, on the server's clock.
     pub(super) fn now(&self) -> Timestamp {
         let now = self.clock.now();
@@ -63,7 +68,7 @@ impl ServerTime {
 }
 
 /// The time of the server that is furthest ahead, of those that answer.
-async fn ask(link: &Link) -> StoreResult<Timestamp> {
+pub(super) async fn ask(link: &Link) -> StoreResult<Timestamp> {
     let (_, masters) = link.masters();
     let cmd = redis::cmd("TIME");
     let replies = join_all(masters.iter().map(|node| node.ask(&cmd))).await;

@@ -5,6 +5,7 @@
 //! tests fail. What a test kills, pauses or configures is a server of its own.
 #![cfg(feature = "redis")]
 
+mod diagnosis;
 mod durability;
 mod links;
 mod semel_on_redis;

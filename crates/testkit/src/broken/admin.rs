@@ -3,11 +3,12 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
+use semel_core::diagnosis::Finding;
 use semel_core::identity::Address;
 use semel_core::store::{Cursor, Page, Query, Stats};
 use semel_core::{
     BoxFuture, Certainty, Identity, Record, State, StoreAdmin, StoreError, StoreErrorKind,
-    StoreResult,
+    StoreResult, Timestamp,
 };
 
 use super::claims::round_trip;
@@ -77,6 +78,24 @@ impl StoreAdmin for BrokenStore {
         })
     }
 
+    fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
+        Box::pin(async move {
+            let kept = self.shared.kept.lock();
+            let records = kept
+                .records
+                .values()
+                .filter_map(|packed| Record::decode(packed).ok());
+            Ok(records
+                .filter(|record| record.is_expired(self.now()))
+                .take(most)
+                .count())
+        })
+    }
+
+    fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
+        Box::pin(async move { Ok(BrokenStore::now(self)) })
+    }
+
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
         Box::pin(async move {
             let records = self.shared.kept.lock().records.len() as u64;
@@ -85,6 +104,10 @@ impl StoreAdmin for BrokenStore {
                 capacity: self.shared.capacity.map(|most| most as u64),
             })
         })
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
     }
 }
 

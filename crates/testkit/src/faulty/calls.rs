@@ -2,11 +2,12 @@
 
 use bytes::Bytes;
 use rand::RngExt as _;
+use semel_core::diagnosis::Finding;
 use semel_core::store::{Capabilities, Page, Query, Stats, Wake};
 use semel_core::wake::Wakeup;
 use semel_core::{
     BoxFuture, Claim, Claimed, Fence, Grant, Identity, Record, Renewed, Resolution, Resolved,
-    Settled, Settlement, Store, StoreAdmin, StoreResult,
+    Settled, Settlement, Store, StoreAdmin, StoreResult, Timestamp,
 };
 
 use super::{Call, FaultyStore};
@@ -89,7 +90,19 @@ impl StoreAdmin for FaultyStore {
         Box::pin(self.through(Call::Sweep, None, move |store| store.sweep(most)))
     }
 
+    fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
+        Box::pin(self.through(Call::Sweep, None, move |store| store.expired(most)))
+    }
+
+    fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
+        Box::pin(self.through(Call::Stats, None, move |store| store.now()))
+    }
+
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
         Box::pin(self.through(Call::Stats, None, move |store| store.stats()))
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
+        Box::pin(self.through(Call::Diagnose, None, move |store| store.diagnose()))
     }
 }

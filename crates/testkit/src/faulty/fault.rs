@@ -26,6 +26,8 @@ pub enum Call {
     Sweep,
     /// [`StoreAdmin::stats`](semel_core::StoreAdmin::stats).
     Stats,
+    /// [`StoreAdmin::diagnose`](semel_core::StoreAdmin::diagnose).
+    Diagnose,
 }
 
 impl Call {

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use semel_core::diagnosis::Finding;
 use semel_core::store::{Capabilities, Page, Query, Stats};
 use semel_core::wake::Wakeup;
 use semel_core::{
     BoxFuture, Certainty, Claim, Claimed, Clock, CrashPolicy, Fence, Grant, Identity, Record,
-    Renewed, Resolution, Resolved, Settled, Settlement, Store, StoreAdmin, StoreResult,
+    Renewed, Resolution, Resolved, Settled, Settlement, Store, StoreAdmin, StoreResult, Timestamp,
 };
 
 use super::event::{Ask, Call, Effect, History, Reply, key_of, mark};
@@ -267,8 +268,20 @@ impl StoreAdmin for Recorder {
         self.inner.sweep(most)
     }
 
+    fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
+        self.inner.expired(most)
+    }
+
+    fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
+        self.inner.now()
+    }
+
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
         self.inner.stats()
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
+        self.inner.diagnose()
     }
 }
 

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use semel_core::diagnosis::Finding;
 use semel_core::store::{Page, Query, Stats};
 use semel_core::wake::Wakeup;
 use semel_core::{
     BoxFuture, Busy, Capabilities, Claim, Claimed, Clock as _, Fence, Grant, Identity, Record,
     Renewed, Resolution, Resolved, Settled, Settlement, State, Store, StoreAdmin, StoreResult,
+    Timestamp,
 };
 use semel_testkit::clock::FakeClock;
 
@@ -108,7 +110,19 @@ impl StoreAdmin for OffByOne {
         self.inner.sweep(most)
     }
 
+    fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
+        self.inner.expired(most)
+    }
+
+    fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
+        self.inner.now()
+    }
+
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
         self.inner.stats()
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
+        self.inner.diagnose()
     }
 }

@@ -7,6 +7,7 @@ mod modes;
 mod once;
 mod store_down;
 mod stubborn;
+mod turns;
 mod verdicts;
 mod waiting;
 

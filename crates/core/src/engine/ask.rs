@@ -1,0 +1,135 @@
+//! Asking the store for a lease, once for all who ask for the same key at the same time.
+
+use std::time::Duration;
+
+use super::admit::Asker;
+use super::limit::{Backoff, within};
+use super::turns::{Answered, Entry, Heard, Turn, Unanswered};
+use crate::claim::Claimed;
+use crate::clock::Tick;
+use crate::error::{Certainty, StoreError};
+use crate::event::{BreakerState, Step, StoreCall};
+use crate::policy::Mode;
+
+/// How often a claim without an answer is sent again before giving up.
+const RESENDS: u32 = 2;
+
+/// What was answered, and, with a win, the turn that the others wait for.
+pub(super) struct Asked {
+    pub(super) answered: Answered,
+    pub(super) turn: Option<Turn>,
+}
+
+impl Asked {
+    /// An answer that concerns nobody else.
+    const fn alone(answered: Answered) -> Self {
+        Self {
+            answered,
+            turn: None,
+        }
+    }
+}
+
+impl Asker<'_> {
+    /// The store's answer: from what this process knows, from another's claim, or from our own.
+    pub(super) async fn claimed(&mut self, asked: Tick) -> Asked {
+        // An observer runs whatever it is told. And what got no answer, here or at a caller that brought its own
+        // token, may have won: only that token can learn it (P6).
+        let may_hold = self.unanswered_since.is_some() || self.request.token.is_some();
+        if self.request.policy.mode != Mode::Enforce || may_hold {
+            return Asked::alone(self.claim_once(asked).await);
+        }
+        let (identity, fingerprint) = (self.claim.identity, self.claim.fingerprint);
+        match self.engine.turns.enter(identity, fingerprint, asked) {
+            Entry::Known(claimed) => Asked::alone(Ok((claimed, asked))),
+            Entry::Ask(turn) => self.ask_for_all(turn, asked).await,
+            // Boxed, as it is rare: the way of most requests stays small.
+            Entry::Wait(hear) => {
+                Box::pin(async {
+                    match hear.await {
+                        Ok(Heard::Answer(answered)) => Asked::alone(answered),
+                        Ok(Heard::Turn(mut turn)) => {
+                            turn.gather();
+                            // There was a record a moment ago: let the store look first.
+                            self.claim.retry = true;
+                            let now = self.now();
+                            self.ask_for_all(turn, now).await
+                        }
+                        Ok(Heard::Alone) | Err(_) => {
+                            let now = self.now();
+                            Asked::alone(self.claim_once(now).await)
+                        }
+                    }
+                })
+                .await
+            }
+        }
+    }
+
+    async fn ask_for_all(&mut self, turn: Turn, now: Tick) -> Asked {
+        let answered = self.claim_once(now).await;
+        if let Ok((Claimed::Won(_), _)) = &answered {
+            let turn = Some(turn);
+            return Asked { answered, turn };
+        }
+        turn.share(&answered);
+        Asked::alone(answered)
+    }
+
+    /// Sends the claim, and sends it again, with the same token, where no answer came (P28).
+    /// Answers with when the one that was answered was sent.
+    async fn claim_once(&mut self, mut sent: Tick) -> Answered {
+        let mut backoff = Backoff::new();
+        let mut resends = 0;
+        loop {
+            self.pass_breaker(sent)?;
+            let clock = &*self.engine.env.clock;
+            let call = self.engine.store.claim(&self.claim);
+            let error = match within(clock, self.engine.config.call_limit, call).await {
+                Ok(claimed) => {
+                    self.report_breaker(self.engine.breaker.succeeded());
+                    return Ok((claimed, sent));
+                }
+                Err(error) => error,
+            };
+            self.engine
+                .store_failed(&self.request.subject, StoreCall::Claim, &error);
+            if error.certainty == Certainty::Unknown {
+                self.unanswered_since.get_or_insert(sent);
+            }
+            if !error.is_transient() {
+                return Err(unanswered(error));
+            }
+            self.report_breaker(self.engine.breaker.failed(self.now()));
+            if resends == RESENDS {
+                return Err(unanswered(error));
+            }
+            resends += 1;
+            clock.sleep(backoff.next_pause()).await;
+            sent = self.now();
+        }
+    }
+
+    fn pass_breaker(&self, now: Tick) -> Result<(), Unanswered> {
+        let admitted = self.engine.breaker.admit(now);
+        let changed = admitted.map_err(|retry_after| Unanswered {
+            source: None,
+            retry_after,
+        })?;
+        self.report_breaker(changed);
+        Ok(())
+    }
+
+    fn report_breaker(&self, changed: Option<BreakerState>) {
+        if let Some(state) = changed {
+            self.emit(Step::Breaker { state });
+        }
+    }
+}
+
+fn unanswered(error: StoreError) -> Unanswered {
+    Unanswered {
+        source: Some(error),
+        retry_after: Duration::from_secs(1),
+    }
+}

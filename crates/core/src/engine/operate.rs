@@ -1,0 +1,162 @@
+//! What an operator does to a record: end a doubt, take a lease away, make the key as new.
+//!
+//! Fenced by what the operator looked at, and reported like any other step.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::limit::within;
+use super::request::Subject;
+use super::{Engine, Shared};
+use crate::claim::{Grant, Resolution, Resolved, Settled, Settlement};
+use crate::error::StoreError;
+use crate::event::{Step, StoreCall};
+use crate::identity::Identity;
+use crate::record::{CrashPolicy, Fence, Record, State};
+use crate::store::StoreAdmin;
+
+/// What became of an operator's step.
+#[derive(Clone, Debug)]
+pub enum Operated {
+    /// Done: the record before, and what it says now.
+    Done {
+        /// As it was found.
+        before: Box<Record>,
+        /// What it says now.
+        state: State,
+    },
+    /// There is no record.
+    Absent,
+    /// The record is not, or no longer, what the operator looked at. Nothing was changed.
+    MovedOn(Box<Record>),
+}
+
+/// What a record says after its lease was taken away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unlock {
+    /// What the stored crash policy says of an owner that failed: released under `takeover`, in doubt under
+    /// `hold` (P36).
+    #[default]
+    ByPolicy,
+    /// Free to claim: the operator knows that the effect did not happen, or may happen again.
+    Release,
+    /// In doubt.
+    Doubt,
+}
+
+impl Engine {
+    /// Ends a doubt (P19), fenced by the doubt's own fence.
+    ///
+    /// # Errors
+    /// [`StoreError`] where the store gave no answer; asking again is safe.
+    pub async fn resolve(
+        &self,
+        identity: &Identity,
+        fence: Fence,
+        resolution: &Resolution,
+    ) -> Result<Operated, StoreError> {
+        let engine = &self.shared;
+        let Some(before) = engine.look(identity).await? else {
+            return Ok(Operated::Absent);
+        };
+        let before = Box::new(before);
+        let subject = Subject::of(&before, *identity);
+        let call = engine.store.resolve(identity, fence, resolution);
+        let resolved = within(&*engine.env.clock, engine.config.call_limit, call).await;
+        match resolved
+            .inspect_err(|error| engine.store_failed(&subject, StoreCall::Resolve, error))?
+        {
+            Resolved::NotInDoubt => Ok(Operated::MovedOn(before)),
+            Resolved::Done => {
+                self.forget(identity);
+                let state = Settlement::from(resolution.clone()).state();
+                engine.emit(&subject, Step::Resolved { state, fence });
+                Ok(Operated::Done { before, state })
+            }
+        }
+    }
+
+    /// Takes a lease away from an owner that is gone or stuck, by settling it in the owner's name.
+    ///
+    /// Should the owner live after all, its renewals and its settlement are Lost from here on (P14, P16), and
+    /// what it has done, or still does, stands: after a release the effect may happen twice.
+    ///
+    /// # Errors
+    /// As [`Engine::resolve`].
+    pub async fn unlock(
+        &self,
+        identity: &Identity,
+        fence: Fence,
+        to: Unlock,
+    ) -> Result<Operated, StoreError> {
+        let engine = &self.shared;
+        let Some(before) = engine.look(identity).await? else {
+            return Ok(Operated::Absent);
+        };
+        let before = Box::new(before);
+        if before.state != State::Running || before.fence != fence {
+            return Ok(Operated::MovedOn(before));
+        }
+        let settlement = match (to, before.crash) {
+            (Unlock::Release, _) | (Unlock::ByPolicy, CrashPolicy::Takeover) => Settlement::Release,
+            (Unlock::Doubt, _) | (Unlock::ByPolicy, CrashPolicy::Hold) => Settlement::Doubt,
+        };
+        let subject = Subject::of(&before, *identity);
+        match engine.settle_for(&subject, &before, &settlement).await? {
+            Settled::Lost => Ok(Operated::MovedOn(before)),
+            Settled::Done => {
+                let state = settlement.state();
+                engine.emit(&subject, Step::Unlocked { state, fence });
+                Ok(Operated::Done { before, state })
+            }
+        }
+    }
+
+    /// Makes a key as new, whatever its record says: the next claim runs the effect. `store` is the one behind
+    /// this engine, with its operator's side.
+    ///
+    /// # Errors
+    /// As [`Engine::resolve`].
+    pub async fn reset(
+        &self,
+        store: &Arc<dyn StoreAdmin>,
+        identity: &Identity,
+    ) -> Result<Operated, StoreError> {
+        let engine = &self.shared;
+        let Some(before) = engine.look(identity).await? else {
+            return Ok(Operated::Absent);
+        };
+        let call = store.delete(identity);
+        within(&*engine.env.clock, engine.config.call_limit, call).await?;
+        self.forget(identity);
+        engine.emit(&Subject::of(&before, *identity), Step::Deleted);
+        Ok(Operated::Done {
+            before: Box::new(before),
+            state: State::Released,
+        })
+    }
+}
+
+impl Shared {
+    async fn settle_for(
+        &self,
+        subject: &Subject,
+        record: &Record,
+        settlement: &Settlement,
+    ) -> Result<Settled, StoreError> {
+        let grant = Grant {
+            identity: subject.identity,
+            fence: record.fence,
+            token: record.token,
+            attempt: record.attempt,
+            checkpoint: Bytes::new(),
+            lease: record.lease,
+            crash: record.crash,
+            memo: Bytes::new(),
+        };
+        let call = self.store.settle(&grant, settlement);
+        let settled = within(&*self.env.clock, self.config.call_limit, call).await;
+        settled.inspect_err(|error| self.store_failed(subject, StoreCall::Settle, error))
+    }
+}

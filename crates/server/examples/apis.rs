@@ -1,0 +1,54 @@
+//! Both APIs on one loopback address, for trying them out and for tests from outside.
+//!
+//! `cargo run -p semel-server --example apis -- 127.0.0.1:7070 memory:// TOKEN [AUDIT_FILE]`; the token is the one of tenant
+//! `acme` and the admin's. In production the two have listeners and tokens of their own.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use semel::Semel;
+use semel_server::admin::{self, AdminConfig, AdminState, Credential};
+use semel_server::api::{self, Access, ApiConfig, ApiState, Tokens};
+use semel_server::audit::{FileConfig, FileSink, Nowhere, Sink, Trail, TrailConfig};
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let mut next = |what: &'static str| arguments.next().context(what);
+    let address = next("which address?")?;
+    let store = next("which store?")?;
+    let token = next("which token?")?;
+    let env = semel::tokio_env();
+    let sink: Arc<dyn Sink> = match next("").ok() {
+        Some(file) => Arc::new(FileSink::open(
+            FileConfig::new(file),
+            Arc::clone(&env.clock),
+        )?),
+        None => Arc::new(Nowhere),
+    };
+    let trail = Trail::start(sink, TrailConfig::default(), env);
+    let semel = Semel::builder()
+        .observer(Arc::new(trail.clone()))
+        .open(&store)
+        .await?;
+
+    let mut tokens = Tokens::default();
+    tokens.add("acme", &token)?;
+    let config = ApiConfig {
+        max_wait: std::time::Duration::from_secs(2),
+        ..ApiConfig::default()
+    };
+    let api = ApiState::new(semel.clone(), Access::Tokens(tokens), config);
+    let admin = AdminState::new(
+        semel,
+        trail.clone(),
+        Credential::token(&token)?,
+        AdminConfig::default(),
+    );
+    let app = api::bare_router(api).merge(admin::router(admin));
+
+    let listener = tokio::net::TcpListener::bind(&address).await?;
+    println!("listening on http://{}", listener.local_addr()?);
+    axum::serve(listener, app).await?;
+    Ok(())
+}

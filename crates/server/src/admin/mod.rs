@@ -1,0 +1,118 @@
+//! The admin API: for operators, on a listener of its own. The command line and the dashboard use it.
+//!
+//! It reads and changes records by [`semel_core::engine`] and the store's operator's side; it decides nothing.
+//! Every change names who makes it and why, and is in the audit trail before it is made. `docs/admin.md` is the guide.
+
+mod access;
+mod changes;
+mod events;
+mod records;
+mod upkeep;
+mod view;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::FromRef;
+use semel::Semel;
+use semel_core::Tick;
+use tokio::sync::Semaphore;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub use access::{AdminToken, Credential, Peer, check_exposure};
+
+use crate::api::{Intake, with_fallbacks, wrong_method};
+use crate::audit::Trail;
+
+/// The bounds of the admin API.
+#[derive(Clone, Copy, Debug)]
+pub struct AdminConfig {
+    /// The largest request taken. 2 MiB.
+    pub max_request_bytes: usize,
+    /// How long a request's body may take to arrive. 30 s.
+    pub patience: Duration,
+    /// The most live streams at once. 32.
+    pub max_streams: usize,
+}
+
+impl Default for AdminConfig {
+    fn default() -> Self {
+        Self {
+            max_request_bytes: 2 * 1024 * 1024,
+            patience: Duration::from_secs(30),
+            max_streams: 32,
+        }
+    }
+}
+
+/// What the admin API is made of. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct AdminState {
+    semel: Semel,
+    trail: Trail,
+    credential: Credential,
+    config: AdminConfig,
+    streams: Arc<Semaphore>,
+    started: Tick,
+}
+
+impl AdminState {
+    /// The API on `semel`, whose observer `trail` should be, for whom `credential` lets in.
+    #[must_use]
+    pub fn new(semel: Semel, trail: Trail, credential: Credential, config: AdminConfig) -> Self {
+        let started = semel.engine().env().clock.now();
+        Self {
+            semel,
+            trail,
+            credential,
+            config,
+            streams: events::places(config.max_streams),
+            started,
+        }
+    }
+}
+
+impl FromRef<AdminState> for Credential {
+    fn from_ref(state: &AdminState) -> Self {
+        state.credential.clone()
+    }
+}
+
+impl FromRef<AdminState> for Intake {
+    fn from_ref(state: &AdminState) -> Self {
+        Self {
+            max_bytes: state.config.max_request_bytes,
+            patience: state.config.patience,
+            env: state.semel.engine().env().clone(),
+        }
+    }
+}
+
+pub(crate) fn routes() -> OpenApiRouter<AdminState> {
+    OpenApiRouter::new()
+        .routes(routes!(records::list))
+        .routes(routes!(records::inspect))
+        .routes(routes!(records::history))
+        .routes(routes!(records::lookup))
+        .routes(routes!(changes::unlock))
+        .routes(routes!(changes::resolve))
+        .routes(routes!(changes::reset))
+        .routes(routes!(upkeep::erase))
+        .routes(routes!(upkeep::purge))
+        .routes(routes!(upkeep::stats))
+        .routes(routes!(events::events))
+}
+
+/// The API as a router, to be mounted on any listener. Check the address first: [`check_exposure`].
+pub fn router(state: AdminState) -> Router {
+    with_fallbacks(bare_router(state))
+}
+
+/// The same without an answer for other paths, to be merged into a larger router.
+pub fn bare_router(state: AdminState) -> Router {
+    Router::from(routes())
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(state)
+}

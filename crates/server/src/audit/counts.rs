@@ -1,0 +1,77 @@
+//! How often what happened since the start.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use semel_core::event::Step;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// How often something happened.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Count {
+    /// What.
+    pub name: &'static str,
+    /// How often, since the start.
+    pub count: u64,
+}
+
+macro_rules! counts {
+    ($($name:ident $pattern:pat)*) => {
+        #[derive(Debug, Default)]
+        pub(crate) struct Counts {
+            $($name: AtomicU64,)*
+            audit_lost: AtomicU64,
+        }
+
+        impl Counts {
+            pub(crate) fn count(&self, step: &Step) {
+                let counter = match step {
+                    $($pattern => &self.$name,)*
+                    _ => return,
+                };
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+
+            pub(crate) fn all(&self) -> Vec<Count> {
+                vec![
+                    $(Count { name: stringify!($name), count: self.$name.load(Ordering::Relaxed) },)*
+                    Count { name: "audit_lost", count: self.lost() },
+                ]
+            }
+        }
+    };
+}
+
+counts! {
+    claimed Step::Claimed { attempt: 1, .. }
+    taken_over Step::Claimed { .. }
+    replayed Step::Replayed { .. }
+    mismatched Step::Mismatched
+    waited Step::WaitEnded { .. }
+    busy Step::Busy { .. }
+    renewed Step::Renewed { .. }
+    lease_lost Step::LeaseLost { .. }
+    completed Step::Settled { state: semel_core::State::Completed, .. }
+    failed Step::Settled { state: semel_core::State::Failed, .. }
+    released Step::Settled { state: semel_core::State::Released, .. }
+    doubted Step::Settled { .. }
+    unrecorded Step::Unrecorded { .. }
+    in_doubt Step::InDoubt { .. }
+    resolved Step::Resolved { .. }
+    unlocked Step::Unlocked { .. }
+    reset Step::Deleted
+    store_failed Step::StoreFailed { .. }
+    failed_open Step::FailedOpen
+    passed Step::Passed
+    refused Step::Refused { .. }
+}
+
+impl Counts {
+    pub(crate) fn lose(&self, many: u64) {
+        self.audit_lost.fetch_add(many, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lost(&self) -> u64 {
+        self.audit_lost.load(Ordering::Relaxed)
+    }
+}

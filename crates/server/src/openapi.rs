@@ -1,0 +1,45 @@
+//! Both APIs as one OpenAPI document: `spec/openapi.json` is made from it.
+
+use utoipa::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa_axum::router::OpenApiRouter;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Semel",
+        description = "Sent many times, done once. The protocol API (`/v1`) is for code that isn't HTTP-shaped; \
+                       the admin API (`/admin/v1`) is for operators, on a listener of its own.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
+    ),
+    tags(
+        (name = "protocol", description = "Claim, run, settle, replay."),
+        (name = "admin", description = "List, inspect, unlock, resolve, reset, erase, purge, follow.")
+    )
+)]
+struct Document;
+
+/// The document, as JSON.
+///
+/// # Errors
+/// Where it can't be written as JSON.
+pub fn openapi() -> Result<String, serde_json::Error> {
+    let (_, api) = crate::api::routes().split_for_parts();
+    let (_, admin) = crate::admin::routes().split_for_parts();
+    let (_, mut document) =
+        OpenApiRouter::<()>::with_openapi(Document::openapi()).split_for_parts();
+    document.merge(api);
+    document.merge(admin);
+    let bearer = |what: &str| {
+        let scheme = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .description(Some(what));
+        SecurityScheme::Http(scheme.build())
+    };
+    let components = document.components.get_or_insert_default();
+    components.add_security_scheme("bearer", bearer("A token of one tenant."));
+    components.add_security_scheme("admin", bearer("The admin token."));
+    let mut text = document.to_pretty_json()?;
+    text.push('\n');
+    Ok(text)
+}

@@ -1,0 +1,343 @@
+//! One claim at a time for a key of a process, and its answer for all who asked meanwhile.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use semel_core::engine::{Problem, Response};
+use semel_core::event::{BusyReason, Step};
+use semel_core::policy::{OnBusy, Policy};
+use semel_core::store::Capabilities;
+use semel_core::wake::Wakeup;
+use semel_core::{
+    BoxFuture, Certainty, Claim, Claimed, Fence, Grant, Identity, Record, Renewed, Resolution,
+    Resolved, Settled, Settlement, StoreError, StoreErrorKind, StoreResult,
+};
+
+use super::*;
+
+/// A memory store that counts claims, and answers them once the test lets it.
+struct Slow {
+    inner: Arc<dyn Store>,
+    claims: AtomicUsize,
+    // A permit for each claim that may be answered; closed for those that fail.
+    permits: tokio::sync::Semaphore,
+}
+
+impl Slow {
+    fn claims(&self) -> usize {
+        self.claims.load(Ordering::SeqCst)
+    }
+}
+
+impl Store for Slow {
+    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
+        Box::pin(async move {
+            self.claims.fetch_add(1, Ordering::SeqCst);
+            // Decided when it is sent, told when the test says: the oldest news that a reply can bring.
+            let claimed = self.inner.claim(claim).await;
+            match self.permits.acquire().await {
+                Ok(permit) => permit.forget(),
+                Err(_) => {
+                    let (kind, certainty) = (StoreErrorKind::Rejected, Certainty::Definite);
+                    return Err(StoreError::new(kind, certainty, "closed"));
+                }
+            }
+            claimed
+        })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        grant: &'a Grant,
+        checkpoint: Option<&'a Bytes>,
+    ) -> BoxFuture<'a, StoreResult<Renewed>> {
+        self.inner.renew(grant, checkpoint)
+    }
+
+    fn settle<'a>(
+        &'a self,
+        grant: &'a Grant,
+        settlement: &'a Settlement,
+    ) -> BoxFuture<'a, StoreResult<Settled>> {
+        self.inner.settle(grant, settlement)
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        identity: &'a Identity,
+        fence: Fence,
+        resolution: &'a Resolution,
+    ) -> BoxFuture<'a, StoreResult<Resolved>> {
+        self.inner.resolve(identity, fence, resolution)
+    }
+
+    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
+        self.inner.read(identity)
+    }
+
+    fn watch(&self, identity: &Identity) -> Wakeup {
+        self.inner.watch(identity)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+}
+
+/// A process on a slow way to a store, and another process on a quick one to the same.
+fn slow() -> (Rig, Arc<Slow>, Rig) {
+    let other = Rig::new();
+    let slow = Arc::new(Slow {
+        inner: Arc::clone(&other.store),
+        claims: AtomicUsize::new(0),
+        permits: tokio::sync::Semaphore::new(0),
+    });
+    let rig = Rig::on(
+        other.clock.clone(),
+        Arc::clone(&slow) as _,
+        EngineConfig::default(),
+    );
+    (rig, slow, other)
+}
+
+fn refuse() -> Policy {
+    Policy {
+        on_busy: OnBusy::Refuse,
+        ..Policy::default()
+    }
+}
+
+type Calls = Vec<tokio::task::JoinHandle<Response<String>>>;
+
+/// `count` callers at once.
+fn callers(rig: &Rig, count: usize, policy: &Policy, effects: &Effects) -> Calls {
+    let caller = |_| rig.start("k", policy, effects.answer("another"));
+    (0..count).map(caller).collect()
+}
+
+/// A caller with the same key and another payload.
+fn with_payload(
+    rig: &Rig,
+    payload: &str,
+    effects: &Effects,
+) -> tokio::task::JoinHandle<Response<String>> {
+    let request = rig.request("k", payload, &refuse());
+    let (engine, effect) = (rig.engine.clone(), effects.answer("another"));
+    tokio::spawn(async move { engine.execute(request, effect).await })
+}
+
+async fn are_busy(callers: Calls) {
+    for caller in callers {
+        let response = caller.await.unwrap();
+        let Response::Problem(Problem::Busy { why, retry_after }) = response else {
+            panic!("expected busy, got {response:?}");
+        };
+        assert_eq!(why, BusyReason::Policy);
+        assert!(!retry_after.is_zero() && retry_after <= Duration::from_secs(30));
+    }
+}
+
+fn is_mismatch(response: &Response<String>) -> bool {
+    matches!(response, Response::Problem(Problem::Mismatch))
+}
+
+#[tokio::test]
+async fn a_thousand_duplicates_are_one_claim() {
+    let (rig, store, _other) = slow();
+    let (effects, gate) = (Effects::default(), Gate::default());
+    let owner = rig.start("k", &refuse(), effects.answer_after("one", &gate));
+    settle_down().await;
+    let early = callers(&rig, 500, &refuse(), &effects);
+    let stranger = with_payload(&rig, "other", &effects);
+    settle_down().await;
+    // All of them wait for one question.
+    assert_eq!(store.claims(), 1);
+    store.permits.add_permits(1);
+    settle_down().await;
+    let late = callers(&rig, 500, &refuse(), &effects);
+    let late_stranger = with_payload(&rig, "other", &effects);
+    are_busy(early).await;
+    are_busy(late).await;
+    assert!(is_mismatch(&stranger.await.unwrap()));
+    assert!(is_mismatch(&late_stranger.await.unwrap()));
+    gate.open();
+    assert_eq!(ran(&owner.await.unwrap()), "one");
+    assert_eq!((effects.count(), store.claims()), (1, 1));
+    assert_eq!(rig.engine.busy_keys(), 0);
+    // From then on the store is asked again.
+    store.permits.add_permits(1);
+    let again = rig.run("k", &refuse(), effects.answer("two")).await;
+    assert_eq!((replayed(&again), store.claims()), ("one", 2));
+}
+
+#[tokio::test]
+async fn an_answer_is_only_for_those_who_asked_before_it_was_sent() {
+    let (rig, store, other) = slow();
+    let (effects, gate) = (Effects::default(), Gate::default());
+    let owner = other.start("k", &refuse(), effects.answer_after("one", &gate));
+    settle_down().await;
+    let first = callers(&rig, 1, &refuse(), &effects);
+    settle_down().await;
+    // The first was decided before the other process was done; these ask after that.
+    gate.open();
+    assert_eq!(ran(&owner.await.unwrap()), "one");
+    let later = callers(&rig, 100, &refuse(), &effects);
+    let stranger = with_payload(&rig, "other", &effects);
+    settle_down().await;
+    store.permits.add_permits(1);
+    are_busy(first).await;
+    settle_down().await;
+    store.permits.add_permits(1);
+    for caller in later {
+        assert_eq!(replayed(&caller.await.unwrap()), "one");
+    }
+    assert!(is_mismatch(&stranger.await.unwrap()));
+    assert_eq!((effects.count(), store.claims()), (1, 2));
+    // Each of them is counted.
+    let numbers = rig
+        .log
+        .0
+        .lock()
+        .iter()
+        .filter_map(|step| match step {
+            Step::Replayed { number, .. } => *number,
+            _ => None,
+        })
+        .max();
+    assert_eq!(numbers, Some(100));
+}
+
+#[tokio::test]
+async fn duplicates_of_another_processs_run_are_two_claims() {
+    let (rig, store, other) = slow();
+    let (effects, gate) = (Effects::default(), Gate::default());
+    let _owner = other.start("k", &refuse(), effects.answer_after("one", &gate));
+    settle_down().await;
+    let all = callers(&rig, 1_000, &refuse(), &effects);
+    settle_down().await;
+    store.permits.add_permits(2);
+    are_busy(all).await;
+    assert_eq!((effects.count(), store.claims()), (1, 2));
+}
+
+#[tokio::test]
+async fn what_says_nothing_about_another_payload_is_asked_for_it() {
+    let (rig, store, other) = slow();
+    let effects = Effects::default();
+    other.run("k", &refuse(), effects.answer("one")).await;
+    // Neither of two wrong payloads says anything about the right one.
+    let wrong = with_payload(&rig, "wrong", &effects);
+    settle_down().await;
+    let wrong_too = with_payload(&rig, "wrong too", &effects);
+    let right = callers(&rig, 1, &refuse(), &effects);
+    settle_down().await;
+    store.permits.add_permits(3);
+    assert!(is_mismatch(&wrong.await.unwrap()));
+    assert!(is_mismatch(&wrong_too.await.unwrap()));
+    for caller in right {
+        assert_eq!(replayed(&caller.await.unwrap()), "one");
+    }
+    assert_eq!((effects.count(), store.claims()), (1, 3));
+}
+
+#[tokio::test]
+async fn a_failure_is_told_to_all_who_wait_for_it() {
+    let (rig, store, _other) = slow();
+    let effects = Effects::default();
+    let all = callers(&rig, 100, &refuse(), &effects);
+    settle_down().await;
+    store.permits.close();
+    for caller in all {
+        let response = caller.await.unwrap();
+        let Response::Problem(Problem::Unavailable { source, .. }) = response else {
+            panic!("expected no answer, got {response:?}");
+        };
+        assert_eq!(
+            source.map(|error| error.kind),
+            Some(StoreErrorKind::Rejected)
+        );
+    }
+    assert_eq!((effects.count(), store.claims()), (0, 1));
+}
+
+#[tokio::test]
+async fn an_asker_that_vanishes_leaves_its_turn_to_the_next() {
+    let (rig, store, _other) = slow();
+    let effects = Effects::default();
+    // A runtime of its own, torn down in mid-claim: its tasks are gone, the engine is not.
+    let runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = { runtime }.worker_threads(1).build().unwrap();
+    let (engine, request) = (rig.engine.clone(), rig.request("k", "payload", &refuse()));
+    let effect = effects.answer("never");
+    runtime.spawn(async move { engine.execute(request, effect).await });
+    asked(&store, 1).await;
+    let all = callers(&rig, 10, &Policy::default(), &effects);
+    settle_down().await;
+    assert_eq!(store.claims(), 1);
+    runtime.shutdown_background();
+    // One of those who waited asks for all: the lease of the vanished one is still good.
+    asked(&store, 2).await;
+    store.permits.add_permits(100);
+    rig.pass(Duration::from_secs(31)).await;
+    for caller in all {
+        let response = caller.await.unwrap();
+        let fresh = matches!(response, Response::Ran(_));
+        assert!(fresh || replayed(&response) == "another");
+    }
+    assert_eq!((effects.count(), rig.engine.waiting()), (1, 0));
+    assert_eq!(rig.engine.busy_keys(), 0);
+}
+
+/// Waits until the store was asked so often; another thread has to get there.
+async fn asked(store: &Slow, claims: usize) {
+    while store.claims() < claims {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_lease_past_its_deadline_answers_nobody() {
+    let (rig, store, _other) = slow();
+    let effects = Effects::default();
+    store.permits.add_permits(1);
+    // An effect that blocks its process: no renewal gets through, and its own deadline passes.
+    let policy = refuse();
+    let gate = Gate::default();
+    let _stuck = rig.start("k", &policy, effects.answer_after("one", &gate));
+    settle_down().await;
+    rig.clock.advance(Duration::from_secs(31));
+    store.permits.add_permits(1);
+    let second = rig.run("k", &policy, effects.answer("two")).await;
+    assert_eq!((ran(&second), store.claims()), ("two", 2));
+}
+
+#[tokio::test]
+async fn who_waits_is_woken_by_a_settlement_of_this_process() {
+    let (rig, store, _other) = slow();
+    let (effects, gate) = (Effects::default(), Gate::default());
+    let owner = rig.start("k", &Policy::default(), effects.answer_after("one", &gate));
+    settle_down().await;
+    store.permits.add_permits(1);
+    settle_down().await;
+    let waiters = callers(&rig, 1_000, &Policy::default(), &effects);
+    settle_down().await;
+    assert_eq!((rig.engine.waiting(), store.claims()), (10, 1));
+    gate.open();
+    assert_eq!(ran(&owner.await.unwrap()), "one");
+    settle_down().await;
+    store.permits.add_permits(2);
+    let mut woken = 0;
+    for waiter in waiters {
+        match waiter.await.unwrap() {
+            Response::Problem(Problem::Busy { why, .. }) => assert_eq!(why, BusyReason::KeyWaiters),
+            response => {
+                assert_eq!(replayed(&response), "one");
+                woken += 1;
+            }
+        }
+    }
+    assert_eq!((woken, rig.engine.waiting(), effects.count()), (10, 0, 1));
+    // One for the run, one or two for all who were woken.
+    assert!(store.claims() <= 3);
+}
