@@ -254,6 +254,104 @@ async fn a_second_signal_ends_it_at_once() {
     assert!(asking.await.unwrap(), "cut off");
 }
 
+#[tokio::test]
+async fn the_apis_are_where_the_settings_have_them_and_ask_who_calls() {
+    let (runs, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    let upstream = service("one", &runs, &gate).await;
+    let [listen, admin] =
+        [free_port(), free_port()].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+    let folder = new_folder("serve");
+    let (file, trail) = (folder.join("semel.toml"), folder.join("audit.jsonl"));
+    std::fs::write(folder.join("token"), "an-operators-token-1\n").unwrap();
+    std::fs::write(
+        folder.join("tokens"),
+        "# tenant token\nacme the-token-of-acme-1\n",
+    )
+    .unwrap();
+    let more = format!(
+        "[admin]\naddress = \"{admin}\"\ntoken_file = \"{0}/token\"\n[api]\naccess = \"tokens\"\ntokens_file = \"{0}/tokens\"\n[audit]\nfile = \"{1}\"\n",
+        folder.display(),
+        trail.display(),
+    );
+    write(&file, listen, upstream, &more);
+    let mut serving = Serving::start(&file, listen).await;
+    assert_eq!(serving.ask("/", "k-1").await.2, "one 1");
+
+    let listing = format!(
+        "http://{admin}/admin/v1/records?environment=test-{}-{}",
+        std::process::id(),
+        listen.port()
+    );
+    assert_eq!(call("GET", &listing, None, "").await.0, 401);
+    assert_eq!(
+        call("GET", &listing, Some("another-token-altogether"), "")
+            .await
+            .0,
+        401
+    );
+    let (status, records) = call("GET", &listing, Some("an-operators-token-1"), "").await;
+    assert_eq!(status, 200, "{records}");
+    assert!(
+        records.contains("\"http\"") && records.contains("completed"),
+        "{records}"
+    );
+
+    let claims = format!("http://{listen}/_semel/v1/claims");
+    let claim = "{\"scope\":\"charge\",\"key\":\"k-1\",\"payload\":{}}";
+    assert_eq!(call("POST", &claims, None, claim).await.0, 401);
+    let (status, said) = call("POST", &claims, Some("the-token-of-acme-1"), claim).await;
+    assert!(status < 300, "{status}: {said}");
+    // They are not forwarded, and not on the other listener.
+    assert_eq!(
+        call(
+            "GET",
+            &format!("http://{listen}/_semel/admin/v1/records"),
+            Some("an-operators-token-1"),
+            ""
+        )
+        .await
+        .0,
+        404
+    );
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+
+    serving.tell(Signal::TERM);
+    assert_eq!(serving.child.wait().await.unwrap().code(), Some(0));
+    let kept = std::fs::read_to_string(trail).unwrap();
+    assert!(
+        kept.lines().count() >= 2,
+        "the trail is written to its end: {kept}"
+    );
+}
+
+/// Status and body.
+async fn call(method: &str, url: &str, token: Option<&str>, body: &str) -> (u16, String) {
+    let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
+    let mut request = http::Request::builder()
+        .method(method)
+        .uri(url)
+        .header("content-type", "application/json");
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    let response = client
+        .request(
+            request
+                .body(Full::from(body.to_owned()))
+                .expect("a request"),
+        )
+        .await;
+    let response = response.expect("an answer");
+    let status = response.status().as_u16();
+    let body = response
+        .into_body()
+        .collect()
+        .await
+        .expect("a body")
+        .to_bytes();
+    (status, String::from_utf8_lossy(&body).into_owned())
+}
+
 /// Exit code, standard output, standard error.
 async fn ran(arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = semel(arguments).output().await.expect("as set up");

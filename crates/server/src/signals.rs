@@ -2,7 +2,8 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::server::{Drained, Server, StartError};
+use crate::server::{Drained, Server};
+use crate::start::StartError;
 
 /// Serves until a signal ends it.
 ///
