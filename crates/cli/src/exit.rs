@@ -24,10 +24,10 @@ pub(crate) const SELF_CHECK: u8 = 6;
 pub(crate) const CUT_OFF: u8 = 7;
 
 impl Exit {
-    pub(crate) fn failed(code: u8, message: impl ToString) -> Self {
+    pub(crate) fn failed(code: u8, message: impl Into<String>) -> Self {
         Self::Failed {
             code,
-            message: message.to_string(),
+            message: message.into(),
         }
     }
 }
@@ -44,7 +44,7 @@ impl From<StartError> for Exit {
             StartError::SelfCheck(_) => SELF_CHECK,
             _ => UNEXPECTED,
         };
-        Self::failed(code, error)
+        Self::failed(code, error.to_string())
     }
 }
 

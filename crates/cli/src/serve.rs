@@ -1,11 +1,10 @@
 //! `semel serve`.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Args;
 use semel_server::config::{Flag, Loaded, Sources, load};
-use semel_server::{Drained, StartError, mounts, open, run, trail};
+use semel_server::{Drained, StartError, open_audited, run};
 
 use crate::exit::{self, Exit};
 use crate::log;
@@ -109,7 +108,7 @@ impl Serve {
             .build();
         let runtime = match runtime {
             Ok(runtime) => runtime,
-            Err(error) => return Exit::failed(exit::UNEXPECTED, error),
+            Err(error) => return Exit::failed(exit::UNEXPECTED, error.to_string()),
         };
         let ended = runtime.block_on(serve(loaded));
         // Whatever still runs now was given its time.
@@ -126,10 +125,9 @@ async fn serve(loaded: Loaded) -> Result<Drained, StartError> {
     for warning in &loaded.warnings {
         tracing::warn!("{}: {}; {}", warning.path, warning.message, warning.fix);
     }
-    let trail = trail(&loaded.config)?;
-    let semel = open(&loaded.config, Arc::new(trail.clone())).await?;
-    let mounts = mounts(&loaded.config, &semel, &trail)?;
-    let drained = run(loaded, semel, mounts).await?;
-    trail.flush().await;
-    Ok(drained)
+    let opened = open_audited(&loaded.config).await?;
+    let mounts = opened.mounts(&loaded.config)?;
+    let drained = run(loaded, opened.semel, mounts).await;
+    opened.trail.flush().await;
+    drained
 }
