@@ -5,6 +5,7 @@
 //! outputs and name it in [`GENERATORS`].
 
 mod adr;
+mod openapi;
 mod vectors;
 
 use anyhow::{Context as _, Result, bail};
@@ -32,6 +33,10 @@ const GENERATORS: &[Generator] = &[
     Generator {
         name: "adr-index",
         make: adr::index,
+    },
+    Generator {
+        name: "openapi",
+        make: openapi::document,
     },
     Generator {
         name: "vectors",

@@ -5,6 +5,7 @@ mod doubt;
 mod leases;
 mod modes;
 mod once;
+mod remote;
 mod store_down;
 mod stubborn;
 mod verdicts;
