@@ -92,6 +92,7 @@ pub(crate) struct RecordPage {
     params(ListQuery),
     responses(
         (status = 200, description = "A page of records.", body = RecordPage),
+        (status = 414, description = "The address is too long: a cursor that no listing gave."),
         P400, P401, P403, P422, P503
     ),
     security(("admin" = []))

@@ -4,131 +4,63 @@ use serde_json::json;
 
 use crate::support::{ACME, Server, Setup, call, read, send};
 
+/// Body of a claim, status, code.
+#[rustfmt::skip]
+const MALFORMED: &[(&str, u16, &str)] = &[
+    ("{", 400, "request_invalid"),
+    ("[]", 400, "request_invalid"),
+    (r#"{"key":"k"}"#, 400, "request_invalid"),
+    (r#"{"scope":"s","key":"k","sekret":1}"#, 400, "request_invalid"),
+    (r#"{"scope":"","key":"k"}"#, 400, "request_invalid"),
+    (r#"{"scope":"s","key":""}"#, 400, "idempotency_key_invalid"),
+    (r#"{"scope":"s","key":"no spaces"}"#, 400, "idempotency_key_invalid"),
+    (r#"{"scope":"s","key":"k","token":"abc"}"#, 400, "request_invalid"),
+    (r#"{"scope":"s","key":"k","fingerprint":"zz"}"#, 400, "request_invalid"),
+    (r#"{"scope":"s","key":"k","actor":"a\nb"}"#, 400, "request_invalid"),
+    (r#"{"scope":"s","key":"k","policy":{"lease_ms":0}}"#, 400, "request_invalid"),
+    (r#"{"scope":"s","key":"k","policy":{"lease_ms":50}}"#, 422, "request_refused"),
+    (r#"{"scope":"s","key":"k","payload":1,"fingerprint":"00112233445566778899aabbccddeeff"}"#, 422, "request_refused"),
+    (r#"{"scope":"s","key":"k","payload":{"a":1,"a":2}}"#, 422, "idempotency_payload_invalid"),
+];
+
 #[tokio::test]
 async fn what_is_malformed_is_refused_in_problem_documents() {
     let server = Server::start("memory://").await;
-    let id = "ab".repeat(32);
-    let long = "k".repeat(256);
-    for (path, body, status, code) in [
-        ("/v1/claims", "{".to_owned(), 400, "request_invalid"),
-        ("/v1/claims", "[]".to_owned(), 400, "request_invalid"),
-        (
-            "/v1/claims",
-            json!({"key": "k"}).to_string(),
-            400,
-            "request_invalid",
-        ),
-        (
-            "/v1/claims",
-            json!({"scope": "s", "key": "k", "sekret": 1}).to_string(),
-            400,
-            "request_invalid",
-        ),
-        (
-            "/v1/claims",
-            json!({"scope": "", "key": "k"}).to_string(),
-            400,
-            "request_invalid",
-        ),
-        (
-            "/v1/claims",
-            json!({"scope": "s", "key": ""}).to_string(),
-            400,
-            "idempotency_key_invalid",
-        ),
-        (
-            "/v1/claims",
-            json!({"scope": "s", "key": long}).to_string(),
-            400,
-            "idempotency_key_invalid",
-        ),
-        (
-            "/v1/claims",
-            json!({"scope": "s", "key": "no spaces"}).to_string(),
-            400,
-            "idempotency_key_invalid",
-        ),
-        (
-            "/v1/claims",
-            json!({"scope": "s", "key": "k", "token": "abc"}).to_string(),
-            400,
-            "request_invalid",
-        ),
-        (
-            "/v1/claims",
-            json!({"scope": "s", "key": "k", "fingerprint": "zz"}).to_string(),
-            400,
-            "request_invalid",
-        ),
-        (
-            "/v1/claims",
-            json!({"scope": "s", "key": "k", "actor": "a\nb"}).to_string(),
-            400,
-            "request_invalid",
-        ),
-        (
-            "/v1/claims",
-            json!({"scope": "s", "key": "k", "derive": vec!["x"; 17]}).to_string(),
-            400,
-            "request_invalid",
-        ),
-        (
-            "/v1/claims",
-            json!({"scope": "s", "key": "k", "policy": {"lease_ms": 0}}).to_string(),
-            400,
-            "request_invalid",
-        ),
-        (
-            "/v1/claims",
-            json!({"scope": "s", "key": "k", "policy": {"lease_ms": 50}}).to_string(),
-            422,
-            "request_refused",
-        ),
-        (
-            "/v1/claims",
-            r#"{"scope":"s","key":"k","payload":{"a":1,"a":2}}"#.to_owned(),
-            422,
-            "idempotency_payload_invalid",
-        ),
-        (
-            "/v1/claims/nonsense/settle",
-            "{}".to_owned(),
-            400,
-            "request_invalid",
-        ),
-        ("/v1/nothing", "{}".to_owned(), 404, "not_found"),
-    ] {
-        let reply = call(&server.api, "POST", path, Some(ACME), &body).await;
+    let long = json!({"scope": "s", "key": "k".repeat(256)}).to_string();
+    let many = json!({"scope": "s", "key": "k", "derive": vec!["x"; 17]}).to_string();
+    let more = [
+        (long.as_str(), 400, "idempotency_key_invalid"),
+        (many.as_str(), 400, "request_invalid"),
+    ];
+    for (body, status, code) in MALFORMED.iter().chain(&more) {
+        let reply = call(&server.api, "POST", "/v1/claims", Some(ACME), body).await;
         assert_eq!(
             (reply.status, reply.code()),
-            (status, code),
-            "{path} {body}: {}",
+            (*status, *code),
+            "{body}: {}",
             reply.text
         );
         assert_eq!(reply.headers["content-type"], "application/problem+json");
-        assert!(
-            !reply.text.contains("sekret") && !reply.text.contains("no spaces"),
-            "{}",
-            reply.text
-        );
+        let repeats = reply.text.contains("sekret") || reply.text.contains("no spaces");
+        assert!(!repeats, "{}", reply.text);
     }
-    let wait = call(
-        &server.api,
-        "GET",
-        &format!("/v1/claims/{id}?wait_ms=x"),
-        Some(ACME),
-        "",
-    )
-    .await;
-    assert_eq!(wait.status, 400);
-    let method = call(
-        &server.api,
-        "DELETE",
-        &format!("/v1/claims/{id}"),
-        Some(ACME),
-        "",
-    )
-    .await;
+}
+
+#[tokio::test]
+async fn what_is_at_no_address_or_of_no_kind_is_said_so() {
+    let server = Server::start("memory://").await;
+    let id = "ab".repeat(32);
+    let to = |method: &'static str, path: String, body: &'static str| {
+        let api = server.api.clone();
+        async move { call(&api, method, &path, Some(ACME), body).await }
+    };
+    let nonsense = to("POST", "/v1/claims/nonsense/settle".into(), "{}").await;
+    assert_eq!((nonsense.status, nonsense.code()), (400, "request_invalid"));
+    let nothing = to("POST", "/v1/nothing".into(), "{}").await;
+    assert_eq!((nothing.status, nothing.code()), (404, "not_found"));
+    let wait = to("GET", format!("/v1/claims/{id}?wait_ms=x"), "").await;
+    assert_eq!((wait.status, wait.code()), (400, "request_invalid"));
+    let method = to("DELETE", format!("/v1/claims/{id}"), "").await;
     assert_eq!((method.status, method.code()), (405, "method_not_allowed"));
     assert!(method.headers.contains_key("allow"));
     let bearer = format!("Bearer {ACME}");
