@@ -5,6 +5,7 @@ mod doubt;
 mod leases;
 mod modes;
 mod once;
+mod operate;
 mod remote;
 mod store_down;
 mod stubborn;

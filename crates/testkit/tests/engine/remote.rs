@@ -5,18 +5,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use semel_core::engine::{
-    Admitted, EngineConfig, HandedOut, Operated, Problem, RemoteLease, Request, Response, Unlock,
-    Verdict,
+    Admitted, EngineConfig, HandedOut, Problem, RemoteLease, Request, Response, Verdict,
 };
 use semel_core::event::{BusyReason, Step, VerdictKind};
 use semel_core::policy::{OnBusy, Policy};
-use semel_core::{
-    Answer, CrashPolicy, MemoryConfig, MemoryStore, Resolution, State, StoreAdmin, Token,
-};
+use semel_core::{Answer, CrashPolicy, MemoryConfig, MemoryStore, State, StoreAdmin, Token};
 use semel_testkit::clock::FakeClock;
 use semel_testkit::faulty::{Call, Fault, FaultyStore};
 
-use super::{Effects, Gate, Rig, completed, hold, ran, replayed, settle_down};
+use super::{Effects, Gate, Rig, ran, replayed, settle_down};
 
 fn won(admitted: Admitted) -> HandedOut {
     match admitted {
@@ -325,81 +322,4 @@ async fn p37_a_settlement_goes_on_when_its_caller_leaves() {
     rig.pass(Duration::from_secs(10)).await;
     let found = store.read(&lease.identity).await.expect("an answer");
     assert_eq!(found.expect("a record").state, State::Completed);
-}
-
-#[tokio::test]
-async fn an_operator_resolves_unlocks_and_resets_what_was_looked_at() {
-    let clock = FakeClock::new();
-    let store = Arc::new(MemoryStore::new(
-        MemoryConfig::default(),
-        Arc::new(clock.clone()),
-    ));
-    let admin: Arc<dyn StoreAdmin> = store.clone();
-    let rig = Rig::on(clock, store, EngineConfig::default());
-    let out = won(rig.admit("k", &hold()).await);
-    let (identity, fence) = (out.grant.identity, out.grant.fence);
-    let early = rig
-        .engine
-        .resolve(&identity, fence, &Resolution::Release)
-        .await;
-    assert!(matches!(early, Ok(Operated::MovedOn(_))), "it runs");
-    let unlocked = rig.engine.unlock(&identity, fence, Unlock::ByPolicy).await;
-    assert!(matches!(
-        unlocked,
-        Ok(Operated::Done {
-            state: State::InDoubt,
-            ..
-        })
-    ));
-    let again = rig.engine.unlock(&identity, fence, Unlock::ByPolicy).await;
-    assert!(matches!(again, Ok(Operated::MovedOn(_))));
-    let answer = Resolution::Complete(Arc::new(Answer::of("found out")));
-    let resolved = rig.engine.resolve(&identity, fence, &answer).await;
-    assert!(matches!(
-        resolved,
-        Ok(Operated::Done {
-            state: State::Completed,
-            ..
-        })
-    ));
-    let effects = Effects::default();
-    // Twice: the second from the local copy, which a reset must take away.
-    for _ in 0..2 {
-        let response = rig.run("k", &hold(), effects.answer("not run")).await;
-        assert_eq!(replayed(&response), "found out");
-    }
-    assert!(matches!(
-        rig.engine.reset(&admin, &identity).await,
-        Ok(Operated::Done { .. })
-    ));
-    assert!(matches!(
-        rig.engine.reset(&admin, &identity).await,
-        Ok(Operated::Absent)
-    ));
-    let response = rig
-        .run("k", &hold(), |_| std::future::ready(completed("run again")))
-        .await;
-    assert_eq!(ran(&response), "run again");
-    let told = |fits: fn(&Step) -> bool| rig.log.count(fits);
-    assert_eq!(
-        told(|step| matches!(
-            step,
-            Step::Unlocked {
-                state: State::InDoubt,
-                ..
-            }
-        )),
-        1
-    );
-    assert_eq!(
-        told(|step| matches!(
-            step,
-            Step::Resolved {
-                state: State::Completed,
-                ..
-            }
-        )),
-        1
-    );
-    assert_eq!(told(|step| matches!(step, Step::Deleted)), 1);
 }
