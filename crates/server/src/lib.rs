@@ -21,7 +21,6 @@ mod front;
 pub mod health;
 mod identity;
 mod listener;
-mod mount;
 mod openapi;
 pub mod proxy;
 pub mod server;
@@ -32,7 +31,6 @@ mod tls;
 
 pub use identity::KeyFileError;
 pub use listener::Peer;
-pub use mount::{mounts, trail};
 pub use openapi::openapi;
 pub use server::{Drained, Server};
 pub use signals::until_told;

@@ -6,6 +6,7 @@
 
 mod adr;
 mod config;
+mod openapi;
 mod vectors;
 
 use anyhow::{Context as _, Result, bail};
@@ -37,6 +38,10 @@ const GENERATORS: &[Generator] = &[
     Generator {
         name: "config",
         make: config::files,
+    },
+    Generator {
+        name: "openapi",
+        make: openapi::document,
     },
     Generator {
         name: "vectors",

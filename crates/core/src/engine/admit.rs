@@ -64,7 +64,7 @@ pub(super) async fn admit(engine: &Arc<Shared>, request: &Request) -> Admission 
         return admission;
     }
     let made = || Token(engine.env.entropy.next_u128());
-    let token = request.token.unwrap_or_else(made);
+    let token = request.token.as_deref().copied().unwrap_or_else(made);
     let claim = match request.claim(&engine.secret, token) {
         Ok(claim) => claim,
         Err(error) => return Admission::Problem(error.into()),

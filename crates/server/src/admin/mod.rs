@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub use access::{AdminToken, Credential, check_exposure};
+pub use access::{AdminToken, Credential, Peer, check_exposure};
 
 use crate::api::{Intake, with_fallbacks, wrong_method};
 use crate::audit::Trail;

@@ -245,11 +245,7 @@ async fn start(settings: &str) -> Result<Server, StartError> {
         file: Some(file),
         ..Sources::default()
     })?;
-    let semel = open(
-        &loaded.config,
-        std::sync::Arc::new(semel::core::event::Ignore),
-    )
-    .await?;
+    let semel = open(&loaded.config).await?;
     Server::start(loaded, semel, Mounts::default()).await
 }
 

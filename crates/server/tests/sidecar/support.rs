@@ -84,12 +84,7 @@ impl Sidecar {
             ..Sources::default()
         };
         let loaded = load(&sources).unwrap_or_else(|findings| panic!("{findings}"));
-        let semel = open(
-            &loaded.config,
-            std::sync::Arc::new(semel::core::event::Ignore),
-        )
-        .await
-        .expect("a store");
+        let semel = open(&loaded.config).await.expect("a store");
         let server = Server::start(loaded, semel.clone(), Mounts::default()).await;
         let server = server.unwrap_or_else(|error| panic!("{error}"));
         Self {

@@ -5,6 +5,8 @@ mod doubt;
 mod leases;
 mod modes;
 mod once;
+mod operate;
+mod remote;
 mod slow;
 mod store_down;
 mod stubborn;
