@@ -11,6 +11,7 @@ mod exec;
 mod generate;
 mod house;
 mod programs;
+mod schemathesis;
 mod services;
 mod table;
 mod time;
@@ -64,6 +65,8 @@ enum Command {
     },
     /// Run seeded sequences of operations with faults.
     Faults(programs::Faults),
+    /// Test both APIs from outside, by what their OpenAPI document says.
+    Schemathesis(schemathesis::Options),
     /// Compare the list of requirements with the tests that exist.
     Conformance,
     /// Check which crates may depend on which.
@@ -92,6 +95,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Shuttle => programs::shuttle(&workspace)?,
         Command::Bench { name, arguments } => return bench::run(&workspace, &name, &arguments),
         Command::Faults(faults) => programs::faults(&workspace, &faults)?,
+        Command::Schemathesis(options) => schemathesis::run(&workspace, &options)?,
         Command::Conformance => conformance::run(&workspace)?,
         Command::Deps => deps::run(&workspace)?,
         Command::House => house::run(&workspace)?,

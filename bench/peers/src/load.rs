@@ -40,7 +40,7 @@ impl Numbers {
         })
     }
 
-    fn key(&self, keys: Keys) -> String {
+    pub(crate) fn key(&self, keys: Keys) -> String {
         let number = match keys {
             Keys::Fresh => self.next.fetch_add(1, Ordering::Relaxed),
             Keys::Replayed => 0,

@@ -35,10 +35,10 @@ pub(crate) const NOT_ALLOWED: u8 = 11;
 pub(crate) const BROKEN: u8 = 12;
 
 impl Exit {
-    pub(crate) fn failed(code: u8, message: impl ToString) -> Self {
+    pub(crate) fn failed(code: u8, message: impl Into<String>) -> Self {
         Self::Failed {
             code,
-            message: message.to_string(),
+            message: message.into(),
         }
     }
 }
@@ -61,7 +61,7 @@ impl From<StartError> for Exit {
             StartError::SelfCheck(_) => SELF_CHECK,
             _ => UNEXPECTED,
         };
-        Self::failed(code, error)
+        Self::failed(code, error.to_string())
     }
 }
 

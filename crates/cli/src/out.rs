@@ -86,9 +86,15 @@ impl Look {
 
     /// An empty table that fits the terminal; as wide as it likes elsewhere.
     pub(crate) fn table<const N: usize>(self, header: [&str; N]) -> Table {
+        let mut table = self.bare_table();
+        table.set_header(header.map(|name| self.cell(Tone::Quiet, name)));
+        table
+    }
+
+    /// The same without a header.
+    pub(crate) fn bare_table(self) -> Table {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
-        table.set_header(header.map(|name| self.cell(Tone::Quiet, name)));
         match self.width {
             Some(width) => {
                 table.set_content_arrangement(ContentArrangement::Dynamic);

@@ -55,7 +55,7 @@ impl Man {
         };
         match written {
             Ok(()) => Exit::Ok,
-            Err(error) => Exit::failed(exit::UNEXPECTED, error),
+            Err(error) => Exit::failed(exit::UNEXPECTED, error.to_string()),
         }
     }
 }

@@ -9,7 +9,7 @@ pub(crate) fn block_on(command: impl Future<Output = Result<(), Exit>>) -> Resul
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Exit::failed(exit::UNEXPECTED, error))?;
+        .map_err(|error| Exit::failed(exit::UNEXPECTED, error.to_string()))?;
     let ended = runtime.block_on(command);
     // Connections that are kept open have nobody left to talk to.
     runtime.shutdown_background();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use semel_server::config::{Config, Finding, Findings, Flag, Loaded, Origin, Sources, load};
-use semel_server::{Drained, Mounts, StartError, open, run};
+use semel_server::{Drained, StartError, open_audited, run};
 
 use crate::exit::{self, Exit};
 use crate::log;
@@ -139,7 +139,7 @@ impl Serve {
             .build();
         let runtime = match runtime {
             Ok(runtime) => runtime,
-            Err(error) => return Exit::failed(exit::UNEXPECTED, error),
+            Err(error) => return Exit::failed(exit::UNEXPECTED, error.to_string()),
         };
         let ended = runtime.block_on(serve(loaded));
         // Whatever still runs now was given its time.
@@ -156,8 +156,9 @@ async fn serve(loaded: Loaded) -> Result<Drained, StartError> {
     for warning in &loaded.warnings {
         tracing::warn!("{}: {}; {}", warning.path, warning.message, warning.fix);
     }
-    let semel = open(&loaded.config).await?;
-    // The protocol API and the admin API are mounted here.
-    let mounts = Mounts::default();
-    run(loaded, semel, mounts).await
+    let opened = open_audited(&loaded.config).await?;
+    let mounts = opened.mounts(&loaded.config)?;
+    let drained = run(loaded, opened.semel, mounts).await;
+    opened.trail.flush().await;
+    drained
 }

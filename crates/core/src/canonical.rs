@@ -70,20 +70,31 @@ const SYNTAX: &str = CanonicalErrorKind::Syntax.reason();
 /// [`CanonicalError`], see the module's first lines.
 pub fn canonicalize(text: &[u8]) -> Result<Vec<u8>, CanonicalError> {
     let mut out = Vec::with_capacity(text.len());
-    let mut reader = serde_json::Deserializer::from_slice(text);
-    let written = Writer {
-        out: &mut out,
-        depth: 0,
+    append(&mut out, text)?;
+    Ok(out)
+}
+
+/// Appends the canonical form of a JSON text to `out`; after an error, what was appended means nothing.
+pub(crate) fn append(out: &mut Vec<u8>, text: &[u8]) -> Result<(), CanonicalError> {
+    // Checked as a whole, which is quicker than string by string; what isn't UTF-8 fails below, by its place.
+    match std::str::from_utf8(text) {
+        Ok(text) => write(out, serde_json::Deserializer::from_str(text)),
+        Err(_) => write(out, serde_json::Deserializer::from_slice(text)),
     }
-    .deserialize(&mut reader);
+}
+
+fn write<'de, R: serde_json::de::Read<'de>>(
+    out: &mut Vec<u8>,
+    mut reader: serde_json::Deserializer<R>,
+) -> Result<(), CanonicalError> {
+    let written = Writer { out, depth: 0 }.deserialize(&mut reader);
     written
         .and_then(|()| reader.end())
         .map_err(|error| CanonicalError {
             kind: kind(&error),
             line: error.line(),
             column: error.column(),
-        })?;
-    Ok(out)
+        })
 }
 
 // serde carries our reasons as text; matching on them keeps the payload out of the error.
@@ -212,7 +223,7 @@ impl<'de> Visitor<'de> for Writer<'_> {
         let depth = self.deeper()?;
         self.out.push(b'{');
         let start = self.out.len();
-        let mut found: Vec<Member<'de>> = Vec::new();
+        let mut found: Vec<Member<'de>> = Vec::with_capacity(8);
         while let Some(Name(name)) = members.next_key()? {
             if !found.is_empty() {
                 self.out.push(b',');
@@ -238,6 +249,9 @@ impl<'de> Visitor<'de> for Writer<'_> {
 
 /// RFC 8785 sorts by UTF-16 code units, which differs from UTF-8 order past U+FFFF.
 fn order(a: &Member<'_>, b: &Member<'_>) -> Ordering {
+    if a.name.is_ascii() && b.name.is_ascii() {
+        return a.name.cmp(&b.name);
+    }
     a.name.encode_utf16().cmp(b.name.encode_utf16())
 }
 

@@ -85,9 +85,15 @@ impl FingerprintBuilder {
     /// # Errors
     /// [`CanonicalError`] where the text isn't JSON, repeats a member name, has a number past
     /// 2^53−1, or nests too deep.
-    pub fn json(self, text: &[u8]) -> Result<Self, CanonicalError> {
-        let canonical = canonical::canonicalize(text)?;
-        Ok(self.push(JSON, &canonical))
+    pub fn json(mut self, text: &[u8]) -> Result<Self, CanonicalError> {
+        // Written in place: its length is known afterwards.
+        self.joined.push(JSON);
+        let at = self.joined.len();
+        self.joined.extend_from_slice(&[0; 8]);
+        canonical::append(&mut self.joined, text)?;
+        let length = (self.joined.len() - at - 8) as u64;
+        self.joined[at..at + 8].copy_from_slice(&length.to_le_bytes());
+        Ok(self)
     }
 
     fn push(mut self, kind: u8, bytes: &[u8]) -> Self {

@@ -27,7 +27,8 @@ pub struct Body {
     // What is in memory comes first, then the rest, then the trailers.
     first: Option<Bytes>,
     rest: Option<UnsyncBoxBody<Bytes, BoxError>>,
-    trailers: Option<HeaderMap>,
+    // Boxed, as they are rare and large, and a body moves often.
+    trailers: Option<Box<HeaderMap>>,
 }
 
 impl Body {
@@ -44,7 +45,7 @@ impl Body {
     }
 
     /// A body in memory.
-    pub(crate) fn whole(data: Bytes, trailers: Option<HeaderMap>) -> Self {
+    pub(crate) fn whole(data: Bytes, trailers: Option<Box<HeaderMap>>) -> Self {
         Self {
             first: (!data.is_empty()).then_some(data),
             rest: None,
@@ -85,7 +86,7 @@ impl HttpBody for Body {
         if let Some(rest) = &mut self.rest {
             return Pin::new(rest).poll_frame(cx);
         }
-        Poll::Ready(self.trailers.take().map(|t| Ok(Frame::trailers(t))))
+        Poll::Ready(self.trailers.take().map(|t| Ok(Frame::trailers(*t))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -125,7 +126,7 @@ pub(crate) struct Reader<B> {
     first: Bytes,
     // Used from the second piece on: most bodies come in one.
     joined: BytesMut,
-    trailers: Option<HeaderMap>,
+    trailers: Option<Box<HeaderMap>>,
     ended: bool,
     touched: bool,
 }
@@ -228,7 +229,7 @@ where
                         }
                         self.ended = self.body.is_end_stream();
                     }
-                    Err(frame) => self.trailers = frame.into_trailers().ok(),
+                    Err(frame) => self.trailers = frame.into_trailers().ok().map(Box::new),
                 },
             }
         }
@@ -244,8 +245,8 @@ where
     }
 
     /// What came after the body, once it was read to its end.
-    pub(crate) const fn trailers(&self) -> Option<&HeaderMap> {
-        self.trailers.as_ref()
+    pub(crate) fn trailers(&self) -> Option<&HeaderMap> {
+        self.trailers.as_deref()
     }
 
     /// What was read, followed by what was not.

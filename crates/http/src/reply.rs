@@ -154,7 +154,11 @@ impl Gather {
         &'a self,
         headers: &'a HeaderMap,
     ) -> impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)> {
-        let named = |name: &HeaderName| {
+        let any_named = headers.contains_key(header::CONNECTION);
+        let named = move |name: &HeaderName| {
+            if !any_named {
+                return false;
+            }
             let hop = headers.get_all(header::CONNECTION).iter();
             let mut values = hop.filter_map(|value| value.to_str().ok());
             values.any(|list| {
@@ -209,7 +213,7 @@ pub(crate) fn replay(
     };
     let mut response = match (&answer.body, kind) {
         (Stored::Kept(body), _) => {
-            let trailers = (!head.trailers.is_empty()).then_some(head.trailers);
+            let trailers = (!head.trailers.is_empty()).then(|| Box::new(head.trailers));
             Response::new(Body::whole(body.clone(), trailers))
         }
         (Stored::Omitted { .. }, Kind::Grpc) => {

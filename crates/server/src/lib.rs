@@ -11,7 +11,7 @@
 //! | [`api`] | the protocol API: claims by hand, for code that isn't HTTP-shaped |
 //! | [`admin`] | the admin API: see and mend records |
 //! | [`audit`] | what happened and who did what, kept |
-//! | [`server`], [`signals`] | the process: start, reload, drain |
+//! | `start`, [`server`], [`signals`] | the process: start, reload, drain |
 
 pub mod admin;
 pub mod api;
@@ -26,14 +26,16 @@ pub mod proxy;
 pub mod server;
 pub mod signals;
 mod stack;
+mod start;
 mod tls;
 
 pub use identity::KeyFileError;
 pub use listener::Peer;
 pub use openapi::openapi;
-pub use server::{Drained, Mounts, Server, StartError, open};
+pub use server::{Drained, Server};
 pub use signals::until_told;
 pub use stack::{Stack, StackError};
+pub use start::{Mounts, Opened, StartError, open, open_audited};
 pub use tls::TlsError;
 
 /// Starts everything and serves until a signal ends it.

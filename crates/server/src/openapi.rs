@@ -4,6 +4,8 @@ use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 
+use crate::api::ProblemDocument;
+
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -12,6 +14,7 @@ use utoipa_axum::router::OpenApiRouter;
                        the admin API (`/admin/v1`) is for operators, on a listener of its own.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
     ),
+    components(schemas(ProblemDocument)),
     tags(
         (name = "protocol", description = "Claim, run, settle, replay."),
         (name = "admin", description = "List, inspect, unlock, resolve, reset, erase, purge, follow.")

@@ -6,128 +6,18 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use axum::Router;
 use parking_lot::Mutex;
-use semel::{OpenError, Secret, Semel};
+use semel::Semel;
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, Findings, Listener, Loaded, SelfCheck, Tls, without_password};
+use crate::config::{Config, Listener, Loaded, SelfCheck, Tls, without_password};
 use crate::front::{AdminFront, Front, Own};
 use crate::health::{self, Health};
 use crate::listener::{Bounds, Listening};
-use crate::stack::{SharedStack, Stack, StackError, engine_config};
-use crate::tls::{self, TlsError};
-
-/// What else is served: other modules' routers.
-///
-/// The place where the protocol API and the admin API come in. `main` is under `listener.own_path`;
-/// `admin` is at the root of the admin listener and checks its callers itself.
-#[derive(Clone, Debug, Default)]
-pub struct Mounts {
-    /// On the main listener, under `listener.own_path`.
-    pub main: Router,
-    /// On the admin listener.
-    pub admin: Router,
-}
-
-/// Why the process can't start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The configuration is wrong.
-    #[error(transparent)]
-    Config(#[from] Findings),
-    /// A file that the configuration names can't be used.
-    #[error("{what}: {message}\n    fix: check the file")]
-    File {
-        /// Which setting.
-        what: &'static str,
-        /// What is wrong.
-        message: String,
-    },
-    /// The settings can't be put to work.
-    #[error(transparent)]
-    Stack(#[from] StackError),
-    /// TLS can't be used.
-    #[error("TLS: {0}")]
-    Tls(#[from] TlsError),
-    /// The store can't be used.
-    #[error("the store {url} can't be used: {source}\n    fix: {fix}")]
-    Store {
-        /// Without its password.
-        url: String,
-        /// What to do.
-        fix: &'static str,
-        /// Why.
-        source: Box<OpenError>,
-    },
-    /// The address can't be listened on.
-    #[error("{setting}: {address} can't be listened on: {source}\n    fix: {fix}")]
-    Listen {
-        /// Which setting.
-        setting: &'static str,
-        /// The address.
-        address: String,
-        /// What to do.
-        fix: String,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The self-check failed.
-    #[error(
-        "the self-check failed: {0}\n    fix: look at the store; or set health.self_check = \"warn\" to start all the same"
-    )]
-    SelfCheck(String),
-}
-
-/// Opens the store that the configuration names.
-///
-/// # Errors
-/// [`StartError`] says what is wrong and what to do.
-pub async fn open(config: &Config) -> Result<Semel, StartError> {
-    let url = store_url(config)?;
-    let mut builder = Semel::builder()
-        .environment(&config.environment)
-        .policy(crate::stack::policy(&config.defaults))
-        .engine_config(engine_config(config));
-    if let Some(file) = &config.store.secret_file {
-        let broken = |message: String| StartError::File {
-            what: "store.secret_file",
-            message,
-        };
-        let bytes = std::fs::read(file).map_err(|error| broken(format!("{file}: {error}")))?;
-        let id = config.store.secret_id.unwrap_or(1);
-        let secret =
-            Secret::new(id, bytes.trim_ascii_end()).map_err(|error| broken(error.to_string()))?;
-        builder = builder.secret(secret);
-    }
-    builder.open(&url).await.map_err(|source| StartError::Store {
-        url: without_password(&url),
-        fix: match source {
-            OpenError::Store(_) => {
-                "start it, or name another: --store redis://HOST:PORT, postgres://USER@HOST/DATABASE, or memory:// to try things out"
-            }
-            OpenError::Canary(_) => "give every node the same store.secret_file",
-            _ => "see docs/stores for what a store's URL may say",
-        },
-        source: Box::new(source),
-    })
-}
-
-fn store_url(config: &Config) -> Result<String, StartError> {
-    let store = &config.store;
-    match (&store.url, &store.url_file) {
-        (Some(url), _) => Ok(url.clone()),
-        (None, Some(file)) => match std::fs::read_to_string(file) {
-            Ok(text) => Ok(text.trim().to_owned()),
-            Err(error) => Err(StartError::File {
-                what: "store.url_file",
-                message: format!("{file}: {error}"),
-            }),
-        },
-        (None, None) => Ok("memory://".to_owned()),
-    }
-}
+use crate::stack::{SharedStack, Stack};
+use crate::start::{Mounts, StartError};
+use crate::tls;
 
 /// A process at work.
 pub struct Server {
@@ -379,31 +269,32 @@ async fn listen<A: crate::listener::Answer>(
 }
 
 /// What can't change while the process runs.
-const FIXED: [&str; 14] = [
-    "/environment",
-    "/store",
-    "/engine",
-    "/log",
-    "/health",
-    "/listener/address",
-    "/listener/own_path",
-    "/listener/max_head",
-    "/listener/max_body",
-    "/listener/head_timeout",
-    "/listener/body_timeout",
-    "/listener/max_connections",
-    "/admin/address",
-    "/admin/token_file",
+const FIXED: [&str; 16] = [
+    "api",
+    "audit",
+    "environment",
+    "store",
+    "engine",
+    "log",
+    "health",
+    "listener.address",
+    "listener.own_path",
+    "listener.max_head",
+    "listener.max_body",
+    "listener.head_timeout",
+    "listener.body_timeout",
+    "listener.max_connections",
+    "admin.address",
+    "admin.token_file",
 ];
 
 fn changed_but_fixed(old: &Config, new: &Config) -> Vec<&'static str> {
     let values = [old, new].map(|config| serde_json::to_value(config).unwrap_or_default());
-    let differs = |path: &&str| values[0].pointer(path) != values[1].pointer(path);
-    FIXED
-        .into_iter()
-        .filter(differs)
-        .map(|path| &path[1..])
-        .collect()
+    let differs = |path: &&str| {
+        let pointer = format!("/{}", path.replace('.', "/"));
+        values[0].pointer(&pointer) != values[1].pointer(&pointer)
+    };
+    FIXED.into_iter().filter(differs).collect()
 }
 
 /// How long a service may take to be connected to, before somebody is told.

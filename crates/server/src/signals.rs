@@ -3,6 +3,7 @@
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::server::{Drained, Server};
+use crate::start::StartError;
 
 /// Serves until a signal ends it.
 ///
@@ -12,42 +13,43 @@ pub async fn until_told(server: Server) -> std::io::Result<Drained> {
     let mut signals = Signals::new()?;
     loop {
         tokio::select! {
-            _ = signals.hang_up.recv() => reload(&server),
+            _ = signals.hang_up.recv() => say_reloaded(server.reload()),
             () = Signals::end(&mut signals.terminate, &mut signals.interrupt) => break,
         }
     }
-    tracing::info!("draining: no more connections are taken, what has begun is finished");
+    say("draining: no more connections are taken, what has begun is finished");
     let drained = tokio::select! {
         drained = server.drain() => drained,
-        () = Signals::end(&mut signals.terminate, &mut signals.interrupt) => {
-            tracing::warn!("told twice: ending at once");
-            Drained::CutOff
-        }
+        () = Signals::end(&mut signals.terminate, &mut signals.interrupt) => Drained::CutOff,
     };
-    match drained {
-        Drained::Whole => tracing::info!("drained; everything that had begun was finished"),
-        Drained::CutOff => tracing::warn!(
-            "ending although something had not finished; its keys are settled by their crash policy"
-        ),
-    }
+    say(match drained {
+        Drained::Whole => "drained: everything that had begun was finished",
+        Drained::CutOff => {
+            "ending although something had not finished: the crash policy of its keys decides"
+        }
+    });
     Ok(drained)
 }
 
-fn reload(server: &Server) {
-    match server.reload() {
-        Ok(fixed) => {
-            tracing::info!("the configuration was read again and holds for new requests");
-            for setting in fixed {
-                tracing::warn!(
-                    "{} was changed, and can't while the process runs; restart it for that",
-                    setting.replace('/', ".")
-                );
-            }
+fn say(words: &str) {
+    tracing::info!("{words}");
+}
+
+fn say_reloaded(reloaded: Result<Vec<&'static str>, StartError>) {
+    let words = match reloaded {
+        Ok(fixed) if fixed.is_empty() => {
+            "the configuration was read again and holds for new requests".to_owned()
         }
+        Ok(fixed) => format!(
+            "the configuration was read again and holds for new requests, but for what can't change while the process runs: {}; \
+             restart it for that",
+            fixed.join(", ")
+        ),
         Err(error) => {
-            tracing::error!("the new configuration is refused, the old one stays: {error}")
+            return tracing::error!("the new configuration is refused, the old one stays: {error}");
         }
-    }
+    };
+    say(&words);
 }
 
 struct Signals {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
+use semel::http::X_REQUEST_ID;
 use semel::http::{
     Body, BoxError, BuildError, Idempotency, IdempotencyLayer, KeySource, Limits, Payload, Refusal,
     Route,
@@ -38,6 +39,7 @@ pub enum StackError {
 /// The layer around the proxy.
 pub struct Stack {
     service: Idempotency<Proxy>,
+    entropy: Arc<dyn semel::core::Entropy>,
     reads_tokens: bool,
 }
 
@@ -55,10 +57,11 @@ impl Stack {
         for entry in &config.routes {
             builder = builder.route(&entry.path, route(&entry.settings, &finders));
         }
-        let proxy = Proxy::new(config, tls::client_config(&config.upstream)?, tunnels);
+        let proxy = Proxy::new(config, &tls::client_config(&config.upstream)?, tunnels);
         let of_tokens = |whose: &config::Whose| whose.from == config::From::Jwt;
         Ok(Self {
             service: builder.build()?.layer(proxy),
+            entropy: Arc::clone(&semel.engine().env().entropy),
             reads_tokens: of_tokens(&config.tenants) || of_tokens(&config.principals),
         })
     }
@@ -70,6 +73,11 @@ impl Stack {
         B::Error: Into<BoxError>,
     {
         let is_grpc = is_grpc(request.headers());
+        let id = request
+            .headers()
+            .get(X_REQUEST_ID)
+            .filter(|id| id.len() <= 128);
+        let id = id.cloned();
         let token = self.reads_tokens.then(Token::default);
         if let Some(token) = &token {
             request.extensions_mut().insert(token.clone());
@@ -79,8 +87,18 @@ impl Stack {
                 Some(why) if was_refused_for_it(&response) => unauthenticated(why),
                 _ => response,
             },
-            Err(error) => error.response(is_grpc),
+            Err(error) => {
+                let mut response = error.response(is_grpc);
+                if let Some(id) = id.or_else(|| self.new_id()) {
+                    response.headers_mut().insert(X_REQUEST_ID, id);
+                }
+                response
+            }
         }
+    }
+
+    fn new_id(&self) -> Option<HeaderValue> {
+        HeaderValue::from_str(&format!("{:032x}", self.entropy.next_u128())).ok()
     }
 }
 

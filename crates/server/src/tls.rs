@@ -22,10 +22,10 @@ pub struct TlsError {
 }
 
 impl TlsError {
-    fn new(file: &str, message: impl ToString) -> Self {
+    fn new(file: &str, message: impl std::fmt::Display) -> Self {
         Self {
             file: file.to_owned(),
-            message: message.to_string(),
+            message: format!("{message}"),
         }
     }
 }
@@ -96,7 +96,7 @@ pub(crate) fn server_config(tls: &Tls) -> Result<Option<Arc<ServerConfig>>, TlsE
 ///
 /// # Errors
 /// [`TlsError`] names the file and what is wrong with it.
-pub(crate) fn client_config(upstream: &Upstream) -> Result<Arc<ClientConfig>, TlsError> {
+pub(crate) fn client_config(upstream: &Upstream) -> Result<ClientConfig, TlsError> {
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsError::new("TLS", error))?;
@@ -108,7 +108,7 @@ pub(crate) fn client_config(upstream: &Upstream) -> Result<Arc<ClientConfig>, Tl
             .map_err(|error| TlsError::new("this machine's trusted certificates", error))?,
         None => builder.with_root_certificates(RootCertStore::empty()),
     };
-    Ok(Arc::new(builder.with_no_client_auth()))
+    Ok(builder.with_no_client_auth())
 }
 
 /// What a client's certificate calls it: its first DNS name or URI, else its common name.

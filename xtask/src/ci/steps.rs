@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use super::Outcome;
 use crate::workspace::Workspace;
-use crate::{deps, exec, generate, house, programs, services};
+use crate::{deps, exec, generate, house, programs, schemathesis, services};
 
 /// One check.
 pub(crate) struct Step {
@@ -53,6 +53,9 @@ pub(crate) const STEPS: &[Step] = &[
     step("servers", |w| {
         let names = SERVERS.iter().map(|&name| name.to_owned()).collect();
         services::run(w, &services::Action::Up { names }).map(passed)
+    }),
+    step("APIs from outside", |w| {
+        schemathesis::run(w, &schemathesis::Options::default()).map(passed)
     }),
     step("examples", examples),
     Step {

@@ -5,6 +5,8 @@
 //! outputs and name it in [`GENERATORS`].
 
 mod adr;
+mod config;
+mod openapi;
 mod vectors;
 
 use anyhow::{Context as _, Result, bail};
@@ -32,6 +34,14 @@ const GENERATORS: &[Generator] = &[
     Generator {
         name: "adr-index",
         make: adr::index,
+    },
+    Generator {
+        name: "config",
+        make: config::files,
+    },
+    Generator {
+        name: "openapi",
+        make: openapi::document,
     },
     Generator {
         name: "vectors",

@@ -161,7 +161,7 @@ impl<'a> Load<'a> {
         for caller in callers.collect::<Vec<_>>() {
             let times = caller
                 .await
-                .map_err(|error| Exit::failed(exit::UNEXPECTED, error))?;
+                .map_err(|error| Exit::failed(exit::UNEXPECTED, error.to_string()))?;
             measured
                 .times
                 .extend(times.map_err(|why| Exit::failed(exit::STORE, why))?);

@@ -154,8 +154,7 @@ impl Bench {
 
     fn show(&self, constants: &Constants) {
         let look = Look::of_stdout();
-        let mut table = look.table(["", ""]);
-        table.set_header(Vec::<comfy_table::Cell>::new());
+        let mut table = look.bare_table();
         let number = out::number;
         let mut rows = vec![
             (

@@ -107,7 +107,7 @@ impl Subject {
     }
 
     pub(super) async fn used(&self) -> Result<Used, Exit> {
-        let failed = |error: StoreError| Exit::failed(exit::STORE, error);
+        let failed = |error: StoreError| Exit::failed(exit::STORE, error.to_string());
         Ok(match &self.kind {
             Kind::Redis(store) => {
                 let usage = store.usage().await.map_err(failed)?;

@@ -53,15 +53,15 @@ fn http(tls: ClientConfig) -> HttpClient {
 
 pub(super) enum Link {
     Remote {
-        client: HttpClient,
+        client: Box<HttpClient>,
         /// Scheme and authority.
         base: String,
         host: String,
     },
     Local {
         router: Router,
-        /// Keeps the trail writing for as long as there is a client.
-        _trail: Trail,
+        /// What was noted has to be on its way to the file before the command ends.
+        trail: Trail,
         kept: bool,
     },
 }
@@ -87,7 +87,7 @@ impl Link {
             return Err(wrong());
         };
         Ok(Self::Remote {
-            client: http(tls(identity)?),
+            client: Box::new(http(tls(identity)?)),
             host: authority.to_string(),
             base: uri.to_string().trim_end_matches('/').to_owned(),
         })
@@ -159,7 +159,7 @@ fn tls(identity: &Identity) -> Result<ClientConfig, Exit> {
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| Exit::failed(exit::UNEXPECTED, error))?;
+        .map_err(|error| Exit::failed(exit::UNEXPECTED, error.to_string()))?;
     let builder = match &identity.ca_file {
         Some(file) => {
             let mut roots = RootCertStore::empty();
@@ -171,7 +171,7 @@ fn tls(identity: &Identity) -> Result<ClientConfig, Exit> {
         }
         None => builder
             .with_native_roots()
-            .map_err(|error| Exit::failed(exit::CONFIG, error))?,
+            .map_err(|error| Exit::failed(exit::CONFIG, error.to_string()))?,
     };
     let (Some(cert), Some(key)) = (&identity.cert_file, &identity.key_file) else {
         return Ok(builder.with_no_client_auth());

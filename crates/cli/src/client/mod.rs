@@ -43,12 +43,21 @@ impl Client {
         }
     }
 
+    /// Waits until the trail of this process is written.
+    async fn flush(&self) {
+        if let Link::Local { trail, .. } = &self.link {
+            trail.flush().await;
+        }
+    }
+
     pub(crate) async fn get(&self, path: &Path) -> Result<Value, Exit> {
         self.call(Method::GET, &path.text, None).await
     }
 
     pub(crate) async fn post(&self, path: &str, body: Value) -> Result<Value, Exit> {
-        self.call(Method::POST, path, Some(body)).await
+        let done = self.call(Method::POST, path, Some(body)).await;
+        self.flush().await;
+        done
     }
 
     async fn call(&self, method: Method, path: &str, body: Option<Value>) -> Result<Value, Exit> {
@@ -85,7 +94,7 @@ impl Client {
         };
         let request = request
             .body(body)
-            .map_err(|error| Exit::failed(exit::UNEXPECTED, error))?;
+            .map_err(|error| Exit::failed(exit::UNEXPECTED, error.to_string()))?;
         let response = self.link.send(request, &self.name).await?;
         let status = response.status();
         let body = response.into_body();

@@ -1,13 +1,11 @@
 //! Whom a command talks to: flags, environment, settings.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use clap::Args;
 use semel_server::admin::{AdminConfig, AdminState, Credential, router};
-use semel_server::audit::{FileConfig, FileSink, Nowhere, Sink, Trail, TrailConfig};
 use semel_server::config::{Config, Sources, load, without_password};
-use semel_server::open;
+use semel_server::open_audited;
 
 use super::Client;
 use super::link::{Identity, Link};
@@ -121,30 +119,25 @@ impl Target {
     }
 
     async fn local(&self, config: &Config) -> Result<Client, Exit> {
-        let semel = open(config).await?;
-        let env = semel.engine().env().clone();
-        let sink: Arc<dyn Sink> = match &self.audit {
-            None => Arc::new(Nowhere),
-            Some(file) => {
-                let opened = FileSink::open(FileConfig::new(file), Arc::clone(&env.clock));
-                Arc::new(opened.map_err(|error| {
-                    let message = format!("--audit {}: {error}", file.display());
-                    Exit::failed(exit::CONFIG, message)
-                })?)
-            }
-        };
-        let trail = Trail::start(sink, TrailConfig::default(), env);
-        let name = format!("the store ({})", semel.store().capabilities().name);
+        let mut config = config.clone();
+        // The sidecar's own file is written by the sidecar alone.
+        config.audit.file = self
+            .audit
+            .as_ref()
+            .map(|file| file.to_string_lossy().into_owned());
+        let opened = open_audited(&config).await?;
+        let name = format!("the store ({})", opened.semel.store().capabilities().name);
+        let trail = opened.trail.clone();
         let state = AdminState::new(
-            semel,
-            trail.clone(),
+            opened.semel,
+            opened.trail,
             Credential::None,
             AdminConfig::default(),
         );
         Ok(Client {
             link: Link::Local {
                 router: router(state),
-                _trail: trail,
+                trail,
                 kept: self.audit.is_some(),
             },
             token: None,

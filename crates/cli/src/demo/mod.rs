@@ -51,7 +51,7 @@ impl Demo {
         if !self.json {
             show::opening(look, self.orders, self.lost);
         }
-        let unexpected = |error: std::io::Error| Exit::failed(exit::LISTEN, error);
+        let unexpected = |error: std::io::Error| Exit::failed(exit::LISTEN, error.to_string());
         let payments = Payments::start().await.map_err(unexpected)?;
         let bare = shop.place_orders(&payments, payments.address).await?;
         if !self.json {

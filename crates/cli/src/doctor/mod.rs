@@ -169,8 +169,7 @@ fn show_fixes(look: Look, report: &Report) {
         return;
     }
     out::say(look.paint(Tone::Strong, "\nWhat to do"));
-    let mut table = look.table(["", "", ""]);
-    table.set_header(Vec::<comfy_table::Cell>::new());
+    let mut table = look.bare_table();
     for told in told {
         let finding = &told.finding;
         let (word, tone) = verdict(finding.severity);

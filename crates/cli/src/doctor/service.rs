@@ -174,7 +174,7 @@ mod tests {
         let origin = (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*");
         let allow = |names| (header::ACCESS_CONTROL_ALLOW_HEADERS, names);
         assert_eq!(judged(&[]), Severity::Note);
-        assert_eq!(judged(&[origin.clone()]), Severity::Warning);
+        assert_eq!(judged(std::slice::from_ref(&origin)), Severity::Warning);
         assert_eq!(
             judged(&[origin.clone(), allow("content-type, x-idempotency-key")]),
             Severity::Warning

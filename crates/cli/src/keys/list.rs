@@ -74,6 +74,9 @@ impl State {
 /// The largest page that the API gives.
 const PAGE: usize = 1000;
 
+/// What Semel keeps for itself; shown where it is asked for by --scope.
+const OWN_SCOPES: [&str; 2] = ["semel.canary", semel_server::health::SELF_CHECK_SCOPE];
+
 /// Which records a listing is of.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Filter<'a> {
@@ -137,8 +140,10 @@ impl List {
             let wanted = most - records.len();
             let page = filter.page(client, cursor.as_deref(), wanted).await?;
             for record in page.records {
+                let is_own =
+                    filter.scope.is_none() && OWN_SCOPES.iter().any(|own| record["scope"] == **own);
                 // Some stores may list a record twice.
-                if seen.insert(record["id"].as_str().unwrap_or_default().to_owned()) {
+                if !is_own && seen.insert(record["id"].as_str().unwrap_or_default().to_owned()) {
                     records.push(record);
                 }
             }

@@ -87,11 +87,11 @@ impl Top {
         if client.is_remote() {
             tokio::spawn(follow(client, tell, Arc::clone(&clock)));
         }
-        let mut terminal =
-            ratatui::try_init().map_err(|error| Exit::failed(exit::UNEXPECTED, error))?;
+        let mut terminal = ratatui::try_init()
+            .map_err(|error| Exit::failed(exit::UNEXPECTED, error.to_string()))?;
         let ended = show(&mut terminal, model, news, &pace, &*clock).await;
         ratatui::restore();
-        ended.map_err(|error| Exit::failed(exit::UNEXPECTED, error))
+        ended.map_err(|error| Exit::failed(exit::UNEXPECTED, error.to_string()))
     }
 }
 

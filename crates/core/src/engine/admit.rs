@@ -18,6 +18,10 @@ use crate::policy::{Mode, StoreDown};
 use crate::record::Token;
 
 /// Whether the effect may run.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one is the common one: boxing it would cost every run an allocation"
+)]
 pub(super) enum Admission {
     /// It may, under this lease.
     Won(Won),
@@ -60,7 +64,7 @@ pub(super) async fn admit(engine: &Arc<Shared>, request: &Request) -> Admission 
         return admission;
     }
     let made = || Token(engine.env.entropy.next_u128());
-    let token = request.token.unwrap_or_else(made);
+    let token = request.token.as_deref().copied().unwrap_or_else(made);
     let claim = match request.claim(&engine.secret, token) {
         Ok(claim) => claim,
         Err(error) => return Admission::Problem(error.into()),

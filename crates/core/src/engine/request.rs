@@ -23,7 +23,8 @@ pub struct Request {
     pub(super) policy: Arc<Policy>,
     pub(super) recover: Option<Recover>,
     pub(super) retry: bool,
-    pub(super) token: Option<Token>,
+    // Boxed: few requests bring one, and every request is moved about.
+    pub(super) token: Option<Box<Token>>,
 }
 
 /// Which key, for events and records.
@@ -74,8 +75,8 @@ impl Request {
     /// Claims under a token of the caller's, so that the caller may send the same claim again after a lost
     /// reply and gets the same lease (P6). It must be random, and used for one claim only.
     #[must_use]
-    pub const fn with_token(mut self, token: Token) -> Self {
-        self.token = Some(token);
+    pub fn with_token(mut self, token: Token) -> Self {
+        self.token = Some(Box::new(token));
         self
     }
 

@@ -15,7 +15,7 @@ use super::access::Operator;
 use super::view::state_at;
 use crate::api::{
     AnswerInput, Failure, Id, Json, P400, P401, P403, P404, P408, P409, P413, P415, P422, P503,
-    Status, answered, check_text, hex, present, store_failed,
+    Status, answered, check_text, hex, present, store_failed, whole,
 };
 use crate::audit::Draft;
 
@@ -170,6 +170,7 @@ pub(crate) enum UnlockTo {
 #[serde(deny_unknown_fields)]
 pub(crate) struct UnlockRequest {
     /// The fence that was looked at.
+    #[serde(deserialize_with = "whole")]
     #[schema(minimum = 0)]
     fence: u64,
     /// Who does this.
@@ -246,6 +247,7 @@ pub(crate) enum Verdict {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ResolveRequest {
     /// The fence of the doubt that was looked at.
+    #[serde(deserialize_with = "whole")]
     #[schema(minimum = 0)]
     fence: u64,
     /// Who does this.
@@ -327,6 +329,7 @@ fn resolution(
 #[serde(deny_unknown_fields)]
 pub(crate) struct ResetRequest {
     /// The fence that was looked at.
+    #[serde(deserialize_with = "whole")]
     #[schema(minimum = 0)]
     fence: u64,
     /// Who does this.

@@ -64,7 +64,7 @@ pub(crate) struct ListQuery {
     #[param(nullable = false, max_length = 128, pattern = "^[ -~]+$")]
     scope: Option<String>,
     /// Go on after the page that gave this cursor.
-    #[param(nullable = false, min_length = 1, max_length = 65536)]
+    #[param(nullable = false, min_length = 1, max_length = 32768)]
     cursor: Option<String>,
     /// At most so many; 100 where it isn't said. A page may be short and still have a next one.
     #[param(nullable = false, minimum = 1, maximum = 1000)]
@@ -92,6 +92,7 @@ pub(crate) struct RecordPage {
     params(ListQuery),
     responses(
         (status = 200, description = "A page of records.", body = RecordPage),
+        (status = 414, description = "The address is too long: a cursor that no listing gave."),
         P400, P401, P403, P422, P503
     ),
     security(("admin" = []))
@@ -113,7 +114,7 @@ pub(super) async fn list(
     let cursor_fits = query
         .cursor
         .as_ref()
-        .is_none_or(|cursor| (1..=65536).contains(&cursor.len()));
+        .is_none_or(|cursor| (1..=32768).contains(&cursor.len()));
     if !(1..=StoreQuery::MAX_LIMIT).contains(&limit) || !cursor_fits {
         return Err(Failure::invalid(
             "limit is from 1 to 1000, and a cursor is as a listing gave it",

@@ -12,7 +12,7 @@ use super::access::Operator;
 use super::changes::Signed;
 use crate::api::{
     Failure, Json, P400, P401, P403, P408, P413, P415, P503, answered, check_text, millis,
-    store_failed, time,
+    store_failed, time, whole,
 };
 use crate::audit::{Count, breaker};
 
@@ -93,9 +93,9 @@ pub(crate) struct PurgeRequest {
     #[serde(default)]
     dry_run: bool,
     /// At most about so many; 10,000 where it isn't said.
-    #[serde(default = "ten_thousand")]
+    #[serde(default = "ten_thousand", deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 1_000_000)]
-    most: usize,
+    most: u64,
     /// Who does this.
     #[schema(min_length = 1, max_length = 128, pattern = "^[ -~]+$")]
     actor: String,
@@ -104,7 +104,7 @@ pub(crate) struct PurgeRequest {
     reason: String,
 }
 
-const fn ten_thousand() -> usize {
+const fn ten_thousand() -> u64 {
     10_000
 }
 
@@ -134,9 +134,9 @@ pub(super) async fn purge(
     operator: Operator,
     Json(asked): Json<PurgeRequest>,
 ) -> Result<Response, Failure> {
-    if !(1..=1_000_000).contains(&asked.most) {
-        return Err(Failure::invalid("most is from 1 to 1000000"));
-    }
+    let most = usize::try_from(asked.most).ok();
+    let most = most.filter(|most| (1..=1_000_000).contains(most));
+    let most = most.ok_or_else(|| Failure::invalid("most is from 1 to 1000000"))?;
     let signed = Signed {
         actor: &asked.actor,
         reason: &asked.reason,
@@ -146,7 +146,7 @@ pub(super) async fn purge(
     let dry_run = asked.dry_run;
     if dry_run {
         let expired = store
-            .expired(asked.most)
+            .expired(most)
             .await
             .map_err(|error| store_failed(&error))?;
         return Ok(answered(StatusCode::OK, &PurgeView { expired, dry_run }));
@@ -155,7 +155,7 @@ pub(super) async fn purge(
     let change = state
         .begin(kinds, &operator, &signed, None, json!({}))
         .await?;
-    match store.sweep(asked.most).await {
+    match store.sweep(most).await {
         Ok(expired) => {
             state
                 .end(change, json!({"outcome": "done", "removed": expired}))

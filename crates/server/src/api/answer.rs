@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::wire::{Failure, given};
+use super::wire::{Failure, given, present, whole_or_none};
 
 /// The most headers taken.
 const MAX_HEADERS: usize = 64;
@@ -45,8 +45,8 @@ const NEVER_KEPT: [&str; 14] = [
 pub(crate) struct AnswerInput {
     /// An HTTP status, where the answer is one of HTTP.
     #[schema(minimum = 200, maximum = 599, nullable = false)]
-    #[serde(default, deserialize_with = "super::wire::present")]
-    status: Option<u16>,
+    #[serde(default, deserialize_with = "whole_or_none")]
+    status: Option<u64>,
     /// Headers to keep, where the answer is one of HTTP.
     #[serde(default)]
     #[schema(max_items = 64)]
@@ -56,14 +56,14 @@ pub(crate) struct AnswerInput {
     #[schema(value_type = Option<serde_json::Value>)]
     body: Option<Box<RawValue>>,
     /// The body, as bytes in base64.
-    #[serde(default, deserialize_with = "super::wire::present")]
+    #[serde(default, deserialize_with = "present")]
     #[schema(
         nullable = false,
         pattern = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
     )]
     body_base64: Option<String>,
     /// The body is too large to send: how many bytes it has. Replays say that it was not kept.
-    #[serde(default, deserialize_with = "super::wire::present")]
+    #[serde(default, deserialize_with = "whole_or_none")]
     #[schema(nullable = false, minimum = 0)]
     body_omitted_bytes: Option<u64>,
 }
@@ -135,16 +135,15 @@ impl AnswerInput {
     }
 }
 
-fn head(status: Option<u16>, headers: &[Header]) -> Result<Bytes, Failure> {
+fn head(status: Option<u64>, headers: &[Header]) -> Result<Bytes, Failure> {
     if headers.len() > MAX_HEADERS {
         return Err(Failure::invalid(format!(
             "at most {MAX_HEADERS} headers are taken"
         )));
     }
-    let status = status.unwrap_or(200);
-    let status = StatusCode::from_u16(status)
-        .ok()
-        .filter(|status| (200..600).contains(&status.as_u16()));
+    let status = u16::try_from(status.unwrap_or(200)).unwrap_or(0);
+    let status = StatusCode::from_u16(status).ok();
+    let status = status.filter(|status| (200..600).contains(&status.as_u16()));
     let status = status.ok_or_else(|| Failure::invalid("a final status is from 200 to 599"))?;
     let mut kept = HeaderMap::new();
     for header in headers {

@@ -20,7 +20,7 @@ use super::claims::token_of;
 use super::view::{ClaimView, Status, millis};
 use super::wire::{
     Failure, Id, Json, P400, P401, P403, P404, P408, P409, P413, P415, P422, P503, answer, given,
-    hex, present,
+    hex, present, whole,
 };
 
 /// The most names of downstream keys in one request.
@@ -63,6 +63,7 @@ pub(crate) struct RenewRequest {
     #[schema(min_length = 32, max_length = 32, pattern = "^[0-9a-f]{32}$")]
     token: String,
     /// The lease's fence.
+    #[serde(deserialize_with = "whole")]
     #[schema(minimum = 0)]
     fence: u64,
     /// Progress to keep for whoever runs next, should this owner vanish: any JSON, at most 64 KiB.
@@ -158,6 +159,7 @@ pub(crate) struct SettleRequest {
     #[schema(min_length = 32, max_length = 32, pattern = "^[0-9a-f]{32}$")]
     token: String,
     /// The lease's fence.
+    #[serde(deserialize_with = "whole")]
     #[schema(minimum = 0)]
     fence: u64,
     /// What became of the effect.

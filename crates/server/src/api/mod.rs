@@ -31,7 +31,7 @@ pub(crate) use terms::Crash;
 pub(crate) use view::{Status, millis, standing, store_failed, time};
 pub(crate) use wire::{
     Failure, Id, Intake, Json, P400, P401, P403, P404, P408, P409, P413, P415, P422, P429, P503,
-    Query, answer as answered, check_text, hex, present, unhex,
+    ProblemDocument, Query, answer as answered, check_text, hex, present, unhex, whole,
 };
 
 /// What the protocol API is made of. Cheap to clone.

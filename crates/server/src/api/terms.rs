@@ -8,7 +8,7 @@ use semel::{CrashPolicy, OnBusy, Policy};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::wire::{Failure, present};
+use super::wire::{Failure, present, whole_or_none};
 
 /// How operations over the protocol API are treated, and what callers may change.
 #[derive(Clone, Debug)]
@@ -80,11 +80,11 @@ pub(crate) enum Busy {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Overrides {
     /// How long the owner may be silent before it counts as gone.
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "whole_or_none")]
     #[schema(nullable = false, minimum = 10, maximum = 86_400_000)]
     lease_ms: Option<u64>,
     /// How long the record lives after it was last written.
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "whole_or_none")]
     #[schema(nullable = false, minimum = 10, maximum = 315_360_000_000u64)]
     retention_ms: Option<u64>,
     /// Decided by the first claim, and stored. `takeover` is refused where the server says `hold`.
@@ -96,7 +96,7 @@ pub(crate) struct Overrides {
     #[schema(nullable = false)]
     on_busy: Option<Busy>,
     /// How long to wait at most; the server may wait less.
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "whole_or_none")]
     #[schema(nullable = false, minimum = 0, maximum = 86_400_000)]
     wait_ms: Option<u64>,
 }

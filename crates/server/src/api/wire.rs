@@ -248,6 +248,29 @@ pub(crate) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     T::deserialize(from).map(Some)
 }
 
+/// A whole number from 0 up, however it is spelt: `3.0` is one too.
+pub(crate) fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let number = serde_json::Number::deserialize(from)?;
+    let from_float = |float: f64| {
+        let is_whole = float.fract() == 0.0 && (0.0..=MAX_EXACT).contains(&float);
+        is_whole
+            .then(|| format!("{float:.0}").parse().ok())
+            .flatten()
+    };
+    let found = number
+        .as_u64()
+        .or_else(|| number.as_f64().and_then(from_float));
+    found.ok_or_else(|| serde::de::Error::custom("not a whole number"))
+}
+
+/// The largest whole number up to which every one has a floating-point form of its own: 2^53.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// The same for a member that may be left out.
+pub(crate) fn whole_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    whole(from).map(Some)
+}
+
 /// Text for people and for audit: not empty, within bounds, no control characters.
 pub(crate) fn check_text(name: &str, text: &str, most: usize) -> Result<(), Failure> {
     let fits = !text.is_empty() && text.len() <= most;

@@ -290,7 +290,7 @@ impl Inner {
             match self.sink.write(lot).await {
                 Ok(()) => return true,
                 Err(error) => {
-                    tracing::warn!(sink = self.sink.name(), tried, %error, "audit entries not written")
+                    tracing::warn!(sink = self.sink.name(), tried, %error, "audit entries not written");
                 }
             }
             if tried < TRIES {

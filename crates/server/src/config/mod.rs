@@ -2,7 +2,7 @@
 //!
 //! | file | is |
 //! |---|---|
-//! | `tree`, `route`, `units` | the settings as types, with their documentation |
+//! | `tree`, `route`, `whose`, `units` | the settings as types, with their documentation |
 //! | `fields` | the schema made of them: what everything else goes by |
 //! | `source` | who said what, and where |
 //! | `check`, `rules` | everything that is wrong with it at once, each with its place and what to do |
@@ -16,6 +16,7 @@ mod show;
 mod source;
 mod tree;
 mod units;
+mod whose;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,10 +31,11 @@ pub use route::{
 pub use show::{Shown, explain, reference, without_password};
 pub use source::{Flag, Origin, Sources};
 pub use tree::{
-    Admin, Algorithm, Config, Engine, From, Health, Host, Jwt, Keys, Listener, Log, LogFormat,
-    Protocol, SelfCheck, Store, Tls, Upstream, Verify, Whose,
+    Admin, Api, ApiAccess, Audit, Config, Engine, Health, Host, Keys, Listener, Log, LogFormat,
+    Protocol, SelfCheck, Store, Tls, Upstream,
 };
 pub use units::{Size, Span, UnitError};
+pub use whose::{Algorithm, From, Jwt, Verify, Whose};
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::units::{Size, Span};
 
 /// A route, and how it is treated. What isn't said is as in `defaults`.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RouteEntry {
     /// The path: `/charges/{id}/capture`, where `{id}` is any one segment and `{*rest}`, last, any number.
@@ -15,15 +15,6 @@ pub struct RouteEntry {
     /// Everything else.
     #[serde(flatten)]
     pub settings: RouteSettings,
-}
-
-impl Default for RouteEntry {
-    fn default() -> Self {
-        Self {
-            path: String::new(),
-            settings: RouteSettings::default(),
-        }
-    }
 }
 
 /// How requests are treated.

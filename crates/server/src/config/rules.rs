@@ -7,7 +7,8 @@ use super::Finding;
 use super::check::missing;
 use super::route::{Compare, RouteSettings};
 use super::source::Said;
-use super::tree::{Admin, Algorithm, Config, From, Tls, Verify, Whose};
+use super::tree::{Admin, ApiAccess, Config, Tls};
+use super::whose::{Algorithm, From, Verify, Whose};
 
 pub(super) struct Judged {
     pub(super) wrong: Vec<Finding>,
@@ -23,6 +24,7 @@ pub(super) fn judge(config: &Config, said: &Said) -> Judged {
     judge.ends(config);
     judge.listener(config);
     judge.admin(&config.admin);
+    judge.api(config);
     judge.whose("tenants", &config.tenants, config);
     judge.whose("principals", &config.principals, config);
     judge.jwt(config);
@@ -185,6 +187,31 @@ impl Judge<'_> {
                 "admin.address",
                 "anybody who reaches this address could change records",
                 "set admin.token_file or admin.tls.client_ca_file, or listen on 127.0.0.1",
+            );
+        }
+    }
+
+    fn api(&mut self, config: &Config) {
+        let api = &config.api;
+        self.file("api.tokens_file", api.tokens_file.as_ref());
+        match api.access {
+            ApiAccess::Tokens if api.tokens_file.is_none() => self.wrong(
+                "api.tokens_file",
+                "the protocol API asks for tokens, and there are none",
+                "name the file with them",
+            ),
+            ApiAccess::Loopback if !is_loopback(&config.listener.address) => self.wrong(
+                "api.access",
+                "anybody who reaches listener.address could call the protocol API",
+                "write api.access = \"tokens\", or listen on 127.0.0.1",
+            ),
+            _ => {}
+        }
+        if api.access != ApiAccess::Off && config.listener.own_path.is_empty() {
+            self.wrong(
+                "listener.own_path",
+                "the protocol API needs a path of its own",
+                "write listener.own_path = \"/_semel\"",
             );
         }
     }

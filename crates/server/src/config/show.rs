@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use super::Loaded;
 use super::check::nearest;
 use super::fields::{Field, Kind, fields};
 use super::source::{Origin, Said, join};
-use super::{Loaded, env_name};
 
 /// One setting in force.
 #[derive(Clone, Debug)]
@@ -152,40 +152,39 @@ fn default_of(field: &Field) -> String {
 #[must_use]
 pub fn reference() -> String {
     let mut page = include_str!("page.md").to_owned();
-    let mut section = String::new();
+    let mut section = None;
     for field in fields() {
+        // A route's own are those of the defaults.
         if field.path.starts_with("routes[]") && field.path != "routes[].path" {
             continue;
         }
         let (table, name) = field.path.rsplit_once('.').unwrap_or(("", &field.path));
-        if table != section || page.ends_with("explain`.\n") {
-            table.clone_into(&mut section);
-            let title = match table {
-                "" => "Top level".to_owned(),
-                "routes[]" => "`[[routes]]`".to_owned(),
-                table => format!("`[{table}]`"),
-            };
-            let _ = write!(
-                page,
-                "\n## {title}\n\n| setting | takes | default | |\n|---|---|---|---|\n"
-            );
+        if section != Some(table) {
+            section = Some(table);
+            page.push_str(&heading(table));
         }
-        let default = field
-            .default
-            .as_ref()
-            .map_or(String::new(), |value| format!("`{value}`"));
-        let kind = field.kind.in_words().replace('|', "\\|");
-        let mut about = field.about.replace('|', "\\|");
+        let default = field.default.as_ref();
+        let default = default.map_or(String::new(), |value| format!("`{value}`"));
+        let mut about = field.about.clone();
         if let Kind::Word(words) = &field.kind {
             for (word, meaning) in words {
                 let _ = write!(about, "<br>`{word}`: {meaning}");
             }
         }
+        let kind = field.kind.in_words();
         let _ = writeln!(page, "| `{name}` | {kind} | {default} | {about} |");
     }
     page.push_str(
         "\nEverything in `[defaults]` can be said in a `[[routes]]` as well, for that route.\n",
     );
-    debug_assert_eq!(env_name("a.b"), "SEMEL_A_B");
     page
+}
+
+fn heading(table: &str) -> String {
+    let title = match table {
+        "" => "At the top".to_owned(),
+        "routes[]" => "`[[routes]]`".to_owned(),
+        table => format!("`[{table}]`"),
+    };
+    format!("\n## {title}\n\n| setting | takes | default | |\n|---|---|---|---|\n")
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::route::{RouteEntry, RouteSettings};
 use super::units::{Size, Span};
+use super::whose::{Jwt, Whose};
 
 /// All settings of `semel serve`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -23,6 +24,10 @@ pub struct Config {
     pub listener: Listener,
     /// A second listener, for operators: health, and the admin API.
     pub admin: Admin,
+    /// The protocol API, for code that isn't HTTP-shaped: claims by hand, under `listener.own_path`.
+    pub api: Api,
+    /// What happened and who did what.
+    pub audit: Audit,
     /// Readiness and the self-check.
     pub health: Health,
     /// What is logged, and how.
@@ -52,6 +57,8 @@ impl Default for Config {
             upstream: Upstream::default(),
             listener: Listener::default(),
             admin: Admin::default(),
+            api: Api::default(),
+            audit: Audit::default(),
             health: Health::default(),
             log: Log::default(),
             keys: Keys::default(),
@@ -157,8 +164,6 @@ pub struct Listener {
     pub address: String,
     /// Paths under this one are Semel's own and are not forwarded: `/healthz`, `/readyz`, the protocol API. Empty: none are.
     pub own_path: String,
-    /// TLS.
-    pub tls: Tls,
     /// The most bytes of a request's head.
     pub max_head: Size,
     /// The most bytes of any request's body, with a key or without. A request with a key has a bound of its own, `defaults.max_body`.
@@ -172,6 +177,8 @@ pub struct Listener {
     pub max_connections: usize,
     /// Whether `X-Forwarded-*` of requests are believed and added to, rather than replaced. Yes only behind another proxy.
     pub trust_forwarded: bool,
+    /// TLS.
+    pub tls: Tls,
 }
 
 impl Default for Listener {
@@ -219,6 +226,39 @@ pub struct Admin {
     pub token_file: Option<String>,
     /// TLS; with `client_ca_file`, only clients with a certificate are let in.
     pub tls: Tls,
+}
+
+/// The protocol API.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Api {
+    /// Who may call it.
+    pub access: ApiAccess,
+    /// A file of tokens, one a line: a tenant, a space, its token of at least 16 characters. A token alone is of no tenant.
+    #[schemars(extend("format" = "file"))]
+    pub tokens_file: Option<String>,
+}
+
+/// Who may call the protocol API.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ApiAccess {
+    /// Nobody: it isn't there.
+    #[default]
+    Off,
+    /// Everybody on this machine, naming any tenant. Not behind a proxy on the same machine, which would let others in.
+    Loopback,
+    /// Whoever has a token of `tokens_file`.
+    Tokens,
+}
+
+/// The audit trail.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Audit {
+    /// The file that it is kept in, as JSON lines; full ones get a time behind their name. In memory only, where not set.
+    #[schemars(extend("format" = "file"))]
+    pub file: Option<String>,
 }
 
 /// Readiness and the self-check.
@@ -334,103 +374,4 @@ impl Default for Engine {
             cache_age: Span(config.cache.max_age),
         }
     }
-}
-
-/// Where a tenant or a principal is read from.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Whose {
-    /// Where it is read from.
-    pub from: From,
-    /// The header, where it is a header. Clients must not be able to choose it: whatever is in front has to set it.
-    #[schemars(extend("format" = "header"))]
-    pub header: Option<String>,
-    /// The claim, where it is a JSON web token.
-    pub claim: String,
-}
-
-impl Whose {
-    fn new(claim: &str) -> Self {
-        Self {
-            from: From::None,
-            header: None,
-            claim: claim.to_owned(),
-        }
-    }
-}
-
-impl Default for Whose {
-    fn default() -> Self {
-        Self::new("sub")
-    }
-}
-
-/// Where a tenant or a principal is read from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum From {
-    /// From nowhere: there are none.
-    None,
-    /// From a header that is set by whatever is in front.
-    Header,
-    /// From a claim of a JSON web token in the `Authorization` header.
-    Jwt,
-    /// From the client's certificate: its first DNS name or URI, else its common name.
-    Certificate,
-}
-
-/// How JSON web tokens are read.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Jwt {
-    /// Who checks the signature.
-    pub verify: Verify,
-    /// The algorithm that tokens must be signed with.
-    pub algorithm: Algorithm,
-    /// The secret (HS256) or the public key (PEM: RS256, ES256).
-    #[schemars(extend("format" = "file"))]
-    pub key_file: Option<String>,
-    /// The issuer that a token must name, where set.
-    pub issuer: Option<String>,
-    /// The audience that a token must name, where set.
-    pub audience: Option<String>,
-    /// How far clocks may be apart.
-    pub leeway: Span,
-}
-
-impl Default for Jwt {
-    fn default() -> Self {
-        Self {
-            verify: Verify::Signature,
-            algorithm: Algorithm::Rs256,
-            key_file: None,
-            issuer: None,
-            audience: None,
-            leeway: seconds(30),
-        }
-    }
-}
-
-/// Who checks the signature of a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Verify {
-    /// Semel does, with `key_file`.
-    Signature,
-    /// The service does. Until it has, anybody can claim to be anybody: a forged token can use up another's key, and get a replay of another's answer. Only where something in front has checked it already.
-    Upstream,
-}
-
-/// The algorithm of a token's signature.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Algorithm {
-    /// HMAC with SHA-256: one shared secret.
-    #[serde(rename = "HS256")]
-    Hs256,
-    /// RSA with SHA-256.
-    #[serde(rename = "RS256")]
-    Rs256,
-    /// ECDSA on P-256.
-    #[serde(rename = "ES256")]
-    Es256,
 }

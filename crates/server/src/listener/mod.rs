@@ -163,6 +163,10 @@ impl<A: Clone> Clone for Door<A> {
     }
 }
 
+fn tls_failed(why: &str) {
+    tracing::debug!(why, "a client and this listener could not agree on TLS");
+}
+
 fn close(response: &mut Response<Body>) {
     let close = HeaderValue::from_static("close");
     response.headers_mut().insert(header::CONNECTION, close);
@@ -242,10 +246,8 @@ impl<A: Answer> Door<A> {
                 peer.certificate_name = name.map(Into::into);
                 self.http(stream, peer, watcher).await;
             }
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "a client and this listener could not agree on TLS")
-            }
-            Err(_) => tracing::debug!("a client did not finish the TLS handshake in time"),
+            Ok(Err(error)) => tls_failed(&error.to_string()),
+            Err(_) => tls_failed("it took too long"),
         }
     }
 

@@ -1,7 +1,6 @@
 //! Connections to the service: TCP, TLS, and a limit on how long that may take.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -22,13 +21,13 @@ pub(super) type UpstreamClient = Client<Timed<HttpsConnector<HttpConnector>>, Bo
 pub(super) fn client(
     upstream: &Upstream,
     protocol: Protocol,
-    tls: Arc<ClientConfig>,
+    tls: &ClientConfig,
 ) -> UpstreamClient {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_nodelay(true);
     let builder = HttpsConnectorBuilder::new()
-        .with_tls_config((*tls).clone())
+        .with_tls_config(tls.clone())
         .https_or_http();
     let connector = match protocol {
         Protocol::Auto => builder.enable_all_versions().wrap_connector(http),

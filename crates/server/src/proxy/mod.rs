@@ -83,13 +83,13 @@ impl std::fmt::Debug for Proxy {
 impl Proxy {
     /// A proxy with these settings. `tunnels` gets the tasks of connections that changed their protocol.
     #[must_use]
-    pub fn new(config: &Config, tls: Arc<ClientConfig>, tunnels: TaskTracker) -> Self {
+    pub fn new(config: &Config, tls: &ClientConfig, tunnels: TaskTracker) -> Self {
         let upstream = &config.upstream;
         let targets = upstream.urls.iter().filter_map(|url| target(url)).collect();
         let shared = Shared {
             targets,
             next: AtomicUsize::new(0),
-            client: connect::client(upstream, upstream.protocol, Arc::clone(&tls)),
+            client: connect::client(upstream, upstream.protocol, tls),
             upgrading: connect::client(upstream, Protocol::Http1, tls),
             rewrite: Rewrite {
                 trust_forwarded: config.listener.trust_forwarded,
@@ -155,29 +155,18 @@ impl Shared {
         };
         let connection = capture_connection(&mut request);
         let answer = tokio::time::timeout(self.response_timeout, client.request(request)).await;
-        match answer {
-            Ok(Ok(response)) => Ok(self.answered(response, errand)),
-            Ok(Err(error)) if error.is_connect() => {
-                tracing::warn!(error = cause_of(&error), "the service can't be reached");
-                Err(errand.not_sent(Cause::Unreachable))
-            }
-            Ok(Err(error)) => {
-                let cause = match error::client_fault(&error) {
-                    Some(fault) if errand.lease.is_none() => Cause::Client(fault),
-                    _ => Cause::Broken,
-                };
-                tracing::warn!(error = cause_of(&error), "the service's answer was lost");
-                Err(errand.sent(cause))
-            }
-            Err(_) if connection.connection_metadata().is_none() => {
-                tracing::warn!("no connection to the service in time");
-                Err(errand.not_sent(Cause::Unreachable))
-            }
-            Err(_) => {
-                tracing::warn!("the service did not answer in time");
-                Err(errand.sent(Cause::Timeout))
-            }
-        }
+        let was_sent = connection.connection_metadata().is_some();
+        let (error, why) = match answer {
+            Ok(Ok(response)) => return Ok(self.answered(response, errand)),
+            Ok(Err(error)) => (errand.failed(&error), cause_of(&error)),
+            Err(_) if was_sent => (errand.sent(Cause::Timeout), "no answer in time".to_owned()),
+            Err(_) => (
+                errand.not_sent(Cause::Unreachable),
+                "no connection in time".to_owned(),
+            ),
+        };
+        tracing::warn!(code = error.code(), why, "no answer from the service");
+        Err(error)
     }
 
     /// The request as the service gets it; `None` where it can't be forwarded.
@@ -249,6 +238,17 @@ impl Errand {
             when_lost: request.extensions().get().copied(),
             upgrade: upgrade.map(|protocol| (protocol, hyper::upgrade::on(request))),
             lease,
+        }
+    }
+
+    fn failed(&self, error: &hyper_util::client::legacy::Error) -> ProxyError {
+        if error.is_connect() {
+            return self.not_sent(Cause::Unreachable);
+        }
+        match error::client_fault(error) {
+            // A request with a key was read whole before it was forwarded.
+            Some(fault) if self.lease.is_none() => self.sent(Cause::Client(fault)),
+            _ => self.sent(Cause::Broken),
         }
     }
 

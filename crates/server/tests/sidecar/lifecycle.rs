@@ -184,7 +184,7 @@ async fn what_cannot_change_is_said() {
     );
     assert_eq!(
         sidecar.server.reload().unwrap(),
-        ["store", "engine", "listener/max_connections"]
+        ["store", "engine", "listener.max_connections"]
     );
 }
 
@@ -240,7 +240,7 @@ async fn a_drain_ends_when_its_time_is_up() {
 
 async fn start(settings: &str) -> Result<Server, StartError> {
     let file = new_folder("start").join("semel.toml");
-    std::fs::write(&file, settings).unwrap();
+    std::fs::write(&file, settings).expect("as set up");
     let loaded = load(&Sources {
         file: Some(file),
         ..Sources::default()
@@ -270,7 +270,7 @@ async fn what_keeps_it_from_starting_is_said_with_the_fix() {
             "no store of this build has the scheme oracle",
         ),
         (
-            format!("store.url = \"memory://\"\nupstream.urls = [\"127.0.0.1:3000\"]\n"),
+            "store.url = \"memory://\"\nupstream.urls = [\"127.0.0.1:3000\"]\n".to_owned(),
             "begins with http://",
         ),
         (

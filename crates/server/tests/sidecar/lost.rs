@@ -141,12 +141,14 @@ async fn a_name_that_nobody_knows_frees_the_key() {
 
 /// A service that reads a request, says `words`, and hangs up.
 async fn hangs_up(words: &'static str, runs: &Runs) -> std::net::SocketAddr {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("as set up");
+    let address = listener.local_addr().expect("as set up");
     let runs = runs.clone();
     tokio::spawn(async move {
         loop {
-            let (mut stream, _) = listener.accept().await.unwrap();
+            let (mut stream, _) = listener.accept().await.expect("as set up");
             let mut seen = Vec::new();
             let mut buffer = [0; 1024];
             while !seen.ends_with(b"{}") {

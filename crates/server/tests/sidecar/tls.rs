@@ -23,26 +23,30 @@ struct Papers {
 
 impl Papers {
     fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        let mut params = CertificateParams::new(Vec::<String>::new()).expect("as set up");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params
             .distinguished_name
             .push(DnType::CommonName, "test authority");
-        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let authority =
+            CertifiedIssuer::self_signed(params, KeyPair::generate().expect("as set up"))
+                .expect("as set up");
         let folder = new_folder("papers");
-        std::fs::write(folder.join("ca.pem"), authority.pem()).unwrap();
+        std::fs::write(folder.join("ca.pem"), authority.pem()).expect("as set up");
         Self { folder, authority }
     }
 
     /// Writes `NAME.pem` and `NAME.key`, with a DNS name or, without one, a common name alone.
     fn issue(&self, file: &str, names: &[&str], common: &str) {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let mut params = CertificateParams::new(names).unwrap();
+        let mut params = CertificateParams::new(names).expect("as set up");
         params.distinguished_name.push(DnType::CommonName, common);
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.authority).unwrap();
-        std::fs::write(self.folder.join(format!("{file}.pem")), certificate.pem()).unwrap();
-        std::fs::write(self.folder.join(format!("{file}.key")), key.serialize_pem()).unwrap();
+        let key = KeyPair::generate().expect("as set up");
+        let certificate = params.signed_by(&key, &self.authority).expect("as set up");
+        std::fs::write(self.folder.join(format!("{file}.pem")), certificate.pem())
+            .expect("as set up");
+        std::fs::write(self.folder.join(format!("{file}.key")), key.serialize_pem())
+            .expect("as set up");
     }
 
     fn path(&self, file: &str) -> String {
@@ -60,24 +64,26 @@ impl Papers {
     fn client_config(&self, own: Option<&str>, protocol: Protocol) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots
-            .add(CertificateDer::from_pem_file(Path::new(&self.path("ca.pem"))).unwrap())
-            .unwrap();
+            .add(CertificateDer::from_pem_file(Path::new(&self.path("ca.pem"))).expect("as set up"))
+            .expect("as set up");
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .unwrap();
+            .expect("as set up");
         let builder = builder.with_root_certificates(roots);
         let mut config = match own {
             None => builder.with_no_client_auth(),
             Some(name) => {
                 let chain = vec![
                     CertificateDer::from_pem_file(Path::new(&self.path(&format!("{name}.pem"))))
-                        .unwrap(),
+                        .expect("as set up"),
                 ];
                 let key =
                     PrivateKeyDer::from_pem_file(Path::new(&self.path(&format!("{name}.key"))))
-                        .unwrap();
-                builder.with_client_auth_cert(chain, key).unwrap()
+                        .expect("as set up");
+                builder
+                    .with_client_auth_cert(chain, key)
+                    .expect("as set up")
             }
         };
         let word: &[u8] = if protocol == Protocol::Http2 {
@@ -98,9 +104,9 @@ impl Papers {
         let connector =
             tokio_rustls::TlsConnector::from(Arc::new(self.client_config(own, protocol)));
         let stream = TcpStream::connect(sidecar.address).await?;
-        let name = ServerName::try_from("shop.test").unwrap();
+        let name = ServerName::try_from("shop.test").expect("as set up");
         let stream = connector.connect(name, stream).await?;
-        let shown = stream.get_ref().1.peer_certificates().unwrap()[0].to_vec();
+        let shown = stream.get_ref().1.peer_certificates().expect("as set up")[0].to_vec();
         Ok((Client::over(stream, protocol).await, shown))
     }
 }
@@ -178,7 +184,7 @@ async fn a_tenant_is_who_its_certificate_says() {
     match papers.client(&sidecar, None, Protocol::Http1).await {
         Err(_) => {}
         Ok((Client::Http1(mut sender), _)) => {
-            assert!(sender.send_request(post("/", "k", "{}")).await.is_err())
+            assert!(sender.send_request(post("/", "k", "{}")).await.is_err());
         }
         Ok(_) => unreachable!("HTTP/1.1 was asked for"),
     }

@@ -23,7 +23,7 @@ async fn counting(runs: &Runs) -> std::net::SocketAddr {
 
 fn hs256() -> String {
     let file = new_folder("token").join("secret");
-    std::fs::write(&file, SECRET).unwrap();
+    std::fs::write(&file, SECRET).expect("as set up");
     format!(
         "jwt.algorithm = \"HS256\"\njwt.key_file = \"{}\"\n",
         file.display()
@@ -33,11 +33,11 @@ fn hs256() -> String {
 /// A time that is far off, in seconds.
 const LATER: u64 = 32_503_680_000;
 
-fn token(claims: serde_json::Value, secret: &str) -> String {
+fn token(claims: &serde_json::Value, secret: &str) -> String {
     let key = EncodingKey::from_secret(secret.as_bytes());
     format!(
         "Bearer {}",
-        encode(&Header::new(Algorithm::HS256), &claims, &key).unwrap()
+        encode(&Header::new(Algorithm::HS256), claims, &key).expect("as set up")
     )
 }
 
@@ -53,7 +53,7 @@ async fn a_tenant_is_who_its_token_says() {
         |token: String| sidecar.send(with(post("/", "same-key", "{}"), "authorization", &token));
     let of = |tenant: &str, user: &str, jti: u64| {
         token(
-            json!({"tenant_id": tenant, "sub": user, "exp": LATER, "jti": jti}),
+            &json!({"tenant_id": tenant, "sub": user, "exp": LATER, "jti": jti}),
             SECRET,
         )
     };
@@ -78,26 +78,23 @@ async fn a_token_that_is_wrong_is_refused_as_such() {
         "Bearer eyJhbGciOiJub25lIn0.eyJ0ZW5hbnRfaWQiOiJhY21lIiwiZXhwIjozMjUwMzY4MDAwMH0."
             .to_owned();
     let wrong = [
-        (
-            token(good.clone(), "another secret of thirty-two bytes!"),
-            true,
-        ),
+        (token(&good, "another secret of thirty-two bytes!"), true),
         (
             token(
-                json!({"tenant_id": "acme", "aud": "shop", "exp": 1000}),
+                &json!({"tenant_id": "acme", "aud": "shop", "exp": 1000}),
                 SECRET,
             ),
             true,
         ),
         (
             token(
-                json!({"tenant_id": "acme", "aud": "other", "exp": LATER}),
+                &json!({"tenant_id": "acme", "aud": "other", "exp": LATER}),
                 SECRET,
             ),
             true,
         ),
         (
-            token(json!({"tenant_id": "acme", "aud": "shop"}), SECRET),
+            token(&json!({"tenant_id": "acme", "aud": "shop"}), SECRET),
             true,
         ),
         (unsigned, true),
@@ -122,7 +119,7 @@ async fn a_token_that_is_wrong_is_refused_as_such() {
     }
     assert_eq!(sidecar.send(post("/", "k-1", "{}")).await.status, 401);
     // A token of somebody without a tenant is a good token.
-    let nobody = token(json!({"aud": "shop", "exp": LATER}), SECRET);
+    let nobody = token(&json!({"aud": "shop", "exp": LATER}), SECRET);
     let answer = sidecar
         .send(with(post("/", "k-1", "{}"), "authorization", &nobody))
         .await;
@@ -130,7 +127,7 @@ async fn a_token_that_is_wrong_is_refused_as_such() {
     assert_eq!(runs.count(), 0);
     // Without a key it is none of our business.
     assert_eq!(sidecar.send(plain("POST", "/", "{}")).await.text(), "run 1");
-    let good = token(good, SECRET);
+    let good = token(&good, SECRET);
     assert_eq!(
         sidecar
             .send(with(post("/", "k-1", "{}"), "authorization", &good))
@@ -151,7 +148,7 @@ async fn a_wrong_token_is_never_taken_for_none() {
         "nobody in particular"
     );
     let forged = token(
-        json!({"sub": "ann", "exp": LATER}),
+        &json!({"sub": "ann", "exp": LATER}),
         "another secret of thirty-two bytes!",
     );
     let answer = sidecar
@@ -184,7 +181,7 @@ async fn tokens_signed_with_a_private_key() {
         .await;
     assert_eq!(answer.text(), "run 1");
     // The public key is public: a token signed with it as a shared secret is a forgery.
-    let forged = token(claims, &pair.public_key_pem());
+    let forged = token(&claims, &pair.public_key_pem());
     let answer = sidecar
         .send(with(post("/", "k-1", "{}"), "authorization", &forged))
         .await;

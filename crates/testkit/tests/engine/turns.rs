@@ -1,105 +1,14 @@
 //! One claim at a time for a key of a process, and its answer for all who asked meanwhile.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
+use semel_core::StoreErrorKind;
 use semel_core::engine::{Problem, Response};
 use semel_core::event::{BusyReason, Step};
 use semel_core::policy::{OnBusy, Policy};
-use semel_core::store::Capabilities;
-use semel_core::wake::Wakeup;
-use semel_core::{
-    BoxFuture, Certainty, Claim, Claimed, Fence, Grant, Identity, Record, Renewed, Resolution,
-    Resolved, Settled, Settlement, StoreError, StoreErrorKind, StoreResult,
-};
 
+use super::slow::{Slow, slow};
 use super::*;
-
-/// A memory store that counts claims, and answers them once the test lets it.
-struct Slow {
-    inner: Arc<dyn Store>,
-    claims: AtomicUsize,
-    // A permit for each claim that may be answered; closed for those that fail.
-    permits: tokio::sync::Semaphore,
-}
-
-impl Slow {
-    fn claims(&self) -> usize {
-        self.claims.load(Ordering::SeqCst)
-    }
-}
-
-impl Store for Slow {
-    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
-        Box::pin(async move {
-            self.claims.fetch_add(1, Ordering::SeqCst);
-            // Decided when it is sent, told when the test says: the oldest news that a reply can bring.
-            let claimed = self.inner.claim(claim).await;
-            match self.permits.acquire().await {
-                Ok(permit) => permit.forget(),
-                Err(_) => {
-                    let (kind, certainty) = (StoreErrorKind::Rejected, Certainty::Definite);
-                    return Err(StoreError::new(kind, certainty, "closed"));
-                }
-            }
-            claimed
-        })
-    }
-
-    fn renew<'a>(
-        &'a self,
-        grant: &'a Grant,
-        checkpoint: Option<&'a Bytes>,
-    ) -> BoxFuture<'a, StoreResult<Renewed>> {
-        self.inner.renew(grant, checkpoint)
-    }
-
-    fn settle<'a>(
-        &'a self,
-        grant: &'a Grant,
-        settlement: &'a Settlement,
-    ) -> BoxFuture<'a, StoreResult<Settled>> {
-        self.inner.settle(grant, settlement)
-    }
-
-    fn resolve<'a>(
-        &'a self,
-        identity: &'a Identity,
-        fence: Fence,
-        resolution: &'a Resolution,
-    ) -> BoxFuture<'a, StoreResult<Resolved>> {
-        self.inner.resolve(identity, fence, resolution)
-    }
-
-    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
-        self.inner.read(identity)
-    }
-
-    fn watch(&self, identity: &Identity) -> Wakeup {
-        self.inner.watch(identity)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-}
-
-/// A process on a slow way to a store, and another process on a quick one to the same.
-fn slow() -> (Rig, Arc<Slow>, Rig) {
-    let other = Rig::new();
-    let slow = Arc::new(Slow {
-        inner: Arc::clone(&other.store),
-        claims: AtomicUsize::new(0),
-        permits: tokio::sync::Semaphore::new(0),
-    });
-    let rig = Rig::on(
-        other.clock.clone(),
-        Arc::clone(&slow) as _,
-        EngineConfig::default(),
-    );
-    (rig, slow, other)
-}
 
 fn refuse() -> Policy {
     Policy {
@@ -129,7 +38,7 @@ fn with_payload(
 
 async fn are_busy(callers: Calls) {
     for caller in callers {
-        let response = caller.await.unwrap();
+        let response = caller.await.expect("an answer");
         let Response::Problem(Problem::Busy { why, retry_after }) = response else {
             panic!("expected busy, got {response:?}");
         };

@@ -1,0 +1,219 @@
+//! What has to be there before the process can serve: the store, the trail, what else is served; and what can be wrong
+//! with it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::Router;
+use semel::core::event::{Ignore, Observer};
+use semel::{OpenError, Secret, Semel, tokio_env};
+
+use crate::admin::{AdminConfig, AdminState, Credential};
+use crate::api::{Access, AccessError, ApiConfig, ApiState, Tokens};
+use crate::audit::{FileConfig, FileSink, Nowhere, Trail, TrailConfig};
+use crate::config::{ApiAccess, Config, Findings, without_password};
+use crate::stack::{StackError, engine_config};
+use crate::tls::TlsError;
+
+/// What else is served: other modules' routers.
+#[derive(Clone, Debug, Default)]
+pub struct Mounts {
+    /// On the main listener, under `listener.own_path`.
+    pub main: Router,
+    /// On the admin listener. Checks its callers itself.
+    pub admin: Router,
+}
+
+/// A store that is open, and the trail of what happens on it.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    /// The store, and the engine on it.
+    pub semel: Semel,
+    /// What happens.
+    pub trail: Trail,
+}
+
+impl Opened {
+    /// The protocol API and the admin API, as the configuration has them.
+    ///
+    /// # Errors
+    /// [`StartError`] where a token can't be used.
+    pub fn mounts(&self, config: &Config) -> Result<Mounts, StartError> {
+        let main = match api_access(config)? {
+            None => Router::new(),
+            Some(access) => {
+                let state = ApiState::new(self.semel.clone(), access, ApiConfig::default());
+                crate::api::bare_router(state)
+            }
+        };
+        let (semel, trail) = (self.semel.clone(), self.trail.clone());
+        let state = AdminState::new(semel, trail, credential(config)?, AdminConfig::default());
+        let admin = crate::admin::bare_router(state);
+        Ok(Mounts { main, admin })
+    }
+}
+
+/// Who may call the protocol API; `None` where nobody may.
+fn api_access(config: &Config) -> Result<Option<Access>, StartError> {
+    let file = match (config.api.access, &config.api.tokens_file) {
+        (ApiAccess::Off, _) => return Ok(None),
+        (ApiAccess::Loopback, _) | (ApiAccess::Tokens, None) => return Ok(Some(Access::Open)),
+        (ApiAccess::Tokens, Some(file)) => file,
+    };
+    let broken = |message: String| StartError::File {
+        what: "api.tokens_file",
+        message,
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| broken(format!("{file}: {error}")))?;
+    let mut tokens = Tokens::default();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (tenant, token) = line.rsplit_once(char::is_whitespace).unwrap_or(("", line));
+        let added = tokens.add(tenant.trim(), token);
+        added.map_err(|error: AccessError| {
+            broken(format!("{file}, line {}: {error}", number + 1))
+        })?;
+    }
+    Ok(Some(Access::Tokens(tokens)))
+}
+
+/// What a caller of the admin API has to show.
+fn credential(config: &Config) -> Result<Credential, StartError> {
+    let tls = &config.admin.tls;
+    match &config.admin.token_file {
+        Some(file) => Credential::token_file(Path::new(file)).map_err(|error| StartError::File {
+            what: "admin.token_file",
+            message: error.to_string(),
+        }),
+        None if tls.client_ca_file.is_some() && !tls.client_optional => Ok(Credential::MutualTls),
+        None => Ok(Credential::None),
+    }
+}
+
+/// Opens the store that the configuration names, with a trail of what happens on it.
+///
+/// # Errors
+/// [`StartError`] says what is wrong and what to do.
+pub async fn open_audited(config: &Config) -> Result<Opened, StartError> {
+    let env = tokio_env();
+    let trail = match &config.audit.file {
+        None => Trail::start(Arc::new(Nowhere), TrailConfig::default(), env),
+        Some(file) => {
+            let sink = FileSink::open(FileConfig::new(file), Arc::clone(&env.clock));
+            let sink = sink.map_err(|error| StartError::File {
+                what: "audit.file",
+                message: format!("{file}: {error}"),
+            })?;
+            Trail::start(Arc::new(sink), TrailConfig::default(), env)
+        }
+    };
+    let semel = open_observed(config, Arc::new(trail.clone())).await?;
+    Ok(Opened { semel, trail })
+}
+
+/// Why the process can't start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] Findings),
+    /// A file that the configuration names can't be used.
+    #[error("{what}: {message}\n    fix: check the file")]
+    File {
+        /// Which setting.
+        what: &'static str,
+        /// What is wrong.
+        message: String,
+    },
+    /// The settings can't be put to work.
+    #[error(transparent)]
+    Stack(#[from] StackError),
+    /// TLS can't be used.
+    #[error("TLS: {0}")]
+    Tls(#[from] TlsError),
+    /// The store can't be used.
+    #[error("the store {url} can't be used: {source}\n    fix: {fix}")]
+    Store {
+        /// Without its password.
+        url: String,
+        /// What to do.
+        fix: &'static str,
+        /// Why.
+        source: Box<OpenError>,
+    },
+    /// The address can't be listened on.
+    #[error("{setting}: {address} can't be listened on: {source}\n    fix: {fix}")]
+    Listen {
+        /// Which setting.
+        setting: &'static str,
+        /// The address.
+        address: String,
+        /// What to do.
+        fix: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The self-check failed.
+    #[error(
+        "the self-check failed: {0}\n    fix: look at the store; or set health.self_check = \"warn\" to start all the same"
+    )]
+    SelfCheck(String),
+}
+
+/// Opens the store that the configuration names.
+///
+/// # Errors
+/// [`StartError`] says what is wrong and what to do.
+pub async fn open(config: &Config) -> Result<Semel, StartError> {
+    open_observed(config, Arc::new(Ignore)).await
+}
+
+async fn open_observed(config: &Config, observer: Arc<dyn Observer>) -> Result<Semel, StartError> {
+    let url = store_url(config)?;
+    let mut builder = Semel::builder()
+        .environment(&config.environment)
+        .policy(crate::stack::policy(&config.defaults))
+        .engine_config(engine_config(config))
+        .observer(observer);
+    if let Some(file) = &config.store.secret_file {
+        let broken = |message: String| StartError::File {
+            what: "store.secret_file",
+            message,
+        };
+        let bytes = std::fs::read(file).map_err(|error| broken(format!("{file}: {error}")))?;
+        let id = config.store.secret_id.unwrap_or(1);
+        let secret =
+            Secret::new(id, bytes.trim_ascii_end()).map_err(|error| broken(error.to_string()))?;
+        builder = builder.secret(secret);
+    }
+    builder.open(&url).await.map_err(|source| StartError::Store {
+        url: without_password(&url),
+        fix: match source {
+            OpenError::Store(_) => {
+                "start it, or name another: --store redis://HOST:PORT, postgres://USER@HOST/DATABASE, or memory:// to try things out"
+            }
+            OpenError::Canary(_) => "give every node the same store.secret_file",
+            _ => "see docs/stores for what a store's URL may say",
+        },
+        source: Box::new(source),
+    })
+}
+
+fn store_url(config: &Config) -> Result<String, StartError> {
+    let store = &config.store;
+    match (&store.url, &store.url_file) {
+        (Some(url), _) => Ok(url.clone()),
+        (None, Some(file)) => match std::fs::read_to_string(file) {
+            Ok(text) => Ok(text.trim().to_owned()),
+            Err(error) => Err(StartError::File {
+                what: "store.url_file",
+                message: format!("{file}: {error}"),
+            }),
+        },
+        (None, None) => Ok("memory://".to_owned()),
+    }
+}

@@ -1,0 +1,10 @@
+//! Both APIs on real sockets, on memory, Redis and PostgreSQL.
+
+mod access;
+mod admin;
+mod audit;
+mod bounds;
+mod claims;
+mod events;
+mod guide;
+mod support;
