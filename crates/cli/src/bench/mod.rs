@@ -32,7 +32,8 @@ Example:
   semel bench --store redis://127.0.0.1 --out mine.json
   semel plan --rps 5000 --ttl 24h --body 2KiB --constants mine.json
 
-Others who use the store meanwhile are slowed down, and counted in: measure when it is quiet.")]
+Others who use the store meanwhile are slowed down, and counted in: measure when it is quiet. Sizes are told by how much
+the store grows: let it run longer (--seconds 60), and on tables that have no room left inside by earlier deletions.")]
 pub(crate) struct Bench {
     /// The store: redis://…, postgres://…, memory://
     #[arg(long, value_name = "URL", env = "SEMEL_STORE_URL")]
@@ -104,12 +105,12 @@ impl Bench {
         progress.to(5);
         let alone = load.fresh(1, self.body.0, share(10)).await?;
         progress.to(15);
-        let (small, small_used) = weigh(subject, &mut load, SMALL, share(10)).await?;
-        progress.to(25);
-        let (fresh, fresh_used) = weigh(subject, &mut load, self.body.0, share(45)).await?;
-        progress.to(70);
+        let (small, small_used) = weigh(subject, &mut load, SMALL, share(20)).await?;
+        progress.to(35);
+        let (fresh, fresh_used) = weigh(subject, &mut load, self.body.0, share(40)).await?;
+        progress.to(75);
         let before = subject.used().await?;
-        let replays = load.replays(share(25)).await?;
+        let replays = load.replays(share(20)).await?;
         let replays_used = subject.used().await?.since(before);
         progress.to(95);
         load.remove().await;

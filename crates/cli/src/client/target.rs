@@ -36,9 +36,9 @@ pub(crate) struct Target {
     /// The settings of the sidecar (TOML): its admin.address, else its store.
     #[arg(long, short, env = "SEMEL_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// The environment that keys live in, with --store.
+    /// The environment that keys live in.
     #[arg(long, value_name = "NAME")]
-    environment: Option<String>,
+    pub(crate) environment: Option<String>,
     /// Where changes are written down, with --store (JSON lines; a file that no other process writes).
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,

@@ -44,11 +44,18 @@ pub(crate) struct Summary {
 impl Record {
     /// How long ago the key was first claimed, by the store's clock alone.
     pub(crate) fn age_ms(&self) -> Option<u64> {
-        let at = |text: &str| OffsetDateTime::parse(text, &Rfc3339).ok();
-        let before = at(&self.written_time)? - at(&self.created_time)?;
-        let before = u64::try_from(before.whole_milliseconds()).ok()?;
-        Some(before + self.retention_ms.saturating_sub(self.expires_in_ms))
+        Some(
+            between_ms(&self.created_time, &self.written_time)?
+                + self.retention_ms.saturating_sub(self.expires_in_ms),
+        )
     }
+}
+
+/// From one time to a later one, both of the same clock.
+fn between_ms(earlier: &str, later: &str) -> Option<u64> {
+    let at = |text: &str| OffsetDateTime::parse(text, &Rfc3339).ok();
+    let span = at(later)? - at(earlier)?;
+    u64::try_from(span.whole_milliseconds()).ok()
 }
 
 /// A page of a listing.
@@ -82,6 +89,11 @@ impl Entry {
         self.detail.iter().map(one).collect::<Vec<_>>().join(" ")
     }
 
+    /// How old it was at `time`, on the same server's clock.
+    pub(crate) fn age_ms(&self, time: &str) -> u64 {
+        between_ms(&self.time, time).unwrap_or(0)
+    }
+
     /// The time of day; the date is in `--json`.
     pub(crate) fn clock(&self) -> &str {
         let clock = self.time.split_once('T').map_or("", |(_, clock)| clock);
@@ -100,6 +112,7 @@ pub(crate) struct History {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Stats {
+    pub(crate) time: String,
     pub(crate) uptime_ms: u64,
     pub(crate) store: StoreStats,
     pub(crate) engine: EngineStats,

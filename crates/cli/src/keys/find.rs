@@ -17,10 +17,13 @@ const WHOLE: usize = 64;
 
 /// Names a record.
 #[derive(Args, Clone, Debug)]
-#[group(required = true, multiple = false, id = "which", args = ["id", "key"])]
 pub(crate) struct Which {
     /// The record's id, or how it begins: at least 8 characters.
-    #[arg(value_name = "ID")]
+    #[arg(
+        value_name = "ID",
+        required_unless_present = "key",
+        conflicts_with = "key"
+    )]
     id: Option<String>,
     /// The caller's key, with the scope that it was used in.
     #[arg(long, value_name = "KEY", requires = "scope")]
@@ -99,9 +102,9 @@ impl Which {
     /// Up to two ids that begin so.
     async fn beginning(&self, client: &Client, id: &str) -> Result<Vec<String>, Exit> {
         let filter = Filter {
-            state: None,
             tenant: self.tenant.as_deref(),
             scope: self.scope.as_deref(),
+            ..Filter::default()
         };
         let progress = Progress::counting("looking for the record", "looked at");
         let (mut found, mut looked_at) = (Vec::<String>::new(), 0);

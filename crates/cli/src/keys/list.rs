@@ -81,6 +81,7 @@ const OWN_SCOPES: [&str; 2] = ["semel.canary", semel_server::health::SELF_CHECK_
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Filter<'a> {
     pub(crate) state: Option<&'a str>,
+    pub(crate) environment: Option<&'a str>,
     pub(crate) tenant: Option<&'a str>,
     pub(crate) scope: Option<&'a str>,
 }
@@ -95,6 +96,7 @@ impl Filter<'_> {
     ) -> Result<Page, Exit> {
         let path = Path::new("/admin/v1/records")
             .with("state", self.state)
+            .with("environment", self.environment)
             .with("tenant", self.tenant)
             .with("scope", self.scope)
             .with("cursor", cursor)
@@ -113,6 +115,7 @@ impl List {
         };
         let filter = Filter {
             state: state.map(State::name),
+            environment: self.target.environment.as_deref(),
             tenant: self.tenant.as_deref(),
             scope: self.scope.as_deref(),
         };

@@ -6,6 +6,8 @@
 //! | `view` | how it looks |
 
 mod model;
+#[cfg(test)]
+mod tests;
 mod view;
 
 use std::sync::Arc;

@@ -151,7 +151,10 @@ impl Model {
             | "idempotency.unrecorded" => Some(What::Trouble),
             _ => None,
         };
-        if let Some(what) = what {
+        // The first ones are of before this command began.
+        let age = Duration::from_millis(entry.age_ms(&self.now.time));
+        let at = Tick::new(at.since_origin().saturating_sub(age));
+        if let Some(what) = what.filter(|_| age <= HOT) {
             self.happened.push_back((at, entry.scope.clone(), what));
             if self.happened.len() > HAPPENINGS {
                 self.happened.pop_front();

@@ -4,7 +4,7 @@ use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span, Text};
-use ratatui::widgets::{Block, BorderType, Paragraph, Row, Sparkline, Table};
+use ratatui::widgets::{Block, BorderType, Padding, Paragraph, Row, Sparkline, Table};
 
 use super::model::Model;
 use crate::out::{self, Tone};
@@ -12,6 +12,8 @@ use crate::tail;
 
 /// From this width on, scopes and events stand side by side.
 const WIDE: u16 = 110;
+/// From this width on, events have their details beside them.
+const ROOMY: u16 = 84;
 /// Below this, nothing can be shown well.
 const LEAST: (u16, u16) = (60, 16);
 
@@ -60,6 +62,7 @@ fn panel(title: &str) -> Block<'_> {
     Block::bordered()
         .border_type(BorderType::Rounded)
         .border_style(QUIET)
+        .padding(Padding::horizontal(1))
         .title(Span::styled(format!(" {title} "), STRONG))
 }
 
@@ -100,7 +103,13 @@ fn rate(value: f64) -> String {
 }
 
 fn draw_rates(frame: &mut Frame<'_>, model: &Model, area: Rect) {
-    let block = panel("per second");
+    let peak = model.history.iter().max().copied().unwrap_or(0);
+    let peak = match peak {
+        0 => String::new(),
+        peak => format!(" peak {} ", out::number(peak as f64)),
+    };
+    let block =
+        panel("per second").title_top(Line::from(Span::styled(peak, QUIET)).right_aligned());
     let inner = block.inner(area);
     frame.render_widget(block, area);
     if !model.is_sidecar {
@@ -122,12 +131,12 @@ fn draw_rates(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         let tone = if value > 0.0 { bad } else { Tone::Quiet };
         [
             Span::styled(rate(value), style(tone)),
-            Span::styled(format!(" {name}   "), QUIET),
+            Span::styled(format!(" {name}  "), QUIET),
         ]
     };
     let mut line = vec![
         Span::styled(rate(rates.requests), STRONG),
-        Span::raw(" requests   "),
+        Span::raw(" requests  "),
     ];
     line.extend(part("run", rates.fresh, Tone::Plain));
     line.extend(part("replays", rates.replays, Tone::Good));
@@ -135,8 +144,8 @@ fn draw_rates(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let mut line = Vec::new();
     line.extend(part("conflicts", rates.conflicts, Tone::Careful));
     line.extend(part("busy", rates.busy, Tone::Careful));
+    line.extend(part("errors", rates.store_failures, Tone::Bad));
     line.extend(part("passed", rates.passed, Tone::Plain));
-    line.extend(part("failures", rates.store_failures, Tone::Bad));
     frame.render_widget(Paragraph::new(Line::from(line)), second);
     let width = usize::from(plot.width);
     let skip = model.history.len().saturating_sub(width);
@@ -172,14 +181,14 @@ fn draw_now(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         "closed" => ("closed".to_owned(), Tone::Good),
         other => (out::words(other), Tone::Bad),
     };
-    let records = now.store.records.map_or(String::new(), |records| {
+    let records = now.store.records.map_or("not known".to_owned(), |records| {
         let most = now.store.capacity.map_or(String::new(), |most| {
             format!(" of {}", out::number(most as f64))
         });
-        format!(", {} records{most}", out::number(records as f64))
+        format!("{}{most}", out::number(records as f64))
     });
     let store = if now.store.reachable {
-        (format!("{}{records}", now.store.name), Tone::Plain)
+        (now.store.name.clone(), Tone::Plain)
     } else {
         (format!("{} can't be reached", now.store.name), Tone::Bad)
     };
@@ -197,10 +206,15 @@ fn draw_now(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     };
     let text = Text::from(vec![
         line("in doubt", doubts.0, doubts.1),
-        line("running", now.engine.running.to_string(), Tone::Strong),
-        line("waiting", now.engine.waiting.to_string(), waiting),
+        Line::from(vec![
+            Span::styled("  running  ", QUIET),
+            Span::styled(now.engine.running.to_string(), STRONG),
+            Span::styled("   waiting  ", QUIET),
+            Span::styled(now.engine.waiting.to_string(), style(waiting)),
+        ]),
         line("breaker", breaker.0, breaker.1),
         line("store", store.0, store.1),
+        line("records", records, Tone::Plain),
         line("audit", audit.0, audit.1),
     ]);
     frame.render_widget(Paragraph::new(text).block(panel("now")), area);
@@ -266,31 +280,32 @@ fn draw_events(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         frame.render_widget(Paragraph::new(text).style(QUIET).block(block), area);
         return;
     }
-    let rows = model
-        .entries
-        .iter()
-        .take(usize::from(area.height))
-        .map(|entry| {
-            let kind = entry.kind.trim_start_matches("idempotency.").to_owned();
-            let id = entry
-                .id
-                .as_deref()
-                .map_or("", |id| id.get(..8).unwrap_or(id));
-            let clock = entry.clock();
-            let tone = tail::tone(&entry.kind);
-            Row::new(vec![
-                Span::styled(clock.get(..8).unwrap_or(clock).to_owned(), QUIET),
-                Span::styled(kind, style(tone)),
-                Span::raw(entry.scope.clone()),
-                Span::styled(id.to_owned(), QUIET),
-            ])
-        });
-    let widths = [
+    let is_roomy = area.width >= ROOMY;
+    let rows = model.entries.iter().take(usize::from(area.height));
+    let rows = rows.map(|entry| {
+        let kind = entry.kind.trim_start_matches("idempotency.").to_owned();
+        let id = entry.id.as_deref().unwrap_or_default();
+        let clock = entry.clock();
+        let mut cells = vec![
+            Span::styled(clock.get(..8).unwrap_or(clock).to_owned(), QUIET),
+            Span::styled(kind, style(tail::tone(&entry.kind))),
+            Span::raw(entry.scope.clone()),
+            Span::styled(id.get(..12).unwrap_or(id).to_owned(), QUIET),
+        ];
+        if is_roomy {
+            cells.push(Span::styled(entry.details(), QUIET));
+        }
+        Row::new(cells)
+    });
+    let mut widths = vec![
         Constraint::Length(8),
         Constraint::Length(16),
-        Constraint::Fill(1),
-        Constraint::Length(8),
+        Constraint::Fill(2),
+        Constraint::Length(12),
     ];
+    if is_roomy {
+        widths.push(Constraint::Fill(3));
+    }
     frame.render_widget(Table::new(rows, widths).block(block), area);
 }
 

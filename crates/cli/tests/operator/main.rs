@@ -1,0 +1,8 @@
+//! The operator's commands as the real program, on real stores and a real sidecar.
+
+mod demo;
+mod doctor;
+mod keys;
+mod measure;
+mod support;
+mod tables;

@@ -1,0 +1,184 @@
+//! The program, a service, and a sidecar in front of it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::post;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use semel_testkit::private::{Private, free_port, new_folder};
+use serde_json::Value;
+
+/// How a command ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Ended {
+    /// What it wrote, where it succeeded.
+    #[track_caller]
+    pub(crate) fn good(self) -> String {
+        assert_eq!(self.code, 0, "{self:?}");
+        self.out
+    }
+
+    #[track_caller]
+    pub(crate) fn json(self) -> Value {
+        let out = self.good();
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
+    }
+
+    /// That it failed so, and said something with these words.
+    #[track_caller]
+    pub(crate) fn failed(&self, code: i32, words: &str) {
+        assert_eq!(self.code, code, "{self:?}");
+        assert!(self.err.contains(words), "no {words:?} in {self:?}");
+    }
+}
+
+/// The program, with nothing of this environment's settings.
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_semel"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SEMEL_")) {
+        command.env_remove(name);
+    }
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// No command of these tests takes long; one that hangs is a mistake, not a reason to wait.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs the program to its end.
+pub(crate) async fn semel(arguments: &[&str]) -> Ended {
+    let mut command = tokio::process::Command::from(command(arguments));
+    let ended = tokio::time::timeout(PATIENCE, command.kill_on_drop(true).output()).await;
+    let ended = ended.unwrap_or_else(|_| panic!("it doesn't end: {arguments:?}"));
+    let ended = ended.expect("as set up");
+    Ended {
+        code: ended.status.code().unwrap_or(-1),
+        out: String::from_utf8(ended.stdout).expect("text"),
+        err: String::from_utf8(ended.stderr).expect("text"),
+    }
+}
+
+pub(crate) fn env(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| panic!("{name}: see `cargo xtask services up`"))
+}
+
+#[expect(clippy::disallowed_methods, reason = "real processes run on real time")]
+pub(crate) async fn pause() {
+    tokio::time::sleep(Duration::from_millis(20)).await;
+}
+
+/// A service that answers on /charges, and never on /lost.
+pub(crate) async fn service() -> SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let router = Router::new()
+        .route(
+            "/charges",
+            post(|| async { (http::StatusCode::CREATED, "charged") }),
+        )
+        .route("/lost", post(std::future::pending::<&'static str>));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    address
+}
+
+/// A sidecar in front of such a service; whatever it loses is in doubt.
+pub(crate) struct Sidecar {
+    pub(crate) address: SocketAddr,
+    pub(crate) admin: String,
+    pub(crate) folder: PathBuf,
+    pub(crate) environment: String,
+    process: Private,
+}
+
+impl Sidecar {
+    pub(crate) async fn start(store: &str, more: &str) -> Self {
+        let (port, admin) = (free_port(), free_port());
+        let upstream = service().await;
+        let folder = new_folder("operator");
+        // Nobody else's records are in it, also in a store that tests share.
+        let environment = format!("cli-{}-{port}", std::process::id());
+        let settings = format!(
+            "environment = \"{environment}\"\n\
+             [store]\nurl = \"{store}\"\n\
+             [upstream]\nurls = [\"http://{upstream}\"]\nresponse_timeout = \"300ms\"\n\
+             [listener]\naddress = \"127.0.0.1:{port}\"\n\
+             [defaults]\ncrash = \"hold\"\n\
+             [admin]\naddress = \"127.0.0.1:{admin}\"\n{more}"
+        );
+        let file = folder.join("semel.toml");
+        std::fs::write(&file, settings).expect("as set up");
+        let mut serve = command(&["serve", "--config", file.to_str().expect("as set up")]);
+        let sidecar = Self {
+            address: SocketAddr::from(([127, 0, 0, 1], port)),
+            admin: format!("http://127.0.0.1:{admin}"),
+            folder,
+            environment,
+            process: Private::start(&mut serve),
+        };
+        sidecar.until_ready().await;
+        sidecar
+    }
+
+    /// The admin listener is the last to be there.
+    async fn until_ready(&self) {
+        let admin = self.admin.trim_start_matches("http://");
+        for _ in 0..1000 {
+            if tokio::net::TcpStream::connect(admin).await.is_ok() {
+                return;
+            }
+            pause().await;
+        }
+        panic!(
+            "the sidecar doesn't start; its settings are in {}",
+            self.folder.display()
+        );
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Sends a request; status, whether it is a replay, body.
+    pub(crate) async fn send(&self, path: &str, key: &str) -> (u16, bool, String) {
+        let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
+        let request = http::Request::post(format!("http://{}{path}", self.address))
+            .header("idempotency-key", key)
+            .body(Full::from("{}"))
+            .expect("as set up");
+        let response = client.request(request).await.expect("an answer");
+        let replayed = response.headers().contains_key("idempotent-replayed");
+        let status = response.status().as_u16();
+        let body = response
+            .into_body()
+            .collect()
+            .await
+            .expect("a body")
+            .to_bytes();
+        (
+            status,
+            replayed,
+            String::from_utf8_lossy(&body).into_owned(),
+        )
+    }
+
+    /// A file of its own.
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
+        let file = self.folder.join(name);
+        std::fs::write(&file, text).expect("as set up");
+        file.to_str().expect("as set up").to_owned()
+    }
+}

@@ -1,0 +1,54 @@
+//! `semel migrate`: on a database of its own.
+
+use semel_testkit::private::PostgresServer;
+
+use crate::support::semel;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_are_made_once_and_only_where_asked() {
+    let server = PostgresServer::start(&[]).await;
+    let url = server.url();
+    let off = format!(
+        "{url}{}migrate=off",
+        if url.contains('?') { "&" } else { "?" }
+    );
+    let list = ["keys", "list", "--store", &off];
+    semel(&list).await.failed(4, "the tables are not there");
+
+    let dry = semel(&["migrate", "--dry-run", "--json", "--store", &off])
+        .await
+        .json();
+    assert_eq!(dry["applied"], false);
+    let steps = dry["steps"].as_array().expect("steps").clone();
+    assert!(!steps.is_empty(), "{dry}");
+    semel(&list).await.failed(4, "the tables are not there");
+
+    let made = semel(&["migrate", "--json", "--store", &off]).await.json();
+    assert_eq!(
+        (&made["applied"], &made["steps"]),
+        (&true.into(), &steps.into())
+    );
+    assert!(semel(&list).await.good().contains("no record fits"));
+    assert!(
+        semel(&["migrate", "--store", &off])
+            .await
+            .good()
+            .contains("up to date")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_without_tables_has_nothing_to_do_and_one_that_is_away_is_said() {
+    assert!(
+        semel(&["migrate", "--store", "redis://127.0.0.1:1"])
+            .await
+            .good()
+            .contains("nothing to do")
+    );
+    let away = semel(&["migrate", "--store", "postgres://u:hush@127.0.0.1:1/d"]).await;
+    away.failed(4, "fix:");
+    assert!(!away.err.contains("hush"), "{away:?}");
+    semel(&["migrate", "--store", "mongodb://h"])
+        .await
+        .failed(3, "scheme");
+}
