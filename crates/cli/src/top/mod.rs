@@ -3,8 +3,9 @@
 //! | file | is |
 //! |---|---|
 //! | `model` | what is known, and how it changes |
-//! | `view` | how it looks |
+//! | `view`, `lists` | how it looks |
 
+mod lists;
 mod model;
 #[cfg(test)]
 mod tests;

@@ -4,20 +4,18 @@ use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span, Text};
-use ratatui::widgets::{Block, BorderType, Padding, Paragraph, Row, Sparkline, Table};
+use ratatui::widgets::{Block, BorderType, Padding, Paragraph, Sparkline};
 
+use super::lists;
 use super::model::Model;
 use crate::out::{self, Tone};
-use crate::tail;
 
 /// From this width on, scopes and events stand side by side.
 const WIDE: u16 = 110;
-/// From this width on, events have their details beside them.
-const ROOMY: u16 = 84;
 /// Below this, nothing can be shown well.
 const LEAST: (u16, u16) = (60, 16);
 
-const QUIET: Style = Style::new().add_modifier(Modifier::DIM);
+pub(super) const QUIET: Style = Style::new().add_modifier(Modifier::DIM);
 const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 
 pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
@@ -43,8 +41,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
     draw_rates(frame, model, rates);
     draw_now(frame, model, now);
     let (scopes, events) = split(lists);
-    draw_scopes(frame, model, scopes);
-    draw_events(frame, model, events);
+    lists::scopes(frame, model, scopes);
+    lists::events(frame, model, events);
     draw_footer(frame, model, footer);
 }
 
@@ -58,7 +56,7 @@ fn split(area: Rect) -> (Rect, Rect) {
     (above, below)
 }
 
-fn panel(title: &str) -> Block<'_> {
+pub(super) fn panel(title: &str) -> Block<'_> {
     Block::bordered()
         .border_type(BorderType::Rounded)
         .border_style(QUIET)
@@ -66,7 +64,7 @@ fn panel(title: &str) -> Block<'_> {
         .title(Span::styled(format!(" {title} "), STRONG))
 }
 
-const fn style(tone: Tone) -> Style {
+pub(super) const fn style(tone: Tone) -> Style {
     match tone {
         Tone::Good => Style::new().fg(Color::Green),
         Tone::Careful => Style::new().fg(Color::Yellow),
@@ -218,95 +216,6 @@ fn draw_now(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         line("audit", audit.0, audit.1),
     ]);
     frame.render_widget(Paragraph::new(text).block(panel("now")), area);
-}
-
-fn draw_scopes(frame: &mut Frame<'_>, model: &Model, area: Rect) {
-    let block = panel("scopes of the last minute");
-    let scopes = model.hot();
-    if scopes.is_empty() {
-        let text = if model.is_sidecar {
-            "No request with a key in the last minute."
-        } else {
-            "Not known of a store."
-        };
-        frame.render_widget(Paragraph::new(text).style(QUIET).block(block), area);
-        return;
-    }
-    let rows = scopes.iter().map(|scope| {
-        let trouble = if scope.troubles > 0 {
-            Tone::Careful
-        } else {
-            Tone::Quiet
-        };
-        let number = |count: u64, tone| {
-            Text::from(count.to_string())
-                .alignment(Alignment::Right)
-                .style(style(tone))
-        };
-        Row::new(vec![
-            Text::from(scope.name.clone()),
-            number(scope.fresh, Tone::Plain),
-            number(scope.replays, Tone::Good),
-            number(scope.troubles, trouble),
-        ])
-    });
-    let widths = [
-        Constraint::Fill(1),
-        Constraint::Length(7),
-        Constraint::Length(8),
-        Constraint::Length(8),
-    ];
-    let head = ["scope", "run", "replays", "trouble"];
-    let head = head.map(|name| {
-        let side = if name == "scope" {
-            Alignment::Left
-        } else {
-            Alignment::Right
-        };
-        Text::from(name).alignment(side)
-    });
-    let table = Table::new(rows, widths).header(Row::new(head).style(QUIET));
-    frame.render_widget(table.block(block), area);
-}
-
-fn draw_events(frame: &mut Frame<'_>, model: &Model, area: Rect) {
-    let block = panel("what just happened");
-    if model.entries.is_empty() {
-        let text = if model.is_sidecar {
-            "Nothing yet. Send a request with an Idempotency-Key twice, and watch."
-        } else {
-            "Not known of a store."
-        };
-        frame.render_widget(Paragraph::new(text).style(QUIET).block(block), area);
-        return;
-    }
-    let is_roomy = area.width >= ROOMY;
-    let rows = model.entries.iter().take(usize::from(area.height));
-    let rows = rows.map(|entry| {
-        let kind = entry.kind.trim_start_matches("idempotency.").to_owned();
-        let id = entry.id.as_deref().unwrap_or_default();
-        let clock = entry.clock();
-        let mut cells = vec![
-            Span::styled(clock.get(..8).unwrap_or(clock).to_owned(), QUIET),
-            Span::styled(kind, style(tail::tone(&entry.kind))),
-            Span::raw(entry.scope.clone()),
-            Span::styled(id.get(..12).unwrap_or(id).to_owned(), QUIET),
-        ];
-        if is_roomy {
-            cells.push(Span::styled(entry.details(), QUIET));
-        }
-        Row::new(cells)
-    });
-    let mut widths = vec![
-        Constraint::Length(8),
-        Constraint::Length(16),
-        Constraint::Fill(2),
-        Constraint::Length(12),
-    ];
-    if is_roomy {
-        widths.push(Constraint::Fill(3));
-    }
-    frame.render_widget(Table::new(rows, widths).block(block), area);
 }
 
 fn draw_footer(frame: &mut Frame<'_>, model: &Model, area: Rect) {

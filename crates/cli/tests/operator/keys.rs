@@ -20,17 +20,11 @@ async fn traffic(sidecar: &Sidecar) -> String {
     assert_eq!(sidecar.send("/charges", "ord-1-abcdef").await.0, 201);
     assert!(sidecar.send("/charges", "ord-1-abcdef").await.1, "a replay");
     assert_eq!(sidecar.send("/lost", "ord-2-abcdef").await.0, 504);
-    let admin = [
-        "keys",
-        "list",
-        "--in-doubt",
-        "--json",
-        "--admin",
-        &sidecar.admin,
-    ];
-    let mut asked = admin.to_vec();
-    asked.extend(["--environment", &sidecar.environment]);
-    let doubts = semel(&asked).await.json();
+    let list = format!(
+        "keys list --in-doubt --json --environment {}",
+        sidecar.environment
+    );
+    let doubts = sidecar.run(&list).await.json();
     let ids = ids(&doubts);
     assert_eq!(ids.len(), 1, "{doubts}");
     assert_eq!(doubts["records"][0]["state"], "in_doubt");
@@ -38,23 +32,10 @@ async fn traffic(sidecar: &Sidecar) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_doubt_is_found_looked_at_and_resolved_over_the_network() {
+async fn a_listing_and_a_record_show_what_there_is_and_no_key() {
     let sidecar = Sidecar::start("memory://", "").await;
     let id = traffic(&sidecar).await;
-    let admin = ["--admin", sidecar.admin.as_str()];
-    let with = |words: &[&str]| -> Vec<String> {
-        words
-            .iter()
-            .chain(&admin)
-            .map(|word| (*word).to_owned())
-            .collect()
-    };
-    let run = async |words: &[&str]| {
-        let words = with(words);
-        semel(&words.iter().map(String::as_str).collect::<Vec<_>>()).await
-    };
-
-    let table = run(&["keys", "list"]).await.good();
+    let table = sidecar.run("keys list").await.good();
     assert!(
         table.contains("in doubt") && table.contains("completed"),
         "{table}"
@@ -67,130 +48,93 @@ async fn a_doubt_is_found_looked_at_and_resolved_over_the_network() {
         !table.contains("ord-1-abcdef") && !table.contains('\u{1b}'),
         "{table}"
     );
-
-    let shown = run(&["keys", "inspect", &id[..12]]).await.good();
+    let one = sidecar.run("keys list --limit 1 --json").await.json();
+    assert_eq!((ids(&one).len(), &one["complete"]), (1, &false.into()));
+    let shown = sidecar
+        .run(&format!("keys inspect {}", &id[..12]))
+        .await
+        .good();
     assert!(
         shown.contains(&id) && shown.contains("idempotency.key.created"),
         "{shown}"
     );
     assert!(shown.contains("semel keys resolve"), "{shown}");
+}
 
-    let answer = sidecar.file("answer.json", "{\"charge\": \"ch_1\"}\n");
-    let resolve = [
-        "keys",
-        "resolve",
-        &id,
-        "--complete",
-        "--status",
-        "201",
-        "--body-file",
-        &answer,
-        "--reason",
-        "the bank has it",
-    ];
-    run(&resolve).await.failed(9, "--yes");
-    assert_eq!(
-        sidecar.send("/lost", "ord-2-abcdef").await.0,
-        409,
-        "still in doubt"
-    );
-    let mut stale = resolve.to_vec();
-    stale.extend(["--yes", "--fence", "1"]);
-    run(&stale).await.failed(9, "nothing was changed");
-    let mut sure = resolve.to_vec();
-    sure.push("--yes");
-    assert!(
-        run(&sure)
-            .await
-            .good()
-            .contains("was in doubt, is completed")
-    );
-    let (status, replayed, body) = sidecar.send("/lost", "ord-2-abcdef").await;
-    assert_eq!(
-        (status, replayed, body.as_str()),
-        (201, true, "{\"charge\": \"ch_1\"}\n")
-    );
+#[tokio::test(flavor = "multi_thread")]
+async fn a_doubt_is_resolved_over_the_network_once_somebody_says_yes() {
+    let sidecar = Sidecar::start("memory://", "").await;
+    let id = traffic(&sidecar).await;
+    let body = "{\"charge\": \"ch_1\"}\n";
+    let file = sidecar.file("answer.json", body);
+    let resolve =
+        format!("keys resolve {id} --complete --status 201 --body-file {file} --reason found");
+    sidecar.run(&resolve).await.failed(9, "--yes");
+    let still = sidecar.send("/lost", "ord-2-abcdef").await.0;
+    assert_eq!(still, 409, "still in doubt");
+    let stale = format!("{resolve} --yes --fence 1");
+    sidecar.run(&stale).await.failed(9, "nothing was changed");
+    let done = sidecar.run(&format!("{resolve} --yes")).await.good();
+    assert!(done.contains("was in doubt, is completed"), "{done}");
+    let answer = sidecar.send("/lost", "ord-2-abcdef").await;
+    assert_eq!(answer, (201, true, body.to_owned()));
 
-    let history = run(&["keys", "inspect", &id, "--json"]).await.json();
-    let by = history["history"]["entries"]
-        .as_array()
-        .expect("entries")
-        .iter();
-    let by: Vec<_> = by
-        .filter(|entry| entry["type"] == "admin.resolve")
-        .collect();
+    let seen = sidecar
+        .run(&format!("keys inspect {id} --json"))
+        .await
+        .json();
+    let entries = seen["history"]["entries"].as_array().expect("entries");
+    // The one that was refused for its fence is in the trail too.
+    let mut resolved = entries
+        .iter()
+        .filter(|entry| entry["type"] == "admin.resolve");
+    let last = resolved.next_back().expect("in the trail");
     assert!(
-        by[0]["actor"].as_str().expect("an actor").contains('@'),
-        "{by:?}"
+        last["actor"].as_str().expect("an actor").contains('@'),
+        "{last}"
     );
-    assert_eq!(by[0]["detail"]["reason"], "the bank has it");
+    assert_eq!(
+        (&last["detail"]["reason"], &last["detail"]["outcome"]),
+        (&"found".into(), &"done".into())
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reset_tail_gc_and_erase_say_what_they_did() {
     let sidecar = Sidecar::start("memory://", "").await;
     let id = traffic(&sidecar).await;
-    let admin = sidecar.admin.as_str();
-    let tail = semel(&[
-        "tail", "--admin", admin, "--recent", "100", "--limit", "3", "--json",
-    ])
-    .await
-    .good();
-    let kinds: Vec<Value> = tail
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .collect();
-    assert_eq!(kinds.len(), 3, "{tail}");
-    let replays = [
-        "tail",
-        "--admin",
-        admin,
-        "--recent",
-        "100",
-        "--limit",
-        "1",
-        "--kind",
-        "idempotency.replay",
-        "--scope",
-        "http",
-    ];
-    let line = semel(&replays).await.good();
-    assert!(
-        line.contains("idempotency.replay") && line.contains("http"),
-        "{line}"
-    );
+    let tail = sidecar
+        .run("tail --recent 100 --limit 3 --json")
+        .await
+        .good();
+    let entries = tail.lines().map(serde_json::from_str::<Value>);
+    assert_eq!(entries.filter(Result::is_ok).count(), 3, "{tail}");
+    let replay = "tail --recent 100 --limit 1 --kind idempotency.replay --scope http";
+    let line = sidecar.run(replay).await.good();
+    assert!(line.contains("idempotency.replay"), "{line}");
 
-    let unlock = [
-        "keys", "unlock", &id, "--reason", "r", "--yes", "--admin", admin,
-    ];
-    semel(&unlock).await.failed(9, "nothing was changed");
-    let reset = [
-        "keys", "reset", &id, "--reason", "r", "--yes", "--json", "--admin", admin,
-    ];
-    assert_eq!(semel(&reset).await.json()["before"], "in_doubt");
-    semel(&["keys", "inspect", &id, "--admin", admin])
-        .await
-        .failed(8, "no such record");
-    semel(&["keys", "inspect", &id[..10], "--admin", admin])
-        .await
-        .failed(8, "begins with");
+    let unlock = format!("keys unlock {id} --reason r --yes");
+    sidecar.run(&unlock).await.failed(9, "nothing was changed");
+    let reset = format!("keys reset {id} --reason r --yes --json");
+    assert_eq!(sidecar.run(&reset).await.json()["before"], "in_doubt");
+    let inspect = format!("keys inspect {id}");
+    sidecar.run(&inspect).await.failed(8, "no such record");
+    let inspect = format!("keys inspect {}", &id[..10]);
+    sidecar.run(&inspect).await.failed(8, "begins with");
 
     assert_eq!(
-        semel(&["gc", "--dry-run", "--json", "--admin", admin])
-            .await
-            .json()["expired"],
+        sidecar.run("gc --dry-run --json").await.json()["expired"],
         0
     );
     assert!(
-        semel(&["gc", "--admin", admin])
+        sidecar
+            .run("gc")
             .await
             .good()
             .contains("no record has expired")
     );
-    let erase = [
-        "keys", "erase", "nobody", "--reason", "asked", "--yes", "--json", "--admin", admin,
-    ];
-    assert_eq!(semel(&erase).await.json()["entries"], 0);
+    let erase = "keys erase nobody --reason asked --yes --json";
+    assert_eq!(sidecar.run(erase).await.json()["entries"], 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

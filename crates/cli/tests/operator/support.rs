@@ -148,6 +148,12 @@ impl Sidecar {
         );
     }
 
+    /// Runs a command, written as one would type it, against this sidecar.
+    pub(crate) async fn run(&self, line: &str) -> Ended {
+        let line = format!("{line} --admin {}", self.admin);
+        semel(&line.split_whitespace().collect::<Vec<_>>()).await
+    }
+
     pub(crate) fn kill(&mut self) {
         self.process.kill();
     }
