@@ -6,3 +6,4 @@ mod keys;
 mod measure;
 mod support;
 mod tables;
+mod tls;
