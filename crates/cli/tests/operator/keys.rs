@@ -3,7 +3,7 @@
 use semel_testkit::private::RedisServer;
 use serde_json::Value;
 
-use crate::support::{Sidecar, env, semel, service};
+use crate::support::{Sidecar, command, env, semel, service};
 
 fn ids(listing: &Value) -> Vec<String> {
     let records = listing["records"].as_array().expect("records");
@@ -256,4 +256,25 @@ async fn whoever_can_not_be_talked_to_is_told_apart() {
         by_config.good().contains("no record fits"),
         "the settings say where and with which token"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_variable_says_whom_to_talk_to_and_is_no_setting_of_the_sidecar() {
+    let sidecar = Sidecar::start("memory://", "").await;
+    let with = |arguments: &[&str]| {
+        let mut command = tokio::process::Command::from(command(arguments));
+        command.env("SEMEL_ADMIN_URL", &sidecar.admin);
+        command
+    };
+    let listed = with(&["keys", "list"]).output().await.expect("as set up");
+    assert!(listed.status.success(), "{listed:?}");
+    let file = sidecar.folder.join("semel.toml");
+    let check = [
+        "config",
+        "check",
+        "--config",
+        file.to_str().expect("as set up"),
+    ];
+    let checked = with(&check).output().await.expect("as set up");
+    assert!(checked.status.success(), "{checked:?}");
 }

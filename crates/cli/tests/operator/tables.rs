@@ -1,8 +1,8 @@
-//! `semel migrate`: on a database of its own.
+//! `semel migrate` and `semel gc`: on a database of its own.
 
 use semel_testkit::private::PostgresServer;
 
-use crate::support::semel;
+use crate::support::{Sidecar, pause, semel};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_are_made_once_and_only_where_asked() {
@@ -51,4 +51,30 @@ async fn a_store_without_tables_has_nothing_to_do_and_one_that_is_away_is_said()
     semel(&["migrate", "--store", "mongodb://h"])
         .await
         .failed(3, "scheme");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_expired_is_counted_then_removed() {
+    let server = PostgresServer::start(&[]).await;
+    let route = "[[routes]]\npath = \"/charges\"\nlease = \"1s\"\nretention = \"2s\"\n";
+    let sidecar = Sidecar::start(&server.url(), route).await;
+    assert_eq!(sidecar.send("/charges", "ord-1-abcdef").await.0, 201);
+    let url = server.url();
+    let gc = ["gc", "--json", "--store", url.as_str()];
+    let dry = ["gc", "--json", "--dry-run", "--store", url.as_str()];
+    let mut seen = 0;
+    for _ in 0..1000 {
+        seen = semel(&dry).await.json()["expired"]
+            .as_u64()
+            .expect("a number");
+        if seen > 0 {
+            break;
+        }
+        pause().await;
+    }
+    assert_eq!(seen, 1, "it has expired, and is still there");
+    let again = semel(&dry).await.json();
+    assert_eq!(again["expired"], 1, "counting removes nothing");
+    assert_eq!(semel(&gc).await.json()["expired"], 1);
+    assert_eq!(semel(&dry).await.json()["expired"], 0);
 }
