@@ -204,10 +204,9 @@ impl Plan {
                     },
                     Figure {
                         name: "connections",
-                        value: primaries * 2.0,
+                        value: primaries + 1.0,
                         unit: "per process",
-                        arithmetic: "one for commands and one for wake-ups, to each primary"
-                            .to_owned(),
+                        arithmetic: "one to each primary, shared, and one for wake-ups; up to 64 more to each with durability=wait".to_owned(),
                     },
                 ]
             }
