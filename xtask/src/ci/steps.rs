@@ -74,6 +74,7 @@ const SERVERS: &[&str] = &[
     "postgres",
     "pgbouncer",
     "postgres-sync",
+    "recipes",
 ];
 
 /// How long the advisory database may take to arrive.
@@ -151,6 +152,8 @@ fn examples(workspace: &Workspace) -> Result<Outcome> {
 
 fn tests(workspace: &Workspace) -> Result<Outcome> {
     tool("nextest")?;
+    // Tests of several processes start it, and shouldn't spend their time on building it.
+    cargo(workspace, &["build", "--package", "semel-cli"])?;
     let all = [
         "nextest",
         "run",

@@ -14,6 +14,7 @@ mod ports;
 mod postgres;
 mod postgres_sync;
 mod process;
+mod recipes;
 mod redis;
 mod redis_cluster;
 mod redis_sentinel;
@@ -42,7 +43,8 @@ pub(crate) struct Profile {
     pub(crate) wheel: Option<&'static Wheel>,
     /// The user to become when root starts a server that refuses to run as root.
     pub(crate) user: Option<&'static str>,
-    /// One free port is kept for each of these roles; the first is the address that is shown.
+    /// One free port is kept for each of these roles; the first is the address that is shown. None, where tests start
+    /// the program themselves.
     pub(crate) ports: &'static [&'static str],
 }
 
@@ -75,6 +77,7 @@ fn all() -> Vec<Box<dyn Service>> {
         Box::new(mariadb::MariaDb),
         Box::new(seaweed::Seaweed),
         Box::new(nats::Nats),
+        Box::new(recipes::Recipes),
     ]
 }
 
@@ -228,12 +231,13 @@ mod tests {
     }
 
     #[test]
-    fn every_service_can_be_told_apart_and_has_a_port() {
+    fn every_service_can_be_told_apart_and_every_server_has_a_port() {
         let mut seen = Vec::new();
         for service in all() {
             let profile = service.profile();
             assert!(!seen.contains(&profile.name), "{} twice", profile.name);
-            assert!(!profile.ports.is_empty(), "{} has no port", profile.name);
+            let is_server = profile.name != "recipes";
+            assert_eq!(!profile.ports.is_empty(), is_server, "{}", profile.name);
             assert!(
                 profile.needs.iter().all(|need| seen.contains(need)),
                 "started too early"
