@@ -269,13 +269,15 @@ async fn listen<A: crate::listener::Answer>(
 }
 
 /// What can't change while the process runs.
-const FIXED: [&str; 16] = [
+const FIXED: [&str; 18] = [
     "api",
     "audit",
     "environment",
     "store",
     "engine",
     "log",
+    "metrics",
+    "traces",
     "health",
     "listener.address",
     "listener.own_path",

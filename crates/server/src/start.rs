@@ -13,6 +13,7 @@ use crate::api::{Access, AccessError, ApiConfig, ApiState, Tokens};
 use crate::audit::{FileConfig, FileSink, Nowhere, Trail, TrailConfig};
 use crate::config::{ApiAccess, Config, Findings, without_password};
 use crate::stack::{StackError, engine_config};
+use crate::telemetry::{Fan, Telemetry};
 use crate::tls::TlsError;
 
 /// What else is served: other modules' routers.
@@ -31,6 +32,8 @@ pub struct Opened {
     pub semel: Semel,
     /// What happens.
     pub trail: Trail,
+    /// What is counted and logged of it.
+    pub telemetry: Telemetry,
 }
 
 impl Opened {
@@ -47,8 +50,10 @@ impl Opened {
             }
         };
         let (semel, trail) = (self.semel.clone(), self.trail.clone());
-        let state = AdminState::new(semel, trail, credential(config)?, AdminConfig::default());
-        let admin = crate::admin::bare_router(state);
+        let credential = credential(config)?;
+        let metrics = self.telemetry.router(&semel, &trail, credential.clone());
+        let state = AdminState::new(semel, trail, credential, AdminConfig::default());
+        let admin = crate::admin::bare_router(state).merge(metrics);
         Ok(Mounts { main, admin })
     }
 }
@@ -93,25 +98,31 @@ fn credential(config: &Config) -> Result<Credential, StartError> {
     }
 }
 
-/// Opens the store that the configuration names, with a trail of what happens on it.
+/// Opens the store that the configuration names, with a trail of what happens on it, counted and logged.
 ///
 /// # Errors
 /// [`StartError`] says what is wrong and what to do.
 pub async fn open_audited(config: &Config) -> Result<Opened, StartError> {
     let env = tokio_env();
     let trail = match &config.audit.file {
-        None => Trail::start(Arc::new(Nowhere), TrailConfig::default(), env),
+        None => Trail::start(Arc::new(Nowhere), TrailConfig::default(), env.clone()),
         Some(file) => {
             let sink = FileSink::open(FileConfig::new(file), Arc::clone(&env.clock));
             let sink = sink.map_err(|error| StartError::File {
                 what: "audit.file",
                 message: format!("{file}: {error}"),
             })?;
-            Trail::start(Arc::new(sink), TrailConfig::default(), env)
+            Trail::start(Arc::new(sink), TrailConfig::default(), env.clone())
         }
     };
-    let semel = open_observed(config, Arc::new(trail.clone())).await?;
-    Ok(Opened { semel, trail })
+    let telemetry = Telemetry::start(config, backend(&store_url(config)?), &env);
+    let told = Fan(vec![Arc::new(trail.clone()), Arc::new(telemetry.clone())]);
+    let semel = open_observed(config, Arc::new(told)).await?;
+    Ok(Opened {
+        semel,
+        trail,
+        telemetry,
+    })
 }
 
 /// Why the process can't start.
@@ -201,6 +212,15 @@ async fn open_observed(config: &Config, observer: Arc<dyn Observer>) -> Result<S
         },
         source: Box::new(source),
     })
+}
+
+/// What a store at this URL calls itself.
+fn backend(url: &str) -> &'static str {
+    match url.split([':', '+']).next() {
+        Some("redis" | "rediss") => "redis",
+        Some("postgres" | "postgresql") => "postgres",
+        _ => "memory",
+    }
 }
 
 fn store_url(config: &Config) -> Result<String, StartError> {

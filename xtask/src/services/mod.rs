@@ -14,6 +14,7 @@ mod ports;
 mod postgres;
 mod postgres_sync;
 mod process;
+mod prometheus;
 mod redis;
 mod redis_cluster;
 mod redis_sentinel;
@@ -75,6 +76,7 @@ fn all() -> Vec<Box<dyn Service>> {
         Box::new(mariadb::MariaDb),
         Box::new(seaweed::Seaweed),
         Box::new(nats::Nats),
+        Box::new(prometheus::Prometheus),
     ]
 }
 
