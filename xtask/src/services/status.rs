@@ -75,7 +75,10 @@ fn row(service: &dyn Service, state: &mut State) -> (Row, bool) {
             Err(error) => (format!("not ready: {error:#}"), false),
         }
     };
-    let address = entry.ports.get(profile.ports[0]);
+    let address = profile
+        .ports
+        .first()
+        .and_then(|role| entry.ports.get(*role));
     let row = Row {
         name: profile.name,
         state: text,

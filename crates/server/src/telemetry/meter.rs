@@ -272,6 +272,8 @@ impl Calls {
     fn new(registry: &Registry, backend: &'static str, call: &'static str) -> Self {
         let of = [("backend", backend), ("call", call)];
         let with = |status| [of[0], of[1], ("status", status)];
+        // At nought from the first, as with all series; other kinds appear when they do.
+        drop(registry.counter(&t::STORE_ERRORS, &[of[0], of[1], ("kind", "unavailable")]));
         Self {
             answered: registry.counter(&t::STORE_CALLS, &with("success")),
             failed: registry.counter(&t::STORE_CALLS, &with("error")),
