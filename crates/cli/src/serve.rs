@@ -129,5 +129,6 @@ async fn serve(loaded: Loaded) -> Result<Drained, StartError> {
     let mounts = opened.mounts(&loaded.config)?;
     let drained = run(loaded, opened.semel, mounts).await;
     opened.trail.flush().await;
+    opened.telemetry.flush().await;
     drained
 }

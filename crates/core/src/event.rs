@@ -154,8 +154,8 @@ pub enum Step {
     FailedOpen,
     /// The answer is larger than what is kept: its body is left out of the record (P27).
     Oversized {
-        /// The bytes of the body.
-        bytes: usize,
+        /// The bytes of the body, as far as they are known.
+        bytes: u64,
         /// The most that is kept.
         most: usize,
     },

@@ -64,6 +64,7 @@ impl Server {
         let front = Front {
             stack: Arc::clone(&stack),
             own,
+            tracing: mounts.tracing,
             max_body: listener.max_body.bytes(),
             body_timeout: listener.body_timeout.0,
         };

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::Router;
+use semel::core::Env;
 use semel::core::event::{Ignore, Observer};
 use semel::{OpenError, Secret, Semel, tokio_env};
 
@@ -13,6 +14,7 @@ use crate::api::{Access, AccessError, ApiConfig, ApiState, Tokens};
 use crate::audit::{FileConfig, FileSink, Nowhere, Trail, TrailConfig};
 use crate::config::{ApiAccess, Config, Findings, without_password};
 use crate::stack::{StackError, engine_config};
+use crate::telemetry::trace::{Carrying, Tracing};
 use crate::telemetry::{Fan, Telemetry};
 use crate::tls::TlsError;
 
@@ -23,6 +25,8 @@ pub struct Mounts {
     pub main: Router,
     /// On the admin listener. Checks its callers itself.
     pub admin: Router,
+    /// Who is told of the requests of the main listener.
+    pub(crate) tracing: Option<Tracing>,
 }
 
 /// A store that is open, and the trail of what happens on it.
@@ -54,7 +58,12 @@ impl Opened {
         let metrics = self.telemetry.router(&semel, &trail, credential.clone());
         let state = AdminState::new(semel, trail, credential, AdminConfig::default());
         let admin = crate::admin::bare_router(state).merge(metrics);
-        Ok(Mounts { main, admin })
+        let tracing = self.telemetry.tracing.clone();
+        Ok(Mounts {
+            main,
+            admin,
+            tracing,
+        })
     }
 }
 
@@ -115,9 +124,16 @@ pub async fn open_audited(config: &Config) -> Result<Opened, StartError> {
             Trail::start(Arc::new(sink), TrailConfig::default(), env.clone())
         }
     };
-    let telemetry = Telemetry::start(config, backend(&store_url(config)?), &env);
+    let telemetry = Telemetry::start(config, backend(&store_url(config)?), &env)?;
     let told = Fan(vec![Arc::new(trail.clone()), Arc::new(telemetry.clone())]);
-    let semel = open_observed(config, Arc::new(told)).await?;
+    let env = match telemetry.tracing {
+        None => env,
+        Some(_) => Env {
+            spawn: Arc::new(Carrying(env.spawn)),
+            ..env
+        },
+    };
+    let semel = open_observed(config, env, Arc::new(told)).await?;
     Ok(Opened {
         semel,
         trail,
@@ -180,15 +196,20 @@ pub enum StartError {
 /// # Errors
 /// [`StartError`] says what is wrong and what to do.
 pub async fn open(config: &Config) -> Result<Semel, StartError> {
-    open_observed(config, Arc::new(Ignore)).await
+    open_observed(config, tokio_env(), Arc::new(Ignore)).await
 }
 
-async fn open_observed(config: &Config, observer: Arc<dyn Observer>) -> Result<Semel, StartError> {
+async fn open_observed(
+    config: &Config,
+    env: Env,
+    observer: Arc<dyn Observer>,
+) -> Result<Semel, StartError> {
     let url = store_url(config)?;
     let mut builder = Semel::builder()
         .environment(&config.environment)
         .policy(crate::stack::policy(&config.defaults))
         .engine_config(engine_config(config))
+        .env(env)
         .observer(observer);
     if let Some(file) = &config.store.secret_file {
         let broken = |message: String| StartError::File {

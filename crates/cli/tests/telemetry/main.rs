@@ -4,3 +4,4 @@ mod alerts;
 mod files;
 mod script;
 mod support;
+mod traces;

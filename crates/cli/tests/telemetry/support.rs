@@ -132,7 +132,7 @@ pub(crate) async fn get(url: &str) -> (u16, String) {
     send(Request::get(url).body(Full::default()).expect("a request")).await
 }
 
-async fn send(request: Request<Full<Bytes>>) -> (u16, String) {
+pub(crate) async fn send(request: Request<Full<Bytes>>) -> (u16, String) {
     let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
     let response = client.request(request).await.expect("an answer");
     let status = response.status().as_u16();
@@ -146,7 +146,7 @@ async fn send(request: Request<Full<Bytes>>) -> (u16, String) {
 /// Answers by its path: `slow` waits to be let go, `fail` is a 500.
 async fn service(gate: &Arc<Notify>) -> SocketAddr {
     let gate = Arc::clone(gate);
-    let handler = move |uri: http::Uri, _: HeaderMap, body: Bytes| async move {
+    let handler = move |uri: http::Uri, headers: HeaderMap, body: Bytes| async move {
         if uri.path().contains("slow") {
             gate.notified().await;
         }
@@ -155,7 +155,13 @@ async fn service(gate: &Arc<Notify>) -> SocketAddr {
         } else {
             200
         };
-        let text = format!("done with {} bytes", body.len());
+        let trace = headers
+            .get("traceparent")
+            .and_then(|value| value.to_str().ok());
+        let text = match trace {
+            Some(trace) if uri.path().contains("traced") => trace.to_owned(),
+            _ => format!("done with {} bytes", body.len()),
+        };
         (http::StatusCode::from_u16(status).unwrap_or_default(), text)
     };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")

@@ -238,14 +238,17 @@ impl Held {
 
     /// Tells of an answer whose body will be left out (P27).
     pub(super) fn tell_if_oversized(&self, verdict: &Verdict, most: usize) {
-        if let Verdict::Complete(answer) | Verdict::Fail(answer) = verdict
-            && let Body::Kept(body) = &answer.body
-            && body.len() > most
-        {
-            let bytes = body.len();
-            self.engine
-                .emit(&self.subject, Step::Oversized { bytes, most });
-        }
+        let (Verdict::Complete(answer) | Verdict::Fail(answer)) = verdict else {
+            return;
+        };
+        let bytes = match &answer.body {
+            Body::Kept(body) if body.len() > most => body.len() as u64,
+            // Left out by the door already.
+            Body::Omitted { bytes } => *bytes,
+            Body::Kept(_) => return,
+        };
+        self.engine
+            .emit(&self.subject, Step::Oversized { bytes, most });
     }
 
     /// Tells the effect, once, that the lease is lost (P32).

@@ -6,6 +6,7 @@
 //! | `meter`, `series` | the observer that counts |
 //! | `scrape` | `/metrics` |
 //! | `lines` | the observer that logs |
+//! | `trace` | spans for a collector |
 //! | `page` | `docs/metrics.md` |
 
 mod lines;
@@ -14,6 +15,7 @@ mod page;
 mod scrape;
 mod series;
 pub mod table;
+pub(crate) mod trace;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,9 +28,11 @@ use semel_core::event::{Event, Observer};
 use crate::admin::Credential;
 use crate::audit::Trail;
 use crate::config::{Config, MetricsAccess};
+use crate::start::StartError;
 use lines::Lines;
 use meter::Meter;
 pub use page::page;
+use trace::{Spans, Tracing};
 
 /// How often recorded durations are put into their buckets where nobody scrapes.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -39,12 +43,20 @@ pub struct Telemetry {
     meter: Option<Arc<Meter>>,
     lines: Arc<Lines>,
     access: MetricsAccess,
+    pub(crate) tracing: Option<Tracing>,
 }
 
 impl Telemetry {
-    /// What the configuration asks for, of a process whose records are in `backend`.
-    #[must_use]
-    pub fn start(config: &Config, backend: &'static str, env: &Env) -> Self {
+    /// What the configuration asks for, of a process whose records are in `backend`. On the runtime that this is
+    /// called in.
+    ///
+    /// # Errors
+    /// [`StartError`] where traces can't be sent to where the configuration says.
+    pub fn start(config: &Config, backend: &'static str, env: &Env) -> Result<Self, StartError> {
+        let tracing = Tracing::start(&config.traces).map_err(|message| StartError::File {
+            what: "traces.otlp_endpoint",
+            message,
+        })?;
         let access = config.metrics.access;
         let meter = match access {
             MetricsAccess::Off => None,
@@ -61,10 +73,18 @@ impl Telemetry {
                 }
             }));
         }
-        Self {
+        Ok(Self {
             meter,
             lines: Arc::new(Lines::new(&config.log, backend)),
             access,
+            tracing,
+        })
+    }
+
+    /// Sends the traces that are still here: before a process ends.
+    pub async fn flush(&self) {
+        if let Some(tracing) = &self.tracing {
+            tracing.flush().await;
         }
     }
 
@@ -96,6 +116,9 @@ impl Observer for Telemetry {
     fn observe(&self, event: &Event<'_>) {
         if let Some(meter) = &self.meter {
             meter.observe(event);
+        }
+        if self.tracing.is_some() {
+            Spans.observe(event);
         }
         self.lines.observe(event);
     }
