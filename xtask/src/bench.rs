@@ -63,6 +63,13 @@ const BENCHES: &[Bench] = &[
         servers: &[],
         manifest: Some(PEERS),
     },
+    Bench {
+        name: "telemetry",
+        what: "the sidecar with metrics and log lines, beside without",
+        arrives_with: None,
+        servers: &[],
+        manifest: None,
+    },
     later("sidecar", "requests through the sidecar", "the sidecar"),
     later("mcp", "tool calls through the gateway", "the MCP gateway"),
 ];

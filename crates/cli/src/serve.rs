@@ -160,5 +160,6 @@ async fn serve(loaded: Loaded) -> Result<Drained, StartError> {
     let mounts = opened.mounts(&loaded.config)?;
     let drained = run(loaded, opened.semel, mounts).await;
     opened.trail.flush().await;
+    opened.telemetry.flush().await;
     drained
 }

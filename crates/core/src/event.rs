@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use crate::error::{Certainty, StoreErrorKind};
+use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::key::KeyHint;
 use crate::namespace::Namespace;
@@ -133,6 +134,17 @@ pub enum Step {
         /// Whether it may have changed something.
         certainty: Certainty,
     },
+    /// A store call ended, well or not. Told only to an observer that wants times.
+    StoreCalled {
+        /// Which call.
+        call: StoreCall,
+        /// How long it took.
+        took: Duration,
+        /// Whether the store answered; where not, [`Step::StoreFailed`] says why.
+        answered: bool,
+    },
+    /// The breaker is open: the store was not asked.
+    NotAsked,
     /// The breaker opened, half-opened or closed.
     Breaker {
         /// What it is now.
@@ -140,6 +152,22 @@ pub enum Step {
     },
     /// The store gave no answer, and the effect ran unprotected because the scope says so.
     FailedOpen,
+    /// The answer is larger than what is kept: its body is left out of the record (P27).
+    Oversized {
+        /// The bytes of the body, as far as they are known.
+        bytes: u64,
+        /// The most that is kept.
+        most: usize,
+    },
+    /// The engine is done with a request: told once for each, last, and only to an observer that wants times.
+    Answered {
+        /// How.
+        how: Ending,
+        /// What it asked for.
+        fingerprint: Fingerprint,
+        /// How long it took, effect and waiting included.
+        took: Duration,
+    },
     /// Observe mode: what enforcing would have done.
     Observed {
         /// That.
@@ -153,6 +181,21 @@ pub enum Step {
         /// The word that the caller was given.
         code: &'static str,
     },
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Its effect ran, and its settlement is recorded.
+    Ran,
+    /// With a lease for an effect elsewhere.
+    HandedOut,
+    /// With the answer of an earlier run; the how-manieth time, where that is known.
+    Replayed(Option<u32>),
+    /// Its effect ran, or may run, without protection.
+    Unprotected,
+    /// Without an answer: the word of the problem.
+    Problem(&'static str),
 }
 
 /// Why a caller was told "busy".
@@ -232,6 +275,12 @@ pub enum Would {
 pub trait Observer: Send + Sync + 'static {
     /// Something happened.
     fn observe(&self, event: &Event<'_>);
+
+    /// Whether to tell it how long things took: [`Step::StoreCalled`] and [`Step::Answered`]. Each costs a look at
+    /// the clock, so whoever doesn't use them should say so. Asked once, when an engine is made.
+    fn wants_times(&self) -> bool {
+        true
+    }
 }
 
 /// Takes no notice.
@@ -240,4 +289,8 @@ pub struct Ignore;
 
 impl Observer for Ignore {
     fn observe(&self, _: &Event<'_>) {}
+
+    fn wants_times(&self) -> bool {
+        false
+    }
 }

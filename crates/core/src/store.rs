@@ -105,6 +105,9 @@ pub trait StoreAdmin: Store {
     /// How much is in there.
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>>;
 
+    /// The connections to the backend; `None` where it needs none. Asks nobody, so it answers in an outage too.
+    fn connections(&self) -> Option<Connections>;
+
     /// Looks the backend over for what breaks people: settings that lose records, clocks that are apart, tables
     /// that grow. Changes nothing. What could not be looked at is a finding too.
     fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>>;
@@ -199,6 +202,17 @@ pub struct Page {
     pub records: Vec<(Identity, Record)>,
     /// Where to go on; `None` at the end. A page may be short, or empty, and still have a next one.
     pub next: Option<Cursor>,
+}
+
+/// The connections of this process to a backend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connections {
+    /// In use now.
+    pub active: u32,
+    /// The most there can be; `None` where all calls share those that are open.
+    pub most: Option<u32>,
+    /// How often, since the start, a call got none because all were in use.
+    pub exhausted: u64,
 }
 
 /// How much is in a store.

@@ -16,12 +16,14 @@ use tower_http::timeout::TimeoutBody;
 use crate::listener::{Answer, Peer};
 use crate::proxy::problem;
 use crate::stack::SharedStack;
+use crate::telemetry::trace::Tracing;
 
 /// The main listener: Semel's own paths, and everything else to the service.
 #[derive(Clone)]
 pub(crate) struct Front {
     pub(crate) stack: SharedStack,
     pub(crate) own: Option<Own>,
+    pub(crate) tracing: Option<Tracing>,
     pub(crate) max_body: usize,
     pub(crate) body_timeout: Duration,
 }
@@ -42,6 +44,18 @@ impl Own {
 
 impl Answer for Front {
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        match &self.tracing {
+            None => self.by_path(request).await,
+            Some(tracing) => {
+                let trace = tracing.begin(&request);
+                tracing.within(trace, self.by_path(request)).await
+            }
+        }
+    }
+}
+
+impl Front {
+    async fn by_path(&self, request: Request<Incoming>) -> Response<Body> {
         if let Some(own) = self
             .own
             .as_ref()

@@ -11,6 +11,7 @@
 //! | [`api`] | the protocol API: claims by hand, for code that isn't HTTP-shaped |
 //! | [`admin`] | the admin API: see and mend records |
 //! | [`audit`] | what happened and who did what, kept |
+//! | [`telemetry`] | metrics, log lines, traces |
 //! | `start`, [`server`], [`signals`] | the process: start, reload, drain |
 
 pub mod admin;
@@ -27,6 +28,7 @@ pub mod server;
 pub mod signals;
 mod stack;
 mod start;
+pub mod telemetry;
 mod tls;
 
 pub use identity::KeyFileError;

@@ -64,6 +64,7 @@ impl Server {
         let front = Front {
             stack: Arc::clone(&stack),
             own,
+            tracing: mounts.tracing,
             max_body: listener.max_body.bytes(),
             body_timeout: listener.body_timeout.0,
         };
@@ -269,13 +270,15 @@ async fn listen<A: crate::listener::Answer>(
 }
 
 /// What can't change while the process runs.
-const FIXED: [&str; 16] = [
+const FIXED: [&str; 18] = [
     "api",
     "audit",
     "environment",
     "store",
     "engine",
     "log",
+    "metrics",
+    "traces",
     "health",
     "listener.address",
     "listener.own_path",

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::Router;
+use semel::core::Env;
 use semel::core::event::{Ignore, Observer};
 use semel::{OpenError, Secret, Semel, tokio_env};
 
@@ -13,6 +14,8 @@ use crate::api::{Access, AccessError, ApiConfig, ApiState, Tokens};
 use crate::audit::{FileConfig, FileSink, Nowhere, Trail, TrailConfig};
 use crate::config::{ApiAccess, Config, Findings, without_password};
 use crate::stack::{StackError, engine_config};
+use crate::telemetry::trace::{Carrying, Tracing};
+use crate::telemetry::{Fan, Telemetry};
 use crate::tls::TlsError;
 
 /// What else is served: other modules' routers.
@@ -22,6 +25,8 @@ pub struct Mounts {
     pub main: Router,
     /// On the admin listener. Checks its callers itself.
     pub admin: Router,
+    /// Who is told of the requests of the main listener.
+    pub(crate) tracing: Option<Tracing>,
 }
 
 /// A store that is open, and the trail of what happens on it.
@@ -31,6 +36,8 @@ pub struct Opened {
     pub semel: Semel,
     /// What happens.
     pub trail: Trail,
+    /// What is counted and logged of it.
+    pub telemetry: Telemetry,
 }
 
 impl Opened {
@@ -47,9 +54,16 @@ impl Opened {
             }
         };
         let (semel, trail) = (self.semel.clone(), self.trail.clone());
-        let state = AdminState::new(semel, trail, credential(config)?, AdminConfig::default());
-        let admin = crate::admin::bare_router(state);
-        Ok(Mounts { main, admin })
+        let credential = credential(config)?;
+        let metrics = self.telemetry.router(&semel, &trail, credential.clone());
+        let state = AdminState::new(semel, trail, credential, AdminConfig::default());
+        let admin = crate::admin::bare_router(state).merge(metrics);
+        let tracing = self.telemetry.tracing.clone();
+        Ok(Mounts {
+            main,
+            admin,
+            tracing,
+        })
     }
 }
 
@@ -93,25 +107,38 @@ fn credential(config: &Config) -> Result<Credential, StartError> {
     }
 }
 
-/// Opens the store that the configuration names, with a trail of what happens on it.
+/// Opens the store that the configuration names, with a trail of what happens on it, counted and logged.
 ///
 /// # Errors
 /// [`StartError`] says what is wrong and what to do.
 pub async fn open_audited(config: &Config) -> Result<Opened, StartError> {
     let env = tokio_env();
     let trail = match &config.audit.file {
-        None => Trail::start(Arc::new(Nowhere), TrailConfig::default(), env),
+        None => Trail::start(Arc::new(Nowhere), TrailConfig::default(), env.clone()),
         Some(file) => {
             let sink = FileSink::open(FileConfig::new(file), Arc::clone(&env.clock));
             let sink = sink.map_err(|error| StartError::File {
                 what: "audit.file",
                 message: format!("{file}: {error}"),
             })?;
-            Trail::start(Arc::new(sink), TrailConfig::default(), env)
+            Trail::start(Arc::new(sink), TrailConfig::default(), env.clone())
         }
     };
-    let semel = open_observed(config, Arc::new(trail.clone())).await?;
-    Ok(Opened { semel, trail })
+    let telemetry = Telemetry::start(config, backend(&store_url(config)?), &env)?;
+    let told = Fan(vec![Arc::new(trail.clone()), Arc::new(telemetry.clone())]);
+    let env = match telemetry.tracing {
+        None => env,
+        Some(_) => Env {
+            spawn: Arc::new(Carrying(env.spawn)),
+            ..env
+        },
+    };
+    let semel = open_observed(config, env, Arc::new(told)).await?;
+    Ok(Opened {
+        semel,
+        trail,
+        telemetry,
+    })
 }
 
 /// Why the process can't start.
@@ -169,15 +196,20 @@ pub enum StartError {
 /// # Errors
 /// [`StartError`] says what is wrong and what to do.
 pub async fn open(config: &Config) -> Result<Semel, StartError> {
-    open_observed(config, Arc::new(Ignore)).await
+    open_observed(config, tokio_env(), Arc::new(Ignore)).await
 }
 
-async fn open_observed(config: &Config, observer: Arc<dyn Observer>) -> Result<Semel, StartError> {
+async fn open_observed(
+    config: &Config,
+    env: Env,
+    observer: Arc<dyn Observer>,
+) -> Result<Semel, StartError> {
     let url = store_url(config)?;
     let mut builder = Semel::builder()
         .environment(&config.environment)
         .policy(crate::stack::policy(&config.defaults))
         .engine_config(engine_config(config))
+        .env(env)
         .observer(observer);
     if let Some(file) = &config.store.secret_file {
         let broken = |message: String| StartError::File {
@@ -201,6 +233,15 @@ async fn open_observed(config: &Config, observer: Arc<dyn Observer>) -> Result<S
         },
         source: Box::new(source),
     })
+}
+
+/// What a store at this URL calls itself.
+fn backend(url: &str) -> &'static str {
+    match url.split([':', '+']).next() {
+        Some("redis" | "rediss") => "redis",
+        Some("postgres" | "postgresql") => "postgres",
+        _ => "memory",
+    }
 }
 
 fn store_url(config: &Config) -> Result<String, StartError> {

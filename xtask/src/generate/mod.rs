@@ -6,6 +6,7 @@
 
 mod adr;
 mod config;
+mod metrics;
 mod openapi;
 mod vectors;
 
@@ -38,6 +39,10 @@ const GENERATORS: &[Generator] = &[
     Generator {
         name: "config",
         make: config::files,
+    },
+    Generator {
+        name: "metrics",
+        make: metrics::page,
     },
     Generator {
         name: "openapi",

@@ -14,6 +14,7 @@ mod ports;
 mod postgres;
 mod postgres_sync;
 mod process;
+mod prometheus;
 mod recipes;
 mod redis;
 mod redis_cluster;
@@ -78,6 +79,7 @@ fn all() -> Vec<Box<dyn Service>> {
         Box::new(seaweed::Seaweed),
         Box::new(nats::Nats),
         Box::new(recipes::Recipes),
+        Box::new(prometheus::Prometheus),
     ]
 }
 

@@ -55,11 +55,10 @@ pub(super) struct Asker<'a> {
 }
 
 /// Claims, and waits or recovers as the policy says, until there is something to do or to say.
-pub(super) async fn admit(engine: &Arc<Shared>, request: &Request) -> Admission {
+pub(super) async fn admit(engine: &Arc<Shared>, request: &Request, began: Tick) -> Admission {
     if request.policy.mode == Mode::Off {
         return Admission::Unprotected;
     }
-    let began = engine.env.clock.now();
     if let Some(admission) = from_cache(engine, request, began) {
         return admission;
     }
@@ -260,8 +259,13 @@ impl Asker<'_> {
         let Some(resolution) = found else {
             return Some(Problem::InDoubt(doubt));
         };
+        let sent = self.engine.tick();
         let call = self.engine.store.resolve(&identity, fence, &resolution);
-        match within(&*self.engine.env.clock, self.engine.config.call_limit, call).await {
+        let answer = within(&*self.engine.env.clock, self.engine.config.call_limit, call).await;
+        let subject = &self.request.subject;
+        self.engine
+            .called(subject, StoreCall::Resolve, sent, answer.is_ok());
+        match answer {
             // Done, or somebody else ended the doubt: either way the record has moved on.
             Ok(_) => None,
             Err(error) => {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::claim::{InDoubt, Replay};
 use crate::error::StoreError;
-use crate::event::{BusyReason, VerdictKind};
+use crate::event::{BusyReason, Ending, VerdictKind};
 use crate::record::{Answer, Fence, State};
 
 /// What an effect reports: a value for the caller who ran it, and a verdict for the record.
@@ -55,6 +55,17 @@ pub enum Response<V> {
     Unprotected(V),
     /// There is no answer to give. Says why, and whether to ask again.
     Problem(Problem),
+}
+
+impl<V> Response<V> {
+    pub(super) const fn ending(&self) -> Ending {
+        match self {
+            Self::Ran(_) => Ending::Ran,
+            Self::Replayed(replayed) => Ending::Replayed(replayed.number),
+            Self::Unprotected(_) => Ending::Unprotected,
+            Self::Problem(problem) => Ending::Problem(problem.code()),
+        }
+    }
 }
 
 /// An effect that ran.

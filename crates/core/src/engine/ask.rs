@@ -85,7 +85,11 @@ impl Asker<'_> {
             self.pass_breaker(sent)?;
             let clock = &*self.engine.env.clock;
             let call = self.engine.store.claim(&self.claim);
-            let error = match within(clock, self.engine.config.call_limit, call).await {
+            let answer = within(clock, self.engine.config.call_limit, call).await;
+            let subject = &self.request.subject;
+            self.engine
+                .called(subject, StoreCall::Claim, sent, answer.is_ok());
+            let error = match answer {
                 Ok(claimed) => {
                     self.report_breaker(self.engine.breaker.succeeded());
                     return Ok((claimed, sent));
@@ -112,9 +116,12 @@ impl Asker<'_> {
 
     fn pass_breaker(&self, now: Tick) -> Result<(), Unanswered> {
         let admitted = self.engine.breaker.admit(now);
-        let changed = admitted.map_err(|retry_after| Unanswered {
-            source: None,
-            retry_after,
+        let changed = admitted.map_err(|retry_after| {
+            self.emit(Step::NotAsked);
+            Unanswered {
+                source: None,
+                retry_after,
+            }
         })?;
         self.report_breaker(changed);
         Ok(())

@@ -8,13 +8,14 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::Shared;
+use super::answer::Verdict;
 use super::limit::within;
 use super::request::Subject;
 use crate::claim::{Busy, Grant, Renewed};
 use crate::clock::Tick;
 use crate::error::StoreError;
 use crate::event::{Step, StoreCall};
-use crate::record::{Fence, Record};
+use crate::record::{Body, Fence, Record};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -221,6 +222,7 @@ impl Held {
         let sent = engine.env.clock.now();
         let call = engine.store.renew(grant, checkpoint);
         let answer = within(&*engine.env.clock, engine.config.call_limit, call).await;
+        engine.called(&self.subject, StoreCall::Renew, sent, answer.is_ok());
         match &answer {
             Ok(Renewed::Held) => {
                 self.extend(sent);
@@ -232,6 +234,21 @@ impl Held {
             Err(error) => engine.store_failed(&self.subject, StoreCall::Renew, error),
         }
         answer
+    }
+
+    /// Tells of an answer whose body will be left out (P27).
+    pub(super) fn tell_if_oversized(&self, verdict: &Verdict, most: usize) {
+        let (Verdict::Complete(answer) | Verdict::Fail(answer)) = verdict else {
+            return;
+        };
+        let bytes = match &answer.body {
+            Body::Kept(body) if body.len() > most => body.len() as u64,
+            // Left out by the door already.
+            Body::Omitted { bytes } => *bytes,
+            Body::Kept(_) => return,
+        };
+        self.engine
+            .emit(&self.subject, Step::Oversized { bytes, most });
     }
 
     /// Tells the effect, once, that the lease is lost (P32).

@@ -50,9 +50,11 @@ pub use operate::{Operated, Unlock};
 pub use remote::{Admitted, HandedOut, RemoteLease};
 pub use request::{Doubt, Recover, Request};
 
+use crate::clock::Tick;
 use crate::env::Env;
 use crate::error::StoreError;
-use crate::event::{BreakerState, Event, Ignore, Observer, Step, StoreCall};
+use crate::event::{BreakerState, Ending, Event, Ignore, Observer, Step, StoreCall};
+use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::key::KeyHint;
 use crate::namespace::Namespace;
@@ -103,6 +105,8 @@ struct Shared {
     secret: Secret,
     config: EngineConfig,
     observer: Arc<dyn Observer>,
+    /// Whether the observer wants to know how long things took.
+    timed: bool,
     breaker: Arc<Breaker>,
     turns: Arc<Turns>,
     waiters: Arc<Waiters>,
@@ -139,6 +143,7 @@ impl Engine {
             env,
             secret,
             config,
+            timed: observer.wants_times(),
             observer,
             breaker: Arc::new(Breaker::new(config.breaker)),
             turns: Arc::default(),
@@ -164,6 +169,7 @@ impl Engine {
             secret: this.secret.clone(),
             config: this.config,
             observer: Arc::clone(&this.observer),
+            timed: this.timed,
             breaker: Arc::clone(&this.breaker),
             // What a transaction is told is known to nobody else until it commits.
             turns: Arc::default(),
@@ -298,6 +304,45 @@ impl Shared {
             actor: actor.as_deref(),
             step,
         });
+    }
+
+    /// Now, where somebody wants to know how long something took.
+    fn tick(&self) -> Tick {
+        if self.timed {
+            self.env.clock.now()
+        } else {
+            Tick::new(Duration::ZERO)
+        }
+    }
+
+    /// Tells how long a store call took that was sent at `sent`.
+    fn called(&self, subject: &Subject, call: StoreCall, sent: Tick, answered: bool) {
+        if self.timed {
+            let took = self.env.clock.now().since(sent);
+            self.emit(
+                subject,
+                Step::StoreCalled {
+                    call,
+                    took,
+                    answered,
+                },
+            );
+        }
+    }
+
+    /// Tells how a request ended that was begun at `began`.
+    fn answered(&self, subject: &Subject, fingerprint: Fingerprint, began: Tick, how: Ending) {
+        if self.timed {
+            let took = self.env.clock.now().since(began);
+            self.emit(
+                subject,
+                Step::Answered {
+                    how,
+                    fingerprint,
+                    took,
+                },
+            );
+        }
     }
 
     fn store_failed(&self, subject: &Subject, call: StoreCall, error: &StoreError) {

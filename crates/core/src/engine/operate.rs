@@ -62,8 +62,10 @@ impl Engine {
         };
         let before = Box::new(before);
         let subject = Subject::of(&before, *identity);
+        let sent = engine.tick();
         let call = engine.store.resolve(identity, fence, resolution);
         let resolved = within(&*engine.env.clock, engine.config.call_limit, call).await;
+        engine.called(&subject, StoreCall::Resolve, sent, resolved.is_ok());
         match resolved
             .inspect_err(|error| engine.store_failed(&subject, StoreCall::Resolve, error))?
         {
@@ -155,8 +157,10 @@ impl Shared {
             crash: record.crash,
             memo: Bytes::new(),
         };
+        let sent = self.tick();
         let call = self.store.settle(&grant, settlement);
         let settled = within(&*self.env.clock, self.config.call_limit, call).await;
+        self.called(subject, StoreCall::Settle, sent, settled.is_ok());
         settled.inspect_err(|error| self.store_failed(subject, StoreCall::Settle, error))
     }
 }

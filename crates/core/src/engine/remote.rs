@@ -21,7 +21,7 @@ use super::{Engine, Shared};
 use crate::claim::{Grant, Renewed, Settlement};
 use crate::clock::Tick;
 use crate::error::StoreError;
-use crate::event::{BusyReason, Step};
+use crate::event::{BusyReason, Ending, Step};
 use crate::identity::Identity;
 use crate::namespace::Namespace;
 use crate::record::{Fence, Record, State, Token};
@@ -151,6 +151,7 @@ impl Engine {
                 engine.emit(&held.subject, Step::EffectEnded { verdict, took });
             }
             let most = engine.most_answer_bytes(most_bytes);
+            held.tell_if_oversized(&verdict, most);
             let settlement = settlement(verdict, grant.crash, most);
             let settled = settle(&held, &grant, &settlement).await;
             if settled.is_ok() {
@@ -293,7 +294,16 @@ impl Undelivered {
         let mut held = None;
         let most_bytes = request.policy.max_answer_bytes;
         let may_let_go = request.token.is_none();
-        let admitted = match admit(&engine, &request).await {
+        let (began, fingerprint) = (engine.env.clock.now(), request.fingerprint);
+        let admission = admit(&engine, &request, began).await;
+        let how = match &admission {
+            Admission::Won(_) => Ending::HandedOut,
+            Admission::Unprotected => Ending::Unprotected,
+            Admission::Replayed(replayed) => Ending::Replayed(replayed.number),
+            Admission::Problem(problem) => Ending::Problem(problem.code()),
+        };
+        engine.answered(&request.subject, fingerprint, began, how);
+        let admitted = match admission {
             Admission::Replayed(replayed) => Admitted::Replayed(replayed),
             Admission::Problem(problem) => Admitted::Problem(problem),
             Admission::Unprotected => Admitted::Unprotected,

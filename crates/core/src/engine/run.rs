@@ -16,7 +16,7 @@ use super::running::Run;
 use crate::claim::{Grant, Renewed, Settled, Settlement};
 use crate::clock::{Tick, Timestamp};
 use crate::error::StoreError;
-use crate::event::{Step, StoreCall, VerdictKind};
+use crate::event::{Ending, Step, StoreCall, VerdictKind};
 use crate::protocol;
 use crate::record::CrashPolicy;
 
@@ -37,9 +37,19 @@ where
     Fut: Future<Output = Report<V>>,
 {
     async move {
-        let (held, now, _run, _kept) = match admit(&engine, &request).await {
-            Admission::Replayed(replayed) => return Response::Replayed(replayed),
-            Admission::Problem(problem) => return Response::Problem(problem),
+        let began = engine.env.clock.now();
+        let fingerprint = request.fingerprint;
+        let (held, now, _run, _kept) = match admit(&engine, &request, began).await {
+            Admission::Replayed(replayed) => {
+                let how = Ending::Replayed(replayed.number);
+                engine.answered(&request.subject, fingerprint, began, how);
+                return Response::Replayed(replayed);
+            }
+            Admission::Problem(problem) => {
+                let how = Ending::Problem(problem.code());
+                engine.answered(&request.subject, fingerprint, began, how);
+                return Response::Problem(problem);
+            }
             Admission::Unprotected => {
                 let run = Run::begin(&engine);
                 let now = engine.env.clock.now();
@@ -58,10 +68,13 @@ where
                 (held, now, run, kept)
             }
         };
-        match held.grant.is_some() {
-            true => run_leased(held, now, request.policy.max_answer_bytes, effect).await,
+        let response = match held.grant.is_some() {
+            true => run_leased(&held, now, request.policy.max_answer_bytes, effect).await,
             false => run_unprotected(&held, now, effect).await,
-        }
+        };
+        let how = response.ending();
+        held.engine.answered(&held.subject, fingerprint, began, how);
+        response
     }
 }
 
@@ -78,7 +91,7 @@ where
 
 #[expect(clippy::manual_async_fn, reason = "as `drive`")]
 fn run_leased<V, F, Fut>(
-    held: Arc<Held>,
+    held: &Arc<Held>,
     now: Tick,
     max_answer_bytes: usize,
     effect: F,
@@ -91,23 +104,24 @@ where
         let Some(grant) = &held.grant else {
             return Response::Problem(Problem::Late);
         };
-        let renewing = held.engine.renewals.keep(&held, grant.lease, now);
-        if now >= held.deadline() && !Box::pin(renewed_in_time(&held, grant)).await {
+        let renewing = held.engine.renewals.keep(held, grant.lease, now);
+        if now >= held.deadline() && !Box::pin(renewed_in_time(held, grant)).await {
             drop(renewing);
             // Nothing was started, so letting go is always legal (P36).
-            let _ = Box::pin(settle(&held, grant, &Settlement::Release)).await;
+            let _ = Box::pin(settle(held, grant, &Settlement::Release)).await;
             return Response::Problem(Problem::Late);
         }
-        let report = run_effect(&held, now, effect).await;
+        let report = run_effect(held, now, effect).await;
         drop(renewing);
         let (value, verdict) = match report {
             Some(Report { value, verdict }) => (Some(value), verdict),
             None => (None, Verdict::Retry),
         };
         let most = held.engine.most_answer_bytes(max_answer_bytes);
+        held.tell_if_oversized(&verdict, most);
         let settlement = settlement(verdict, grant.crash, most);
-        let settled = settle(&held, grant, &settlement).await;
-        respond(&held, grant, &settlement, settled, value).await
+        let settled = settle(held, grant, &settlement).await;
+        respond(held, grant, &settlement, settled, value).await
     }
 }
 
@@ -163,8 +177,11 @@ pub(super) async fn settle(
     let mut give_up = None;
     let mut backoff = Backoff::new();
     loop {
+        let sent = engine.tick();
         let call = engine.store.settle(grant, settlement);
-        let error = match within(&*engine.env.clock, engine.config.call_limit, call).await {
+        let answer = within(&*engine.env.clock, engine.config.call_limit, call).await;
+        engine.called(&held.subject, StoreCall::Settle, sent, answer.is_ok());
+        let error = match answer {
             Ok(settled) => return Ok(settled),
             Err(error) => error,
         };
@@ -228,8 +245,11 @@ pub(super) async fn respond<V>(
 /// Another took over. If it is done, its answer is everybody's answer.
 async fn answer_of_another<V>(held: &Held, fence: crate::record::Fence) -> Response<V> {
     let engine = &held.engine;
+    let sent = engine.tick();
     let call = engine.store.read(&held.subject.identity);
-    match within(&*engine.env.clock, engine.config.call_limit, call).await {
+    let answer = within(&*engine.env.clock, engine.config.call_limit, call).await;
+    engine.called(&held.subject, StoreCall::Read, sent, answer.is_ok());
+    match answer {
         Ok(Some(record)) => {
             // `read` gives live records only, so the time of reading doesn't matter here.
             if let Some(replay) = protocol::replay(&record, Timestamp::default()) {

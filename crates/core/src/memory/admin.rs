@@ -6,7 +6,7 @@ use crate::diagnosis::{Finding, Severity};
 use crate::env::BoxFuture;
 use crate::error::{Certainty, StoreError, StoreErrorKind};
 use crate::identity::Identity;
-use crate::store::{Cursor, Page, Query, Stats, StoreAdmin, StoreResult};
+use crate::store::{Connections, Cursor, Page, Query, Stats, StoreAdmin, StoreResult};
 use crate::sync::atomic::Ordering;
 
 impl StoreAdmin for MemoryStore {
@@ -63,6 +63,10 @@ impl StoreAdmin for MemoryStore {
                 capacity,
             })
         })
+    }
+
+    fn connections(&self) -> Option<Connections> {
+        None
     }
 
     fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {

@@ -21,6 +21,7 @@ use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+pub(crate) use access::Operator;
 pub use access::{AdminToken, Credential, Peer, check_exposure};
 
 use crate::api::{Intake, with_fallbacks, wrong_method};

@@ -14,7 +14,8 @@ use crate::api::{
     Failure, Json, P400, P401, P403, P408, P413, P415, P503, answered, check_text, millis,
     store_failed, time, whole,
 };
-use crate::audit::{Count, breaker};
+use crate::audit::Count;
+use crate::audit::words::breaker;
 
 /// Makes an actor nameless in the audit trail.
 #[derive(Debug, Deserialize, ToSchema)]

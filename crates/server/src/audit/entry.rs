@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use semel_core::event::{BreakerState, BusyReason, Step, StoreCall, Would};
+use semel_core::event::Step;
 use semel_core::{Certainty, Identity, Namespace, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
+use super::words;
 use crate::api::{hex, millis, time};
 
 /// What an actor is called once erased.
@@ -68,6 +69,9 @@ pub(crate) const fn is_audited(step: &Step) -> bool {
             | Step::WaitBegan
             | Step::EffectBegan { .. }
             | Step::EffectEnded { .. }
+            | Step::StoreCalled { .. }
+            | Step::NotAsked
+            | Step::Answered { .. }
             | Step::Passed
     )
 }
@@ -135,7 +139,7 @@ fn told(step: &Step) -> (&'static str, Option<&'static str>, Value) {
             None,
             json!({"waited_ms": millis(*waited)}),
         ),
-        Step::Busy { why } => ("idempotency.busy", None, json!({"why": busy(*why)})),
+        Step::Busy { why } => ("idempotency.busy", None, json!({"why": words::busy(*why)})),
         Step::LeaseLost { fence } => ("idempotency.lease.lost", None, json!({"fence": fence.0})),
         Step::Settled { state, fence } => (
             "idempotency.settled",
@@ -163,16 +167,17 @@ fn told_of_operators_and_stores(step: &Step) -> (&'static str, Option<&'static s
             kind,
             certainty,
         } => json!({
-            "call": store_call(*call),
+            "call": words::store_call(*call),
             "kind": kind.as_str(),
             "changed": match certainty {
                 Certainty::Definite => "no",
                 Certainty::Unknown => "unknown",
             },
         }),
-        Step::Breaker { state } => json!({"state": breaker(*state)}),
-        Step::Observed { would } => json!({"would": self::would(would)}),
+        Step::Breaker { state } => json!({"state": words::breaker(*state)}),
+        Step::Observed { would } => json!({"would": words::would(would)}),
         Step::Refused { code } => json!({"code": code}),
+        Step::Oversized { bytes, most } => json!({"bytes": bytes, "most": most}),
         _ => Value::Null,
     };
     let kind = match step {
@@ -184,45 +189,8 @@ fn told_of_operators_and_stores(step: &Step) -> (&'static str, Option<&'static s
         Step::FailedOpen => "idempotency.failed_open",
         Step::Observed { .. } => "idempotency.observed",
         Step::Refused { .. } => "idempotency.refused",
+        Step::Oversized { .. } => "idempotency.cache.oversized",
         _ => "idempotency.other",
     };
     (kind, None, detail)
-}
-
-const fn busy(why: BusyReason) -> &'static str {
-    match why {
-        BusyReason::Policy => "policy",
-        BusyReason::WaitedTooLong => "waited_too_long",
-        BusyReason::KeyWaiters => "key_waiters",
-        BusyReason::ProcessWaiters => "process_waiters",
-    }
-}
-
-const fn store_call(call: StoreCall) -> &'static str {
-    match call {
-        StoreCall::Claim => "claim",
-        StoreCall::Renew => "renew",
-        StoreCall::Settle => "settle",
-        StoreCall::Resolve => "resolve",
-        StoreCall::Read => "read",
-    }
-}
-
-pub(crate) const fn breaker(state: BreakerState) -> &'static str {
-    match state {
-        BreakerState::Closed => "closed",
-        BreakerState::Open => "open",
-        BreakerState::HalfOpen => "half_open",
-    }
-}
-
-const fn would(would: &Would) -> &'static str {
-    match would {
-        Would::Replay => "replay",
-        Would::Busy => "busy",
-        Would::Mismatch => "mismatch",
-        Would::InDoubt => "in_doubt",
-        Would::Unavailable => "unavailable",
-        Would::Refuse(code) => code,
-    }
 }

@@ -6,6 +6,7 @@
 //! | `trail` | the bounded queue between the engine and a sink; histories and live streams |
 //! | `sink`, `file` | where the lines go |
 //! | `recent`, `counts` | what is kept in memory |
+//! | `words` | the words for what events tell |
 
 mod counts;
 mod entry;
@@ -13,9 +14,9 @@ mod file;
 mod recent;
 mod sink;
 mod trail;
+pub(crate) mod words;
 
 pub use counts::Count;
-pub(crate) use entry::breaker;
 pub use entry::{ERASED, Entry};
 pub use file::{FileConfig, FileSink, Sync};
 pub use sink::{History, Nowhere, Sink};

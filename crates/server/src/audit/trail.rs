@@ -225,6 +225,10 @@ impl Observer for Trail {
             inner.lose(1);
         }
     }
+
+    fn wants_times(&self) -> bool {
+        false
+    }
 }
 
 /// An entry to be written: what a caller knows of it.

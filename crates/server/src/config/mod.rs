@@ -2,7 +2,7 @@
 //!
 //! | file | is |
 //! |---|---|
-//! | `tree`, `route`, `whose`, `units` | the settings as types, with their documentation |
+//! | `tree`, `route`, `seen`, `whose`, `units` | the settings as types, with their documentation |
 //! | `fields` | the schema made of them: what everything else goes by |
 //! | `source` | who said what, and where |
 //! | `check`, `rules` | everything that is wrong with it at once, each with its place and what to do |
@@ -12,6 +12,7 @@ mod check;
 mod fields;
 mod route;
 mod rules;
+mod seen;
 mod show;
 mod source;
 mod tree;
@@ -28,11 +29,12 @@ pub use route::{
     Compare, Crash, Fingerprint, LostAnswer, Mode, OnBusy, Profile, RouteEntry, RouteSettings,
     StoreDown,
 };
+pub use seen::{Log, LogFormat, Metrics, MetricsAccess, Traces};
 pub use show::{Shown, explain, reference, without_password};
 pub use source::{Flag, Origin, Sources};
 pub use tree::{
-    Admin, Api, ApiAccess, Audit, Config, Engine, Health, Host, Keys, Listener, Log, LogFormat,
-    Protocol, SelfCheck, Store, Tls, Upstream,
+    Admin, Api, ApiAccess, Audit, Config, Engine, Health, Host, Keys, Listener, Protocol,
+    SelfCheck, Store, Tls, Upstream,
 };
 pub use units::{Size, Span, UnitError};
 pub use whose::{Algorithm, From, Jwt, Verify, Whose};

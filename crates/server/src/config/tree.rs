@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::route::{RouteEntry, RouteSettings};
+use super::seen::{Log, Metrics, Traces};
 use super::units::{Size, Span};
 use super::whose::{Jwt, Whose};
 
@@ -32,6 +33,10 @@ pub struct Config {
     pub health: Health,
     /// What is logged, and how.
     pub log: Log,
+    /// Figures for Prometheus.
+    pub metrics: Metrics,
+    /// Traces for OpenTelemetry.
+    pub traces: Traces,
     /// What a key may look like.
     pub keys: Keys,
     /// What concerns the whole process rather than one route.
@@ -61,6 +66,8 @@ impl Default for Config {
             audit: Audit::default(),
             health: Health::default(),
             log: Log::default(),
+            metrics: Metrics::default(),
+            traces: Traces::default(),
             keys: Keys::default(),
             engine: Engine::default(),
             tenants: Whose::new("tenant_id"),
@@ -72,7 +79,7 @@ impl Default for Config {
     }
 }
 
-const fn seconds(seconds: u64) -> Span {
+pub(super) const fn seconds(seconds: u64) -> Span {
     Span(std::time::Duration::from_secs(seconds))
 }
 
@@ -290,37 +297,6 @@ pub enum SelfCheck {
     Warn,
     /// It isn't run.
     Off,
-}
-
-/// What is logged, and how.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Log {
-    /// The form of a line.
-    pub format: LogFormat,
-    /// Which lines: `error`, `warn`, `info`, `debug`, `trace`, or by module, such as `info,semel_server=debug`.
-    pub level: String,
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        Self {
-            format: LogFormat::Auto,
-            level: "info".to_owned(),
-        }
-    }
-}
-
-/// The form of a line of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum LogFormat {
-    /// Text on a terminal, JSON elsewhere.
-    Auto,
-    /// Text.
-    Text,
-    /// One JSON object a line.
-    Json,
 }
 
 /// What a key may look like.

@@ -182,6 +182,7 @@ impl Shared {
         if let Some(lease) = &errand.lease {
             headers::add_lease(&mut parts.headers, lease);
         }
+        crate::telemetry::trace::hand_on(&mut parts.headers);
         parts.uri = target.uri(&parts.uri)?;
         parts.version = Version::HTTP_11;
         let mut request = Request::new(body);

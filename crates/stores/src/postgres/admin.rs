@@ -1,7 +1,7 @@
 //! The operator's side of the PostgreSQL store.
 
 use semel_core::diagnosis::Finding;
-use semel_core::store::{Cursor, Page, Query, Stats, StoreAdmin, StoreResult};
+use semel_core::store::{Connections, Cursor, Page, Query, Stats, StoreAdmin, StoreResult};
 use semel_core::{BoxFuture, Certainty, Identity, StoreError, StoreErrorKind, Timestamp};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
@@ -62,6 +62,10 @@ impl StoreAdmin for PostgresStore {
                 capacity: None,
             })
         })
+    }
+
+    fn connections(&self) -> Option<Connections> {
+        Some(self.inner.link.connections())
     }
 
     fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {

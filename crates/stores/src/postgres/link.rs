@@ -1,10 +1,11 @@
 //! The way to the server: a pool, and the rule that a connection whose call was cut short is never used again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use semel_core::Clock;
-use semel_core::store::StoreResult;
+use semel_core::store::{Connections, StoreResult};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgPool, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, Connection as _, Error, PgConnection, Postgres};
@@ -17,6 +18,8 @@ pub(super) struct Link {
     pool: PgPool,
     pooled: bool,
     clock: Arc<dyn Clock>,
+    /// How often no connection could be had because all were in use.
+    exhausted: AtomicU64,
 }
 
 /// How often a statement is sent again on another connection.
@@ -47,6 +50,7 @@ impl Link {
             pool: pool.map_err(not_sent)?,
             pooled: options.pooled,
             clock,
+            exhausted: AtomicU64::new(0),
         })
     }
 
@@ -90,6 +94,19 @@ impl Link {
         self.pool.options().get_max_connections()
     }
 
+    fn active(&self) -> u32 {
+        let idle = u32::try_from(self.pool.num_idle()).unwrap_or(u32::MAX);
+        self.pool.size().saturating_sub(idle)
+    }
+
+    pub(super) fn connections(&self) -> Connections {
+        Connections {
+            active: self.active(),
+            most: Some(self.most_connections()),
+            exhausted: self.exhausted.load(Ordering::Relaxed),
+        }
+    }
+
     /// A transaction of our own. Rolled back unless committed.
     pub(super) async fn begin(&self) -> StoreResult<Session> {
         let mut session = Session(self.hold().await?);
@@ -98,7 +115,15 @@ impl Link {
     }
 
     async fn hold(&self) -> StoreResult<Held> {
-        Ok(Held(Some(self.pool.acquire().await.map_err(not_sent)?)))
+        let connection = self.pool.acquire().await.map_err(|error| {
+            // A server that is gone times out as well, but with a pool that isn't full.
+            let is_full = self.active() >= self.most_connections();
+            if matches!(error, Error::PoolTimedOut) && is_full {
+                self.exhausted.fetch_add(1, Ordering::Relaxed);
+            }
+            not_sent(error)
+        })?;
+        Ok(Held(Some(connection)))
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::future::try_join_all;
 use redis::Value;
 use semel_core::diagnosis::Finding;
-use semel_core::store::{Cursor, Page, Query, Stats, StoreAdmin, StoreResult};
+use semel_core::store::{Connections, Cursor, Page, Query, Stats, StoreAdmin, StoreResult};
 use semel_core::{BoxFuture, Certainty, Identity, Record, StoreError, StoreErrorKind, Timestamp};
 
 use super::error::unexpected;
@@ -68,6 +68,16 @@ impl StoreAdmin for RedisStore {
                 records,
                 capacity: None,
             })
+        })
+    }
+
+    /// One for each master, which all calls share.
+    fn connections(&self) -> Option<Connections> {
+        let (_, masters) = self.inner.link.masters();
+        Some(Connections {
+            active: u32::try_from(masters.len()).unwrap_or(u32::MAX),
+            most: None,
+            exhausted: 0,
         })
     }
 

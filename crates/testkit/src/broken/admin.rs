@@ -5,7 +5,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 use semel_core::diagnosis::Finding;
 use semel_core::identity::Address;
-use semel_core::store::{Cursor, Page, Query, Stats};
+use semel_core::store::{Connections, Cursor, Page, Query, Stats};
 use semel_core::{
     BoxFuture, Certainty, Identity, Record, State, StoreAdmin, StoreError, StoreErrorKind,
     StoreResult, Timestamp,
@@ -104,6 +104,10 @@ impl StoreAdmin for BrokenStore {
                 capacity: self.shared.capacity.map(|most| most as u64),
             })
         })
+    }
+
+    fn connections(&self) -> Option<Connections> {
+        None
     }
 
     fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {

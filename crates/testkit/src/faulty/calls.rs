@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use rand::RngExt as _;
 use semel_core::diagnosis::Finding;
-use semel_core::store::{Capabilities, Page, Query, Stats, Wake};
+use semel_core::store::{Capabilities, Connections, Page, Query, Stats, Wake};
 use semel_core::wake::Wakeup;
 use semel_core::{
     BoxFuture, Claim, Claimed, Fence, Grant, Identity, Record, Renewed, Resolution, Resolved,
@@ -100,6 +100,10 @@ impl StoreAdmin for FaultyStore {
 
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
         Box::pin(self.through(Call::Stats, None, move |store| store.stats()))
+    }
+
+    fn connections(&self) -> Option<Connections> {
+        self.shared.inner.connections()
     }
 
     fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {

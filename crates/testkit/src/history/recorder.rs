@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use semel_core::diagnosis::Finding;
-use semel_core::store::{Capabilities, Page, Query, Stats};
+use semel_core::store::{Capabilities, Connections, Page, Query, Stats};
 use semel_core::wake::Wakeup;
 use semel_core::{
     BoxFuture, Certainty, Claim, Claimed, Clock, CrashPolicy, Fence, Grant, Identity, Record,
@@ -278,6 +278,10 @@ impl StoreAdmin for Recorder {
 
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
         self.inner.stats()
+    }
+
+    fn connections(&self) -> Option<Connections> {
+        self.inner.connections()
     }
 
     fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use semel_core::diagnosis::Finding;
-use semel_core::store::{Page, Query, Stats};
+use semel_core::store::{Connections, Page, Query, Stats};
 use semel_core::wake::Wakeup;
 use semel_core::{
     BoxFuture, Busy, Capabilities, Claim, Claimed, Clock as _, Fence, Grant, Identity, Record,
@@ -120,6 +120,10 @@ impl StoreAdmin for OffByOne {
 
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
         self.inner.stats()
+    }
+
+    fn connections(&self) -> Option<Connections> {
+        self.inner.connections()
     }
 
     fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {

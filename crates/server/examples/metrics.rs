@@ -1,0 +1,5 @@
+//! Prints `docs/metrics.md`.
+
+fn main() {
+    print!("{}", semel_server::telemetry::page());
+}
