@@ -4,6 +4,7 @@
 
 mod core;
 mod report;
+mod sidecar;
 mod stores;
 
 use clap::{Parser, Subcommand};
@@ -31,6 +32,8 @@ enum Command {
         #[arg(long, default_value = "")]
         only: String,
     },
+    /// The sidecar against nginx as a plain proxy.
+    Sidecar,
     /// One operation, many times: what `core` counts the instructions of.
     #[command(hide = true)]
     CoreOp {
@@ -45,6 +48,7 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Core { records } => core::bench(records),
         Command::Stores { records, only } => stores::bench(records, &only),
+        Command::Sidecar => sidecar::bench(),
         Command::CoreOp { op, times } => core::ops::repeat(op, times),
     }
 }
