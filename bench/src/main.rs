@@ -4,6 +4,7 @@
 
 mod core;
 mod report;
+mod sidecar;
 mod stores;
 mod telemetry;
 
@@ -34,6 +35,8 @@ enum Command {
     },
     /// The sidecar with telemetry on, against off.
     Telemetry,
+    /// The sidecar against nginx as a plain proxy.
+    Sidecar,
     /// One operation, many times: what `core` counts the instructions of.
     #[command(hide = true)]
     CoreOp {
@@ -49,6 +52,7 @@ fn main() -> anyhow::Result<()> {
         Command::Core { records } => core::bench(records),
         Command::Stores { records, only } => stores::bench(records, &only),
         Command::Telemetry => telemetry::bench(),
+        Command::Sidecar => sidecar::bench(),
         Command::CoreOp { op, times } => core::ops::repeat(op, times),
     }
 }

@@ -16,6 +16,8 @@ struct Bench {
     arrives_with: Option<&'static str>,
     /// The real servers that it measures against.
     servers: &'static [&'static str],
+    /// A package whose program it starts.
+    starts: Option<&'static str>,
     /// Where its program is, when not among the others: a workspace of its own.
     manifest: Option<&'static str>,
 }
@@ -26,6 +28,7 @@ const fn later(name: &'static str, what: &'static str, arrives_with: &'static st
         what,
         arrives_with: Some(arrives_with),
         servers: &[],
+        starts: None,
         manifest: None,
     }
 }
@@ -40,6 +43,7 @@ const BENCHES: &[Bench] = &[
         what: "the engine over the memory store",
         arrives_with: None,
         servers: &[],
+        starts: None,
         manifest: None,
     },
     Bench {
@@ -47,6 +51,7 @@ const BENCHES: &[Bench] = &[
         what: "each store beside its bare engine",
         arrives_with: None,
         servers: &["redis", "valkey", "postgres"],
+        starts: None,
         manifest: None,
     },
     Bench {
@@ -54,6 +59,7 @@ const BENCHES: &[Bench] = &[
         what: "requests through the tower layer, beside none and beside a peer",
         arrives_with: None,
         servers: &["redis", "valkey"],
+        starts: None,
         manifest: Some(PEERS),
     },
     Bench {
@@ -61,6 +67,7 @@ const BENCHES: &[Bench] = &[
         what: "our tests of other layers' defects, on a published peer",
         arrives_with: None,
         servers: &[],
+        starts: None,
         manifest: Some(PEERS),
     },
     Bench {
@@ -68,9 +75,17 @@ const BENCHES: &[Bench] = &[
         what: "the sidecar with metrics and log lines, beside without",
         arrives_with: None,
         servers: &[],
+        starts: None,
         manifest: None,
     },
-    later("sidecar", "requests through the sidecar", "the sidecar"),
+    Bench {
+        name: "sidecar",
+        what: "requests through the sidecar, beside nginx",
+        arrives_with: None,
+        servers: &["redis", "recipes"],
+        starts: Some("semel-cli"),
+        manifest: None,
+    },
     later("mcp", "tool calls through the gateway", "the MCP gateway"),
 ];
 
@@ -93,6 +108,11 @@ pub(crate) fn run(workspace: &Workspace, name: &str, arguments: &[String]) -> Re
         return Ok(ExitCode::SUCCESS);
     }
     workspace.result_file(&format!("bench-{name}"))?;
+    if let Some(package) = bench.starts {
+        let mut build = exec::cargo();
+        build.args(["build", "--release", "--package", package]);
+        exec::run(build.current_dir(workspace.root()))?;
+    }
     let mut command = exec::cargo();
     command.args(["run", "--release"]);
     match bench.manifest {
@@ -137,8 +157,8 @@ mod tests {
     #[test]
     fn a_bench_to_come_is_no_failure() {
         let workspace = in_temp();
-        assert_eq!(run(&workspace, "sidecar", &[]).unwrap(), ExitCode::SUCCESS);
-        assert!(workspace.result_file("bench-sidecar").unwrap().is_file());
+        assert_eq!(run(&workspace, "mcp", &[]).unwrap(), ExitCode::SUCCESS);
+        assert!(workspace.result_file("bench-mcp").unwrap().is_file());
         std::fs::remove_dir_all(workspace.root()).unwrap();
     }
 }

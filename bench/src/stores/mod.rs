@@ -90,7 +90,7 @@ fn bytes_row(name: &str, ours: f64, bare: f64) -> Row {
 }
 
 /// Operations a second of `ours` and of `bare`, taking turns: the medians, and the median of the pairs' ratios.
-async fn compare<A, B, FutA, FutB>(
+pub(crate) async fn compare<A, B, FutA, FutB>(
     name: String,
     target: Option<f64>,
     ours: A,

@@ -1,5 +1,6 @@
 //! Callers: new requests and retries, at a rate, each of which asks until it has an answer.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,11 +101,19 @@ impl Callers {
         while callers.join_next().await.is_some() {}
     }
 
-    /// Every key is asked for once more. By then each has been answered, or is in doubt.
-    pub(crate) async fn ask_all(&self) {
+    /// The keys that some caller has an answer for.
+    fn answered(&self) -> HashSet<String> {
+        let answers = self.answers.lock();
+        let done = answers.iter().filter(|answer| answer.status < 300);
+        done.map(|answer| answer.key.clone()).collect()
+    }
+
+    /// Every key that no caller has an answer for is asked for once more. By then it is answered, or in doubt.
+    pub(crate) async fn ask_rest(&self) {
         let keys = self.counts().keys;
+        let done = self.answered();
         let mut callers = JoinSet::new();
-        for n in 0..keys {
+        for n in (0..keys).filter(|n| !done.contains(&key(*n))) {
             if callers.len() >= 16 {
                 callers.join_next().await;
             }

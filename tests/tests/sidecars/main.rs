@@ -122,7 +122,7 @@ async fn chaos(crash: Crash, seconds: u64) {
     load.await.expect("the load is sent");
     // Whoever vanished has by now, for everybody.
     pause_for(LEASE).await;
-    callers.ask_all().await;
+    callers.ask_rest().await;
     let mut history = history(&mut fleet, &upstream, &callers).await;
     history.disturbances = disturbances;
 
