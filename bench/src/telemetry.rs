@@ -13,7 +13,6 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use semel::core::Clock as _;
 use semel::core::clock::SystemTime;
 use semel_server::config::{Flag, Sources, load};
 use semel_server::{Opened, Server, open_audited};
