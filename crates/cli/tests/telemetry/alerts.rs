@@ -107,12 +107,14 @@ impl Prometheus {
 async fn answers(url: &str) {
     let address = url.trim_start_matches("http://");
     for _ in 0..1500 {
-        if tokio::net::TcpStream::connect(address).await.is_ok() {
+        // It listens before it can be asked.
+        let listens = tokio::net::TcpStream::connect(address).await.is_ok();
+        if listens && get(&format!("{url}/-/ready")).await.0 == 200 {
             return;
         }
         pause().await;
     }
-    panic!("Prometheus doesn't listen");
+    panic!("Prometheus is never ready");
 }
 
 #[tokio::test]

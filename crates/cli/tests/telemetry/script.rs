@@ -71,6 +71,15 @@ async fn the_figures_are_what_happened() {
     assert_eq!(first.await.unwrap().0, 200);
 
     let metrics = rig.metrics().await;
+    all_are_there(&metrics);
+    for (name, labels, wanted) in FIGURES {
+        metrics.is(name, labels, *wanted);
+    }
+    assert!(metrics.get("semel_store_records", &[]) >= Some(1.0));
+}
+
+#[track_caller]
+fn all_are_there(metrics: &super::support::Metrics) {
     for metric in table::ALL {
         let suffix = if metric.kind == Kind::Histogram {
             "_count"
@@ -96,71 +105,38 @@ async fn the_figures_are_what_happened() {
             "{name}"
         );
     }
-    let orders = r#"scope="/orders""#;
-    metrics.is("semel_requests_total", &[orders, r#"outcome="ran""#], 2.0);
-    metrics.is(
-        "semel_requests_total",
-        &[orders, r#"outcome="replayed""#],
-        2.0,
-    );
-    metrics.is(
-        "semel_requests_total",
-        &[orders, r#"outcome="conflict""#],
-        1.0,
-    );
-    metrics.is(
-        "semel_request_duration_seconds_count",
-        &[orders, r#"replayed="true""#],
-        2.0,
-    );
-    metrics.is(
-        "semel_request_duration_seconds_count",
-        &[orders, r#"replayed="false""#],
-        3.0,
-    );
-    metrics.is(
-        "semel_replays_total",
-        &[orders, r#"state="completed""#],
-        2.0,
-    );
-    metrics.is("semel_claims_won_total", &[orders, r#"kind="new""#], 2.0);
-    metrics.is("semel_claims_won_total", &[r#"kind="takeover""#], 0.0);
-    metrics.is("semel_mismatches_total", &[], 1.0);
-    metrics.is("semel_mismatch_new_keys_total", &[], 1.0);
-    metrics.is("semel_passed_total", &[], 1.0);
-    metrics.is("semel_refused_total", &[], 1.0);
-    metrics.is("semel_oversized_total", &[r#"scope="/large""#], 1.0);
-    metrics.is("semel_in_doubt_total", &[r#"scope="/fail""#], 1.0);
-    metrics.is(
-        "semel_effects_total",
-        &[r#"scope="/fail""#, r#"verdict="retry""#],
-        1.0,
-    );
-    metrics.is(
-        "semel_settled_total",
-        &[r#"scope="/fail""#, r#"state="in_doubt""#],
-        1.0,
-    );
-    metrics.is("semel_observed_total", &[r#"would="replay""#], 1.0);
-    metrics.is(
-        "semel_wait_duration_seconds_count",
-        &[r#"scope="/slow""#],
-        1.0,
-    );
-    metrics.is("semel_busy_total", &[r#"why="policy""#], 1.0);
-    metrics.is("semel_effect_duration_seconds_count", &[orders], 2.0);
-    metrics.is(
-        "semel_store_calls_total",
-        &[r#"call="settle""#, r#"status="success""#],
-        7.0,
-    );
-    metrics.is("semel_store_calls_total", &[r#"status="error""#], 0.0);
-    metrics.is("semel_store_up", &[r#"backend="redis""#], 1.0);
-    metrics.is("semel_breaker_state", &[], 0.0);
-    metrics.is("semel_store_connections_active", &[], 1.0);
-    metrics.is("semel_audit_lost_total", &[], 0.0);
-    assert!(metrics.get("semel_store_records", &[]) >= Some(1.0));
 }
+
+/// What the script fixes: name, labels, value.
+#[rustfmt::skip]
+const FIGURES: &[(&str, &[&str], f64)] = &[
+    ("semel_requests_total", &[r#"scope="/orders""#, r#"outcome="ran""#], 2.0),
+    ("semel_requests_total", &[r#"scope="/orders""#, r#"outcome="replayed""#], 2.0),
+    ("semel_requests_total", &[r#"scope="/orders""#, r#"outcome="conflict""#], 1.0),
+    ("semel_request_duration_seconds_count", &[r#"scope="/orders""#, r#"replayed="true""#], 2.0),
+    ("semel_request_duration_seconds_count", &[r#"scope="/orders""#, r#"replayed="false""#], 3.0),
+    ("semel_replays_total", &[r#"scope="/orders""#, r#"state="completed""#], 2.0),
+    ("semel_claims_won_total", &[r#"scope="/orders""#, r#"kind="new""#], 2.0),
+    ("semel_claims_won_total", &[r#"kind="takeover""#], 0.0),
+    ("semel_mismatches_total", &[], 1.0),
+    ("semel_mismatch_new_keys_total", &[], 1.0),
+    ("semel_passed_total", &[], 1.0),
+    ("semel_refused_total", &[], 1.0),
+    ("semel_oversized_total", &[r#"scope="/large""#], 1.0),
+    ("semel_in_doubt_total", &[r#"scope="/fail""#], 1.0),
+    ("semel_effects_total", &[r#"scope="/fail""#, r#"verdict="retry""#], 1.0),
+    ("semel_settled_total", &[r#"scope="/fail""#, r#"state="in_doubt""#], 1.0),
+    ("semel_observed_total", &[r#"would="replay""#], 1.0),
+    ("semel_wait_duration_seconds_count", &[r#"scope="/slow""#], 1.0),
+    ("semel_busy_total", &[r#"why="policy""#], 1.0),
+    ("semel_effect_duration_seconds_count", &[r#"scope="/orders""#], 2.0),
+    ("semel_store_calls_total", &[r#"call="settle""#, r#"status="success""#], 7.0),
+    ("semel_store_calls_total", &[r#"status="error""#], 0.0),
+    ("semel_store_up", &[r#"backend="redis""#], 1.0),
+    ("semel_breaker_state", &[], 0.0),
+    ("semel_store_connections_active", &[], 1.0),
+    ("semel_audit_lost_total", &[], 0.0),
+];
 
 #[tokio::test]
 async fn keys_payloads_and_secrets_are_nowhere_to_be_seen() {

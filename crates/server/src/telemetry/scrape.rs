@@ -25,6 +25,9 @@ const GOOD_FOR: Duration = Duration::from_secs(5);
 /// How long the store may take: Prometheus waits 10 s by default, and an outage is when it is needed most.
 const STORE_LIMIT: Duration = Duration::from_secs(1);
 
+/// When the store was last asked for its size, and what it said.
+pub(super) type Size = Option<(Tick, Option<Stats>)>;
+
 /// What is scraped.
 #[derive(Clone)]
 pub(super) struct Scraped {
@@ -32,7 +35,7 @@ pub(super) struct Scraped {
     pub(super) semel: Semel,
     pub(super) trail: Trail,
     pub(super) credential: Credential,
-    pub(super) size: Arc<tokio::sync::Mutex<Option<(Tick, Option<Stats>)>>>,
+    pub(super) size: Arc<tokio::sync::Mutex<Size>>,
 }
 
 impl FromRef<Scraped> for Credential {

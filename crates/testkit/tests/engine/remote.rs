@@ -7,7 +7,7 @@ use bytes::Bytes;
 use semel_core::engine::{
     Admitted, EngineConfig, HandedOut, Problem, RemoteLease, Request, Response, Verdict,
 };
-use semel_core::event::{BusyReason, Step, VerdictKind};
+use semel_core::event::{BusyReason, Ending, Step, VerdictKind};
 use semel_core::policy::{OnBusy, Policy};
 use semel_core::{Answer, CrashPolicy, MemoryConfig, MemoryStore, State, StoreAdmin, Token};
 use semel_testkit::clock::FakeClock;
@@ -74,14 +74,25 @@ async fn an_effect_elsewhere_is_the_same_to_everybody_as_one_here() {
     let steps = rig.log.0.lock().clone();
     let shape: Vec<_> = steps
         .iter()
-        .filter(|step| !matches!(step, Step::WaitBegan | Step::WaitEnded { .. }))
+        .filter(|step| {
+            let between = Step::WaitBegan == **step;
+            !between && !matches!(step, Step::WaitEnded { .. } | Step::StoreCalled { .. })
+        })
         .collect();
     let [
         Step::Claimed { .. },
+        Step::Answered {
+            how: Ending::HandedOut,
+            ..
+        },
         Step::EffectBegan { .. },
         Step::EffectEnded { verdict, took },
         Step::Settled { state, .. },
         Step::Replayed { .. },
+        Step::Answered {
+            how: Ending::Replayed(_),
+            ..
+        },
     ] = shape.as_slice()
     else {
         panic!("as a run here would tell: {steps:?}");
