@@ -254,6 +254,25 @@ async fn a_second_signal_ends_it_at_once() {
     assert!(asking.await.unwrap(), "cut off");
 }
 
+/// The first page that lists a record of the proxy. A page may be empty and still have a next one: others use this
+/// Redis too.
+async fn page_with_a_record(listing: &str, token: &str) -> String {
+    let mut cursor = String::new();
+    loop {
+        let page = format!("{listing}{cursor}");
+        let (status, text) = call("GET", &page, Some(token), "").await;
+        assert_eq!(status, 200, "{text}");
+        if text.contains("\"http\"") {
+            return text;
+        }
+        let next = text
+            .split_once("\"next\":\"")
+            .and_then(|(_, rest)| rest.split('"').next());
+        let next = next.unwrap_or_else(|| panic!("not listed: {text}"));
+        cursor = format!("&cursor={next}");
+    }
+}
+
 #[tokio::test]
 async fn the_apis_are_where_the_settings_have_them_and_ask_who_calls() {
     let (runs, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
@@ -289,19 +308,7 @@ async fn the_apis_are_where_the_settings_have_them_and_ask_who_calls() {
             .0,
         401
     );
-    // A page may be empty and still have a next one: others use this Redis too.
-    let (mut records, mut cursor) = (String::new(), String::new());
-    while !records.contains("\"http\"") {
-        let page = format!("{listing}{cursor}");
-        let (status, text) = call("GET", &page, Some("an-operators-token-1"), "").await;
-        assert_eq!(status, 200, "{text}");
-        let next = text
-            .split_once("\"next\":\"")
-            .and_then(|(_, rest)| rest.split('"').next());
-        cursor = next.map_or_else(String::new, |next| format!("&cursor={next}"));
-        assert!(!cursor.is_empty() || text.contains("\"http\""), "{text}");
-        records = text;
-    }
+    let records = page_with_a_record(&listing, "an-operators-token-1").await;
     assert!(
         records.contains("\"http\"") && records.contains("completed"),
         "{records}"
