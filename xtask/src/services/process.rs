@@ -190,7 +190,15 @@ mod tests {
             args: vec!["60".to_owned()],
             stop: Stop::Terminate,
         };
-        spawn(&spec, None, folder).unwrap()
+        let record = spawn(&spec, None, folder).unwrap();
+        // Until the command line is there, nobody can tell which program it is.
+        let line = format!("/proc/{}/cmdline", record.pid);
+        wait_until(Duration::from_secs(10), Duration::from_millis(1), || {
+            anyhow::ensure!(std::fs::read(&line)?.starts_with(b"/bin/sleep"), "not yet");
+            Ok(())
+        })
+        .unwrap();
+        record
     }
 
     #[test]
