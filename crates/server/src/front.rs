@@ -13,7 +13,7 @@ use semel::http::Body;
 use tower::ServiceExt as _;
 use tower_http::timeout::TimeoutBody;
 
-use crate::listener::{Answer, Peer};
+use crate::listener::Answer;
 use crate::proxy::problem;
 use crate::stack::SharedStack;
 use crate::telemetry::trace::Tracing;
@@ -89,11 +89,7 @@ pub(crate) struct AdminFront {
 }
 
 impl Answer for AdminFront {
-    async fn answer(&self, mut request: Request<Incoming>) -> Response<Body> {
-        let peer = request.extensions().get::<Peer>();
-        if let Some(name) = peer.and_then(|peer| peer.certificate_name.clone()) {
-            request.extensions_mut().insert(crate::admin::Peer(name));
-        }
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         by_router(self.router.clone(), request).await
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::extract::{FromRef, FromRequestParts};
 use http::request::Parts;
 
+use crate::Peer;
 use crate::api::{AccessError, Failure, bearer, digest, exposure, only_by_loopback_name};
 
 /// What a caller of the admin API has to show.
@@ -24,10 +25,6 @@ pub enum Credential {
 /// A bearer token, kept as its digest.
 #[derive(Clone)]
 pub struct AdminToken(blake3::Hash);
-
-/// Whose client certificate a request came with; put into its extensions by the listener.
-#[derive(Clone, Debug)]
-pub struct Peer(pub Arc<str>);
 
 impl Credential {
     /// A token given as text.
@@ -93,7 +90,7 @@ where
         let peer = parts
             .extensions
             .get::<Peer>()
-            .map(|Peer(name)| Arc::clone(name));
+            .and_then(|peer| peer.certificate_name.clone());
         Ok(Self { peer })
     }
 }

@@ -22,7 +22,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub(crate) use access::Operator;
-pub use access::{AdminToken, Credential, Peer, check_exposure};
+pub use access::{AdminToken, Credential, check_exposure};
 
 use crate::api::{Intake, with_fallbacks, wrong_method};
 use crate::audit::Trail;
