@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::routing::any;
 use semel_server::config::{Sources, load};
 use semel_server::{Drained, Mounts, Server, StartError, open};
-use semel_testkit::private::{RedisServer, new_folder};
+use semel_testkit::private::{PostgresServer, RedisServer, new_folder};
 
 use crate::support::*;
 
@@ -247,6 +247,26 @@ async fn start(settings: &str) -> Result<Server, StartError> {
     })?;
     let semel = open(&loaded.config).await?;
     Server::start(loaded, semel, Mounts::default()).await
+}
+
+#[tokio::test]
+async fn a_store_that_forgets_what_was_done_is_noticed_at_start() {
+    let server = PostgresServer::start(&[]).await;
+    let settings = format!(
+        "store.url = \"{}\"\nlistener.address = \"127.0.0.1:0\"\nupstream.urls = [\"http://127.0.0.1:1\"]\n",
+        server.url()
+    );
+    assert!(start(&settings).await.is_ok());
+    let forgetful = "CREATE FUNCTION forget() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+                     DELETE FROM semel.records WHERE address = NEW.address; RETURN NULL; END $$; \
+                     CREATE TRIGGER forget AFTER UPDATE ON semel.records FOR EACH ROW EXECUTE FUNCTION forget()";
+    server.sql("semel", forgetful);
+    let error = start(&settings).await.err().map(|error| error.to_string());
+    let error = error.expect("it doesn't start");
+    assert!(error.contains("self-check failed"), "{error}");
+    // Told to, it starts all the same.
+    let warned = format!("health.self_check = \"warn\"\n{settings}");
+    assert!(start(&warned).await.is_ok());
 }
 
 #[tokio::test]
