@@ -134,7 +134,7 @@ fn nginx(folder: &Path, service: SocketAddr, plain: SocketAddr) -> anyhow::Resul
 
 fn sidecar(store: &str, service: SocketAddr, at: SocketAddr) -> anyhow::Result<Process> {
     // Built just before, from the same tree.
-    let program = PathBuf::from("target/release/semel");
+    let program = PathBuf::from("target/dist/semel");
     let mut command = Command::new(&program);
     command.args(["serve", "--store", store, "--listen", &at.to_string()]);
     command.args(["--upstream", &format!("http://{service}")]);
