@@ -290,3 +290,12 @@ pub enum Resolved {
     /// There is no doubt under that fence. Nothing was changed.
     NotInDoubt,
 }
+
+/// The answer to a record that is brought from another store (P43).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restored {
+    /// It stands here now, or stood here already.
+    Written,
+    /// Something else stands here, or it has expired. Nothing was changed.
+    Kept,
+}

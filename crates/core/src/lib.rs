@@ -39,7 +39,7 @@ pub mod wake;
 
 pub use canonical::{CanonicalError, CanonicalErrorKind, canonicalize};
 pub use claim::{
-    Busy, Claim, Claimed, Grant, InDoubt, Renewed, Replay, Resolution, Resolved, Settled,
+    Busy, Claim, Claimed, Grant, InDoubt, Renewed, Replay, Resolution, Resolved, Restored, Settled,
     Settlement, Terms, TermsError,
 };
 pub use clock::{Clock, Tick, Timestamp};

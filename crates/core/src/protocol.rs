@@ -8,7 +8,7 @@
 use bytes::Bytes;
 
 use crate::claim::{Busy, Claim, Claimed, Grant, InDoubt, Renewed, Replay, Resolution};
-use crate::claim::{Resolved, Settled, Settlement};
+use crate::claim::{Resolved, Restored, Settled, Settlement};
 use crate::clock::Timestamp;
 use crate::record::{Fence, Record, State, Token};
 
@@ -131,6 +131,35 @@ pub fn resolve(
         }
         _ => Decision::keep(Resolved::NotInDoubt),
     }
+}
+
+/// Decides what becomes of a record from another store (P43). Its times are on this store's clock.
+#[must_use]
+pub fn restore(found: Option<&Record>, record: &Record, now: Timestamp) -> Decision<Restored> {
+    let live = found.filter(|found| !found.is_expired(now));
+    if live.is_some_and(|found| is_copy(found, record)) {
+        return Decision::keep(Restored::Written);
+    }
+    let taken = live.is_some_and(|found| found.state != State::Released);
+    if taken || record.is_expired(now) {
+        return Decision::keep(Restored::Kept);
+    }
+    let fence = found.map_or(record.fence, |found| found.fence.max(record.fence));
+    let record = Record {
+        fence,
+        ..record.clone()
+    };
+    Decision::write(Restored::Written, record)
+}
+
+/// Whether `found` is what restoring `record` leaves.
+fn is_copy(found: &Record, record: &Record) -> bool {
+    found.fence >= record.fence
+        && *found
+            == Record {
+                fence: found.fence,
+                ..record.clone()
+            }
 }
 
 /// Larger than every fence before (P22): than the last one found, and, where a record expired and was

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 
-use crate::claim::{Claim, Claimed, Grant, Renewed, Resolution, Resolved, Settled, Settlement};
+use crate::claim::{
+    Claim, Claimed, Grant, Renewed, Resolution, Resolved, Restored, Settled, Settlement,
+};
 use crate::clock::Timestamp;
 use crate::diagnosis::Finding;
 use crate::env::BoxFuture;
@@ -91,6 +93,17 @@ pub trait StoreAdmin: Store {
     /// Forgets a record, whatever its state: the key is as new. Answers whether there was one.
     /// Fences keep growing (P22).
     fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>>;
+
+    /// Writes a record that another store kept, as it is, where there is none, or only one that was released (P43).
+    /// Its times are on this store's clock: whoever brings it has to have moved them.
+    ///
+    /// *After*: `Written`, and the record is as if it had been made here; or `Kept`, and nothing has changed. One
+    /// atomic step, which races with claims as a claim does.
+    fn restore<'a>(
+        &'a self,
+        identity: &'a Identity,
+        record: &'a Record,
+    ) -> BoxFuture<'a, StoreResult<Restored>>;
 
     /// Removes expired records, about `most` of them, without holding up traffic; answers how many.
     /// Never removes a live one (P21).

@@ -1,11 +1,14 @@
 //! The operator's side of the memory store.
 
 use super::MemoryStore;
+use crate::claim::Restored;
 use crate::clock::Timestamp;
 use crate::diagnosis::{Finding, Severity};
 use crate::env::BoxFuture;
 use crate::error::{Certainty, StoreError, StoreErrorKind};
 use crate::identity::Identity;
+use crate::protocol;
+use crate::record::Record;
 use crate::store::{Connections, Cursor, Page, Query, Stats, StoreAdmin, StoreResult};
 use crate::sync::atomic::Ordering;
 
@@ -26,6 +29,20 @@ impl StoreAdmin for MemoryStore {
             drop(shard);
             self.inner.hub.wake(&identity.address());
             Ok(was_live)
+        })
+    }
+
+    fn restore<'a>(
+        &'a self,
+        identity: &'a Identity,
+        record: &'a Record,
+    ) -> BoxFuture<'a, StoreResult<Restored>> {
+        Box::pin(async move {
+            let restored = self
+                .inner
+                .step(identity, |found, now| protocol::restore(found, record, now))?;
+            self.inner.hub.wake(&identity.address());
+            Ok(restored)
         })
     }
 

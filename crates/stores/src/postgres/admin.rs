@@ -2,7 +2,9 @@
 
 use semel_core::diagnosis::Finding;
 use semel_core::store::{Connections, Cursor, Page, Query, Stats, StoreAdmin, StoreResult};
-use semel_core::{BoxFuture, Certainty, Identity, StoreError, StoreErrorKind, Timestamp};
+use semel_core::{
+    BoxFuture, Certainty, Identity, Record, Restored, StoreError, StoreErrorKind, Timestamp,
+};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
@@ -31,6 +33,18 @@ impl StoreAdmin for PostgresStore {
         })
     }
 
+    fn restore<'a>(
+        &'a self,
+        identity: &'a Identity,
+        record: &'a Record,
+    ) -> BoxFuture<'a, StoreResult<Restored>> {
+        Box::pin(async move {
+            let restored = self.inner.restore(identity, record).await?;
+            self.inner.hub.wake(&identity.address());
+            Ok(restored)
+        })
+    }
+
     fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
         Box::pin(self.inner.sweep(most))
     }
@@ -46,13 +60,7 @@ impl StoreAdmin for PostgresStore {
     }
 
     fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
-        Box::pin(async move {
-            let micros = self
-                .inner
-                .number(|sql| sql.plain("SELECT semel.now_us()"))
-                .await?;
-            Ok(Timestamp::from_micros(micros.unsigned_abs()))
-        })
+        Box::pin(self.inner.now())
     }
 
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
@@ -74,6 +82,13 @@ impl StoreAdmin for PostgresStore {
 }
 
 impl Inner {
+    pub(super) async fn now(&self) -> StoreResult<Timestamp> {
+        let micros = self
+            .number(|sql| sql.plain("SELECT semel.now_us()"))
+            .await?;
+        Ok(Timestamp::from_micros(micros.unsigned_abs()))
+    }
+
     async fn delete(&self, identity: &Identity) -> StoreResult<bool> {
         let (address, seal) = (identity.address(), Uuid::from_bytes(identity.seal()));
         let statement = || {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use semel_core::store::StoreResult;
-use semel_core::{Claim, Claimed, Fence, Grant, Identity, Record, protocol};
+use semel_core::{Claim, Claimed, Fence, Grant, Identity, Record, Restored, protocol};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
@@ -63,6 +63,47 @@ impl Inner {
         let place = (seen.address, new.fence);
         let statement = || swap(&self.sql.swap, seen, new, day);
         self.write(day, place, answer, statement).await
+    }
+}
+
+impl Inner {
+    /// A record from another store (P43).
+    pub(super) async fn restore(
+        &self,
+        identity: &Identity,
+        record: &Record,
+    ) -> StoreResult<Restored> {
+        let (answer, address) = (record.answer.as_deref(), identity.address());
+        let day = self
+            .day_for(answer, record.written_at, record.retention)
+            .await?;
+        let statement = || {
+            let query = self.sql.restore.at(&address);
+            let query = query
+                .bind(Uuid::from_bytes(address))
+                .bind(Uuid::from_bytes(identity.seal()));
+            row::bind(query, record, day)
+        };
+        let place = (address, record.fence);
+        for _ in 0..TRIES {
+            if self.write(day, place, answer, statement).await? {
+                return Ok(Restored::Written);
+            }
+            let Some(seen) = self.look(identity).await? else {
+                if record.is_expired(self.now().await?) {
+                    return Ok(Restored::Kept);
+                }
+                continue;
+            };
+            let decision = protocol::restore(Some(&seen.record), record, seen.now);
+            let Some(write) = decision.write else {
+                return Ok(decision.answer);
+            };
+            if self.swap(&seen, &write).await? {
+                return Ok(decision.answer);
+            }
+        }
+        Err(unexpected("overtaken too often"))
     }
 }
 

@@ -51,7 +51,9 @@ pub(super) const COLUMNS: &str = "fence, coalesce(created_us, written_us), writt
 pub(super) struct Statements {
     /// A first run, if there is no row.
     pub(super) insert: Statement,
-    /// The same inside a caller's transaction, and only if no other transaction has begun one.
+    /// A whole row, if there is none and it has not expired.
+    pub(super) restore: Statement,
+    /// A first run inside a caller's transaction, and only if no other transaction has begun one.
     pub(super) insert_inside: Statement,
     /// The row and the server's time.
     pub(super) look: Statement,
@@ -100,6 +102,13 @@ impl Statements {
         let of = |text: &str| Statement::new(text, named);
         Self {
             insert: of(&format!("{columns} VALUES ({values}) {conflict}")),
+            restore: of(&format!(
+                "INSERT INTO {{records}} (address, seal, fence, created_us, written_us, retention_ms, lease_ms, \
+                 attempt, max_attempts, secret_id, state, crash, token, fingerprint, environment, tenant, scope, hint, \
+                 checkpoint, head, body, body_bytes, body_day, format) SELECT {}, 1 WHERE $5 + $6 * 1000 > semel.now_us() \
+                 ON CONFLICT (address) DO NOTHING RETURNING waited",
+                numbered(23)
+            )),
             insert_inside: of(&format!(
                 "{columns} SELECT {values} WHERE pg_try_advisory_xact_lock($14) {conflict}"
             )),
@@ -140,4 +149,10 @@ impl Statements {
             named,
         }
     }
+}
+
+/// `$1, $2, …`
+fn numbered(count: usize) -> String {
+    let all: Vec<String> = (1..=count).map(|number| format!("${number}")).collect();
+    all.join(", ")
 }

@@ -7,7 +7,9 @@ use futures_util::future::try_join_all;
 use redis::Value;
 use semel_core::diagnosis::Finding;
 use semel_core::store::{Connections, Cursor, Page, Query, Stats, StoreAdmin, StoreResult};
-use semel_core::{BoxFuture, Certainty, Identity, Record, StoreError, StoreErrorKind, Timestamp};
+use semel_core::{
+    BoxFuture, Certainty, Identity, Record, Restored, StoreError, StoreErrorKind, Timestamp,
+};
 
 use super::error::unexpected;
 use super::node::Node;
@@ -38,6 +40,18 @@ impl StoreAdmin for RedisStore {
                 .await?;
             self.inner.hub.wake(&identity.address());
             Ok(reply == DONE)
+        })
+    }
+
+    fn restore<'a>(
+        &'a self,
+        identity: &'a Identity,
+        record: &'a Record,
+    ) -> BoxFuture<'a, StoreResult<Restored>> {
+        Box::pin(async move {
+            let restored = self.inner.restore(identity, record).await?;
+            self.inner.hub.wake(&identity.address());
+            Ok(restored)
         })
     }
 

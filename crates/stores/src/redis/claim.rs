@@ -6,7 +6,8 @@ use bytes::Bytes;
 use redis::Value;
 use semel_core::store::StoreResult;
 use semel_core::{
-    Claim, Claimed, Grant, Identity, Record, State, StoreError, StoreErrorKind, Timestamp, protocol,
+    Claim, Claimed, Grant, Identity, Record, Restored, State, StoreError, StoreErrorKind,
+    Timestamp, protocol,
 };
 
 use super::error::{overtaken, unexpected};
@@ -138,12 +139,58 @@ impl Inner {
         old: &Bytes,
         new: &Record,
     ) -> StoreResult<Option<Bytes>> {
+        self.replace(key, old, new, new.retention).await
+    }
+
+    /// The same for a record that was written long ago elsewhere, and lives only so much longer.
+    async fn replace(
+        &self,
+        key: &[u8],
+        old: &Bytes,
+        new: &Record,
+        life: Duration,
+    ) -> StoreResult<Option<Bytes>> {
         let packed = Bytes::from(new.encode());
-        let life = millis(new.retention).to_string();
+        let life = millis(life).to_string();
         let header = &old[..semel_core::record::HEADER_BYTES];
         let arguments = [header, &packed[..], life.as_bytes()];
         let reply = self.link.run(&self.scripts.swap, key, &arguments).await?;
         Ok((reply == DONE).then_some(packed))
+    }
+}
+
+impl Inner {
+    /// A record from another store (P43).
+    pub(super) async fn restore(
+        &self,
+        identity: &Identity,
+        record: &Record,
+    ) -> StoreResult<Restored> {
+        let key = self.key(identity);
+        let life = record.expires_at().since(self.time.now());
+        if life.as_millis() == 0 {
+            return Ok(Restored::Kept);
+        }
+        let packed = record.encode();
+        for _ in 0..TRIES {
+            let mut set = sized("SET", 6, key.len() + packed.len());
+            set.arg(&key).arg(&packed[..]).arg("NX");
+            set.arg("PX").arg(millis(life));
+            if self.link.query(&key, &set).await? != Value::Nil {
+                return Ok(Restored::Written);
+            }
+            let Some((found, old, now)) = self.look(identity, &key).await? else {
+                continue;
+            };
+            let decision = protocol::restore(Some(&found), record, now);
+            let Some(write) = decision.write else {
+                return Ok(decision.answer);
+            };
+            if self.replace(&key, &old, &write, life).await?.is_some() {
+                return Ok(decision.answer);
+            }
+        }
+        Err(overtaken())
     }
 }
 

@@ -7,8 +7,8 @@ use semel_core::diagnosis::Finding;
 use semel_core::identity::Address;
 use semel_core::store::{Connections, Cursor, Page, Query, Stats};
 use semel_core::{
-    BoxFuture, Certainty, Identity, Record, State, StoreAdmin, StoreError, StoreErrorKind,
-    StoreResult, Timestamp,
+    BoxFuture, Certainty, Identity, Record, Restored, State, StoreAdmin, StoreError,
+    StoreErrorKind, StoreResult, Timestamp,
 };
 
 use super::claims::round_trip;
@@ -45,6 +45,14 @@ impl StoreAdmin for BrokenStore {
             self.wake(identity);
             Ok(found.is_some_and(|record| !record.is_expired(self.now())))
         })
+    }
+
+    fn restore<'a>(
+        &'a self,
+        identity: &'a Identity,
+        record: &'a Record,
+    ) -> BoxFuture<'a, StoreResult<Restored>> {
+        Box::pin(self.restored(identity, record))
     }
 
     fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {

@@ -178,6 +178,22 @@ macro_rules! with_seeded_bugs {
             lapse_listed_as_running LapseListedAsRunning "p29_states_are_as_they_stand";
             /// A cursor that makes no sense starts the listing anew.
             bad_cursor_starts_anew BadCursorStartsAnew "p29_a_bad_cursor_is_refused";
+            /// A restored record takes the place of whatever is there.
+            restore_overwrites RestoreOverwrites "p43_what_is_there_is_kept";
+            /// A restored record does not take the place of a released one.
+            restore_leaves_released RestoreLeavesReleased "p43_a_released_record_is_replaced";
+            /// A restored record has the fence that it brought, though a larger one was given out here.
+            restored_fence_goes_back RestoredFenceGoesBack "p43_a_released_record_is_replaced";
+            /// What has expired lives again when it is restored.
+            restore_revives RestoreRevives "p43_the_expired_is_not_restored";
+            /// A restored record was first asked for when it was restored.
+            restore_forgets_the_first_time RestoreForgetsTheFirstTime "p43_a_restored_record_is_as_it_was";
+            /// A restored record lives for its whole retention again.
+            restore_restarts_the_retention RestoreRestartsTheRetention "p43_a_restored_record_expires_when_it_would_have";
+            /// A record sent again is taken for another.
+            resent_restore_is_kept ResentRestoreIsKept "p43_a_resent_record_is_written";
+            /// Restoring looks, and then writes, whatever was written in between.
+            restore_looks_first RestoreLooksFirst "p43_a_record_and_claims_have_one_winner";
             /// Wake-ups are promised and never come.
             never_wakes NeverWakes "p34_a_settlement_wakes";
             /// A resolution wakes nobody.

@@ -42,6 +42,7 @@ mod replay;
 mod report;
 mod resend;
 mod resolve;
+mod restore;
 mod room;
 mod scene;
 mod settle;

@@ -5,8 +5,8 @@ use semel_core::BoxFuture;
 
 use super::{Scene, Verdict};
 use super::{
-    claim, doubt, identity, listing, mismatch, races, renew, replay, resend, resolve, room, settle,
-    storms, takeover, terms, time, wake,
+    claim, doubt, identity, listing, mismatch, races, renew, replay, resend, resolve, restore,
+    room, settle, storms, takeover, terms, time, wake,
 };
 
 /// One check.
@@ -164,6 +164,13 @@ macro_rules! with_conformance_checks {
             listing p29_a_listing_is_current "P29";
             listing p29_traffic_disturbs_no_listing "P29";
             listing p29_a_bad_cursor_is_refused "P29 P28";
+            restore p43_a_restored_record_is_as_it_was "P43";
+            restore p43_what_is_there_is_kept "P43 I2 I3";
+            restore p43_a_released_record_is_replaced "P43 P22";
+            restore p43_the_expired_is_not_restored "P43 P20";
+            restore p43_a_restored_record_expires_when_it_would_have "P43 P20";
+            restore p43_a_resent_record_is_written "P43 I6";
+            restore p43_a_record_and_claims_have_one_winner "P43 P4 I1";
             wake p34_a_settlement_wakes "P34";
             wake p34_a_resolution_wakes "P34";
             wake p34_an_early_settlement_is_not_missed "P34";

@@ -7,7 +7,7 @@ use semel_core::store::{Capabilities, Connections, Page, Query, Stats, Wake};
 use semel_core::wake::Wakeup;
 use semel_core::{
     BoxFuture, Claim, Claimed, Fence, Grant, Identity, Record, Renewed, Resolution, Resolved,
-    Settled, Settlement, Store, StoreAdmin, StoreResult, Timestamp,
+    Restored, Settled, Settlement, Store, StoreAdmin, StoreResult, Timestamp,
 };
 
 use super::{Call, FaultyStore};
@@ -84,6 +84,16 @@ impl StoreAdmin for FaultyStore {
 
     fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
         Box::pin(self.through(Call::Delete, None, move |store| store.delete(identity)))
+    }
+
+    fn restore<'a>(
+        &'a self,
+        identity: &'a Identity,
+        record: &'a Record,
+    ) -> BoxFuture<'a, StoreResult<Restored>> {
+        Box::pin(self.through(Call::Restore, None, move |store| {
+            store.restore(identity, record)
+        }))
     }
 
     fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {

@@ -22,6 +22,8 @@ pub enum Call {
     List,
     /// [`StoreAdmin::delete`](semel_core::StoreAdmin::delete).
     Delete,
+    /// [`StoreAdmin::restore`](semel_core::StoreAdmin::restore).
+    Restore,
     /// [`StoreAdmin::sweep`](semel_core::StoreAdmin::sweep).
     Sweep,
     /// [`StoreAdmin::stats`](semel_core::StoreAdmin::stats).

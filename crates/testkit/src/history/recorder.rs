@@ -10,7 +10,8 @@ use semel_core::store::{Capabilities, Connections, Page, Query, Stats};
 use semel_core::wake::Wakeup;
 use semel_core::{
     BoxFuture, Certainty, Claim, Claimed, Clock, CrashPolicy, Fence, Grant, Identity, Record,
-    Renewed, Resolution, Resolved, Settled, Settlement, Store, StoreAdmin, StoreResult, Timestamp,
+    Renewed, Resolution, Resolved, Restored, Settled, Settlement, Store, StoreAdmin, StoreResult,
+    Timestamp,
 };
 
 use super::event::{Ask, Call, Effect, History, Reply, key_of, mark};
@@ -262,6 +263,14 @@ impl StoreAdmin for Recorder {
     fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
         let told = |found: &bool| Reply::Deleted(*found);
         Box::pin(self.recorded(identity, Ask::Delete, || self.inner.delete(identity), told))
+    }
+
+    fn restore<'a>(
+        &'a self,
+        identity: &'a Identity,
+        record: &'a Record,
+    ) -> BoxFuture<'a, StoreResult<Restored>> {
+        self.inner.restore(identity, record)
     }
 
     fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {

@@ -147,6 +147,7 @@ impl<'a> Run<'a> {
                 let found = self.store.delete(self.identity(key)).await;
                 self.same(rule, &expected, found)
             }
+            Op::Restore { key } => self.restore(key).await,
             Op::Sweep => self.sweep().await,
             Op::List {
                 state,
@@ -277,6 +278,16 @@ impl<'a> Run<'a> {
         self.same(rule, &expected, found)
     }
 
+    async fn restore(&mut self, key: usize) -> Result<(), Difference> {
+        let taken = self.models[key].taken();
+        let Some((entry, record)) = taken.map(|(entry, record)| (entry.clone(), record)) else {
+            return Ok(());
+        };
+        let (rule, expected) = self.models[key].restore(entry, self.now);
+        let found = self.store.restore(self.identity(key), &record).await;
+        self.same(rule, &expected, found)
+    }
+
     /// The lease that an owner shows. One that never won shows what it could have made up.
     fn lease(&self, key: usize, owner: usize, which: Lease) -> Grant {
         let held = &self.held[key][owner];
@@ -321,7 +332,9 @@ impl<'a> Run<'a> {
             Moment::By(micros) => return Duration::from_micros(micros),
             Moment::LeaseEnd { key, after } | Moment::Expiry { key, after } => (key, after),
         };
-        let edge = self.models[key].entry().map(|entry| match moment {
+        let model = &self.models[key];
+        let taken = || model.taken().map(|(entry, _)| entry);
+        let edge = model.entry().or_else(taken).map(|entry| match moment {
             Moment::LeaseEnd { .. } => entry.lease_end(),
             _ => entry.expiry(),
         });

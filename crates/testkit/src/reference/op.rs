@@ -67,6 +67,11 @@ pub enum Op {
         /// Of which key.
         key: usize,
     },
+    /// What was last deleted comes back.
+    Restore {
+        /// Of which key.
+        key: usize,
+    },
     /// A sweep of everything that has expired.
     Sweep,
     /// A listing, page by page.
@@ -174,7 +179,7 @@ impl Op {
     #[must_use]
     pub fn from_number(number: u64) -> Self {
         let mut choose = Choices(number);
-        let kind = choose.below(64);
+        let kind = choose.below(72);
         // Most steps meet on the first key.
         let key = [0, 0, 0, 1, 1, 2][choose.below(6)];
         let owner = choose.below(OWNERS);
@@ -215,8 +220,9 @@ impl Op {
                 }
             }
             59 => Self::Read { key },
-            60 => Self::Delete { key },
-            61 => Self::Sweep,
+            60..=63 => Self::Delete { key },
+            64 => Self::Sweep,
+            65..=69 => Self::Restore { key },
             _ => {
                 let states = [
                     None,

@@ -1,9 +1,9 @@
-//! The rules P5–P22 for one key, from the words of the specification.
+//! The rules P5–P22 and P43 for one key, from the words of the specification.
 
 use bytes::Bytes;
 use semel_core::{
     Busy, Claim, Claimed, CrashPolicy, Fence, Grant, Identity, KeyHint, Namespace, Record, Renewed,
-    Resolution, Resolved, Settled, Settlement, State, Token,
+    Resolution, Resolved, Restored, Settled, Settlement, State, Token,
 };
 
 use super::entry::{Entry, micros, span};
@@ -28,6 +28,8 @@ pub struct KeyModel<'a> {
     subject: &'a Subject,
     entry: Option<Entry>,
     last_fence: u64,
+    /// What was last deleted.
+    taken: Option<Entry>,
 }
 
 impl<'a> KeyModel<'a> {
@@ -38,6 +40,7 @@ impl<'a> KeyModel<'a> {
             subject,
             entry: None,
             last_fence: 0,
+            taken: None,
         }
     }
 
@@ -280,9 +283,49 @@ impl<'a> KeyModel<'a> {
     /// Forgets the record; answers whether a live one was there. The last fence is not forgotten (P22).
     pub fn delete(&mut self, now: u64) -> (Rule, bool) {
         match self.entry.take() {
-            Some(entry) if now < entry.expiry() => (Rule::Deleted, true),
+            Some(entry) if now < entry.expiry() => {
+                self.taken = Some(entry);
+                (Rule::Deleted, true)
+            }
             _ => (Rule::DeletedNothing, false),
         }
+    }
+
+    /// What was last deleted, unless it could come back with a fence smaller than one since forgotten: stores
+    /// may forget at different times.
+    #[must_use]
+    pub fn taken(&self) -> Option<(&Entry, Record)> {
+        let forgotten = self.entry.is_none();
+        let entry = self.taken.as_ref();
+        let entry = entry.filter(|entry| !forgotten || entry.fence == self.last_fence)?;
+        Some((entry, entry.record(self.subject)))
+    }
+
+    /// Brings a record back (P43).
+    pub fn restore(&mut self, mut back: Entry, now: u64) -> (Rule, Restored) {
+        let subject = self.subject;
+        let mut rule = Rule::Restored;
+        if let Some(live) = self.live(now) {
+            let as_brought = Entry {
+                fence: back.fence,
+                ..live.clone()
+            };
+            if live.fence >= back.fence && as_brought.record(subject) == back.record(subject) {
+                return (Rule::RestoredAgain, Restored::Written);
+            }
+            if live.state != State::Released {
+                return (Rule::RestoreKept, Restored::Kept);
+            }
+            rule = Rule::RestoredOver;
+        }
+        if now >= back.expiry() {
+            return (Rule::RestoreExpired, Restored::Kept);
+        }
+        if let Some(found) = &self.entry {
+            back.fence = back.fence.max(found.fence);
+        }
+        self.entry = Some(back);
+        (rule, Restored::Written)
     }
 
     /// Removes the record if it has expired (P21); answers whether it had.

@@ -9,8 +9,8 @@ use semel_core::store::{Connections, Page, Query, Stats};
 use semel_core::wake::Wakeup;
 use semel_core::{
     BoxFuture, Busy, Capabilities, Claim, Claimed, Clock as _, Fence, Grant, Identity, Record,
-    Renewed, Resolution, Resolved, Settled, Settlement, State, Store, StoreAdmin, StoreResult,
-    Timestamp,
+    Renewed, Resolution, Resolved, Restored, Settled, Settlement, State, Store, StoreAdmin,
+    StoreResult, Timestamp,
 };
 use semel_testkit::clock::FakeClock;
 
@@ -104,6 +104,14 @@ impl StoreAdmin for OffByOne {
 
     fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
         self.inner.delete(identity)
+    }
+
+    fn restore<'a>(
+        &'a self,
+        identity: &'a Identity,
+        record: &'a Record,
+    ) -> BoxFuture<'a, StoreResult<Restored>> {
+        self.inner.restore(identity, record)
     }
 
     fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
