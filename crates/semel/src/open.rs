@@ -7,7 +7,7 @@ use semel_core::canary::{self, CanaryError};
 use semel_core::engine::{Engine, EngineConfig};
 use semel_core::event::{Ignore, Observer};
 use semel_core::policy::Policy;
-use semel_core::{Env, KeyRules, MemoryConfig, MemoryStore, Secret, StoreAdmin};
+use semel_core::{Env, KeyRules, MemoryConfig, MemoryStore, Mirror, Secret, StoreAdmin};
 
 use crate::operation::Operation;
 use crate::runtime::tokio_env;
@@ -68,6 +68,8 @@ impl Semel {
     /// | `memory://?capacity=1000` | the same, with another bound |
     /// | `postgres://user@127.0.0.1/database` | PostgreSQL ≥ 14 (feature `postgres`) |
     /// | `redis://127.0.0.1:6379/0` | Redis ≥ 7.0 or Valkey (feature `redis`); also `rediss://`, `redis+sentinel://`, `redis+cluster://` |
+    ///
+    /// Two URLs with a space between them keep the same records in both, while they move from one store to the other.
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong and what to do.
@@ -217,7 +219,7 @@ impl Builder {
     /// [`OpenError`] says what is wrong and what to do.
     pub async fn open(self, url: &str) -> Result<Semel, OpenError> {
         let env = self.env.clone().unwrap_or_else(tokio_env);
-        let store = open_store(url, &env).await?;
+        let store = open_stores(url, &env).await?;
         self.on(store, env).await
     }
 
@@ -271,6 +273,21 @@ fn schemes() -> String {
         schemes.push_str(&more);
     }
     schemes
+}
+
+/// One store, or two in which the same records are kept (see [`Mirror`]).
+async fn open_stores(urls: &str, env: &Env) -> Result<Opened, OpenError> {
+    let mut urls = urls.split_whitespace();
+    let first = open_store(urls.next().ok_or(OpenError::NotAUrl)?, env).await?;
+    let Some(url) = urls.next() else {
+        return Ok(first);
+    };
+    let second = open_store(url, env).await?;
+    if urls.next().is_some() {
+        return Err(OpenError::ManyStores);
+    }
+    let both = Mirror::new(first.store, second.store);
+    Ok(Opened::from(Arc::new(both) as Arc<dyn StoreAdmin>))
 }
 
 async fn open_store(url: &str, env: &Env) -> Result<Opened, OpenError> {
@@ -339,6 +356,9 @@ pub enum OpenError {
     /// The text isn't a URL.
     #[error("the store is given by a URL, for example memory://")]
     NotAUrl,
+    /// There are more than two URLs.
+    #[error("at most two stores keep the same records: one URL, or two with a space between them")]
+    ManyStores,
     /// No store of this build has that scheme.
     #[error(
         "no store of this build has the scheme {scheme}://; this build has {}",

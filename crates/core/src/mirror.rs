@@ -1,0 +1,340 @@
+//! [`Mirror`]: records in two stores at once, while they move from one to the other.
+//!
+//! A fleet changes its store without a pause in four rollouts: old; old and new; new and old; new. Between two
+//! neighbours of that row, nodes of both kinds serve at the same time, and the rules hold all along:
+//!
+//! - A lease is won only if *both* stores grant it, so a node that asks only one of them is never alone with its win.
+//! - What either store knows to be over is over: an answer that one has and the other has not is written there.
+//! - The first store is settled first. It is the one that nodes of the neighbouring rollout ask too.
+//!
+//! What an owner that died between the two settlements leaves is found by the next claim here, or by whoever
+//! compares the stores before the second one is given up.
+
+use std::sync::Arc;
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+
+use crate::claim::{
+    Claim, Claimed, Grant, Renewed, Resolution, Resolved, Restored, Settled, Settlement,
+};
+use crate::clock::Timestamp;
+use crate::diagnosis::Finding;
+use crate::env::BoxFuture;
+use crate::error::{Certainty, StoreError};
+use crate::identity::Identity;
+use crate::record::{Fence, Record, State};
+use crate::store::{
+    Capabilities, Connections, Page, Query, Stats, Store, StoreAdmin, StoreResult, Wake,
+};
+use crate::wake::Wakeup;
+
+/// Two stores that keep the same records.
+#[derive(Clone)]
+pub struct Mirror {
+    first: Arc<dyn StoreAdmin>,
+    second: Arc<dyn StoreAdmin>,
+}
+
+impl Mirror {
+    /// `first` is asked first, settled first, and shown to operators.
+    #[must_use]
+    pub fn new(first: Arc<dyn StoreAdmin>, second: Arc<dyn StoreAdmin>) -> Self {
+        Self { first, second }
+    }
+
+    async fn claim_both(&self, ask: &Claim) -> StoreResult<Claimed> {
+        let grant = match self.first.claim(ask).await? {
+            Claimed::Won(grant) => grant,
+            Claimed::InDoubt(doubt)
+                if self.settle_by_the_other(&ask.identity, doubt.fence).await? =>
+            {
+                return self.first.claim(ask).await;
+            }
+            other => return Ok(other),
+        };
+        let other = match self.second.claim(ask).await {
+            Ok(other) => other,
+            Err(error) => return Err(self.undo(&grant, error).await),
+        };
+        match other {
+            Claimed::Won(twin) => return Ok(Claimed::Won(with_twin(grant, &twin))),
+            Claimed::Replay(replay) => {
+                let settlement = match replay.state {
+                    State::Failed => Settlement::Fail(Arc::clone(&replay.answer)),
+                    _ => Settlement::Complete(Arc::clone(&replay.answer)),
+                };
+                self.first
+                    .settle(&grant, &settlement)
+                    .await
+                    .map_err(unknown)?;
+                return Ok(Claimed::Replay(replay));
+            }
+            Claimed::InDoubt(mut doubt) => {
+                self.first
+                    .settle(&grant, &Settlement::Doubt)
+                    .await
+                    .map_err(unknown)?;
+                doubt.fence = grant.fence;
+                return Ok(Claimed::InDoubt(doubt));
+            }
+            Claimed::Busy(_) | Claimed::Mismatch => {}
+        }
+        // Nothing was started under the lease. One that was taken over keeps its attempts and its checkpoint, and
+        // lapses again instead.
+        if grant.attempt == 1 {
+            self.first
+                .settle(&grant, &Settlement::Release)
+                .await
+                .map_err(unknown)?;
+        }
+        Ok(other)
+    }
+
+    /// The second store did not take the claim. Where it surely didn't, the first gives it back, and nothing was
+    /// changed; else the same claim, sent again, finds it in both.
+    async fn undo(&self, grant: &Grant, error: StoreError) -> StoreError {
+        if error.certainty == Certainty::Unknown || grant.attempt > 1 {
+            return unknown(error);
+        }
+        match self.first.settle(grant, &Settlement::Release).await {
+            Ok(_) => error,
+            Err(_) => unknown(error),
+        }
+    }
+
+    /// The first store doubts what its owner has told the second: ends the doubt with that. Answers whether it did.
+    async fn settle_by_the_other(&self, identity: &Identity, fence: Fence) -> StoreResult<bool> {
+        let (Some(doubtful), Some(known)) = (
+            self.first.read(identity).await?,
+            self.second.read(identity).await?,
+        ) else {
+            return Ok(false);
+        };
+        let same_run = doubtful.token == known.token && doubtful.fingerprint == known.fingerprint;
+        let resolution = match (known.state, known.answer) {
+            (State::Completed, Some(answer)) if same_run => Resolution::Complete(answer),
+            (State::Failed, Some(answer)) if same_run => Resolution::Fail(answer),
+            _ => return Ok(false),
+        };
+        let resolved = self.first.resolve(identity, fence, &resolution).await?;
+        Ok(resolved == Resolved::Done)
+    }
+
+    /// The lease as each store gave it. Where its memo is lost, the second store's record says the fence; where that
+    /// has another owner, the lease can't be that one's either.
+    async fn both(&self, lease: &Grant) -> StoreResult<(Grant, Grant)> {
+        if let Some(both) = split(lease) {
+            return Ok(both);
+        }
+        let twin = self.second.read(&lease.identity).await?;
+        let twin = twin.filter(|record| record.token == lease.token);
+        let fence = twin.map_or(lease.fence, |record| record.fence);
+        let bare = |fence| Grant {
+            fence,
+            memo: Bytes::new(),
+            ..lease.clone()
+        };
+        Ok((bare(lease.fence), bare(fence)))
+    }
+
+    async fn settle_both(&self, lease: &Grant, how: &Settlement) -> StoreResult<Settled> {
+        let (mine, twin) = self.both(lease).await?;
+        if self.first.settle(&mine, how).await? == Settled::Lost {
+            return Ok(Settled::Lost);
+        }
+        // Where the second has another owner meanwhile, that owner holds the lease in one store only, and is told so
+        // by the first.
+        self.second.settle(&twin, how).await.map_err(unknown)?;
+        Ok(Settled::Done)
+    }
+
+    async fn renew_both(&self, lease: &Grant, checkpoint: Option<&Bytes>) -> StoreResult<Renewed> {
+        let (mine, twin) = self.both(lease).await?;
+        if self.first.renew(&mine, checkpoint).await? == Renewed::Lost {
+            return Ok(Renewed::Lost);
+        }
+        self.second.renew(&twin, checkpoint).await.map_err(unknown)
+    }
+
+    async fn resolve_both(
+        &self,
+        identity: &Identity,
+        fence: Fence,
+        resolution: &Resolution,
+    ) -> StoreResult<Resolved> {
+        let resolved = self.first.resolve(identity, fence, resolution).await?;
+        if resolved == Resolved::Done
+            && let Some(twin) = self.second.read(identity).await.map_err(unknown)?
+        {
+            self.second
+                .resolve(identity, twin.fence, resolution)
+                .await
+                .map_err(unknown)?;
+        }
+        Ok(resolved)
+    }
+}
+
+/// Something was changed already, in the first store.
+const fn unknown(mut error: StoreError) -> StoreError {
+    error.certainty = Certainty::Unknown;
+    error
+}
+
+/// The first store's lease, with the second's in its memo.
+fn with_twin(grant: Grant, twin: &Grant) -> Grant {
+    let mut memo = BytesMut::with_capacity(12 + grant.memo.len() + twin.memo.len());
+    memo.put_u64_le(twin.fence.0);
+    memo.put_u32_le(u32::try_from(grant.memo.len()).unwrap_or(u32::MAX));
+    memo.put_slice(&grant.memo);
+    memo.put_slice(&twin.memo);
+    let checkpoint = if grant.checkpoint.is_empty() {
+        twin.checkpoint.clone()
+    } else {
+        grant.checkpoint
+    };
+    Grant {
+        checkpoint,
+        memo: memo.freeze(),
+        ..grant
+    }
+}
+
+fn split(lease: &Grant) -> Option<(Grant, Grant)> {
+    let mut memo = lease.memo.clone();
+    let fence = Fence(memo.try_get_u64_le().ok()?);
+    let length = usize::try_from(memo.try_get_u32_le().ok()?).ok()?;
+    let mine = (length <= memo.len()).then(|| memo.split_to(length))?;
+    let of = |fence, memo| Grant {
+        fence,
+        memo,
+        ..lease.clone()
+    };
+    Some((of(lease.fence, mine), of(fence, memo)))
+}
+
+impl Store for Mirror {
+    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
+        Box::pin(self.claim_both(claim))
+    }
+
+    fn renew<'a>(
+        &'a self,
+        lease: &'a Grant,
+        checkpoint: Option<&'a Bytes>,
+    ) -> BoxFuture<'a, StoreResult<Renewed>> {
+        Box::pin(self.renew_both(lease, checkpoint))
+    }
+
+    fn settle<'a>(
+        &'a self,
+        lease: &'a Grant,
+        settlement: &'a Settlement,
+    ) -> BoxFuture<'a, StoreResult<Settled>> {
+        Box::pin(self.settle_both(lease, settlement))
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        identity: &'a Identity,
+        fence: Fence,
+        resolution: &'a Resolution,
+    ) -> BoxFuture<'a, StoreResult<Resolved>> {
+        Box::pin(self.resolve_both(identity, fence, resolution))
+    }
+
+    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
+        self.first.read(identity)
+    }
+
+    fn watch(&self, identity: &Identity) -> Wakeup {
+        self.first.watch(identity)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let (first, second) = (self.first.capabilities(), self.second.capabilities());
+        Capabilities {
+            durable: first.durable && second.durable,
+            shared: first.shared && second.shared,
+            // A node that knows only the second store wakes nobody here.
+            wake: match first.wake {
+                Wake::Exact if second.shared => Wake::Hint,
+                wake => wake,
+            },
+            max_answer_bytes: first.max_answer_bytes.min(second.max_answer_bytes),
+            ..first
+        }
+    }
+}
+
+impl StoreAdmin for Mirror {
+    fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, StoreResult<Page>> {
+        self.first.list(query)
+    }
+
+    fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
+        Box::pin(async move {
+            // The second first: were the call cut between the two, the first would still say what was done.
+            let there = self.second.delete(identity).await?;
+            Ok(self.first.delete(identity).await.map_err(unknown)? || there)
+        })
+    }
+
+    fn restore<'a>(
+        &'a self,
+        identity: &'a Identity,
+        record: &'a Record,
+    ) -> BoxFuture<'a, StoreResult<Restored>> {
+        Box::pin(async move {
+            let restored = self.first.restore(identity, record).await?;
+            if restored == Restored::Written {
+                self.second
+                    .restore(identity, record)
+                    .await
+                    .map_err(unknown)?;
+            }
+            Ok(restored)
+        })
+    }
+
+    fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
+        Box::pin(async move {
+            self.second.sweep(most).await?;
+            self.first.sweep(most).await
+        })
+    }
+
+    fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
+        self.first.expired(most)
+    }
+
+    fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
+        self.first.now()
+    }
+
+    fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
+        self.first.stats()
+    }
+
+    fn connections(&self) -> Option<Connections> {
+        self.first.connections()
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
+        Box::pin(async move {
+            let mut findings = self.first.diagnose().await?;
+            findings.extend(self.second.diagnose().await?);
+            Ok(findings)
+        })
+    }
+}
+
+impl std::fmt::Debug for Mirror {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = (
+            self.first.capabilities().name,
+            self.second.capabilities().name,
+        );
+        write!(f, "Mirror({}, {})", names.0, names.1)
+    }
+}
