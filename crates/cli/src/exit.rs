@@ -33,6 +33,8 @@ pub(crate) const UNREACHABLE: u8 = 10;
 pub(crate) const NOT_ALLOWED: u8 = 11;
 /// `doctor` found something broken.
 pub(crate) const BROKEN: u8 = 12;
+/// Two stores say different things.
+pub(crate) const DISAGREE: u8 = 13;
 
 impl Exit {
     pub(crate) fn failed(code: u8, message: impl Into<String>) -> Self {

@@ -11,6 +11,7 @@ mod gc;
 mod keys;
 mod log;
 mod migrate;
+mod migrate_store;
 mod out;
 mod pages;
 mod plan;
@@ -61,6 +62,8 @@ enum Command {
     Doctor(Box<doctor::Doctor>),
     /// Brings a store's tables up to date.
     Migrate(migrate::Migrate),
+    /// Copies all records from one store to another, while requests go on.
+    MigrateStore(migrate_store::MigrateStore),
     /// Checks, shows and explains the settings of `serve`.
     #[command(subcommand)]
     Config(Box<config::Config>),
@@ -84,6 +87,7 @@ fn main() -> std::process::ExitCode {
         Command::Gc(gc) => gc.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Migrate(migrate) => migrate.run(),
+        Command::MigrateStore(migrate) => migrate.run(),
         Command::Config(config) => config.run(),
         Command::Bench(bench) => bench.run(),
         Command::Plan(plan) => plan.run(),

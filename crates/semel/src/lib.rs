@@ -10,7 +10,7 @@ mod runtime;
 mod transactional;
 
 pub use answer::{Answer, Error, Failure, Rejection};
-pub use open::{Builder, OpenError, Semel};
+pub use open::{Builder, OpenError, Semel, open_store};
 pub use operation::{Call, Keyed, Operation};
 pub use runtime::tokio_env;
 

@@ -275,14 +275,22 @@ fn schemes() -> String {
     schemes
 }
 
+/// Opens the store at `url` (see [`Semel::open`]) for operators' work, without an engine.
+///
+/// # Errors
+/// [`OpenError`] says what is wrong and what to do.
+pub async fn open_store(url: &str) -> Result<Arc<dyn StoreAdmin>, OpenError> {
+    Ok(open_stores(url, &tokio_env()).await?.store)
+}
+
 /// One store, or two in which the same records are kept (see [`Mirror`]).
 async fn open_stores(urls: &str, env: &Env) -> Result<Opened, OpenError> {
     let mut urls = urls.split_whitespace();
-    let first = open_store(urls.next().ok_or(OpenError::NotAUrl)?, env).await?;
+    let first = open_one(urls.next().ok_or(OpenError::NotAUrl)?, env).await?;
     let Some(url) = urls.next() else {
         return Ok(first);
     };
-    let second = open_store(url, env).await?;
+    let second = open_one(url, env).await?;
     if urls.next().is_some() {
         return Err(OpenError::ManyStores);
     }
@@ -290,7 +298,7 @@ async fn open_stores(urls: &str, env: &Env) -> Result<Opened, OpenError> {
     Ok(Opened::from(Arc::new(both) as Arc<dyn StoreAdmin>))
 }
 
-async fn open_store(url: &str, env: &Env) -> Result<Opened, OpenError> {
+async fn open_one(url: &str, env: &Env) -> Result<Opened, OpenError> {
     let (scheme, rest) = url.split_once("://").ok_or(OpenError::NotAUrl)?;
     match scheme {
         "memory" => {

@@ -1,0 +1,231 @@
+//! `semel migrate-store`.
+
+mod copy;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use semel::core::StoreAdmin;
+use semel::core::store::Cursor;
+use semel_server::config::without_password;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::exit::{self, Exit};
+use crate::out;
+use crate::progress::Progress;
+use crate::runtime;
+use copy::{Copy, Counts};
+
+/// Copies all records from one store to another, then compares them, while requests go on.
+///
+/// Run it while every node keeps its records in both stores, and again before the old one is given up: what it finds is
+/// copied once, however often it runs.
+#[derive(Args)]
+#[command(after_help = "\
+Example, from Redis to PostgreSQL without a pause:
+  1. all nodes: --store 'redis://r postgres://p'     (both; Redis decides)
+  2. semel migrate-store --from redis://r --to postgres://p
+  3. all nodes: --store 'postgres://p redis://r'     (both; PostgreSQL decides)
+  4. semel migrate-store --from redis://r --to postgres://p
+  5. all nodes: --store postgres://p")]
+pub(crate) struct MigrateStore {
+    /// The store that has the records.
+    #[arg(long, value_name = "URL")]
+    from: String,
+    /// The store that gets them.
+    #[arg(long, value_name = "URL")]
+    to: String,
+    /// A file to note the progress in: interrupted, the same command goes on where it was.
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
+    /// As JSON, for programs.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How far a run is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State {
+    from: String,
+    to: String,
+    /// The records were copied, and are being compared.
+    comparing: bool,
+    after: Option<String>,
+    copied: Counts,
+    compared: Counts,
+}
+
+/// How many disagreements are shown.
+const SHOWN: usize = 20;
+
+impl MigrateStore {
+    pub(crate) fn run(self) -> Exit {
+        runtime::block_on(async move { self.migrate().await }).into()
+    }
+
+    async fn migrate(&self) -> Result<(), Exit> {
+        let mut state = self.begin()?;
+        let copy = Copy {
+            from: open(&self.from).await?,
+            to: open(&self.to).await?,
+        };
+        let mut disagree = Vec::new();
+        for comparing in [false, true] {
+            if state.comparing && !comparing {
+                continue;
+            }
+            state.comparing = comparing;
+            self.walk(&copy, &mut state, &mut disagree).await?;
+            state.after = None;
+        }
+        if let Some(file) = &self.resume {
+            // Done: the next run is a new one.
+            let _ = std::fs::remove_file(file);
+        }
+        self.report(&state, &disagree)
+    }
+
+    /// Once through all records of the old store.
+    async fn walk(
+        &self,
+        copy: &Copy,
+        state: &mut State,
+        disagree: &mut Vec<String>,
+    ) -> Result<(), Exit> {
+        let what = if state.comparing {
+            "comparing"
+        } else {
+            "copying"
+        };
+        let progress = Progress::counting(what, "records");
+        loop {
+            let counts = if state.comparing {
+                &mut state.compared
+            } else {
+                &mut state.copied
+            };
+            let after = state.after.take().map(Cursor);
+            let (next, found) = copy.page(after, counts).await.map_err(|error| {
+                Exit::failed(
+                    exit::STORE,
+                    format!(
+                        "{error}\n    fix: the same command again goes on; nothing is copied twice"
+                    ),
+                )
+            })?;
+            progress.to(counts.all());
+            if state.comparing {
+                disagree.extend(found);
+                disagree.truncate(SHOWN);
+            }
+            state.after = next.map(|Cursor(text)| text);
+            if let Some(file) = &self.resume {
+                save(file, state)?;
+            }
+            if state.after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Where an earlier run stopped, or the beginning.
+    fn begin(&self) -> Result<State, Exit> {
+        let new = State {
+            from: without_password(&self.from),
+            to: without_password(&self.to),
+            ..State::default()
+        };
+        let Some(file) = self.resume.as_ref().filter(|file| file.exists()) else {
+            return Ok(new);
+        };
+        let text = std::fs::read_to_string(file);
+        let state: Option<State> = text.ok().and_then(|text| serde_json::from_str(&text).ok());
+        match state {
+            Some(state) if state.from == new.from && state.to == new.to => Ok(state),
+            _ => Err(Exit::failed(
+                exit::CONFIG,
+                format!(
+                    "{} is not the progress of this copy\n    fix: name another file, or remove it to begin anew",
+                    file.display()
+                ),
+            )),
+        }
+    }
+
+    fn report(&self, state: &State, disagree: &[String]) -> Result<(), Exit> {
+        let (copied, compared) = (state.copied, state.compared);
+        if self.json {
+            out::json(&json!({"copied": copied, "compared": compared, "disagree": disagree}));
+        } else {
+            let figure = |count: u64| out::number(count as f64);
+            out::say(format_args!(
+                "{} records looked at: {} copied, {} were there, {} settled there too, {} run now, {} expired on the way",
+                figure(copied.all()),
+                figure(copied.copied),
+                figure(copied.there),
+                figure(copied.mended),
+                figure(copied.running),
+                figure(copied.expired),
+            ));
+            out::say(format_args!(
+                "{} compared: {} the same, {} new since, {} run now, {} disagree",
+                figure(compared.all()),
+                figure(compared.there),
+                figure(compared.copied + compared.mended),
+                figure(compared.running),
+                figure(compared.conflicts),
+            ));
+        }
+        if compared.conflicts > 0 {
+            let list = disagree.join("\n    ");
+            return Err(Exit::failed(
+                exit::DISAGREE,
+                format!(
+                    "the stores say different things about {} keys (tenant, scope, beginning of the key):\n    {list}\n    \
+                     fix: a node may use the new store alone; look at each with `semel keys inspect --store URL`",
+                    compared.conflicts
+                ),
+            ));
+        }
+        if !self.json && compared.copied > 0 {
+            out::say(
+                "records came to the old store alone while this ran: let every node use both stores, then run it again",
+            );
+        } else if !self.json && compared.running > 0 {
+            out::say(
+                "some run now under a lease of the old store alone: run it again when they are done",
+            );
+        }
+        Ok(())
+    }
+}
+
+fn save(file: &Path, state: &State) -> Result<(), Exit> {
+    let write = || {
+        let text = serde_json::to_string(state)?;
+        let partial = file.with_extension("partial");
+        std::fs::write(&partial, text)?;
+        std::fs::rename(&partial, file)
+    };
+    write().map_err(|error: std::io::Error| {
+        let message = format!(
+            "the progress can't be written to {}: {error}",
+            file.display()
+        );
+        Exit::failed(exit::UNEXPECTED, message)
+    })
+}
+
+async fn open(url: &str) -> Result<Arc<dyn StoreAdmin>, Exit> {
+    let opened = semel::open_store(url).await;
+    opened.map_err(|error| {
+        let message = format!(
+            "the store {} can't be used: {error}\n    fix: is it running, and is the URL right?",
+            without_password(url)
+        );
+        Exit::failed(exit::STORE, message)
+    })
+}
