@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -142,6 +142,33 @@ impl Sidecar {
         }
     }
 
+    /// The keys, by their hints, that `semel keys list --in-doubt` shows to an operator.
+    pub(crate) fn in_doubt(&self) -> Vec<String> {
+        let mut command = semel_command(&self.program);
+        command.args(["keys", "list", "--in-doubt", "--json", "--limit", "100000"]);
+        command.args(["--scope", "charges", "--admin"]);
+        command.arg(format!("http://{}", self.admin));
+        let output = command.stdout(Stdio::piped()).output();
+        let output = output.expect("semel runs");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        let said: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(said["complete"], true);
+        let records = said["records"].as_array().expect("a list");
+        let hint = |record: &Value| record["key_hint"].as_str().unwrap_or_default().to_owned();
+        records.iter().map(hint).collect()
+    }
+
+    /// All that it says to people and programs: log lines, audit trail, metrics.
+    pub(crate) async fn told(&self) -> String {
+        let client = Client::new(Duration::from_secs(30));
+        let metrics = client.get(&format!("http://{}/metrics", self.admin)).await;
+        let metrics = metrics.expect("the admin listener answers");
+        assert_eq!(metrics.status, 200, "{}", metrics.body);
+        let trail = std::fs::read_to_string(self.folder.join("audit.jsonl")).expect("a trail");
+        format!("{}\n{trail}\n{}", self.log(), metrics.body)
+    }
+
     /// The takeovers in its audit trail.
     fn takeovers(&self, via: usize) -> Vec<Claim> {
         let trail = std::fs::read_to_string(self.folder.join("audit.jsonl")).expect("a trail");
@@ -182,7 +209,12 @@ fn run(program: &PathBuf, folder: &std::path::Path) -> Child {
         .arg("serve")
         .arg("--config")
         .arg(folder.join("semel.toml"));
-    command.stderr(log).spawn().expect("semel starts")
+    let out = log.try_clone().expect("a file of our own");
+    command
+        .stdout(out)
+        .stderr(log)
+        .spawn()
+        .expect("semel starts")
 }
 
 /// Three sidecars.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use check::{Crash, Disturbance, History};
 use fleet::{Fleet, LEASE, now, pause_for};
-use load::{Callers, key};
+use load::{CARD, Callers, key};
 use semel_testkit::private::RedisServer;
 use upstream::Upstream;
 
@@ -73,6 +73,22 @@ async fn round(fleet: &mut Fleet, upstream: &Upstream, number: usize) -> [Distur
     ]
 }
 
+/// Whole keys and payloads are the callers' own: what a sidecar says has neither.
+fn tells_no_secret(told: &str) {
+    assert!(told.contains("idempotency.processed"), "nothing was told");
+    assert!(!told.contains(CARD), "a payload is told");
+    // A key is its number twice: found by its form, since there are many.
+    let bytes = told.as_bytes();
+    let is_key = |at: &usize| {
+        let (first, second) = (&bytes[*at..at + 8], &bytes[at + 9..at + 17]);
+        bytes[at + 8] == b'-' && first == second && first.iter().all(u8::is_ascii_digit)
+    };
+    let found = (0..bytes.len().saturating_sub(16)).find(is_key);
+    if let Some(at) = found {
+        panic!("a key is told: …{}…", &told[at..at + 17]);
+    }
+}
+
 /// Keys by the characters of them that records show.
 fn key_of(hint: &str) -> String {
     key(hint.parse().expect("keys begin with their number"))
@@ -86,8 +102,11 @@ async fn history(fleet: &mut Fleet, upstream: &Upstream, callers: &Callers) -> H
     for (hint, id, state) in fleet.0[0].records("").await {
         history.records.insert(key_of(&hint), (id, state));
     }
-    for (hint, _, _) in fleet.0[1].records("&state=in_doubt").await {
+    for hint in fleet.0[1].in_doubt() {
         history.in_doubt.insert(key_of(&hint));
+    }
+    for sidecar in &fleet.0 {
+        tells_no_secret(&sidecar.told().await);
     }
     history.takeovers = fleet.end();
     history.effects = upstream.effects();
