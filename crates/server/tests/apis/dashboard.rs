@@ -130,7 +130,7 @@ async fn the_last_minutes_are_told_second_by_second_and_hot_keys_by_their_hash()
     let won: Value = serde_json::from_str(&text(won).await).expect("JSON");
     let lease = &won["lease"];
     let id = won["id"].as_str().expect("an id");
-    let settle = json!({"token": lease["token"], "fence": lease["fence"], "outcome": "completed", "answer": {"body": 7}});
+    let settle = json!({"token": lease["token"], "fence": lease["fence"], "outcome": "complete", "answer": {"body": 7}});
     ask(
         &main,
         Request::post(format!("/v1/claims/{id}/settle")),
