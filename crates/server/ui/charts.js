@@ -43,7 +43,9 @@ export function chart({ title, note, series, log, whole, floor = 1 }) {
     plot?.destroy();
     const grid = { stroke: ink("--grid"), width: 1 };
     const axis = { stroke: ink("--faint"), font: `11px ${ink("--sans")}`, ticks: { show: false }, grid };
-    const powers = log ? (_, splits) => splits.map((split) => (Math.abs(Math.log10(split) % 1) < 1e-9 ? split : null)) : undefined;
+    // Of a logarithmic scale, only the powers of ten.
+    const powers = (_, splits) => splits.map((split) => (Math.abs(Math.log10(split) % 1) < 1e-9 ? split : null));
+    const marks = log ? { filter: powers, grid: { ...grid, filter: powers } } : { incrs: INCREMENTS.slice(whole ? 1 : 0) };
     plot = new uPlot({
       width: Math.max(120, place.clientWidth),
       height: HEIGHT,
@@ -59,9 +61,7 @@ export function chart({ title, note, series, log, whole, floor = 1 }) {
       axes: [
         { ...axis, size: 24, gap: 6, space: 90, values: (_, ticks) => ticks.map((tick) => clock(tick * 1000)), grid: { show: false } },
         {
-          ...axis, size: 50, space: 34, incrs: log ? undefined : INCREMENTS.slice(whole ? 1 : 0), grid: { ...grid, filter: powers },
-          // Of a logarithmic scale, only the powers of ten.
-          filter: powers,
+          ...axis, size: 50, space: 34, ...marks,
           values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : series[0].axis?.(tick) ?? String(tick))),
         },
       ],
