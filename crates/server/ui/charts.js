@@ -50,7 +50,7 @@ export function chart({ title, note, series, log, whole, floor = 1 }) {
       width: Math.max(120, place.clientWidth),
       height: HEIGHT,
       legend: { show: false },
-      padding: [8, 4, 0, 0],
+      padding: [8, 22, 0, 0],
       cursor: { drag: { x: false, y: false }, points: { size: 6 }, sync: { key: "semel" } },
       scales: {
         x: { time: true, range: () => range },

@@ -64,8 +64,9 @@ impl HotKeys {
             key.uncertain += slot.over;
         }
         let mut keys: Vec<HotKey> = keys.into_values().collect();
-        // One request is nothing to speak of. And where less is known than isn't, the counter went from key to key.
-        keys.retain(|key| key.requests > 1 && key.requests > key.uncertain);
+        // A request and its retry are nothing to speak of. And where less is known than isn't, the counter went from key
+        // to key.
+        keys.retain(|key| key.requests > 2 && key.requests > key.uncertain);
         keys.sort_by(|a, b| b.requests.cmp(&a.requests).then_with(|| a.id.cmp(&b.id)));
         keys.truncate(most);
         keys

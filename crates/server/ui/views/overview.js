@@ -100,7 +100,7 @@ function hotKeys() {
   const keys = table({
     caption: "Hot keys of the last one to two minutes",
     columns: [{ title: "Key" }, { title: "Scope" }, { title: "Tenant" }, { title: "Requests", class: "number" }, { title: "Replayed", class: "number" }],
-    empty: emptyState("No key came twice lately.", "A key that comes again and again shows up here, with the beginning of its hash: a client that retries in a tight loop, or one key for many requests."),
+    empty: emptyState("No key came more than twice lately.", "A key that comes again and again shows up here, with the beginning of its hash: a client that retries in a tight loop, or one key for many requests."),
   });
   const element = h("section", { class: "card" }, h("h2", {}, "Hot keys"), h("p", { class: "note" }, "last one to two minutes, by hash"), keys.element);
   const update = () => keys.rows(live.view.hot_keys.slice(0, 8), (key) => [
