@@ -178,54 +178,54 @@ impl Task {
     /// Ends when the trail does.
     async fn run(mut self) {
         let mut position = Position::load(&self.place);
-        loop {
-            let written = self.files.written();
-            let lot = match self.files.read_on(position.clone(), LOT).await {
-                Ok(lot) => lot,
-                Err(error) => {
-                    tracing::warn!(sink = self.sink.name(), %error, "the audit file can't be read");
-                    if !self.wait(PAUSES[1]).await {
-                        return;
-                    }
-                    continue;
-                }
-            };
-            self.state
-                .behind
-                .store(lot.bytes_not_sent(), Ordering::Relaxed);
-            if lot.entries.is_empty() {
-                tokio::select! {
-                    () = written => {}
-                    goes_on = self.wait(LOOK) => if !goes_on { return },
-                }
-                continue;
-            }
-            if lot.has_gap {
-                tracing::error!(
-                    sink = self.sink.name(),
-                    "audit entries were removed by their retention before they could be sent"
-                );
-            }
-            match self.send(&lot).await {
-                Some(true) => {
-                    self.state
-                        .sent
-                        .fetch_add(lot.entries.len() as u64, Ordering::Relaxed);
-                    self.state.behind.store(lot.behind, Ordering::Relaxed);
-                    position = lot.position;
-                    self.remember(position.as_ref());
-                }
-                Some(false) => {}
-                None => return,
-            }
+        while let Some(next) = self.go_on(position).await {
+            position = next;
         }
+    }
+
+    /// Reads on and sends what is there, or waits for more. → where to go on; none: the trail is at its end
+    async fn go_on(&mut self, position: Option<Position>) -> Option<Option<Position>> {
+        let written = self.files.written();
+        let lot = match self.files.read_on(position.clone(), LOT).await {
+            Ok(lot) => lot,
+            Err(error) => {
+                self.warn(&error, "the audit file can't be read");
+                return self.wait(PAUSES[1]).await.then_some(position);
+            }
+        };
+        let not_sent = lot.bytes_not_sent();
+        self.state.behind.store(not_sent, Ordering::Relaxed);
+        if lot.entries.is_empty() {
+            return tokio::select! {
+                () = written => Some(position),
+                goes_on = self.wait(LOOK) => goes_on.then_some(position),
+            };
+        }
+        if lot.has_gap {
+            self.warn(
+                &io::Error::other("their retention was over"),
+                "audit entries were removed before they could be sent",
+            );
+        }
+        if !self.send(&lot).await? {
+            return Some(position);
+        }
+        let many = lot.entries.len() as u64;
+        self.state.sent.fetch_add(many, Ordering::Relaxed);
+        self.state.behind.store(lot.behind, Ordering::Relaxed);
+        self.remember(lot.position.as_ref());
+        Some(lot.position)
+    }
+
+    fn warn(&self, error: &io::Error, what: &str) {
+        tracing::warn!(sink = self.sink.name(), %error, "{what}");
     }
 
     fn remember(&self, position: Option<&Position>) {
         let saved = position.map_or(Ok(()), |position| position.save(&self.place));
         if let Err(error) = saved {
             // The entries are there: after a restart some come twice.
-            tracing::warn!(sink = self.sink.name(), %error, "how far audit entries were sent is not saved");
+            self.warn(&error, "how far audit entries were sent is not saved");
         }
     }
 
@@ -233,18 +233,17 @@ impl Task {
     async fn send(&mut self, lot: &Lot) -> Option<bool> {
         let mut pause = PAUSES[0];
         loop {
-            match self.within(self.sink.write(&lot.entries)).await {
+            let taken = self.within(self.sink.write(&lot.entries)).await;
+            let was_failing = self.state.failing.swap(taken.is_err(), Ordering::Relaxed);
+            match taken {
                 Ok(()) => {
-                    if self.state.failing.swap(false, Ordering::Relaxed) {
-                        tracing::info!(sink = self.sink.name(), "audit entries are taken again");
-                    }
+                    self.tell_of_its_end(was_failing);
                     return Some(true);
                 }
-                Err(error) => {
-                    if !self.state.failing.swap(true, Ordering::Relaxed) {
-                        tracing::warn!(sink = self.sink.name(), %error, "audit entries are not taken; they wait in the file");
-                    }
+                Err(error) if !was_failing => {
+                    self.warn(&error, "audit entries are not taken; they wait in the file");
                 }
+                Err(_) => {}
             }
             tokio::select! {
                 order = self.orders.recv() => {
@@ -254,6 +253,12 @@ impl Task {
                 () = self.env.clock.sleep(pause) => {}
             }
             pause = (pause * 2).min(PAUSES[1]);
+        }
+    }
+
+    fn tell_of_its_end(&self, was_failing: bool) {
+        if was_failing {
+            tracing::info!(sink = self.sink.name(), "audit entries are taken again");
         }
     }
 
@@ -272,7 +277,7 @@ impl Task {
     async fn obey(&self, Erase(actor, done): Erase) {
         let erased = self.within(self.sink.erase(&actor)).await;
         if let Err(error) = &erased {
-            tracing::warn!(sink = self.sink.name(), %error, "a name could not be erased from audit entries");
+            self.warn(error, "a name could not be erased from audit entries");
         }
         // Whoever asked may have left; it is done all the same.
         let _ = done.send(erased);

@@ -13,10 +13,13 @@ const GOOD_FOR: Duration = Duration::from_secs(5);
 /// How long the store may take: Prometheus waits 10 s by default, and an outage is when it is needed most.
 const STORE_LIMIT: Duration = Duration::from_secs(1);
 
+/// When it was asked, and what it said; nothing before the first time.
+type Known = Option<(Tick, Option<Stats>)>;
+
 /// When the store was last asked for its size, and what it said. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StoreSize {
-    known: Arc<tokio::sync::Mutex<Option<(Tick, Option<Stats>)>>>,
+    known: Arc<tokio::sync::Mutex<Known>>,
 }
 
 impl StoreSize {

@@ -121,27 +121,33 @@ async fn it_can_be_left_out() {
     assert_eq!(get(&admin, "/admin/v1/live").await.status(), 200);
 }
 
-#[tokio::test]
-async fn the_last_minutes_are_told_second_by_second_and_hot_keys_by_their_hash() {
-    let (_opened, main, admin) = opened(|_| {}).await;
-    let key = "a-key-that-comes-again-and-again";
+/// Runs once, is replayed four times, and refused once. → the key's hash
+async fn six_requests(main: &Router, key: &str) -> String {
     let claim = json!({"scope": "charge", "key": key, "tenant": "acme"});
-    let won = ask(&main, Request::post("/v1/claims"), &claim).await;
+    let won = ask(main, Request::post("/v1/claims"), &claim).await;
     let won: Value = serde_json::from_str(&text(won).await).expect("JSON");
     let lease = &won["lease"];
-    let id = won["id"].as_str().expect("an id");
+    let id = won["id"].as_str().expect("an id").to_owned();
     let settle = json!({"token": lease["token"], "fence": lease["fence"], "outcome": "complete", "answer": {"body": 7}});
     ask(
-        &main,
+        main,
         Request::post(format!("/v1/claims/{id}/settle")),
         &settle,
     )
     .await;
     for _ in 0..4 {
-        ask(&main, Request::post("/v1/claims"), &claim).await;
+        ask(main, Request::post("/v1/claims"), &claim).await;
     }
     let other = json!({"scope": "charge", "key": key, "tenant": "acme", "payload": {"another": 1}});
-    ask(&main, Request::post("/v1/claims"), &other).await;
+    ask(main, Request::post("/v1/claims"), &other).await;
+    id
+}
+
+#[tokio::test]
+async fn the_last_minutes_are_told_second_by_second_and_hot_keys_by_their_hash() {
+    let (_opened, main, admin) = opened(|_| {}).await;
+    let key = "a-key-that-comes-again-and-again";
+    let id = six_requests(&main, key).await;
 
     let sum = |live: &Value, name: &str| -> u64 {
         let samples = live["samples"].as_array().expect("samples");
