@@ -12,6 +12,7 @@
 //! | [`admin`] | the admin API: see and mend records |
 //! | [`audit`] | what happened and who did what, kept |
 //! | [`telemetry`] | metrics, log lines, traces |
+//! | [`live`], `ui` | the last minutes in memory; the dashboard that shows them |
 //! | `start`, [`server`], [`signals`] | the process: start, reload, drain |
 
 pub mod admin;
@@ -22,6 +23,7 @@ mod front;
 pub mod health;
 mod identity;
 mod listener;
+pub mod live;
 mod openapi;
 pub mod proxy;
 pub mod server;
@@ -30,6 +32,7 @@ mod stack;
 mod start;
 pub mod telemetry;
 mod tls;
+mod ui;
 
 pub use identity::KeyFileError;
 pub use listener::Peer;

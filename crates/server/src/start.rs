@@ -11,8 +11,9 @@ use semel::{OpenError, Secret, Semel, tokio_env};
 
 use crate::admin::{AdminConfig, AdminState, Credential};
 use crate::api::{Access, AccessError, ApiConfig, ApiState, Tokens};
-use crate::audit::{FileConfig, FileSink, Nowhere, Trail, TrailConfig};
+use crate::audit::{Trail, TrailConfig};
 use crate::config::{ApiAccess, Config, Findings, without_password};
+use crate::live::Live;
 use crate::stack::{StackError, engine_config};
 use crate::telemetry::trace::{Carrying, Tracing};
 use crate::telemetry::{Fan, Telemetry};
@@ -38,6 +39,8 @@ pub struct Opened {
     pub trail: Trail,
     /// What is counted and logged of it.
     pub telemetry: Telemetry,
+    /// The figures of the last minutes, for the dashboard.
+    pub live: Live,
 }
 
 impl Opened {
@@ -56,8 +59,14 @@ impl Opened {
         let (semel, trail) = (self.semel.clone(), self.trail.clone());
         let credential = credential(config)?;
         let metrics = self.telemetry.router(&semel, &trail, credential.clone());
+        let mut others = metrics;
+        if config.admin.dashboard && config.admin.address.is_some() {
+            self.live.watch(&semel);
+            others = others.merge(crate::ui::router(&credential));
+        }
         let state = AdminState::new(semel, trail, credential, AdminConfig::default());
-        let admin = crate::admin::bare_router(state).merge(metrics);
+        let state = state.with_live(self.live.clone());
+        let admin = crate::admin::bare_router(state).merge(others);
         let tracing = self.telemetry.tracing.clone();
         Ok(Mounts {
             main,
@@ -113,19 +122,16 @@ fn credential(config: &Config) -> Result<Credential, StartError> {
 /// [`StartError`] says what is wrong and what to do.
 pub async fn open_audited(config: &Config) -> Result<Opened, StartError> {
     let env = tokio_env();
-    let trail = match &config.audit.file {
-        None => Trail::start(Arc::new(Nowhere), TrailConfig::default(), env.clone()),
-        Some(file) => {
-            let sink = FileSink::open(FileConfig::new(file), Arc::clone(&env.clock));
-            let sink = sink.map_err(|error| StartError::File {
-                what: "audit.file",
-                message: format!("{file}: {error}"),
-            })?;
-            Trail::start(Arc::new(sink), TrailConfig::default(), env.clone())
-        }
-    };
+    let sink = crate::audit::open(&config.audit, &env)?;
+    let trail = Trail::start(sink, TrailConfig::default(), env.clone());
     let telemetry = Telemetry::start(config, backend(&store_url(config)?), &env)?;
-    let told = Fan(vec![Arc::new(trail.clone()), Arc::new(telemetry.clone())]);
+    let live = Live::default();
+    let mut told: Vec<Arc<dyn Observer>> =
+        vec![Arc::new(trail.clone()), Arc::new(telemetry.clone())];
+    if config.admin.dashboard && config.admin.address.is_some() {
+        told.push(Arc::new(live.clone()));
+    }
+    let told = Fan(told);
     let env = match telemetry.tracing {
         None => env,
         Some(_) => Env {
@@ -138,6 +144,7 @@ pub async fn open_audited(config: &Config) -> Result<Opened, StartError> {
         semel,
         trail,
         telemetry,
+        live,
     })
 }
 

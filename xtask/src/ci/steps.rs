@@ -74,8 +74,10 @@ const SERVERS: &[&str] = &[
     "postgres",
     "pgbouncer",
     "postgres-sync",
+    "nats",
     "prometheus",
     "recipes",
+    "dashboard",
 ];
 
 /// How long the advisory database may take to arrive.

@@ -4,6 +4,7 @@
 //! runs until `down`. To add a service, write one type that implements [`Service`] and name it in
 //! [`all`].
 
+mod dashboard;
 mod http;
 mod install;
 mod instance;
@@ -79,6 +80,7 @@ fn all() -> Vec<Box<dyn Service>> {
         Box::new(seaweed::Seaweed),
         Box::new(nats::Nats),
         Box::new(recipes::Recipes),
+        Box::new(dashboard::Dashboard),
         Box::new(prometheus::Prometheus),
     ]
 }
@@ -239,7 +241,7 @@ mod tests {
             let profile = service.profile();
             assert!(!seen.contains(&profile.name), "{} twice", profile.name);
             // What tests start themselves is only installed.
-            let is_server = !["prometheus", "recipes"].contains(&profile.name);
+            let is_server = !["dashboard", "prometheus", "recipes"].contains(&profile.name);
             assert_eq!(!profile.ports.is_empty(), is_server, "{}", profile.name);
             assert!(
                 profile.needs.iter().all(|need| seen.contains(need)),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use semel_server::admin::{AdminConfig, AdminState, Credential, router};
+use semel_server::config::{AuditNats, AuditPostgres};
 use semel_server::config::{Config, Sources, load, without_password};
 use semel_server::open_audited;
 
@@ -125,6 +126,9 @@ impl Target {
             .audit
             .as_ref()
             .map(|file| file.to_string_lossy().into_owned());
+        // And so are the copies made of it.
+        config.audit.postgres = AuditPostgres::default();
+        config.audit.nats = AuditNats::default();
         let opened = open_audited(&config).await?;
         let name = format!("the store ({})", opened.semel.store().capabilities().name);
         let trail = opened.trail.clone();

@@ -80,7 +80,13 @@ async fn the_figures_are_what_happened() {
 
 #[track_caller]
 fn all_are_there(metrics: &super::support::Metrics) {
-    for metric in table::ALL {
+    // Of copies of the audit trail there are figures where there are copies: `tests/tests/audit.rs`.
+    let is_of_copies =
+        |name: &str| name == "semel_audit_behind_bytes" || name == "semel_audit_sent_total";
+    for metric in table::ALL
+        .iter()
+        .filter(|metric| !is_of_copies(metric.name))
+    {
         let suffix = if metric.kind == Kind::Histogram {
             "_count"
         } else {

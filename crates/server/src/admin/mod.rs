@@ -6,6 +6,7 @@
 mod access;
 mod changes;
 mod events;
+mod live;
 mod records;
 mod upkeep;
 mod view;
@@ -26,6 +27,8 @@ pub use access::{AdminToken, Credential, check_exposure};
 
 use crate::api::{Intake, with_fallbacks, wrong_method};
 use crate::audit::Trail;
+use crate::live::Live;
+use crate::telemetry::StoreSize;
 
 /// The bounds of the admin API.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +60,8 @@ pub struct AdminState {
     config: AdminConfig,
     streams: Arc<Semaphore>,
     started: Tick,
+    live: Live,
+    size: StoreSize,
 }
 
 impl AdminState {
@@ -71,7 +76,16 @@ impl AdminState {
             config,
             streams: events::places(config.max_streams),
             started,
+            live: Live::default(),
+            size: StoreSize::default(),
         }
+    }
+
+    /// With the figures of the last minutes, which otherwise are empty. `live` should be an observer of the engine.
+    #[must_use]
+    pub fn with_live(mut self, live: Live) -> Self {
+        self.live = live;
+        self
     }
 }
 
@@ -103,6 +117,7 @@ pub(crate) fn routes() -> OpenApiRouter<AdminState> {
         .routes(routes!(upkeep::erase))
         .routes(routes!(upkeep::purge))
         .routes(routes!(upkeep::stats))
+        .routes(routes!(live::live))
         .routes(routes!(events::events))
 }
 

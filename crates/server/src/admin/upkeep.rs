@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
+use semel_core::store::Stats;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -14,8 +15,8 @@ use crate::api::{
     Failure, Json, P400, P401, P403, P408, P413, P415, P503, answered, check_text, millis,
     store_failed, time, whole,
 };
-use crate::audit::Count;
 use crate::audit::words::breaker;
+use crate::audit::{Count, Shipping};
 
 /// Makes an actor nameless in the audit trail.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -35,7 +36,7 @@ pub(crate) struct ErasureRequest {
 /// An erasure that was made.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ErasureView {
-    /// In how many kept entries the name was replaced.
+    /// In how many kept entries the name was replaced, those of copies included.
     entries: u64,
     /// Whether the outcome is in the audit trail.
     audited: bool,
@@ -194,7 +195,7 @@ pub(crate) struct StatsView {
 
 /// The store.
 #[derive(Debug, Serialize, ToSchema)]
-struct StoreView {
+pub(super) struct StoreView {
     /// Its kind.
     name: String,
     /// Whether it answered; where it didn't, nothing of it is known.
@@ -215,7 +216,7 @@ struct StoreView {
 
 /// The engine.
 #[derive(Debug, Serialize, ToSchema)]
-struct EngineView {
+pub(super) struct EngineView {
     /// Effects that run in this process; those elsewhere are not counted.
     running: usize,
     /// Callers that wait for another's run.
@@ -226,13 +227,52 @@ struct EngineView {
 
 /// The audit trail.
 #[derive(Debug, Serialize, ToSchema)]
-struct AuditView {
+pub(super) struct AuditView {
     /// Where it goes.
     sink: String,
     /// Entries that wait to be written.
     waiting: usize,
     /// Entries that were left out since the start.
     lost: u64,
+    /// Copies of it elsewhere.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    copies: Vec<Shipping>,
+}
+
+impl StoreView {
+    pub(super) fn of(state: &AdminState, stats: Option<Stats>) -> Self {
+        let capabilities = state.semel.store().capabilities();
+        Self {
+            name: capabilities.name.to_owned(),
+            reachable: stats.is_some(),
+            records: stats.map(|stats| stats.records),
+            capacity: stats.and_then(|stats| stats.capacity),
+            durable: capabilities.durable,
+            shared: capabilities.shared,
+        }
+    }
+}
+
+impl EngineView {
+    pub(super) fn of(state: &AdminState) -> Self {
+        let engine = state.semel.engine();
+        Self {
+            running: engine.running(),
+            waiting: engine.waiting(),
+            breaker: breaker(engine.breaker()).to_owned(),
+        }
+    }
+}
+
+impl AuditView {
+    pub(super) fn of(state: &AdminState) -> Self {
+        Self {
+            sink: state.trail.sink_name().to_owned(),
+            waiting: state.trail.waiting(),
+            lost: state.trail.lost(),
+            copies: state.trail.copies(),
+        }
+    }
 }
 
 /// Store, engine and audit trail at a glance.
@@ -247,32 +287,15 @@ pub(super) async fn stats(
     State(state): State<AdminState>,
     _: Operator,
 ) -> Result<Response, Failure> {
-    let (engine, store) = (state.semel.engine(), state.semel.store());
-    let clock = &engine.env().clock;
+    let clock = &state.semel.engine().env().clock;
     // An answer about the rest is worth more than none when the store is down.
-    let stats = store.stats().await.ok();
-    let capabilities = store.capabilities();
+    let stats = state.semel.store().stats().await.ok();
     let view = StatsView {
         time: time(clock.wall()),
         uptime_ms: millis(clock.now().since(state.started)),
-        store: StoreView {
-            name: capabilities.name.to_owned(),
-            reachable: stats.is_some(),
-            records: stats.map(|stats| stats.records),
-            capacity: stats.and_then(|stats| stats.capacity),
-            durable: capabilities.durable,
-            shared: capabilities.shared,
-        },
-        engine: EngineView {
-            running: engine.running(),
-            waiting: engine.waiting(),
-            breaker: breaker(engine.breaker()).to_owned(),
-        },
-        audit: AuditView {
-            sink: state.trail.sink_name().to_owned(),
-            waiting: state.trail.waiting(),
-            lost: state.trail.lost(),
-        },
+        store: StoreView::of(&state, stats),
+        engine: EngineView::of(&state),
+        audit: AuditView::of(&state),
         counts: state.trail.counts(),
     };
     Ok(answered(StatusCode::OK, &view))

@@ -61,12 +61,12 @@ pub(crate) struct Noted {
     pub(crate) step: Step,
 }
 
-/// What is audited: whatever decided something. Renewals, and steps that another one tells of, are not.
+/// What is audited: whatever decided something, and renewals, which say that an owner was alive. Steps that another one
+/// tells of are not.
 pub(crate) const fn is_audited(step: &Step) -> bool {
     !matches!(
         step,
-        Step::Renewed { .. }
-            | Step::WaitBegan
+        Step::WaitBegan
             | Step::EffectBegan { .. }
             | Step::EffectEnded { .. }
             | Step::StoreCalled { .. }
@@ -140,6 +140,7 @@ fn told(step: &Step) -> (&'static str, Option<&'static str>, Value) {
             json!({"waited_ms": millis(*waited)}),
         ),
         Step::Busy { why } => ("idempotency.busy", None, json!({"why": words::busy(*why)})),
+        Step::Renewed { fence } => ("idempotency.lease.renewed", None, json!({"fence": fence.0})),
         Step::LeaseLost { fence } => ("idempotency.lease.lost", None, json!({"fence": fence.0})),
         Step::Settled { state, fence } => (
             "idempotency.settled",

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use semel_core::{BoxFuture, Clock};
+use tokio::sync::Notify;
 
 use super::entry::{ERASED, Entry};
 use super::sink::{History, Sink};
+use super::spool::{self, Lot, Position};
 
 /// When a file's contents are forced to the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,6 +57,7 @@ const SEARCH_AT_MOST: u64 = 256 * 1024 * 1024;
 #[derive(Clone)]
 pub struct FileSink {
     files: Arc<Mutex<Files>>,
+    written: Arc<Notify>,
 }
 
 struct Files {
@@ -81,7 +84,32 @@ impl FileSink {
         };
         Ok(Self {
             files: Arc::new(Mutex::new(files)),
+            written: Arc::default(),
         })
+    }
+
+    /// The file that is written to.
+    pub(super) fn path(&self) -> PathBuf {
+        self.files.lock().config.path.clone()
+    }
+
+    /// What comes after `position`.
+    pub(super) fn read_on(
+        &self,
+        position: Option<Position>,
+        most: usize,
+    ) -> BoxFuture<'static, io::Result<Lot>> {
+        self.blocking(move |files| spool::read_on(&files.config.path, position, most))
+    }
+
+    /// Completes when something was written after this was called.
+    pub(super) fn written(&self) -> impl Future<Output = ()> + Send + 'static {
+        Arc::clone(&self.written).notified_owned()
+    }
+
+    /// Tells whoever follows to look.
+    pub(super) fn nudge(&self) {
+        self.written.notify_waiters();
     }
 
     /// Does file work on a thread that may block.
@@ -108,7 +136,12 @@ impl Sink for FileSink {
             }
             lines.push(b'\n');
         }
-        self.blocking(move |files| files.append(&lines))
+        let written = self.blocking(move |files| files.append(&lines));
+        Box::pin(async move {
+            let written = written.await;
+            self.nudge();
+            written
+        })
     }
 
     fn erase<'a>(&'a self, actor: &'a str) -> BoxFuture<'a, io::Result<u64>> {
@@ -213,7 +246,7 @@ fn stamp_of(path: &Path) -> Option<u64> {
 }
 
 /// The full files of the trail at `path`, oldest first.
-fn full_files(path: &Path) -> io::Result<Vec<PathBuf>> {
+pub(super) fn full_files(path: &Path) -> io::Result<Vec<PathBuf>> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());

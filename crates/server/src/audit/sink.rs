@@ -5,6 +5,7 @@ use std::io;
 use semel_core::BoxFuture;
 
 use super::entry::Entry;
+use super::ship::Shipping;
 
 /// Takes audit entries. Called by one task, off the hot path; may take its time.
 ///
@@ -26,6 +27,16 @@ pub trait Sink: Send + Sync + 'static {
 
     /// The last entries about the key with this hash, oldest first.
     fn history<'a>(&'a self, id: &'a str, most: usize) -> BoxFuture<'a, io::Result<History>>;
+
+    /// Before the process ends: sends what waits, for a while. A sink that keeps a lot when it is written has nothing to do.
+    fn flush(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Copies of the trail elsewhere, and how far behind they are.
+    fn copies(&self) -> Vec<Shipping> {
+        Vec::new()
+    }
 }
 
 /// What a sink knows of one key.

@@ -12,6 +12,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 use super::counts::{Count, Counts};
 use super::entry::{Entry, Noted, is_audited};
 use super::recent::Recent;
+use super::ship::Shipping;
 use super::sink::{History, Sink};
 use crate::api::time;
 
@@ -58,7 +59,7 @@ struct Inner {
     live: broadcast::Sender<Arc<Entry>>,
     // Lost since the last gap was told.
     untold: AtomicU64,
-    process: u32,
+    process: u64,
     number: AtomicU64,
 }
 
@@ -85,7 +86,8 @@ impl Trail {
     pub fn start(sink: Arc<dyn Sink>, config: TrailConfig, env: Env) -> Self {
         let (queue, items) = mpsc::channel(config.queue.max(1));
         let (live, _) = broadcast::channel(config.behind.max(1));
-        let process = u32::try_from(env.entropy.next_u128() & u128::from(u32::MAX)).unwrap_or(0);
+        // Wide enough that no two processes of a fleet share it: copies tell duplicates by it.
+        let process = u64::try_from(env.entropy.next_u128() >> 64).unwrap_or(0);
         let inner = Arc::new(Inner {
             sink,
             env,
@@ -188,6 +190,12 @@ impl Trail {
         self.shared.queue.max_capacity() - self.shared.queue.capacity()
     }
 
+    /// Copies of the trail elsewhere, and how far behind they are.
+    #[must_use]
+    pub fn copies(&self) -> Vec<Shipping> {
+        self.shared.inner.sink.copies()
+    }
+
     /// The sink's name.
     #[must_use]
     pub fn sink_name(&self) -> &'static str {
@@ -198,6 +206,7 @@ impl Trail {
     pub async fn flush(&self) {
         // Nobody has this name, and whatever came before is written first.
         let _ = self.erase("").await;
+        self.shared.inner.sink.flush().await;
     }
 }
 
@@ -249,7 +258,7 @@ pub struct Draft {
 impl Inner {
     fn next_id(&self) -> String {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
-        format!("{:08x}-{number}", self.process)
+        format!("{:016x}-{number}", self.process)
     }
 
     fn entry(&self, draft: Draft) -> Entry {
@@ -323,17 +332,25 @@ async fn write_all(inner: Arc<Inner>, mut items: mpsc::Receiver<Item>) {
                 Item::Erase(actor, done) => {
                     std::mem::take(&mut lot).write(&inner).await;
                     inner.recent.erase(&actor);
-                    let erased = if actor.is_empty() {
-                        Ok(0)
-                    } else {
-                        inner.sink.erase(&actor).await
-                    };
-                    let _ = done.send(erased);
+                    erase(&inner, actor, done);
                 }
             }
         }
         lot.write(&inner).await;
     }
+}
+
+/// On a task of its own: a copy elsewhere that gives no answer must not hold up what is written meanwhile.
+fn erase(inner: &Arc<Inner>, actor: String, done: oneshot::Sender<std::io::Result<u64>>) {
+    let sink = Arc::clone(&inner.sink);
+    inner.env.spawn.spawn(Box::pin(async move {
+        let erased = match actor.as_str() {
+            "" => Ok(0),
+            actor => sink.erase(actor).await,
+        };
+        // Whoever asked may have left; it is done all the same.
+        let _ = done.send(erased);
+    }));
 }
 
 #[derive(Default)]

@@ -2,7 +2,7 @@
 //!
 //! | file | is |
 //! |---|---|
-//! | `tree`, `route`, `seen`, `whose`, `units` | the settings as types, with their documentation |
+//! | `tree`, `route`, `seen`, `kept`, `whose`, `units` | the settings as types, with their documentation |
 //! | `fields` | the schema made of them: what everything else goes by |
 //! | `source` | who said what, and where |
 //! | `check`, `rules` | everything that is wrong with it at once, each with its place and what to do |
@@ -10,6 +10,7 @@
 
 mod check;
 mod fields;
+mod kept;
 mod route;
 mod rules;
 mod seen;
@@ -25,6 +26,7 @@ use std::fmt;
 use serde_json::Value;
 
 pub use fields::{Field, Kind, Node, env_name, fields, schema};
+pub use kept::{Audit, AuditNats, AuditPostgres};
 pub use route::{
     Compare, Crash, Fingerprint, LostAnswer, Mode, OnBusy, Profile, RouteEntry, RouteSettings,
     StoreDown,
@@ -33,8 +35,8 @@ pub use seen::{Log, LogFormat, Metrics, MetricsAccess, Traces};
 pub use show::{Shown, explain, reference, without_password};
 pub use source::{Flag, Origin, Sources};
 pub use tree::{
-    Admin, Api, ApiAccess, Audit, Config, Engine, Health, Host, Keys, Listener, Protocol,
-    SelfCheck, Store, Tls, Upstream,
+    Admin, Api, ApiAccess, Config, Engine, Health, Host, Keys, Listener, Protocol, SelfCheck,
+    Store, Tls, Upstream,
 };
 pub use units::{Size, Span, UnitError};
 pub use whose::{Algorithm, From, Jwt, Verify, Whose};

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::Finding;
 use super::check::missing;
+use super::kept::Audit;
 use super::route::{Compare, RouteSettings};
 use super::source::Said;
 use super::tree::{Admin, ApiAccess, Config, Tls};
@@ -25,6 +26,7 @@ pub(super) fn judge(config: &Config, said: &Said) -> Judged {
     judge.listener(config);
     judge.admin(&config.admin);
     judge.api(config);
+    judge.audit(&config.audit);
     judge.whose("tenants", &config.tenants, config);
     judge.whose("principals", &config.principals, config);
     judge.jwt(config);
@@ -67,6 +69,56 @@ impl Judge<'_> {
         {
             let message = format!("the file {file} can't be read: {error}");
             self.wrong(path, &message, "check its path and who may read it");
+        }
+    }
+
+    fn audit(&mut self, audit: &Audit) {
+        let (postgres, nats) = (&audit.postgres, &audit.nats);
+        for (path, is_set, urls) in [
+            (
+                "audit.postgres",
+                postgres.is_set(),
+                (&postgres.url, &postgres.url_file),
+            ),
+            ("audit.nats", nats.is_set(), (&nats.url, &nats.url_file)),
+        ] {
+            if is_set && audit.file.is_none() {
+                let message = "a copy of the audit trail is made from its file, and there is none";
+                self.wrong(path, message, "name one: audit.file");
+            }
+            if urls.0.is_some() && urls.1.is_some() {
+                let message = "there are two URLs: url and url_file";
+                self.wrong(&format!("{path}.url_file"), message, "keep one of them");
+            }
+            self.file(&format!("{path}.url_file"), urls.1.as_ref());
+        }
+        self.file(
+            "audit.nats.credentials_file",
+            nats.credentials_file.as_ref(),
+        );
+        let is_subject = |text: &str| {
+            !text.is_empty()
+                && text.split('.').all(|part| {
+                    !part.is_empty()
+                        && part
+                            .bytes()
+                            .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+                })
+        };
+        if !is_subject(&nats.subject) {
+            let fix = "letters, digits, - and _, with dots between the parts";
+            self.wrong("audit.nats.subject", "this is no subject", fix);
+        }
+        if !is_subject(&nats.stream) || nats.stream.contains('.') {
+            let fix = "letters, digits, - and _";
+            self.wrong("audit.nats.stream", "this is no name of a stream", fix);
+        }
+        if audit.retention.0.is_zero() {
+            self.wrong(
+                "audit.retention",
+                "nothing would be kept",
+                "write how long, such as \"90d\"",
+            );
         }
     }
 

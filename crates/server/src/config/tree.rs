@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::kept::Audit;
 use super::route::{RouteEntry, RouteSettings};
 use super::seen::{Log, Metrics, Traces};
 use super::units::{Size, Span};
@@ -222,7 +223,7 @@ pub struct Tls {
 }
 
 /// A second listener, for operators.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Admin {
     /// Address and port. Without one there is no such listener.
@@ -231,8 +232,21 @@ pub struct Admin {
     /// A file with the token that the admin API asks for (`Authorization: Bearer …`). Needed on any address but loopback.
     #[schemars(extend("format" = "file"))]
     pub token_file: Option<String>,
+    /// Whether the dashboard is at `/` there. Its files load without the token, and show nothing without it.
+    pub dashboard: bool,
     /// TLS; with `client_ca_file`, only clients with a certificate are let in.
     pub tls: Tls,
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Self {
+            address: None,
+            token_file: None,
+            dashboard: true,
+            tls: Tls::default(),
+        }
+    }
 }
 
 /// The protocol API.
@@ -257,15 +271,6 @@ pub enum ApiAccess {
     Loopback,
     /// Whoever has a token of `tokens_file`.
     Tokens,
-}
-
-/// The audit trail.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Audit {
-    /// The file that it is kept in, as JSON lines; full ones get a time behind their name. In memory only, where not set.
-    #[schemars(extend("format" = "file"))]
-    pub file: Option<String>,
 }
 
 /// Readiness and the self-check.

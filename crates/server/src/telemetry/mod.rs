@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`table`] | every metric; and what the documents that this follows call it |
 //! | `meter`, `series` | the observer that counts |
-//! | `scrape` | `/metrics` |
+//! | `scrape`, `size` | `/metrics`; how much is in the store |
 //! | `lines` | the observer that logs |
 //! | `trace` | spans for a collector |
 //! | `page` | `docs/metrics.md` |
@@ -14,6 +14,7 @@ mod meter;
 mod page;
 mod scrape;
 mod series;
+mod size;
 pub mod table;
 pub(crate) mod trace;
 
@@ -32,6 +33,7 @@ use crate::start::StartError;
 use lines::Lines;
 use meter::Meter;
 pub use page::page;
+pub(crate) use size::StoreSize;
 use trace::{Spans, Tracing};
 
 /// How often recorded durations are put into their buckets where nobody scrapes.
@@ -98,7 +100,7 @@ impl Telemetry {
                     semel: semel.clone(),
                     trail: trail.clone(),
                     credential,
-                    size: Arc::default(),
+                    size: StoreSize::default(),
                 };
                 scrape::router(scraped, self.access == MetricsAccess::Open)
             }

@@ -1,7 +1,6 @@
 //! `/metrics`, on the admin listener.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{FromRef, State};
@@ -9,24 +8,14 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use http::header;
 use semel::Semel;
-use semel_core::Tick;
 use semel_core::event::BreakerState;
-use semel_core::store::Stats;
 
 use super::meter::Meter;
+use super::size::StoreSize;
 use super::table as t;
 use crate::admin::{Credential, Operator};
 use crate::api::Failure;
 use crate::audit::Trail;
-
-/// How long an answer of the store is good for: whoever scrapes must not be able to load it.
-const GOOD_FOR: Duration = Duration::from_secs(5);
-
-/// How long the store may take: Prometheus waits 10 s by default, and an outage is when it is needed most.
-const STORE_LIMIT: Duration = Duration::from_secs(1);
-
-/// When the store was last asked for its size, and what it said.
-pub(super) type Size = Option<(Tick, Option<Stats>)>;
 
 /// What is scraped.
 #[derive(Clone)]
@@ -35,7 +24,7 @@ pub(super) struct Scraped {
     pub(super) semel: Semel,
     pub(super) trail: Trail,
     pub(super) credential: Credential,
-    pub(super) size: Arc<tokio::sync::Mutex<Size>>,
+    pub(super) size: StoreSize,
 }
 
 impl FromRef<Scraped> for Credential {
@@ -100,6 +89,13 @@ impl Scraped {
         registry
             .gauge(&t::AUDIT_WAITING, &[])
             .set(self.trail.waiting() as f64);
+        for copy in self.trail.copies() {
+            let of = [("sink", copy.sink)];
+            registry
+                .gauge(&t::AUDIT_BEHIND, &of)
+                .set(copy.behind_bytes as f64);
+            registry.counter(&t::AUDIT_SENT, &of).absolute(copy.sent);
+        }
         let connections = self.semel.store().connections().unwrap_or_default();
         registry
             .gauge(&t::CONNECTIONS, &of)
@@ -107,28 +103,12 @@ impl Scraped {
         registry
             .counter(&t::EXHAUSTED, &of)
             .absolute(connections.exhausted);
-        let stats = self.size().await;
+        let stats = self.size.now(&self.semel).await;
         let up = if stats.is_some() { 1.0 } else { 0.0 };
         registry.gauge(&t::STORE_UP, &of).set(up);
         let records = registry.gauge(&t::STORE_RECORDS, &of);
         if let Some(stats) = stats {
             records.set(stats.records as f64);
         }
-    }
-
-    /// How much is in the store; `None` where it doesn't answer.
-    async fn size(&self) -> Option<Stats> {
-        let clock = &self.semel.engine().env().clock;
-        let mut known = self.size.lock().await;
-        let now = clock.now();
-        if let Some((at, stats)) = *known
-            && now.since(at) < GOOD_FOR
-        {
-            return stats;
-        }
-        let asked = tokio::time::timeout(STORE_LIMIT, self.semel.store().stats()).await;
-        let stats = asked.ok().and_then(Result::ok);
-        *known = Some((clock.now(), stats));
-        stats
     }
 }

@@ -217,6 +217,12 @@ table! {
     /// Audit entries waiting.
     AUDIT_WAITING = gauge("semel_audit_waiting", &[],
         "Audit entries that wait for the sink", "`Trail::waiting`");
+    /// Audit copies behind.
+    AUDIT_BEHIND = gauge("semel_audit_behind_bytes", &["sink"],
+        "Bytes of the audit files that a copy elsewhere doesn't have yet", "`Trail::copies`");
+    /// Audit entries copied.
+    AUDIT_SENT = counter("semel_audit_sent_total", &["sink"],
+        "Audit entries that a copy elsewhere took", "`Trail::copies`");
     /// Which build.
     BUILD = gauge("semel_build_info", &["version"],
         "1; its label says which version runs", "the build");

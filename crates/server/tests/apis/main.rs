@@ -5,6 +5,7 @@ mod admin;
 mod audit;
 mod bounds;
 mod claims;
+mod dashboard;
 mod events;
 mod guide;
 mod support;

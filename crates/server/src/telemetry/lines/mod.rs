@@ -7,11 +7,9 @@
     reason = "flat tables of one line per event: what is counted is what tracing's macro becomes"
 )]
 
-use std::fmt;
 use std::time::Duration;
 
 use semel_core::event::{BreakerState, BusyReason, Ending, Event, Observer, Step, StoreCall};
-use semel_core::{Identity, KeyHint};
 use tracing::Level;
 
 use super::series::outcome;
@@ -35,6 +33,12 @@ macro_rules! line {
         )
     };
 }
+
+mod records;
+mod shown;
+
+use records::of_records;
+use shown::{is_chosen, millis, named, shown};
 
 /// Logs what happens.
 pub(super) struct Lines {
@@ -233,114 +237,6 @@ impl Lines {
         }
     }
 
-    fn of_records(event: &Event<'_>) {
-        match event.step {
-            Step::Claimed { attempt, fence, .. } if attempt > 1 => {
-                line!(
-                    WARN,
-                    event,
-                    "idempotency.lock.abandoned",
-                    "a vanished owner's lease was taken over",
-                    attempt,
-                    fence = fence.0,
-                );
-            }
-            Step::Mismatched => {
-                line!(
-                    ERROR,
-                    event,
-                    "idempotency.conflict",
-                    "a key was used with another payload",
-                    conflict_type = "payload_mismatch",
-                );
-            }
-            Step::Oversized { bytes, most } => {
-                line!(
-                    ERROR,
-                    event,
-                    "idempotency.cache.oversized",
-                    "an answer is too large to keep",
-                    response_size_bytes = bytes,
-                    max_size_bytes = most,
-                );
-            }
-            Step::LeaseLost { fence } => {
-                line!(
-                    ERROR,
-                    event,
-                    "idempotency.lease.lost",
-                    "an owner lost its lease",
-                    fence = fence.0,
-                );
-            }
-            Step::Unrecorded { fence } => {
-                line!(
-                    ERROR,
-                    event,
-                    "idempotency.unrecorded",
-                    "an effect ran and its outcome could not be recorded",
-                    fence = fence.0,
-                );
-            }
-            Step::InDoubt { fence } => {
-                line!(
-                    WARN,
-                    event,
-                    "idempotency.in_doubt",
-                    "a caller met an unknown outcome",
-                    fence = fence.0,
-                );
-            }
-            Step::FailedOpen => {
-                line!(
-                    WARN,
-                    event,
-                    "idempotency.failed_open",
-                    "an effect runs unprotected",
-                );
-            }
-            Step::Deleted => {
-                line!(
-                    INFO,
-                    event,
-                    "idempotency.key.expired",
-                    "a key was made as new",
-                    reason = "explicit_delete",
-                );
-            }
-            Step::Resolved { state, fence } => {
-                line!(
-                    INFO,
-                    event,
-                    "idempotency.resolved",
-                    "a doubt was ended",
-                    state = state.as_str(),
-                    fence = fence.0,
-                );
-            }
-            Step::Unlocked { state, fence } => {
-                line!(
-                    INFO,
-                    event,
-                    "idempotency.unlocked",
-                    "a lease was taken away",
-                    state = state.as_str(),
-                    fence = fence.0,
-                );
-            }
-            Step::Observed { ref would } => {
-                line!(
-                    INFO,
-                    event,
-                    "idempotency.observed",
-                    "observed only",
-                    would = words::would(would),
-                );
-            }
-            _ => {}
-        }
-    }
-
     fn debugs(&self, event: &Event<'_>) -> bool {
         tracing::enabled!(target: "idempotency", Level::DEBUG)
             && is_chosen(&event.identity, self.debug_percent)
@@ -365,55 +261,7 @@ impl Observer for Lines {
                     code,
                 );
             }
-            _ => Self::of_records(event),
+            _ => of_records(event),
         }
-    }
-}
-
-/// Chosen by the key's hash: all lines of a key are kept or none, on every node alike.
-fn is_chosen(identity: &Identity, percent: u8) -> bool {
-    let [low, high, ..] = *identity.as_bytes();
-    u32::from(u16::from_le_bytes([low, high])) * 100 < u32::from(percent) << 16
-}
-
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn named(text: &str) -> Option<&str> {
-    (!text.is_empty()).then_some(text)
-}
-
-/// A key as a log may show it.
-struct Shown(KeyHint, Identity);
-
-fn shown(event: &Event<'_>) -> Option<Shown> {
-    let is_known = *event.identity.as_bytes() != [0; 32];
-    is_known.then_some(Shown(event.hint, event.identity))
-}
-
-impl fmt::Display for Shown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, ..] = self.1.as_bytes();
-        write!(f, "{}...{a:02x}{b:02x}{c:02x}{d:02x}", self.0.as_str())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_percentage_of_keys_is_chosen() {
-        let count = |percent| {
-            let chosen = |n: &u32| {
-                let hash = blake3::hash(&n.to_le_bytes());
-                is_chosen(&Identity::from_bytes(*hash.as_bytes()), percent)
-            };
-            (0..10_000_u32).filter(chosen).count()
-        };
-        assert_eq!(count(0), 0);
-        assert_eq!(count(100), 10_000);
-        assert!((50..150).contains(&count(1)), "{}", count(1));
     }
 }

@@ -1,0 +1,88 @@
+//! `GET /admin/v1/live`: the last minutes, for the dashboard.
+
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::AdminState;
+use super::access::Operator;
+use super::upkeep::{AuditView, EngineView, StoreView};
+use crate::api::{Failure, P400, P401, P403, Query, answered, millis, time};
+use crate::live::{HEADLINE, HotKey, KEPT, Latency, Sample, ShadowScope};
+
+/// How many hot keys are told.
+const HOT: usize = 20;
+
+/// Which samples to give.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct LiveQuery {
+    /// Only those after the one of this number: a watcher asks for what it hasn't seen.
+    #[param(nullable = false, minimum = 0)]
+    after: Option<u64>,
+}
+
+/// The last minutes of this process.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct LiveView {
+    /// The server's wall clock.
+    time: String,
+    /// Since the start. Where it is less than before, the process is a new one, and its samples begin anew.
+    uptime_ms: u64,
+    /// Which version this is.
+    #[schema(value_type = String)]
+    version: &'static str,
+    /// How many seconds are kept at most.
+    kept_seconds: usize,
+    /// One for each second, oldest first.
+    samples: Vec<Sample>,
+    /// Over how many seconds `latency` goes.
+    headline_seconds: usize,
+    /// How long requests and store calls took lately.
+    latency: Latency,
+    /// The keys that came most often, by their hash.
+    hot_keys: Vec<HotKey>,
+    /// What observe mode would have done since the start, of scopes where that is another thing.
+    shadow: Vec<ShadowScope>,
+    /// The store.
+    store: StoreView,
+    /// This process's engine.
+    engine: EngineView,
+    /// This process's audit trail.
+    audit: AuditView,
+}
+
+/// The last minutes, second by second: traffic, latency, hot keys, observe mode.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/live",
+    tag = "admin",
+    params(LiveQuery),
+    responses((status = 200, description = "The last minutes.", body = LiveView), P400, P401, P403),
+    security(("admin" = []))
+)]
+pub(super) async fn live(
+    State(state): State<AdminState>,
+    _: Operator,
+    Query(query): Query<LiveQuery>,
+) -> Result<Response, Failure> {
+    let clock = &state.semel.engine().env().clock;
+    let view = LiveView {
+        time: time(clock.wall()),
+        uptime_ms: millis(clock.now().since(state.started)),
+        version: env!("CARGO_PKG_VERSION"),
+        kept_seconds: KEPT,
+        samples: state.live.after(query.after),
+        headline_seconds: HEADLINE,
+        latency: state.live.latency(),
+        hot_keys: state.live.hot(HOT),
+        shadow: state.live.shadow(),
+        store: StoreView::of(&state, state.size.now(&state.semel).await),
+        engine: EngineView::of(&state),
+        audit: AuditView::of(&state),
+    };
+    Ok(answered(StatusCode::OK, &view))
+}

@@ -1,0 +1,154 @@
+//! A trail with copies, and what is in them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream;
+use futures_util::StreamExt as _;
+use semel_server::audit::{
+    Draft, Entry, FileConfig, FileSink, NatsConfig, Shipped, Shipping, Sink, Sync, Trail,
+    TrailConfig,
+};
+use semel_testkit::private::{NatsServer, new_folder};
+use serde_json::{Map, json};
+
+#[expect(clippy::disallowed_methods, reason = "real servers run on real time")]
+pub(crate) async fn pause() {
+    tokio::time::sleep(Duration::from_millis(50)).await;
+}
+
+/// Waits for a state.
+pub(crate) async fn until(mut is_so: impl FnMut() -> bool) {
+    for _ in 0..1_200 {
+        if is_so() {
+            return;
+        }
+        pause().await;
+    }
+    panic!("that never came to be");
+}
+
+pub(crate) fn nats(server: &NatsServer) -> NatsConfig {
+    NatsConfig {
+        url: server.url(),
+        credentials_file: None,
+        stream: "SEMEL_AUDIT".to_owned(),
+        subject: "semel.audit".to_owned(),
+        retention: Duration::from_secs(90 * 24 * 60 * 60),
+    }
+}
+
+/// All that the stream keeps.
+pub(crate) async fn nats_entries(server: &NatsServer) -> Vec<Entry> {
+    let client = async_nats::connect(server.url()).await.expect("a server");
+    let stream = jetstream::new(client).get_stream("SEMEL_AUDIT").await;
+    let mut stream = stream.expect("the stream");
+    let kept = stream.info().await.expect("about it").state.messages;
+    let config = jetstream::consumer::pull::OrderedConfig::default();
+    let consumer = stream.create_consumer(config).await.expect("a reader");
+    let messages = consumer.messages().await.expect("messages");
+    let messages = messages.take(usize::try_from(kept).expect("few"));
+    let read = messages.map(|message| {
+        let message = message.expect("a message");
+        let entry: Entry = serde_json::from_slice(&message.payload).expect("an entry");
+        let headers = message.headers.as_ref().expect("headers");
+        let id = headers.get("Nats-Msg-Id").expect("an id");
+        assert_eq!(id.as_str(), entry.event_id, "a duplicate can be told");
+        entry
+    });
+    read.collect().await
+}
+
+/// An entry of that day.
+pub(crate) fn entry(number: usize, day: &str, actor: Option<&str>) -> Entry {
+    Entry {
+        event_id: format!("{:016x}-{number}", 0),
+        time: format!("{day}T12:00:{:02}.{:06}Z", number % 60, number),
+        kind: "idempotency.replay".to_owned(),
+        code: Some("IDEMPOTENCY_HIT".to_owned()),
+        environment: "test".to_owned(),
+        tenant: "acme".to_owned(),
+        scope: "charge".to_owned(),
+        id: Some("ab12".to_owned()),
+        actor: actor.map(str::to_owned),
+        detail: Map::from_iter([("replay_number".to_owned(), json!(number))]),
+    }
+}
+
+/// A trail in a file of the test's own, with copies.
+pub(crate) struct Trailing {
+    pub(crate) trail: Trail,
+    folder: PathBuf,
+}
+
+impl Trailing {
+    pub(crate) fn start(copies: Vec<Arc<dyn Sink>>) -> Self {
+        Self::again(new_folder("copies"), copies)
+    }
+
+    pub(crate) fn again(folder: PathBuf, copies: Vec<Arc<dyn Sink>>) -> Self {
+        let env = semel::tokio_env();
+        let mut config = FileConfig::new(folder.join("audit.jsonl"));
+        config.sync = Sync::Never;
+        // Several files, so that they are rotated under the copies.
+        config.max_bytes = 64 * 1024;
+        let files = FileSink::open(config, Arc::clone(&env.clock)).expect("a file");
+        let sink = Shipped::start(files, copies, &env);
+        let trail = Trail::start(Arc::new(sink), TrailConfig::default(), env);
+        Self { trail, folder }
+    }
+
+    pub(crate) async fn write(&self, many: usize) {
+        self.act("somebody", many).await;
+    }
+
+    /// Entries of this actor, many at a time.
+    pub(crate) async fn act(&self, actor: &str, many: usize) {
+        let record = |number: usize| {
+            let draft = Draft {
+                kind: "admin.test",
+                actor: Some(actor.to_owned()),
+                detail: Map::from_iter([("number".to_owned(), json!(number))]),
+                ..Draft::default()
+            };
+            self.trail.record(draft)
+        };
+        let all = futures_util::stream::iter(0..many)
+            .map(record)
+            .buffer_unordered(64);
+        all.for_each(|written| async move { written.expect("the file takes it") })
+            .await;
+    }
+
+    /// The only copy.
+    pub(crate) fn copy(&self) -> Shipping {
+        self.trail.copies().pop().expect("a copy")
+    }
+
+    /// The ids of all entries in the files, in their order.
+    pub(crate) fn ids(&self) -> Vec<String> {
+        let mut ids = Vec::new();
+        for file in std::fs::read_dir(&self.folder).expect("the folder") {
+            let path = file.expect("a file").path();
+            if path.to_string_lossy().contains("position") {
+                continue;
+            }
+            let text = std::fs::read_to_string(path).expect("text");
+            let read = |line: &str| {
+                serde_json::from_str::<Entry>(line)
+                    .expect("an entry")
+                    .event_id
+            };
+            ids.extend(text.lines().map(read));
+        }
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Ends it. → where its files are
+    pub(crate) async fn end(self) -> PathBuf {
+        self.trail.flush().await;
+        self.folder
+    }
+}
