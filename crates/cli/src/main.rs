@@ -9,6 +9,7 @@ mod events;
 mod exit;
 mod gc;
 mod keys;
+mod lifecycle;
 mod log;
 mod migrate;
 mod out;
@@ -56,6 +57,8 @@ enum Command {
     Doctor(Box<doctor::Doctor>),
     /// Brings a store's tables up to date.
     Migrate(migrate::Migrate),
+    /// Prints the rule with which a bucket removes expired records itself.
+    Lifecycle(lifecycle::Lifecycle),
     /// Checks, shows and explains the settings of `serve`.
     #[command(subcommand)]
     Config(Box<config::Config>),
@@ -79,6 +82,7 @@ fn main() -> std::process::ExitCode {
         Command::Gc(gc) => gc.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Migrate(migrate) => migrate.run(),
+        Command::Lifecycle(lifecycle) => lifecycle.run(),
         Command::Config(config) => config.run(),
         Command::Bench(bench) => bench.run(),
         Command::Plan(plan) => plan.run(),

@@ -74,6 +74,8 @@ const SERVERS: &[&str] = &[
     "postgres",
     "pgbouncer",
     "postgres-sync",
+    "s3",
+    "s3-unfit",
     "prometheus",
     "recipes",
 ];

@@ -22,6 +22,7 @@ mod redis_sentinel;
 mod seaweed;
 mod state;
 mod status;
+mod unfit;
 mod up;
 
 use std::fmt::Debug;
@@ -77,6 +78,7 @@ fn all() -> Vec<Box<dyn Service>> {
         Box::new(pgbouncer::PgBouncer),
         Box::new(mariadb::MariaDb),
         Box::new(seaweed::Seaweed),
+        Box::new(unfit::Unfit),
         Box::new(nats::Nats),
         Box::new(recipes::Recipes),
         Box::new(prometheus::Prometheus),
@@ -239,7 +241,7 @@ mod tests {
             let profile = service.profile();
             assert!(!seen.contains(&profile.name), "{} twice", profile.name);
             // What tests start themselves is only installed.
-            let is_server = !["prometheus", "recipes"].contains(&profile.name);
+            let is_server = !["prometheus", "recipes", "s3-unfit"].contains(&profile.name);
             assert_eq!(!profile.ports.is_empty(), is_server, "{}", profile.name);
             assert!(
                 profile.needs.iter().all(|need| seen.contains(need)),
