@@ -104,7 +104,7 @@ impl Service for Seaweed {
         let endpoint = format!("http://127.0.0.1:{}", instance.port("s3")?);
         // One option only: a shell reads these lines, and `&` means something to it.
         let url = format!("s3://{ACCESS_KEY}:{SECRET_KEY}@{BUCKET}?endpoint={endpoint}");
-        let program = std::path::absolute(WEED.program(&instance.tools()))?;
+        let program = std::fs::canonicalize(WEED.program(&instance.tools()))?;
         let program = program.display().to_string();
         let pairs = [
             ("SEMEL_TEST_S3_URL", url.as_str()),

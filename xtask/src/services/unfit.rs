@@ -63,7 +63,7 @@ impl Service for Unfit {
     }
 
     fn env(&self, instance: &Instance<'_>) -> Result<Vec<(String, String)>> {
-        let tools = std::path::absolute(instance.tools())?;
+        let tools = std::fs::canonicalize(instance.tools())?;
         let pair = |name: &str, path: &Path| (name.to_owned(), path.display().to_string());
         Ok(vec![
             pair("SEMEL_TEST_RCLONE", &RCLONE.program(&tools)),
