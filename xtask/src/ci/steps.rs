@@ -76,6 +76,7 @@ const SERVERS: &[&str] = &[
     "postgres-sync",
     "s3",
     "s3-unfit",
+    "azurite",
     "prometheus",
     "recipes",
 ];

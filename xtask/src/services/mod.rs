@@ -4,6 +4,7 @@
 //! runs until `down`. To add a service, write one type that implements [`Service`] and name it in
 //! [`all`].
 
+mod azurite;
 mod http;
 mod install;
 mod instance;
@@ -79,6 +80,7 @@ fn all() -> Vec<Box<dyn Service>> {
         Box::new(mariadb::MariaDb),
         Box::new(seaweed::Seaweed),
         Box::new(unfit::Unfit),
+        Box::new(azurite::Azurite),
         Box::new(nats::Nats),
         Box::new(recipes::Recipes),
         Box::new(prometheus::Prometheus),

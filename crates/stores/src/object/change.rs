@@ -104,7 +104,7 @@ impl Inner {
                         Ok(None) => {}
                         // It may have landed: what is there now says whether.
                         Err(error) if error.certainty == Certainty::Unknown => open = Some(error),
-                        Err(error) => return Err(settle_on(open, error)),
+                        Err(error) => return Err(settle_on(open.as_ref(), error)),
                     }
                     if tried > 0 || open.is_some() {
                         self.link.pause(tried).await;
@@ -113,7 +113,7 @@ impl Inner {
             }
             seen = match self.look(identity).await {
                 Ok(seen) => seen,
-                Err(error) => return Err(settle_on(open, error)),
+                Err(error) => return Err(settle_on(open.as_ref(), error)),
             };
             is_fresh = true;
         }
@@ -122,7 +122,7 @@ impl Inner {
 }
 
 /// `error`, which ends a call whose earlier write may have landed.
-fn settle_on(open: Option<StoreError>, error: StoreError) -> StoreError {
+fn settle_on(open: Option<&StoreError>, error: StoreError) -> StoreError {
     if open.is_some() {
         return unknown(error);
     }

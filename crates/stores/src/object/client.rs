@@ -64,8 +64,8 @@ impl Target {
                     .with_allow_http(plain)
                     .with_retry(retry)
                     .with_http_connector(connector);
-                if let Some(account) = &self.account {
-                    builder = builder.with_account(account);
+                if let Some((account, key)) = &self.login {
+                    builder = builder.with_account(account).with_access_key(key);
                 }
                 if let Some(endpoint) = &self.endpoint {
                     builder = builder.with_endpoint(endpoint.clone());

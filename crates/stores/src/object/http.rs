@@ -36,18 +36,18 @@ tokio::task_local! {
 /// One request of ours: what to add to it, and what became of it.
 #[derive(Debug)]
 pub(super) struct Stamp {
-    /// The end of its path: requests for credentials pass here too, and their clocks are others'. Empty for a listing,
+    /// How its path ends: requests for credentials pass here too, and their clocks are others'. Empty for a listing,
     /// which is not asked for the time.
-    path: String,
+    name: String,
     if_match: Option<String>,
     status: AtomicU16,
     never_sent: AtomicBool,
 }
 
 impl Stamp {
-    pub(super) fn new(path: &str, if_match: Option<String>) -> Arc<Self> {
+    pub(super) fn new(name: &str, if_match: Option<String>) -> Arc<Self> {
         Arc::new(Self {
-            path: path.to_owned(),
+            name: name.to_owned(),
             if_match,
             status: AtomicU16::new(0),
             never_sent: AtomicBool::new(false),
@@ -99,7 +99,7 @@ impl Connector {
 
     async fn send(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let stamp = STAMP.try_with(Arc::clone).ok();
-        let stamp = stamp.filter(|stamp| request.uri().path().ends_with(&stamp.path));
+        let stamp = stamp.filter(|stamp| request.uri().path().ends_with(&stamp.name));
         if let Some(tag) = stamp.as_ref().and_then(|stamp| stamp.if_match.as_ref())
             && let Ok(tag) = HeaderValue::from_str(tag)
         {
@@ -124,7 +124,7 @@ impl Connector {
             stamp
                 .status
                 .store(response.status().as_u16(), Ordering::SeqCst);
-            if !stamp.path.is_empty()
+            if !stamp.name.is_empty()
                 && let Some(date) = response.headers().get(DATE).and_then(parse)
             {
                 self.time.observe(date, sent, clock.now());

@@ -91,7 +91,7 @@ mod tests {
         for (url, folder) in [
             ("s3://bucket", "\"idempotency/\""),
             ("gs://bucket/a", "\"a/\""),
-            ("az://box/a/b?account=x", "\"box/a/b/\""),
+            ("az://x:y@box/a/b", "\"box/a/b/\""),
         ] {
             let rule = lifecycle(url, Duration::from_secs(86_400)).unwrap();
             assert!(rule.rule.to_string().contains(folder), "{}", rule.rule);

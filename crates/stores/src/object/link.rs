@@ -30,7 +30,10 @@ const LIMIT: Duration = Duration::from_secs(10);
 const MOST_BYTES: usize =
     Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES + Record::MAX_CHECKPOINT_BYTES + 64 * 1024;
 
-/// The longest pause between two tries, and the first.
+/// How often a read that got no answer is sent again.
+const READS: u32 = 2;
+
+/// The first pause between two tries, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// Objects one after the other.
@@ -79,7 +82,7 @@ impl Link {
             Some(version) => PutMode::Update(version.clone()),
             None => PutMode::Create,
         };
-        let stamp = Stamp::new(path.as_ref(), None);
+        let stamp = Stamp::new(name_of(path), None);
         let options = PutOptions::from(mode);
         let put = self.objects.put_opts(path, bytes.into(), options);
         match self.send(&stamp, put).await? {
@@ -93,9 +96,20 @@ impl Link {
         }
     }
 
-    /// Reads an object, or only its first bytes.
+    /// Reads an object, or only its first bytes. Harmless, so it is sent again where no answer came: a connection that
+    /// the server has just closed for want of use looks like that.
     pub(super) async fn get(&self, path: &Path, first: Option<u64>) -> StoreResult<Option<Found>> {
-        let stamp = Stamp::new(path.as_ref(), None);
+        for tried in 0..READS {
+            match self.get_once(path, first).await {
+                Err(error) if error.is_transient() => self.pause(tried).await,
+                answer => return answer,
+            }
+        }
+        self.get_once(path, first).await
+    }
+
+    async fn get_once(&self, path: &Path, first: Option<u64>) -> StoreResult<Option<Found>> {
+        let stamp = Stamp::new(name_of(path), None);
         let options = GetOptions {
             range: first.map(|first| GetRange::Bounded(0..first)),
             ..GetOptions::default()
@@ -127,7 +141,7 @@ impl Link {
 
     /// Deletes exactly this version, where the server keeps to that; `false` where another is there by now.
     pub(super) async fn delete(&self, path: &Path, tag: Option<String>) -> StoreResult<bool> {
-        let stamp = Stamp::new(path.as_ref(), tag);
+        let stamp = Stamp::new(name_of(path), tag);
         let one = futures_util::stream::iter([Ok(path.clone())]).boxed();
         let delete = self.objects.delete_stream(one).try_collect::<Vec<_>>();
         match self.send(&stamp, delete).await? {
@@ -140,8 +154,14 @@ impl Link {
 
     /// What lies under `root`, in order, after `after`.
     pub(super) fn list(&self, root: &Path, after: Option<&Path>) -> Listing {
-        let listing = match after {
-            Some(after) => self.objects.list_with_offset(Some(root), after),
+        let listing = match after.cloned() {
+            Some(after) => {
+                let listing = self.objects.list_with_offset(Some(root), &after);
+                // Some servers begin at the beginning all the same.
+                listing
+                    .try_filter(move |meta| std::future::ready(meta.location > after))
+                    .boxed()
+            }
             None => self.objects.list(Some(root)),
         };
         // The library's panics when it is asked again after its end.
@@ -198,4 +218,9 @@ impl Link {
             .sleep(most.mul_f64(0.5 + chance / 2.0))
             .await;
     }
+}
+
+/// The last part of a path. All of ours are letters and digits, which no client writes in another way.
+fn name_of(path: &Path) -> &str {
+    path.filename().unwrap_or_default()
 }

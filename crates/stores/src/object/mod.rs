@@ -80,9 +80,9 @@ impl ObjectStore {
     /// | `s3://bucket/prefix?region=eu-central-1` | of S3 |
     /// | `s3://key:secret@bucket?endpoint=http://127.0.0.1:9000` | of a server that speaks S3 |
     /// | `gs://bucket/prefix` | of Google Cloud Storage |
-    /// | `az://container/prefix?account=name` | of Azure Blob Storage |
+    /// | `az://account:key@container/prefix` | of Azure Blob Storage |
     ///
-    /// Options: `endpoint`, `region`, `style`, `account`, `ca`, `clock_margin`, `requests`, `sweep`. Credentials that
+    /// Options: `endpoint`, `region`, `style`, `ca`, `clock_margin`, `requests`, `sweep`. Credentials that
     /// the URL doesn't have come from the variables that each cloud's own tools read.
     ///
     /// # Errors

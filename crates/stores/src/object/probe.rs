@@ -37,7 +37,7 @@ pub(super) async fn probe(link: &Link, root: &Path, cloud: Cloud) -> StoreResult
         folder: root.clone().join("probe").join(run),
     };
     let fitness = probe.run(cloud).await;
-    let rounds = (0..ROUNDS).map(|round| format!("race-{round}"));
+    let rounds = (0..ROUNDS).map(|round| format!("race{round}"));
     let used = rounds.chain(["one".to_owned(), "absent".to_owned()]);
     // What is left over is removed by the bucket's own rule.
     join_all(used.map(|name| probe.at(&name)).map(|path| async move {
@@ -71,7 +71,7 @@ impl Probe<'_> {
         }
         self.race("one", Some(&second)).await?;
         for round in 0..ROUNDS {
-            self.race(&format!("race-{round}"), None).await?;
+            self.race(&format!("race{round}"), None).await?;
         }
         Ok(Fitness { deletes })
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! s3://[key:secret@]bucket[/prefix][?options]
 //! gs://bucket[/prefix][?options]
-//! az://container[/prefix]?account=NAME[&options]
+//! az://[account:key@]container[/prefix][?options]
 //! ```
 //!
 //! What the URL doesn't say comes from the variables that each cloud's own tools read. Nothing of a URL is ever repeated
@@ -29,7 +29,6 @@ pub(super) struct Target {
     pub(super) login: Option<(String, String)>,
     pub(super) endpoint: Option<String>,
     pub(super) region: Option<String>,
-    pub(super) account: Option<String>,
     pub(super) is_virtual: bool,
     pub(super) ca: Option<String>,
     pub(super) margin: Duration,
@@ -78,10 +77,9 @@ impl Target {
             cloud,
             bucket: name(bucket)?,
             prefix: prefix(path)?,
-            login: login.map(pair).transpose()?,
+            login: login.map(|login| pair(cloud, login)).transpose()?,
             endpoint: None,
             region: None,
-            account: None,
             is_virtual: false,
             ca: None,
             margin: MIN_CLOCK_MARGIN,
@@ -99,7 +97,6 @@ impl Target {
         match name {
             "endpoint" if self.cloud != Cloud::Gcs => self.endpoint = Some(value),
             "region" if self.cloud == Cloud::S3 => self.region = Some(value),
-            "account" if self.cloud == Cloud::Azure => self.account = Some(value),
             "style" if self.cloud == Cloud::S3 => {
                 self.is_virtual = match &*value {
                     "virtual" => true,
@@ -123,7 +120,7 @@ impl Target {
             _ => {
                 return Err(bad(
                     "it has an option that isn't known here; known are ca, clock_margin, requests, \
-                     sweep; endpoint, region and style with s3; account and endpoint with az",
+                     sweep; endpoint, region and style with s3; endpoint with az",
                 ));
             }
         }
@@ -166,10 +163,10 @@ fn margin(text: &str) -> StoreResult<Duration> {
         .ok_or_else(|| bad("clock_margin is between 2s and 600s"))
 }
 
-fn pair(login: &str) -> StoreResult<(String, String)> {
-    let (key, secret) = login
-        .split_once(':')
-        .ok_or_else(|| bad("before the @ come key:secret"))?;
+fn pair(cloud: Cloud, login: &str) -> StoreResult<(String, String)> {
+    let pair = login.split_once(':').filter(|_| cloud != Cloud::Gcs);
+    let (key, secret) =
+        pair.ok_or_else(|| bad("before the @ come key:secret with s3, account:key with az"))?;
     Ok((decoded(key)?, decoded(secret)?))
 }
 

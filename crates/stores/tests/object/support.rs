@@ -30,8 +30,13 @@ pub(crate) fn clock() -> Arc<dyn Clock> {
 
 /// A folder of the shared bucket that nobody else uses.
 pub(crate) fn own_url() -> String {
+    own_url_of("SEMEL_TEST_S3_URL")
+}
+
+/// The same, of the bucket that a variable names.
+pub(crate) fn own_url_of(name: &str) -> String {
     let prefix = format!("/test-{:032x}?", chance());
-    variable("SEMEL_TEST_S3_URL").replace('?', &prefix)
+    variable(name).replace('?', &prefix)
 }
 
 /// The same folder, reached through a proxy.

@@ -1,11 +1,15 @@
 //! What conditional writes do to those who trust a status alone.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use object_store::{ObjectStoreExt as _, PutMode, PutOptions, UpdateVersion};
 use semel_core::store::StoreAdmin as _;
 use semel_core::{
-    Claim, Renewed, Resolution, Resolved, Settled, Settlement, Store as _, StoreErrorKind,
+    Answer, Claim, Grant, Renewed, Resolution, Resolved, Settled, Settlement, Store as _,
+    StoreErrorKind,
 };
+use semel_stores::object::ObjectStore;
 use semel_testkit::http_proxy::{HttpProxy, Wrong};
 
 use super::support::{
@@ -18,50 +22,47 @@ async fn all_calls_with(wrong: Wrong) {
     let store = open(&through(&proxy, &own_url())).await;
 
     let claim = fresh();
-    proxy.next("PUT", wrong);
-    let lease = won(&store, &claim).await;
-    assert_eq!((lease.attempt, lease.token), (1, claim.token));
-    busy(&store, &again(&claim)).await;
-
-    proxy.next("PUT", wrong);
-    let checkpoint = Bytes::from_static(b"progress");
-    let renewed = store.renew(&lease, Some(&checkpoint)).await;
-    assert_eq!(renewed.expect("an answer"), Renewed::Held);
-
-    proxy.next("PUT", wrong);
-    settle(&store, &lease, &Settlement::Release).await;
-
-    // Now there is something to replace.
-    let second = Claim {
-        retry: true,
-        ..again(&claim)
-    };
-    proxy.next("PUT", wrong);
-    let lease = won(&store, &second).await;
-    assert_eq!(lease.token, second.token);
-    settle(&store, &lease, &Settlement::Doubt).await;
-
-    proxy.next("PUT", wrong);
-    let resolution = Resolution::Complete(match complete("it happened") {
-        Settlement::Complete(answer) => answer,
-        _ => unreachable!(),
-    });
-    let resolved = store.resolve(&claim.identity, lease.fence, &resolution);
-    assert_eq!(resolved.await.expect("an answer"), Resolved::Done);
-    let answer = replayed(&store, &claim).await;
-    assert_eq!(Some(&answer), complete("it happened").answer());
-
+    first_run_with(&proxy, &store, &claim, wrong).await;
+    second_run_with(&proxy, &store, &claim, wrong).await;
     proxy.next("PUT", wrong);
     assert!(store.delete(&claim.identity).await.expect("an answer"));
     assert!(store.read(&claim.identity).await.expect("no").is_none());
     assert_eq!(proxy.armed(), 0, "something that was to go wrong did not");
 }
 
-async fn settle(
-    store: &semel_stores::object::ObjectStore,
-    lease: &semel_core::Grant,
-    settlement: &Settlement,
-) {
+/// Claimed, renewed, released.
+async fn first_run_with(proxy: &HttpProxy, store: &ObjectStore, claim: &Claim, wrong: Wrong) {
+    proxy.next("PUT", wrong);
+    let lease = won(store, claim).await;
+    assert_eq!((lease.attempt, lease.token), (1, claim.token));
+    busy(store, &again(claim)).await;
+    proxy.next("PUT", wrong);
+    let checkpoint = Bytes::from_static(b"progress");
+    let renewed = store.renew(&lease, Some(&checkpoint)).await;
+    assert_eq!(renewed.expect("an answer"), Renewed::Held);
+    proxy.next("PUT", wrong);
+    settle(store, &lease, &Settlement::Release).await;
+}
+
+/// Claimed in the place of what is there, in doubt, resolved, replayed.
+async fn second_run_with(proxy: &HttpProxy, store: &ObjectStore, claim: &Claim, wrong: Wrong) {
+    let second = Claim {
+        retry: true,
+        ..again(claim)
+    };
+    proxy.next("PUT", wrong);
+    let lease = won(store, &second).await;
+    assert_eq!(lease.token, second.token);
+    settle(store, &lease, &Settlement::Doubt).await;
+    proxy.next("PUT", wrong);
+    let happened = Arc::new(Answer::of("it happened"));
+    let resolution = Resolution::Complete(Arc::clone(&happened));
+    let resolved = store.resolve(&claim.identity, lease.fence, &resolution);
+    assert_eq!(resolved.await.expect("an answer"), Resolved::Done);
+    assert_eq!(replayed(store, claim).await, happened);
+}
+
+async fn settle(store: &ObjectStore, lease: &Grant, settlement: &Settlement) {
     let settled = store.settle(lease, settlement).await;
     assert_eq!(settled.expect("an answer"), Settled::Done);
 }
@@ -91,6 +92,21 @@ async fn a_conflict_is_tried_again() {
 #[tokio::test]
 async fn an_error_of_the_server_before_the_write_is_tried_again() {
     all_calls_with(Wrong::Refused(500)).await;
+}
+
+/// A connection that is closed before the answer, as servers close those that were idle, is no reason to fail a look.
+#[tokio::test]
+async fn a_read_that_got_no_answer_is_sent_again() {
+    let proxy = proxy().await;
+    let store = open(&through(&proxy, &own_url())).await;
+    let claim = fresh();
+    let lease = won(&store, &claim).await;
+    proxy.next("GET", Wrong::DoneAndCut);
+    busy(&store, &again(&claim)).await;
+    proxy.next("PUT", Wrong::DoneAndCut);
+    proxy.next("GET", Wrong::DoneAndCut);
+    settle(&store, &lease, &complete("done")).await;
+    assert_eq!(proxy.armed(), 0);
 }
 
 /// Arms the next two writes, so that the second try fails too.
@@ -180,7 +196,7 @@ async fn a_server_that_is_gone_is_said_to_be_and_nothing_was_changed() {
 #[tokio::test]
 async fn a_refused_login_is_said_without_it() {
     let url = own_url().replace("semel-secret", "hunter2");
-    let error = semel_stores::object::ObjectStore::open(&url, super::support::clock())
+    let error = ObjectStore::open(&url, super::support::clock())
         .await
         .expect_err("refused");
     let cause = std::error::Error::source(&error).map(ToString::to_string);
