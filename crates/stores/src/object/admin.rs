@@ -143,9 +143,8 @@ impl Inner {
         let Ok(record) = Record::decode(&found.bytes) else {
             return Ok(None);
         };
-        let written_at = time::written(record.written_at, found.noted);
-        let record = time::dated(record, written_at);
-        let now = time::decide_at(&record, self.link.time.now(), self.margin);
+        let (noted, estimate) = (Some(found.noted), self.link.time.now());
+        let now = time::decide_at(&record, noted, estimate, self.margin);
         let fits = query.fits(&record, now) && !is_deleted(&record);
         let identity = Identity::from_halves(&address, &record.seal);
         Ok(fits.then_some((identity, record)))

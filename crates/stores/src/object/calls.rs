@@ -27,7 +27,12 @@ impl Inner {
         Ok(match (answer, found) {
             (Claimed::Won(grant), _) => Claimed::Won(Grant { memo, ..grant }),
             (Claimed::Busy(busy), Some(seen)) => Claimed::Busy(Busy {
-                retry_after: time::time_left(&seen.record, self.link.time.now(), self.margin),
+                retry_after: time::time_left(
+                    &seen.record,
+                    seen.noted,
+                    self.link.time.now(),
+                    self.margin,
+                ),
                 ..busy
             }),
             (answer, _) => answer,
@@ -89,11 +94,12 @@ impl Inner {
         let memo = memo.unwrap_or_else(|| lease.memo.clone());
         let seen = memo::read(&memo).and_then(|(version, packed)| {
             let record = Record::decode_for(&lease.identity, &packed).ok()?;
-            let now = time::decide_at(&record, self.link.time.now(), self.margin);
+            let now = time::decide_at(&record, None, self.link.time.now(), self.margin);
             Some(Box::new(Seen {
                 record,
                 version,
                 packed,
+                noted: None,
                 now,
             }))
         });

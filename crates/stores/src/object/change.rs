@@ -18,6 +18,8 @@ pub(super) struct Seen {
     pub(super) record: Record,
     pub(super) version: UpdateVersion,
     pub(super) packed: Bytes,
+    /// When the server says that it was written; what is remembered doesn't know.
+    pub(super) noted: Option<Timestamp>,
     /// What time to decide by.
     pub(super) now: Timestamp,
 }
@@ -46,11 +48,11 @@ impl Inner {
             return Ok(None);
         };
         let record = Record::decode_for(identity, &found.bytes)?;
-        let written_at = time::written(record.written_at, found.noted);
-        let record = time::dated(record, written_at);
+        let noted = Some(found.noted);
         Ok(Some(Box::new(Seen {
-            now: time::decide_at(&record, self.link.time.now(), self.margin),
+            now: time::decide_at(&record, noted, self.link.time.now(), self.margin),
             record,
+            noted,
             version: found.version,
             packed: found.bytes,
         })))
@@ -88,7 +90,8 @@ impl Inner {
                 None => {}
                 Some(record) => {
                     // Decided by a time that may have been held back; written now.
-                    let written_at = record.written_at.max(self.link.time.now());
+                    let last = seen.as_ref().map(|seen| seen.record.written_at);
+                    let written_at = self.link.time.now().max(last.unwrap_or_default());
                     let packed = memo::pack(&time::dated(record, written_at));
                     let version = seen.as_ref().map(|seen| &seen.version);
                     let path = self.path_of(identity);

@@ -114,25 +114,38 @@ pub(super) fn dated(record: Record, at: Timestamp) -> Record {
     }
 }
 
-/// What time to decide by: `estimate`, held back while an end is past by less than the margin.
-pub(super) fn decide_at(record: &Record, estimate: Timestamp, margin: Duration) -> Timestamp {
-    let now = estimate.max(record.written_at);
+/// What time to decide by: `estimate`, held back while an end is past by less than the margin; on the writer's idea of
+/// the clock, where that is another than the server `noted`. So the record itself stays as it was written.
+pub(super) fn decide_at(
+    record: &Record,
+    noted: Option<Timestamp>,
+    estimate: Timestamp,
+    margin: Duration,
+) -> Timestamp {
+    let written = noted.map_or(record.written_at, |noted| written(record.written_at, noted));
+    let now = estimate.max(written);
     let is_close = |end: Timestamp| now >= end && now < end.plus(margin);
     // The lease first: it ends before the record does, or with it.
-    let lease = Some(record.lease_end()).filter(|_| record.state == State::Running);
-    let ends = [lease, Some(record.expires_at())];
+    let lease = Some(written.plus(record.lease)).filter(|_| record.state == State::Running);
+    let ends = [lease, Some(written.plus(record.retention))];
     let close = ends.into_iter().flatten().find(|end| is_close(*end));
-    close.map_or(now, just_before)
+    let now = close.map_or(now, just_before);
+    record.written_at.plus(now.since(written))
 }
 
 /// How long until a running record can be taken over: until its lease ends, and then until the margin does.
-pub(super) fn time_left(record: &Record, estimate: Timestamp, margin: Duration) -> Duration {
-    let now = estimate.max(record.written_at);
-    let left = record.lease_end().since(now);
-    if left.is_zero() {
-        return record.lease_end().plus(margin).since(now);
+pub(super) fn time_left(
+    record: &Record,
+    noted: Option<Timestamp>,
+    estimate: Timestamp,
+    margin: Duration,
+) -> Duration {
+    let written = noted.map_or(record.written_at, |noted| written(record.written_at, noted));
+    let (now, end) = (estimate.max(written), written.plus(record.lease));
+    if now < end {
+        return end.since(now);
     }
-    left
+    end.plus(margin).since(now)
 }
 
 fn just_before(end: Timestamp) -> Timestamp {
@@ -209,17 +222,32 @@ mod tests {
         for (lease, retention) in [(1_000, 60_000), (1_000, 1_500), (1_000, 1_000)] {
             let record = running(lease, retention);
             for estimate in (9_000..13_000).step_by(100) {
-                let now = decide_at(&record, at(estimate), MARGIN);
+                let now = decide_at(&record, None, at(estimate), MARGIN);
                 let is_over = record.is_lapsed(now) || record.is_expired(now);
                 assert!(!is_over, "at {estimate}, {retention}");
-                assert!(!time_left(&record, at(estimate), MARGIN).is_zero());
+                assert!(!time_left(&record, None, at(estimate), MARGIN).is_zero());
             }
-            let now = decide_at(&record, at(13_000), MARGIN);
+            let now = decide_at(&record, None, at(13_000), MARGIN);
             assert!(record.is_lapsed(now), "{retention}");
             let end = 10_000 + retention + 2_000;
-            assert!(!record.is_expired(decide_at(&record, at(end - 1), MARGIN)));
-            assert!(record.is_expired(decide_at(&record, at(end), MARGIN)));
+            assert!(!record.is_expired(decide_at(&record, None, at(end - 1), MARGIN)));
+            assert!(record.is_expired(decide_at(&record, None, at(end), MARGIN)));
         }
+    }
+
+    #[test]
+    fn a_writer_that_was_wrong_gets_its_full_span() {
+        const MARGIN: Duration = Duration::from_secs(2);
+        // Written at 10 s, as it believed; at 50 s, as the server noted.
+        let record = running(1_000, 60_000);
+        let noted = Some(at(50_000));
+        for estimate in [50_000, 51_000, 52_999] {
+            let now = decide_at(&record, noted, at(estimate), MARGIN);
+            assert!(!record.is_lapsed(now), "at {estimate}");
+        }
+        assert!(record.is_lapsed(decide_at(&record, noted, at(53_000), MARGIN)));
+        let left = time_left(&record, noted, at(50_400), MARGIN);
+        assert_eq!(left, Duration::from_millis(600));
     }
 
     #[test]
