@@ -1,6 +1,6 @@
 //! 512 claims of one new key at once, from four processes: one wins, every time.
 //!
-//! 20 rounds here; `SEMEL_ROUNDS=1000` for as many as you like.
+//! 20 rounds here, 5 on object storage; `SEMEL_ROUNDS=1000` for as many as you like.
 
 use std::process::Stdio;
 
@@ -49,7 +49,11 @@ fn variable(name: &str) -> String {
 }
 
 async fn one_wins(url: &str) {
-    let rounds = std::env::var("SEMEL_ROUNDS").map_or(20, |text| text.parse().expect("a number"));
+    one_wins_in(url, 20).await;
+}
+
+async fn one_wins_in(url: &str, few: u32) {
+    let rounds = std::env::var("SEMEL_ROUNDS").map_or(few, |text| text.parse().expect("a number"));
     let mut racers = Vec::new();
     for _ in 0..PROCESSES {
         racers.push(Racer::start(url).await);
@@ -91,4 +95,10 @@ async fn redis_cluster_has_one_winner() {
 async fn postgres_has_one_winner() {
     let url = variable("SEMEL_TEST_POSTGRES_URL");
     one_wins(&format!("{url}?max_connections=20")).await;
+}
+
+/// Fewer rounds: a race of so many for one object takes a while, since every loser reads it.
+#[tokio::test]
+async fn an_object_store_has_one_winner() {
+    one_wins_in(&variable("SEMEL_TEST_S3_URL"), 5).await;
 }

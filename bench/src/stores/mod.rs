@@ -1,6 +1,7 @@
 //! `bench stores`: each store against its bare engine, in one run: same client library, same number of
 //! connections and callers, same bytes, taking turns.
 
+mod object;
 mod postgres;
 mod redis;
 mod sizes;
@@ -43,6 +44,9 @@ pub(crate) fn bench(records: u64, only: &str) -> anyhow::Result<()> {
         if "PostgreSQL".starts_with(only.split(':').next().unwrap_or_default()) {
             let row = only.split_once(": ").map_or("", |(_, row)| row);
             rows.extend(postgres::rows(row).await?);
+        }
+        if "Object store".starts_with(only) {
+            rows.extend(object::rows().await?);
         }
         rows.extend(sizes::rows(records, only).await?);
         anyhow::Ok(())

@@ -9,6 +9,7 @@ mod events;
 mod exit;
 mod gc;
 mod keys;
+mod lifecycle;
 mod log;
 mod migrate;
 mod migrate_store;
@@ -64,6 +65,8 @@ enum Command {
     Migrate(migrate::Migrate),
     /// Copies all records from one store to another, while requests go on.
     MigrateStore(migrate_store::MigrateStore),
+    /// Prints the rule with which a bucket removes expired records itself.
+    Lifecycle(lifecycle::Lifecycle),
     /// Checks, shows and explains the settings of `serve`.
     #[command(subcommand)]
     Config(Box<config::Config>),
@@ -88,6 +91,7 @@ fn main() -> std::process::ExitCode {
         Command::Doctor(doctor) => doctor.run(),
         Command::Migrate(migrate) => migrate.run(),
         Command::MigrateStore(migrate) => migrate.run(),
+        Command::Lifecycle(lifecycle) => lifecycle.run(),
         Command::Config(config) => config.run(),
         Command::Bench(bench) => bench.run(),
         Command::Plan(plan) => plan.run(),

@@ -40,7 +40,7 @@ impl Migrate {
         let base = scheme.split('+').next().unwrap_or_default();
         let steps = match base {
             "postgres" | "postgresql" => self.postgres().await?,
-            "redis" | "rediss" | "memory" => Vec::new(),
+            "redis" | "rediss" | "memory" | "s3" | "gs" | "az" => Vec::new(),
             _ => {
                 let message = "no store of this build has that scheme\n    fix: --store postgres://USER@HOST/DATABASE";
                 return Err(Exit::failed(exit::CONFIG, message));

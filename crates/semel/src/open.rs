@@ -67,6 +67,7 @@ impl Semel {
     /// | `memory://` | this process's memory, at most 200,000 records |
     /// | `memory://?capacity=1000` | the same, with another bound |
     /// | `postgres://user@127.0.0.1/database` | PostgreSQL ≥ 14 (feature `postgres`) |
+    /// | `s3://bucket/prefix` | S3 and what speaks it (feature `object`); also `gs://`, `az://` |
     /// | `redis://127.0.0.1:6379/0` | Redis ≥ 7.0 or Valkey (feature `redis`); also `rediss://`, `redis+sentinel://`, `redis+cluster://` |
     ///
     /// Two URLs with a space between them keep the same records in both, while they move from one store to the other.
@@ -261,14 +262,15 @@ impl Builder {
 fn schemes() -> String {
     let mut schemes = "memory://".to_owned();
     let all = [
-        ("postgres", cfg!(feature = "postgres")),
-        ("redis", cfg!(feature = "redis")),
+        ("postgres", "postgres", cfg!(feature = "postgres")),
+        ("redis", "redis", cfg!(feature = "redis")),
+        ("s3", "object", cfg!(feature = "object")),
     ];
-    for (name, is_here) in all {
+    for (name, feature, is_here) in all {
         let more = if is_here {
             format!(", {name}://")
         } else {
-            format!(" (feature `{name}` adds {name}://)")
+            format!(" (feature `{feature}` adds {name}://)")
         };
         schemes.push_str(&more);
     }
@@ -314,6 +316,12 @@ async fn open_one(url: &str, env: &Env) -> Result<Opened, OpenError> {
                 store: Arc::new(store.clone()),
                 postgres: Some(store),
             })
+        }
+        #[cfg(feature = "object")]
+        "s3" | "gs" | "az" => {
+            let open = semel_stores::object::ObjectStore::open(url, Arc::clone(&env.clock));
+            let store = Box::pin(open).await.map_err(OpenError::Store)?;
+            Ok(Opened::from(Arc::new(store) as Arc<dyn StoreAdmin>))
         }
         #[cfg(feature = "redis")]
         _ if matches!(scheme.split('+').next(), Some("redis" | "rediss")) => {

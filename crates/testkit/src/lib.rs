@@ -9,6 +9,7 @@
 //! | [`conformance`] | one function per protocol rule, for any store |
 //! | [`broken`] | stores with one bug each, which the suite must catch by name |
 //! | [`faulty`] | a store wrapper that fails, delays, loses replies and repeats calls, from a seed |
+//! | [`http_proxy`] | a way to an HTTP server that answers wrongly, at an exact request |
 //! | [`history`] | records every call and checks the invariants afterwards |
 //! | [`private`] | servers that belong to one test, to kill, pause and restart |
 //! | [`proxy`] | a way to a server that can be cut at an exact point |
@@ -21,6 +22,7 @@ pub mod clock;
 pub mod conformance;
 pub mod faulty;
 pub mod history;
+pub mod http_proxy;
 #[cfg(feature = "model")]
 pub mod model;
 pub mod private;

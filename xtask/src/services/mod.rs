@@ -4,6 +4,7 @@
 //! runs until `down`. To add a service, write one type that implements [`Service`] and name it in
 //! [`all`].
 
+mod azurite;
 mod dashboard;
 mod http;
 mod install;
@@ -23,6 +24,7 @@ mod redis_sentinel;
 mod seaweed;
 mod state;
 mod status;
+mod unfit;
 mod up;
 
 use std::fmt::Debug;
@@ -78,6 +80,8 @@ fn all() -> Vec<Box<dyn Service>> {
         Box::new(pgbouncer::PgBouncer),
         Box::new(mariadb::MariaDb),
         Box::new(seaweed::Seaweed),
+        Box::new(unfit::Unfit),
+        Box::new(azurite::Azurite),
         Box::new(nats::Nats),
         Box::new(recipes::Recipes),
         Box::new(dashboard::Dashboard),
@@ -241,7 +245,8 @@ mod tests {
             let profile = service.profile();
             assert!(!seen.contains(&profile.name), "{} twice", profile.name);
             // What tests start themselves is only installed.
-            let is_server = !["dashboard", "prometheus", "recipes"].contains(&profile.name);
+            let is_server =
+                !["dashboard", "prometheus", "recipes", "s3-unfit"].contains(&profile.name);
             assert_eq!(!profile.ports.is_empty(), is_server, "{}", profile.name);
             assert!(
                 profile.needs.iter().all(|need| seen.contains(need)),

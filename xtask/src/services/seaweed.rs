@@ -102,7 +102,13 @@ impl Service for Seaweed {
 
     fn env(&self, instance: &Instance<'_>) -> Result<Vec<(String, String)>> {
         let endpoint = format!("http://127.0.0.1:{}", instance.port("s3")?);
+        // One option only: a shell reads these lines, and `&` means something to it.
+        let url = format!("s3://{ACCESS_KEY}:{SECRET_KEY}@{BUCKET}?endpoint={endpoint}");
+        let program = std::fs::canonicalize(WEED.program(&instance.tools()))?;
+        let program = program.display().to_string();
         let pairs = [
+            ("SEMEL_TEST_S3_URL", url.as_str()),
+            ("SEMEL_TEST_WEED", program.as_str()),
             ("SEMEL_TEST_S3_ENDPOINT", endpoint.as_str()),
             ("SEMEL_TEST_S3_BUCKET", BUCKET),
             ("SEMEL_TEST_S3_REGION", "us-east-1"),

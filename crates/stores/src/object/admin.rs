@@ -1,0 +1,199 @@
+//! The operator's side: listing by the names of objects, deletion that keeps the fence.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use object_store::path::Path;
+use parking_lot::Mutex;
+use semel_core::diagnosis::Finding;
+use semel_core::env::SystemEntropy;
+use semel_core::protocol::Decision;
+use semel_core::store::{Connections, Cursor, Page, Query, Stats, StoreAdmin, StoreResult};
+use semel_core::{
+    BoxFuture, Certainty, Entropy as _, Identity, Record, State, StoreError, StoreErrorKind, Tick,
+    Timestamp, Token,
+};
+
+use super::change::Known;
+use super::sweep::AT_ONCE;
+use super::{Inner, ObjectStore, is_deleted, time};
+
+/// How long a deletion is remembered.
+const DELETED_FOR: Duration = Duration::from_secs(60);
+
+/// How many objects one page looks at; a page may be short and still have a next one.
+const LOOKS_PER_PAGE: usize = 4_000;
+
+/// How many objects are counted; what is beyond is estimated from how far these reach.
+const COUNT_UP_TO: u64 = 10_000;
+
+/// How long a count is good for: metrics ask every few seconds, and each listing has its price.
+const COUNT_EVERY: Duration = Duration::from_secs(60);
+
+/// The last count.
+pub(super) type Counted = Mutex<Option<(Tick, u64)>>;
+
+impl StoreAdmin for ObjectStore {
+    fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, StoreResult<Page>> {
+        Box::pin(self.inner.page(query))
+    }
+
+    fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
+        Box::pin(async move {
+            // By this mark a deletion whose reply was lost is recognised; and the old owner's means nothing any more.
+            let mark = Token(SystemEntropy.next_u128());
+            let decide = |found: Option<&Record>, now| deleted(found, mark, now);
+            let changed = self.inner.change(identity, Known::Nothing, decide);
+            Ok(changed.await?.answer)
+        })
+    }
+
+    fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
+        Box::pin(self.inner.sweep(most))
+    }
+
+    fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
+        Box::pin(self.inner.count_expired(most))
+    }
+
+    fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
+        Box::pin(std::future::ready(Ok(self.inner.link.time.now())))
+    }
+
+    fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
+        Box::pin(async move {
+            Ok(Stats {
+                records: self.inner.count().await?,
+                capacity: None,
+            })
+        })
+    }
+
+    fn connections(&self) -> Option<Connections> {
+        Some(self.inner.link.connections())
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
+        Box::pin(self.inner.diagnose())
+    }
+}
+
+/// In the place of a live record, what says that there is none, and how far fences had grown.
+fn deleted(found: Option<&Record>, mark: Token, now: Timestamp) -> Decision<bool> {
+    let live = found.filter(|record| !record.is_expired(now) && !is_deleted(record));
+    let is_done = found.is_some_and(|record| is_deleted(record) && record.token == mark);
+    Decision {
+        answer: live.is_some() || is_done,
+        write: live.map(|record| Record {
+            state: State::Released,
+            attempt: 0,
+            token: mark,
+            retention: DELETED_FOR.max(record.lease),
+            written_at: now,
+            checkpoint: Bytes::new(),
+            answer: None,
+            ..record.clone()
+        }),
+    }
+}
+
+impl Inner {
+    async fn page(&self, query: &Query) -> StoreResult<Page> {
+        let after = query.after.as_ref().map(|cursor| self.place(cursor));
+        let mut listing = self.link.list(&self.root, after.transpose()?.as_ref());
+        let mut page = Page::default();
+        let mut looked_at = 0;
+        loop {
+            let lot = self.lot(&mut listing, AT_ONCE).await?;
+            if lot.is_empty() {
+                return Ok(page);
+            }
+            looked_at += lot.len();
+            let found = futures_util::stream::iter(lot)
+                .map(|meta| async move { (self.show(&meta.location, query).await, meta.location) })
+                .buffered(AT_ONCE)
+                .collect::<Vec<_>>();
+            for (record, path) in found.await {
+                page.records.extend(record?);
+                let is_full = page.records.len() >= query.page_size();
+                if is_full && let Some(name) = path.filename() {
+                    page.next = Some(Cursor(name.to_owned()));
+                    return Ok(page);
+                }
+                if looked_at >= LOOKS_PER_PAGE {
+                    page.next = path.filename().map(|name| Cursor(name.to_owned()));
+                }
+            }
+            if page.next.is_some() {
+                return Ok(page);
+            }
+        }
+    }
+
+    /// The record at `path`, if it fits.
+    async fn show(&self, path: &Path, query: &Query) -> StoreResult<Option<(Identity, Record)>> {
+        let Some(address) = self.address(path) else {
+            return Ok(None);
+        };
+        let Some(found) = self.link.get(path, None).await? else {
+            return Ok(None);
+        };
+        // What can't be read is not listed as something that it may not be.
+        let Ok(record) = Record::decode(&found.bytes) else {
+            return Ok(None);
+        };
+        let (noted, estimate) = (Some(found.noted), self.link.time.now());
+        let now = time::decide_at(&record, noted, estimate, self.margin);
+        let fits = query.fits(&record, now) && !is_deleted(&record);
+        let identity = Identity::from_halves(&address, &record.seal);
+        Ok(fits.then_some((identity, record)))
+    }
+
+    /// The object that a cursor names.
+    fn place(&self, cursor: &Cursor) -> StoreResult<Path> {
+        let name = &cursor.0;
+        let place = name
+            .get(..2)
+            .map(|first| self.root.clone().join(first).join(&**name));
+        let place = place.filter(|place| self.address(place).is_some());
+        place.ok_or_else(|| {
+            let said = "the cursor isn't one of this store's";
+            StoreError::new(StoreErrorKind::Rejected, Certainty::Definite, said)
+        })
+    }
+
+    /// How many objects there are: counted, or beyond a number estimated from how much of the range of addresses, over
+    /// which they are spread evenly, that number takes.
+    async fn count(&self) -> StoreResult<u64> {
+        let now = self.link.time.clock().now();
+        if let Some((at, count)) = *self.counted.lock()
+            && now.since(at) < COUNT_EVERY
+        {
+            return Ok(count);
+        }
+        let mut listing = self.link.list(&self.root, None);
+        let (mut count, mut last) = (0, 0);
+        while count < COUNT_UP_TO
+            && let Some(meta) = self.link.next(&mut listing).await?
+        {
+            if let Some(address) = self.address(&meta.location) {
+                count += 1;
+                last = u128::from_be_bytes(address);
+            }
+        }
+        if count == COUNT_UP_TO {
+            let share = last as f64 / u128::MAX as f64;
+            let estimate = COUNT_UP_TO as f64 / share.max(1e-9);
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "an estimate, positive and far below the bound"
+            )]
+            let estimate = estimate as u64;
+            count = estimate;
+        }
+        *self.counted.lock() = Some((now, count));
+        Ok(count)
+    }
+}

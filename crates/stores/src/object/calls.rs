@@ -1,0 +1,112 @@
+//! Claiming, settling, renewing, resolving: each says what is known and what to decide; see `change`.
+
+use bytes::Bytes;
+use semel_core::store::StoreResult;
+use semel_core::{
+    Busy, Claim, Claimed, Fence, Grant, Identity, Record, Renewed, Resolution, Resolved, Settled,
+    Settlement, protocol,
+};
+
+use super::change::{Changed, Known, Seen};
+use super::{Inner, Place, is_deleted, memo, time};
+
+impl Inner {
+    /// One conditional creation where the key is new; a look where the asker thinks that it isn't.
+    pub(super) async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
+        let known = if ask.retry {
+            Known::Nothing
+        } else {
+            Known::Absent
+        };
+        let decide = |found: Option<&Record>, now| protocol::claim(found, ask, now);
+        let Changed {
+            answer,
+            found,
+            memo,
+        } = self.change(&ask.identity, known, decide).await?;
+        Ok(match (answer, found) {
+            (Claimed::Won(grant), _) => Claimed::Won(Grant { memo, ..grant }),
+            (Claimed::Busy(busy), Some(seen)) => Claimed::Busy(Busy {
+                retry_after: time::time_left(
+                    &seen.record,
+                    seen.noted,
+                    self.link.time.now(),
+                    self.margin,
+                ),
+                ..busy
+            }),
+            (answer, _) => answer,
+        })
+    }
+
+    pub(super) async fn settle(
+        &self,
+        lease: &Grant,
+        settlement: &Settlement,
+    ) -> StoreResult<Settled> {
+        let (fence, token) = (lease.fence, lease.token);
+        let decide =
+            |found: Option<&Record>, now| protocol::settle(found, fence, token, settlement, now);
+        let known = self.remembered(lease);
+        let changed = self.change(&lease.identity, known, decide).await?;
+        self.renewed.remove(&place(lease));
+        Ok(changed.answer)
+    }
+
+    pub(super) async fn renew(
+        &self,
+        lease: &Grant,
+        checkpoint: Option<&Bytes>,
+    ) -> StoreResult<Renewed> {
+        let (fence, token) = (lease.fence, lease.token);
+        let decide =
+            |found: Option<&Record>, now| protocol::renew(found, fence, token, checkpoint, now);
+        let known = self.remembered(lease);
+        let changed = self.change(&lease.identity, known, decide).await?;
+        match changed.answer {
+            Renewed::Held => self.renewed.insert(place(lease), changed.memo),
+            Renewed::Lost => drop(self.renewed.remove(&place(lease))),
+        }
+        Ok(changed.answer)
+    }
+
+    pub(super) async fn resolve(
+        &self,
+        identity: &Identity,
+        fence: Fence,
+        resolution: &Resolution,
+    ) -> StoreResult<Resolved> {
+        let decide = |found: Option<&Record>, now| protocol::resolve(found, fence, resolution, now);
+        let changed = self.change(identity, Known::Nothing, decide).await?;
+        Ok(changed.answer)
+    }
+
+    pub(super) async fn read(&self, identity: &Identity) -> StoreResult<Option<Record>> {
+        let live = |seen: &Seen| !seen.record.is_expired(seen.now) && !is_deleted(&seen.record);
+        let found = self.look(identity).await?;
+        Ok(found.filter(|seen| live(seen)).map(|seen| seen.record))
+    }
+
+    /// The record as the lease's own claim wrote it, or its last renewal by this process. Where that isn't there any
+    /// more the first write fails, and then what is there is looked at.
+    fn remembered(&self, lease: &Grant) -> Known {
+        let memo = self.renewed.get(&place(lease));
+        let memo = memo.unwrap_or_else(|| lease.memo.clone());
+        let seen = memo::read(&memo).and_then(|(version, packed)| {
+            let record = Record::decode_for(&lease.identity, &packed).ok()?;
+            let now = time::decide_at(&record, None, self.link.time.now(), self.margin);
+            Some(Box::new(Seen {
+                record,
+                version,
+                packed,
+                noted: None,
+                now,
+            }))
+        });
+        seen.map_or(Known::Nothing, Known::Remembered)
+    }
+}
+
+fn place(lease: &Grant) -> Place {
+    (lease.identity.address(), lease.fence)
+}

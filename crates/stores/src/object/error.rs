@@ -1,0 +1,58 @@
+//! What a server of objects says, as a store error: what is known, and whether to try again.
+
+use object_store::Error;
+use semel_core::{Certainty, StoreError, StoreErrorKind};
+
+use super::http::Stamp;
+
+/// What became of a request that did not succeed. Only what the server refused in words is known not to have happened:
+/// an error of the server's own may come after the write.
+pub(super) fn store_error(stamp: &Stamp, error: &Error) -> StoreError {
+    use StoreErrorKind::{Rejected, Unavailable};
+    let (kind, certainty) = match stamp.status() {
+        None if stamp.was_never_sent() => (Unavailable, Certainty::Definite),
+        None => (Unavailable, Certainty::Unknown),
+        Some(408 | 429 | 500..) => (Unavailable, Certainty::Unknown),
+        Some(_) => (Rejected, Certainty::Definite),
+    };
+    // Not the client's own words: they repeat what the server says of the request, and with whose key it was signed.
+    let said = match (stamp.status(), code(&error.to_string())) {
+        (Some(status), Some(code)) => format!("the server answered {status} {code}"),
+        (Some(status), None) => format!("the server answered {status}"),
+        (None, _) if stamp.was_never_sent() => "no connection to the server".to_owned(),
+        (None, _) => "the server did not answer".to_owned(),
+    };
+    StoreError::new(kind, certainty, said)
+}
+
+/// The word that S3 has for it.
+fn code(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once("<Code>")?;
+    let (code, _) = rest.split_once("</Code>")?;
+    let fits = code.len() <= 64 && code.bytes().all(|b| b.is_ascii_alphanumeric());
+    fits.then(|| code.to_owned())
+}
+
+/// No reply within the limit.
+pub(super) fn too_late() -> StoreError {
+    let said = "the server did not answer in time";
+    StoreError::new(StoreErrorKind::Unavailable, Certainty::Unknown, said)
+}
+
+/// Another was quicker every time.
+pub(super) fn overtaken() -> StoreError {
+    let said = "overtaken too often";
+    StoreError::new(StoreErrorKind::Unavailable, Certainty::Definite, said)
+}
+
+/// The server can't be trusted with records.
+pub(super) fn unfit(why: impl Into<String>) -> StoreError {
+    let said: String = why.into();
+    StoreError::new(StoreErrorKind::Rejected, Certainty::Definite, said)
+}
+
+/// The same error, where an earlier write of the same call may have happened.
+pub(super) fn unknown(mut error: StoreError) -> StoreError {
+    error.certainty = Certainty::Unknown;
+    error
+}

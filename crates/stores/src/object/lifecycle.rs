@@ -1,0 +1,106 @@
+//! A rule with which the bucket itself removes what expired.
+
+use std::time::Duration;
+
+use semel_core::store::StoreResult;
+use serde_json::{Value, json};
+
+use super::url::{Cloud, Target};
+
+/// A rule, and how it is given to the bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lifecycle {
+    /// The rule, as the cloud's own tools take it.
+    pub rule: Value,
+    /// After how many whole days without a write an object is removed.
+    pub days: u64,
+    /// The command that sets it, with the rule in `rule.json`.
+    pub command: String,
+}
+
+/// The rule for the bucket at `url` where no record is kept longer than `retention`.
+///
+/// Buckets count whole days since the last write, so a record is removed up to two days after it expired, never before:
+/// one day because a day that has begun doesn't count, one for the margin between clocks.
+///
+/// # Errors
+/// Where the URL can't be used.
+pub fn lifecycle(url: &str, retention: Duration) -> StoreResult<Lifecycle> {
+    const DAY: u64 = 24 * 60 * 60;
+    let target = Target::parse(url)?;
+    let bucket = &target.bucket;
+    let folder = format!("{}/", target.prefix);
+    let days = retention.as_secs().div_ceil(DAY) + 1;
+    let (rule, command) = match target.cloud {
+        Cloud::S3 => (
+            json!({"Rules": [{
+                "ID": "semel-expired",
+                "Status": "Enabled",
+                "Filter": {"Prefix": folder},
+                "Expiration": {"Days": days},
+                // In a bucket that keeps versions, every settlement leaves one behind.
+                "NoncurrentVersionExpiration": {"NoncurrentDays": 1},
+            }]}),
+            format!(
+                "aws s3api put-bucket-lifecycle-configuration --bucket {bucket} --lifecycle-configuration file://rule.json"
+            ),
+        ),
+        Cloud::Gcs => (
+            json!({"rule": [{
+                "action": {"type": "Delete"},
+                "condition": {"age": days, "matchesPrefix": [folder]},
+            }]}),
+            format!("gcloud storage buckets update gs://{bucket} --lifecycle-file=rule.json"),
+        ),
+        Cloud::Azure => (
+            json!({"rules": [{
+                "enabled": true,
+                "name": "semel-expired",
+                "type": "Lifecycle",
+                "definition": {
+                    "actions": {"baseBlob": {"delete": {"daysAfterModificationGreaterThan": days}}},
+                    "filters": {"blobTypes": ["blockBlob"], "prefixMatch": [format!("{bucket}/{folder}")]},
+                },
+            }]}),
+            "az storage account management-policy create --account-name NAME --resource-group GROUP --policy @rule.json"
+                .to_owned(),
+        ),
+    };
+    Ok(Lifecycle {
+        rule,
+        days,
+        command,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_record_is_removed_before_it_expires() {
+        let days = |hours: u64| {
+            let retention = Duration::from_secs(hours * 3600);
+            lifecycle("s3://bucket", retention).unwrap().days
+        };
+        assert_eq!((days(1), days(24), days(25), days(720)), (2, 2, 3, 31));
+    }
+
+    #[test]
+    fn each_cloud_has_its_form_and_the_prefix_is_ours_alone() {
+        for (url, folder) in [
+            ("s3://bucket", "\"idempotency/\""),
+            ("gs://bucket/a", "\"a/\""),
+            ("az://x:y@box/a/b", "\"box/a/b/\""),
+        ] {
+            let rule = lifecycle(url, Duration::from_secs(86_400)).unwrap();
+            assert!(rule.rule.to_string().contains(folder), "{}", rule.rule);
+        }
+    }
+
+    #[test]
+    fn a_secret_in_the_url_is_not_in_the_rule() {
+        let made = lifecycle("s3://key:hunter2@bucket", Duration::from_secs(1)).unwrap();
+        assert!(!format!("{made:?}").contains("hunter2"));
+    }
+}

@@ -1,0 +1,205 @@
+//! Object storage: S3 and whatever speaks it, Google Cloud Storage, Azure Blob Storage. One object per key, claimed by
+//! one conditional creation.
+//!
+//! - **Claim** is `PUT` with `If-None-Match: *`. What loses reads the object, lets
+//!   [`protocol`](semel_core::protocol) decide, and, where that says to write, replaces exactly what was read
+//!   (`If-Match`). One atomic write decides, always.
+//! - **Settle** and **renew** replace what the lease remembers; only where that is not there any more do they look.
+//! - **Time** is the server's: `Date` of its replies and `Last-Modified` of the object, with a margin; see `time`.
+//! - The client library's retries are off: a write that did happen, and whose reply was lost, is recognised by its token.
+//!
+//! A server that ignores the conditions, or isn't atomic about them, is refused at start; see `probe`. Nothing tells a
+//! waiter that a record changed: it polls.
+
+mod admin;
+mod calls;
+mod change;
+mod client;
+mod diagnosis;
+mod error;
+mod http;
+mod lifecycle;
+mod link;
+mod memo;
+mod probe;
+mod sweep;
+mod time;
+mod url;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use object_store::path::Path;
+use semel_core::identity::Address;
+use semel_core::store::{Capabilities, Store, StoreResult, Wake};
+use semel_core::wake::Wakeup;
+use semel_core::{
+    Answer, BoxFuture, Claim, Claimed, Clock, Fence, Grant, Identity, Record, Renewed, Resolution,
+    Resolved, Settled, Settlement, State,
+};
+
+use link::Link;
+use probe::Fitness;
+use sweep::Sweeper;
+use time::ServerTime;
+use url::Target;
+
+pub use lifecycle::{Lifecycle, lifecycle};
+pub use url::{Cloud, DEFAULT_PREFIX, MIN_CLOCK_MARGIN};
+
+/// Records in a bucket. Cheap to clone.
+#[derive(Clone)]
+pub struct ObjectStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    link: Link,
+    cloud: Cloud,
+    root: Path,
+    margin: Duration,
+    fitness: Fitness,
+    sweeper: Sweeper,
+    counted: admin::Counted,
+    renewed: Renewals,
+}
+
+/// Which lease.
+type Place = (Address, Fence);
+
+/// What renewals wrote, which the leases themselves don't remember. A bounded number: the others look.
+type Renewals = quick_cache::sync::Cache<Place, Bytes>;
+const RENEWALS: usize = 4_096;
+
+impl ObjectStore {
+    /// Uses the bucket at `url`, after checking that its server keeps to conditions.
+    ///
+    /// | URL | bucket |
+    /// |---|---|
+    /// | `s3://bucket/prefix?region=eu-central-1` | of S3 |
+    /// | `s3://key:secret@bucket?endpoint=http://127.0.0.1:9000` | of a server that speaks S3 |
+    /// | `gs://bucket/prefix` | of Google Cloud Storage |
+    /// | `az://account:key@container/prefix` | of Azure Blob Storage |
+    ///
+    /// Options: `endpoint`, `region`, `style`, `ca`, `clock_margin`, `requests`, `sweep`. Credentials that
+    /// the URL doesn't have come from the variables that each cloud's own tools read.
+    ///
+    /// # Errors
+    /// Where the URL can't be used, the server can't be reached, or it would let two callers win: it ignores
+    /// conditions, or doesn't keep to them when several ask at once.
+    pub async fn open(url: &str, clock: Arc<dyn Clock>) -> StoreResult<Self> {
+        let target = Target::parse(url)?;
+        let time = Arc::new(ServerTime::new(clock));
+        let objects = target.open(&time)?;
+        let link = Link::new(objects, time, target.requests);
+        let root = target.root();
+        let fitness = Box::pin(probe::probe(&link, &root, target.cloud)).await?;
+        let inner = Inner {
+            link,
+            cloud: target.cloud,
+            root,
+            margin: target.margin,
+            fitness,
+            sweeper: Sweeper::new(target.sweeps),
+            counted: admin::Counted::default(),
+            renewed: Renewals::new(RENEWALS),
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// The client underneath, for whoever looks or writes behind the store's back: tests, and measurements of the bare
+    /// thing. It never tries again by itself.
+    #[must_use]
+    pub fn client(&self) -> &Arc<dyn object_store::ObjectStore> {
+        &self.inner.link.objects
+    }
+
+    /// Where the record of a key lies.
+    #[must_use]
+    pub fn path_of(&self, identity: &Identity) -> Path {
+        self.inner.path_of(identity)
+    }
+}
+
+impl Inner {
+    /// The address in hex, under its first two digits: it is a digest, so that no range of names is hotter than another.
+    fn path_of(&self, identity: &Identity) -> Path {
+        let name = format!("{:032x}", u128::from_be_bytes(identity.address()));
+        self.root.clone().join(&name[..2]).join(name)
+    }
+
+    /// Whose record lies there; `None` where it is no record.
+    fn address(&self, path: &Path) -> Option<Address> {
+        let name = path.filename().filter(|name| name.len() == 32)?;
+        let is_lower = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+        let address = name
+            .bytes()
+            .all(is_lower)
+            .then(|| u128::from_str_radix(name, 16).ok())??;
+        Some(address.to_be_bytes())
+    }
+}
+
+/// What a deletion leaves for a while, so that fences keep growing.
+fn is_deleted(record: &Record) -> bool {
+    record.state == State::Released && record.attempt == 0
+}
+
+impl Store for ObjectStore {
+    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
+        Box::pin(self.inner.claim(claim))
+    }
+
+    fn renew<'a>(
+        &'a self,
+        lease: &'a Grant,
+        checkpoint: Option<&'a Bytes>,
+    ) -> BoxFuture<'a, StoreResult<Renewed>> {
+        Box::pin(self.inner.renew(lease, checkpoint))
+    }
+
+    fn settle<'a>(
+        &'a self,
+        lease: &'a Grant,
+        settlement: &'a Settlement,
+    ) -> BoxFuture<'a, StoreResult<Settled>> {
+        Box::pin(self.inner.settle(lease, settlement))
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        identity: &'a Identity,
+        fence: Fence,
+        resolution: &'a Resolution,
+    ) -> BoxFuture<'a, StoreResult<Resolved>> {
+        Box::pin(self.inner.resolve(identity, fence, resolution))
+    }
+
+    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
+        Box::pin(self.inner.read(identity))
+    }
+
+    fn watch(&self, _: &Identity) -> Wakeup {
+        Wakeup::never()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: "object",
+            durable: true,
+            shared: true,
+            wake: Wake::Never,
+            lists_once: true,
+            max_answer_bytes: Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES,
+        }
+    }
+}
+
+impl std::fmt::Debug for ObjectStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ObjectStore({}://)", self.inner.cloud.scheme())
+    }
+}
