@@ -1,9 +1,12 @@
 //! `bench stores`: each store against its bare engine, in one run: same client library, same number of
 //! connections and callers, same bytes, taking turns.
 
+mod mysql;
 mod postgres;
 mod redis;
 mod sizes;
+mod sql;
+mod sqlite;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,6 +46,12 @@ pub(crate) fn bench(records: u64, only: &str) -> anyhow::Result<()> {
         if "PostgreSQL".starts_with(only.split(':').next().unwrap_or_default()) {
             let row = only.split_once(": ").map_or("", |(_, row)| row);
             rows.extend(postgres::rows(row).await?);
+        }
+        if "MariaDB".starts_with(only) {
+            rows.extend(mysql::rows().await?);
+        }
+        if "SQLite".starts_with(only) {
+            rows.extend(sqlite::rows().await?);
         }
         rows.extend(sizes::rows(records, only).await?);
         anyhow::Ok(())
