@@ -21,7 +21,7 @@ impl Inner {
     pub(super) async fn diagnose(&self) -> StoreResult<Vec<Finding>> {
         let settings = format!(
             "SELECT CAST(@@GLOBAL.innodb_flush_log_at_trx_commit AS CHAR), CAST(@@GLOBAL.sync_binlog AS CHAR), \
-             CAST(@@GLOBAL.log_bin AS CHAR), CAST(@@GLOBAL.read_only AS CHAR), \
+             CAST(@@GLOBAL.log_bin + 0 AS CHAR), CAST(@@GLOBAL.read_only + 0 AS CHAR), \
              CAST(@@GLOBAL.max_connections AS CHAR), CAST(@@GLOBAL.max_allowed_packet AS CHAR), CAST({NOW} AS CHAR)"
         );
         let began = self.link.clock().now();

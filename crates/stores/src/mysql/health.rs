@@ -17,7 +17,7 @@ pub(super) struct Fit {
 const BESIDE_THE_ANSWER: usize = 128 * 1024;
 
 const QUESTION: &str = "SELECT VERSION(), CAST(@@GLOBAL.innodb_flush_log_at_trx_commit AS CHAR), \
-     CAST(@@GLOBAL.read_only AS CHAR), CAST(@@GLOBAL.max_allowed_packet AS CHAR)";
+     CAST(@@GLOBAL.read_only + 0 AS CHAR), CAST(@@GLOBAL.max_allowed_packet AS CHAR)";
 
 /// Looks the server over.
 pub(super) async fn check(link: &Link) -> StoreResult<Fit> {
