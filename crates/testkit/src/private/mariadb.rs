@@ -32,7 +32,7 @@ impl MariaDbServer {
     pub async fn start(settings: &[&str]) -> Self {
         let folder = new_folder("mariadb");
         give_away(&folder);
-        let mut init = as_owner("mariadb-install-db");
+        let mut init = as_owner("mariadb-install-db", &folder);
         init.arg("--no-defaults")
             .arg(format!("--datadir={}", data(&folder).display()));
         init.args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
@@ -139,7 +139,7 @@ fn data(folder: &Path) -> PathBuf {
 }
 
 fn launch(folder: &Path, port: u16, settings: &[String]) -> Private {
-    let mut command = as_owner("mariadbd");
+    let mut command = as_owner("mariadbd", folder);
     command
         .arg("--no-defaults")
         .arg(format!("--datadir={}", data(folder).display()));
@@ -155,9 +155,11 @@ fn launch(folder: &Path, port: u16, settings: &[String]) -> Private {
     Private::start(&mut command)
 }
 
-/// The server refuses to run as root; then it runs as the user that its package made.
-fn as_owner(program: &str) -> Command {
+/// The server refuses to run as root; then it runs as the user that its package made. A server removes the temporary
+/// tables that it finds when it starts, those of another too: each has a folder of its own for them.
+fn as_owner(program: &str, folder: &Path) -> Command {
     let mut command = Command::new(program);
+    command.env("TMPDIR", folder);
     if let Some((user, group)) = super::package_user("mysql") {
         command.uid(user).gid(group);
     }
