@@ -30,64 +30,115 @@ pub(super) type Found = Result<Seen, RecordError>;
 
 /// Reads a row with the columns of [`super::sql`].
 pub(super) fn parse(row: &MySqlRow) -> Result<Found, Error> {
-    let format: i64 = row.try_get(11)?;
+    let row = Columns(row);
+    let format = row.number(11)?;
     if format != 1 {
-        return Ok(Err(RecordError::UnknownVersion(
-            u8::try_from(format).unwrap_or(u8::MAX),
-        )));
+        let version = u8::try_from(format).unwrap_or(u8::MAX);
+        return Ok(Err(RecordError::UnknownVersion(version)));
     }
-    let number = |index: usize| row.try_get::<i64, _>(index);
-    let bytes = |index: usize| row.try_get::<&[u8], _>(index);
-    let (Some(state), Some(crash)) = (state(number(12)?), crash(number(13)?)) else {
-        return Ok(Err(RecordError::Malformed("no such state")));
+    let Some(parts) = row.parts()? else {
+        return Ok(Err(RecordError::Malformed("a column")));
     };
-    let answer = answer(row)?;
-    if answer.is_some() != matches!(state, State::Completed | State::Failed) {
+    let answer = answer(row.0)?;
+    if answer.is_some() != matches!(parts.state, State::Completed | State::Failed) {
         return Ok(Err(RecordError::Malformed(
             "an answer that doesn't fit the state",
         )));
     }
-    let Some((namespace, hint)) = label([bytes(15)?, bytes(16)?, bytes(17)?, bytes(18)?]) else {
-        return Ok(Err(RecordError::Malformed("namespace")));
-    };
-    let (Ok(address), Ok(seal), Ok(token), Ok(fingerprint)) = (
-        bytes(0)?.try_into(),
-        bytes(1)?.try_into(),
-        bytes(2)?.try_into(),
-        <[u8; Fingerprint::BYTES]>::try_from(bytes(14)?),
-    ) else {
-        return Ok(Err(RecordError::Malformed(
-            "identity, token or fingerprint",
-        )));
-    };
-    let micros = |index: usize| Ok::<_, Error>(Timestamp::from_micros(unsigned(number(index)?)));
-    let millis = |index: usize| Ok::<_, Error>(Duration::from_millis(unsigned(number(index)?)));
-    let small = |index: usize| Ok::<_, Error>(u16::try_from(number(index)?).unwrap_or(u16::MAX));
-    let checkpoint: Option<&[u8]> = row.try_get(20)?;
-    let record = Record {
-        seal,
-        state,
-        crash,
-        fence: Fence(unsigned(number(3)?)),
-        token: Token(u128::from_be_bytes(token)),
-        attempt: small(8)?,
-        max_attempts: small(9)?,
-        fingerprint: Fingerprint::from_bytes(fingerprint),
-        secret_id: small(10)?,
-        lease: millis(7)?,
-        retention: millis(6)?,
-        created_at: micros(4)?,
-        written_at: micros(5)?,
-        namespace,
-        hint,
-        checkpoint: Bytes::copy_from_slice(checkpoint.unwrap_or_default()),
-        answer,
-    };
     Ok(Ok(Seen {
-        address,
-        record,
-        now: micros(23)?,
+        address: parts.address,
+        now: row.micros(23)?,
+        record: row.record(parts, answer)?,
     }))
+}
+
+/// What not every value of its column is.
+struct Parts {
+    address: Address,
+    seal: [u8; 16],
+    token: [u8; 16],
+    fingerprint: [u8; Fingerprint::BYTES],
+    state: State,
+    crash: CrashPolicy,
+    namespace: Namespace,
+    hint: KeyHint,
+}
+
+struct Columns<'r>(&'r MySqlRow);
+
+impl<'r> Columns<'r> {
+    fn number(&self, index: usize) -> Result<i64, Error> {
+        self.0.try_get(index)
+    }
+
+    fn bytes(&self, index: usize) -> Result<&'r [u8], Error> {
+        self.0.try_get(index)
+    }
+
+    fn micros(&self, index: usize) -> Result<Timestamp, Error> {
+        Ok(Timestamp::from_micros(unsigned(self.number(index)?)))
+    }
+
+    fn millis(&self, index: usize) -> Result<Duration, Error> {
+        Ok(Duration::from_millis(unsigned(self.number(index)?)))
+    }
+
+    fn small(&self, index: usize) -> Result<u16, Error> {
+        Ok(u16::try_from(self.number(index)?).unwrap_or(u16::MAX))
+    }
+
+    /// `None` where one is out of bounds.
+    fn parts(&self) -> Result<Option<Parts>, Error> {
+        let [address, seal, token, fingerprint] = [
+            self.bytes(0)?,
+            self.bytes(1)?,
+            self.bytes(2)?,
+            self.bytes(14)?,
+        ];
+        let names = [
+            self.bytes(15)?,
+            self.bytes(16)?,
+            self.bytes(17)?,
+            self.bytes(18)?,
+        ];
+        let numbers = [self.number(12)?, self.number(13)?];
+        Ok((|| {
+            let (namespace, hint) = label(names)?;
+            Some(Parts {
+                address: address.try_into().ok()?,
+                seal: seal.try_into().ok()?,
+                token: token.try_into().ok()?,
+                fingerprint: fingerprint.try_into().ok()?,
+                state: state(numbers[0])?,
+                crash: crash(numbers[1])?,
+                namespace,
+                hint,
+            })
+        })())
+    }
+
+    fn record(&self, parts: Parts, answer: Option<Arc<Answer>>) -> Result<Record, Error> {
+        let checkpoint: Option<&[u8]> = self.0.try_get(20)?;
+        Ok(Record {
+            seal: parts.seal,
+            state: parts.state,
+            crash: parts.crash,
+            fence: Fence(unsigned(self.number(3)?)),
+            token: Token(u128::from_be_bytes(parts.token)),
+            attempt: self.small(8)?,
+            max_attempts: self.small(9)?,
+            fingerprint: Fingerprint::from_bytes(parts.fingerprint),
+            secret_id: self.small(10)?,
+            lease: self.millis(7)?,
+            retention: self.millis(6)?,
+            created_at: self.micros(4)?,
+            written_at: self.micros(5)?,
+            namespace: parts.namespace,
+            hint: parts.hint,
+            checkpoint: Bytes::copy_from_slice(checkpoint.unwrap_or_default()),
+            answer,
+        })
+    }
 }
 
 fn label([environment, tenant, scope, hint]: [&[u8]; 4]) -> Option<(Namespace, KeyHint)> {

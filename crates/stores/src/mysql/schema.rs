@@ -74,7 +74,9 @@ async fn apply(session: &mut Session) -> StoreResult<()> {
     let name = "CONCAT('semel.', MD5(DATABASE()))";
     let lock = format!("SELECT COALESCE(GET_LOCK({name}, {PATIENCE}), 0)");
     let rows = session.script(&lock).await?;
-    let has_lock = rows.first().is_some_and(|row| row.try_get::<i64, _>(0).ok() == Some(1));
+    let has_lock = rows
+        .first()
+        .is_some_and(|row| row.try_get::<i64, _>(0).ok() == Some(1));
     if !has_lock {
         return Err(unfit(
             "another process makes the tables, and takes too long",

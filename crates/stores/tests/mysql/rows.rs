@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use semel_core::{Claim, Claimed, Renewed, Resolution, Resolved, Settled, Settlement, Store};
+use semel_core::{Claim, Claimed, Grant, Renewed, Resolution, Resolved, Settled, Settlement};
+use semel_core::{Store, StoreResult};
 use semel_stores::mysql::MySqlStore;
 use sqlx::{Connection as _, MySqlConnection};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -65,51 +66,50 @@ async fn unchanged(url: &str) -> u64 {
 }
 
 /// Everything that could be told wrong by counting rows.
-async fn keeps_the_rules(store: &MySqlStore) {
+async fn keeps_the_rules(store: &MySqlStore) -> StoreResult<()> {
     let claim = fresh();
     let lease = won(store, &claim).await;
     // Our own claim, sent again, and another's.
     assert_eq!(won(store, &claim).await.fence, lease.fence);
-    let other = store.claim(&again(&claim)).await.unwrap();
+    let other = store.claim(&again(&claim)).await?;
     assert!(matches!(other, Claimed::Busy(_)), "{other:?}");
-    // Renewals in quick succession, some within a microsecond for all we know; the same checkpoint again.
+    renews(store, &lease).await?;
+    settles(store, &lease).await
+}
+
+/// Renewals in quick succession, some within a microsecond for all we know; the same checkpoint again; a stale owner.
+async fn renews(store: &MySqlStore, lease: &Grant) -> StoreResult<()> {
     for _ in 0..20 {
         let checkpoint = bytes::Bytes::from_static(b"same");
-        let renewed = store.renew(&lease, Some(&checkpoint)).await.unwrap();
+        let renewed = store.renew(lease, Some(&checkpoint)).await?;
         assert_eq!(renewed, Renewed::Held);
     }
-    let stale = semel_core::Grant {
+    let stale = Grant {
         token: semel_core::Token(7),
         ..lease.clone()
     };
-    assert_eq!(store.renew(&stale, None).await.unwrap(), Renewed::Lost);
-    assert_eq!(
-        store.settle(&stale, &complete("no")).await.unwrap(),
-        Settled::Lost
-    );
-    // A doubt, twice; a resolution, twice; a settlement that comes too late.
+    assert_eq!(store.renew(&stale, None).await?, Renewed::Lost);
+    let settled = store.settle(&stale, &complete("no")).await?;
+    assert_eq!(settled, Settled::Lost);
+    Ok(())
+}
+
+/// A doubt, twice; a resolution, twice; a settlement that comes too late.
+async fn settles(store: &MySqlStore, lease: &Grant) -> StoreResult<()> {
     for _ in 0..2 {
-        assert_eq!(
-            store.settle(&lease, &Settlement::Doubt).await.unwrap(),
-            Settled::Done
-        );
+        let settled = store.settle(lease, &Settlement::Doubt).await?;
+        assert_eq!(settled, Settled::Done);
     }
     let resolution = Resolution::Complete(complete("once").answer().expect("an answer").clone());
     for _ in 0..2 {
-        let resolved = store
-            .resolve(&claim.identity, lease.fence, &resolution)
-            .await
-            .unwrap();
-        assert_eq!(resolved, Resolved::Done);
+        let resolved = store.resolve(&lease.identity, lease.fence, &resolution);
+        assert_eq!(resolved.await?, Resolved::Done);
     }
-    assert_eq!(
-        store.settle(&lease, &complete("late")).await.unwrap(),
-        Settled::Lost
-    );
-    assert_eq!(
-        store.settle(&lease, &complete("once")).await.unwrap(),
-        Settled::Done
-    );
+    let late = store.settle(lease, &complete("late")).await?;
+    assert_eq!(late, Settled::Lost);
+    let same = store.settle(lease, &complete("once")).await?;
+    assert_eq!(same, Settled::Done);
+    Ok(())
 }
 
 /// A lapsed lease that many want: one gets it.
@@ -138,7 +138,10 @@ async fn one_takes_over(store: &MySqlStore) {
         .collect();
     let mut won = 0;
     for taker in takers {
-        won += u32::from(matches!(taker.await.unwrap().unwrap(), Claimed::Won(_)));
+        won += u32::from(matches!(
+            taker.await.expect("no panic").expect("an answer"),
+            Claimed::Won(_)
+        ));
     }
     assert_eq!(won, 1);
 }
@@ -152,7 +155,7 @@ async fn found_rows_counts_what_was_matched() {
         "the client sets CLIENT_FOUND_ROWS"
     );
     let store = crate::open(&url).await;
-    keeps_the_rules(&store).await;
+    keeps_the_rules(&store).await.unwrap();
     one_takes_over(&store).await;
 }
 
@@ -161,6 +164,6 @@ async fn without_found_rows_only_what_was_changed_is_counted() {
     let url = at(without_found_rows(address().await).await);
     assert_eq!(unchanged(&url).await, 0, "the flag was taken out");
     let store = crate::open(&url).await;
-    keeps_the_rules(&store).await;
+    keeps_the_rules(&store).await.unwrap();
     one_takes_over(&store).await;
 }
