@@ -11,6 +11,7 @@ use semel::core::{
     Token,
 };
 use semel::{Failure, Semel, tokio_env};
+use sqlx::Connection as _;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -35,6 +36,16 @@ enum Command {
         /// The folder.
         folder: PathBuf,
     },
+    /// Runs operations on four tasks, and prints the key of each that was acknowledged as settled.
+    Load {
+        /// The store.
+        url: String,
+    },
+    /// Takes the write lock of an SQLite file, writes half of something, says so, and stays.
+    Hold {
+        /// The file.
+        file: PathBuf,
+    },
     /// Moves money once, in one transaction with its record: two statements on the table `accounts`.
     Transfer {
         /// The database.
@@ -48,6 +59,8 @@ enum Command {
 async fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Race { url, claims } => race(&url, claims).await,
+        Command::Load { url } => load(&url).await,
+        Command::Hold { file } => hold(file).await,
         Command::Serve { folder } => serve(folder).await,
         Command::Transfer { url, key } => transfer(&url, &key).await,
     }
@@ -67,6 +80,40 @@ async fn race(url: &str, claims: usize) -> anyhow::Result<()> {
         }
         println!("{won}");
     }
+    Ok(())
+}
+
+async fn load(url: &str) -> anyhow::Result<()> {
+    let semel = Semel::open(url).await?;
+    let run = tokio_env().entropy.next_u128();
+    let task = |task: u32| {
+        let semel = semel.clone();
+        async move {
+            for i in 0_u64.. {
+                let key = format!("load-{run:032x}-{task}-{i}");
+                let call = semel.operation("load").key(&key).payload(&i);
+                let text = key.clone();
+                call.run(|_| async move { Ok::<_, Failure>(text) }).await?;
+                println!("{key} {i}");
+            }
+            anyhow::Ok(())
+        }
+    };
+    let tasks: Vec<_> = (0..4).map(|number| tokio::spawn(task(number))).collect();
+    for task in tasks {
+        task.await??;
+    }
+    Ok(())
+}
+
+async fn hold(file: PathBuf) -> anyhow::Result<()> {
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(file);
+    let mut connection = sqlx::SqliteConnection::connect_with(&options).await?;
+    let write = "BEGIN IMMEDIATE; UPDATE records SET record = x'00'; \
+                 INSERT INTO records VALUES (x'01', 1, 1, x'00')";
+    sqlx::raw_sql(write).execute(&mut connection).await?;
+    println!("held");
+    std::future::pending::<()>().await;
     Ok(())
 }
 

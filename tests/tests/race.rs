@@ -102,3 +102,16 @@ async fn postgres_has_one_winner() {
 async fn an_object_store_has_one_winner() {
     one_wins_in(&variable("SEMEL_TEST_S3_URL"), 5).await;
 }
+
+#[tokio::test]
+async fn mariadb_has_one_winner() {
+    let url = variable("SEMEL_TEST_MARIADB_URL");
+    one_wins(&format!("{url}?max_connections=20")).await;
+}
+
+#[tokio::test]
+async fn sqlite_has_one_winner() {
+    let folder = semel_testkit::private::new_folder("race");
+    one_wins(&format!("sqlite://{}/race.db", folder.display())).await;
+    std::fs::remove_dir_all(folder).expect("a folder of our own");
+}

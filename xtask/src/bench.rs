@@ -50,7 +50,7 @@ const BENCHES: &[Bench] = &[
         name: "stores",
         what: "each store beside its bare engine",
         arrives_with: None,
-        servers: &["redis", "valkey", "postgres"],
+        servers: &["redis", "valkey", "postgres", "mariadb"],
         starts: None,
         manifest: None,
     },

@@ -1,10 +1,13 @@
 //! `bench stores`: each store against its bare engine, in one run: same client library, same number of
 //! connections and callers, same bytes, taking turns.
 
+mod mysql;
 mod object;
 mod postgres;
 mod redis;
 mod sizes;
+mod sql;
+mod sqlite;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,6 +50,12 @@ pub(crate) fn bench(records: u64, only: &str) -> anyhow::Result<()> {
         }
         if "Object store".starts_with(only) {
             rows.extend(object::rows().await?);
+        }
+        if "MariaDB".starts_with(only) {
+            rows.extend(mysql::rows().await?);
+        }
+        if "SQLite".starts_with(only) {
+            rows.extend(sqlite::rows().await?);
         }
         rows.extend(sizes::rows(records, only).await?);
         anyhow::Ok(())

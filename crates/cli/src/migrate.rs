@@ -1,8 +1,11 @@
 //! `semel migrate`.
 
 use clap::Args;
+use semel::core::{StoreError, StoreResult};
 use semel_server::config::without_password;
-use semel_stores::postgres::{PostgresStore, pending};
+use semel_stores::mysql::{self, MySqlStore};
+use semel_stores::postgres::{self, PostgresStore};
+use semel_stores::sqlite::{self, SqliteStore};
 use serde_json::json;
 
 use crate::exit::{self, Exit};
@@ -19,7 +22,7 @@ use crate::runtime;
 Example:
   semel migrate --dry-run --store postgres://owner@127.0.0.1/app")]
 pub(crate) struct Migrate {
-    /// The store: postgres://…; migrate=off in it is ignored here.
+    /// The store: postgres://…, mysql://…, sqlite://…; migrate=off in it is ignored here.
     #[arg(long, value_name = "URL", env = "SEMEL_STORE_URL")]
     store: String,
     /// Only say what would be done.
@@ -30,6 +33,9 @@ pub(crate) struct Migrate {
     json: bool,
 }
 
+/// Stores without tables.
+const HAVE_NONE: &[&str] = &["memory", "redis", "rediss", "s3", "gs", "az"];
+
 impl Migrate {
     pub(crate) fn run(self) -> Exit {
         runtime::block_on(async move { self.migrate().await }).into()
@@ -39,10 +45,11 @@ impl Migrate {
         let scheme = self.store.split("://").next().unwrap_or_default();
         let base = scheme.split('+').next().unwrap_or_default();
         let steps = match base {
-            "postgres" | "postgresql" => self.postgres().await?,
-            "redis" | "rediss" | "memory" | "s3" | "gs" | "az" => Vec::new(),
+            "postgres" | "postgresql" | "mysql" | "mariadb" | "sqlite" => self.tables(base).await?,
+            base if HAVE_NONE.contains(&base) => Vec::new(),
             _ => {
-                let message = "no store of this build has that scheme\n    fix: --store postgres://USER@HOST/DATABASE";
+                let message = "no store of this build has that scheme\n    fix: --store postgres://USER@HOST/DATABASE, \
+                               mysql://USER@HOST/DATABASE or sqlite:///PATH";
                 return Err(Exit::failed(exit::CONFIG, message));
             }
         };
@@ -51,7 +58,7 @@ impl Migrate {
             return Ok(());
         }
         match (steps.as_slice(), self.dry_run) {
-            ([], _) if base.starts_with("postgres") => out::say("the tables are up to date"),
+            ([], _) if !HAVE_NONE.contains(&base) => out::say("the tables are up to date"),
             ([], _) => out::say(format_args!("{base} has no tables: there is nothing to do")),
             (steps, true) => out::say(format_args!("to be applied: {}", steps.join(", "))),
             (steps, false) => out::say(format_args!("applied: {}", steps.join(", "))),
@@ -59,28 +66,50 @@ impl Migrate {
         Ok(())
     }
 
-    async fn postgres(&self) -> Result<Vec<&'static str>, Exit> {
+    async fn tables(&self, base: &str) -> Result<Vec<&'static str>, Exit> {
         let url = with_tables(&self.store);
-        let failed = |error: semel::core::StoreError| {
-            use std::error::Error as _;
-            let cause = error
-                .source()
-                .map_or(String::new(), |cause| format!(": {cause}"));
-            let message = format!(
-                "the store {} can't be used: {error}{cause}\n    fix: is it running, and may this user make tables?",
-                without_password(&self.store)
-            );
-            Exit::failed(exit::STORE, message)
-        };
-        let clock = semel::tokio_env().clock;
-        let steps = pending(&url, clock.clone()).await.map_err(failed)?;
+        let steps = pending(base, &url)
+            .await
+            .map_err(|error| self.failed(&error))?;
         if self.dry_run || steps.is_empty() {
             return Ok(steps);
         }
         let _progress = Progress::counting("making tables", "");
-        // All or nothing, in one transaction; of several that do this at once, one does it.
-        PostgresStore::open(&url, clock).await.map_err(failed)?;
+        make(base, &url)
+            .await
+            .map_err(|error| self.failed(&error))?;
         Ok(steps)
+    }
+
+    fn failed(&self, error: &StoreError) -> Exit {
+        use std::error::Error as _;
+        let cause = error
+            .source()
+            .map_or(String::new(), |cause| format!(": {cause}"));
+        let message = format!(
+            "the store {} can't be used: {error}{cause}\n    fix: is it running, and may this user make tables?",
+            without_password(&self.store)
+        );
+        Exit::failed(exit::STORE, message)
+    }
+}
+
+async fn pending(base: &str, url: &str) -> StoreResult<Vec<&'static str>> {
+    let clock = semel::tokio_env().clock;
+    match base {
+        "mysql" | "mariadb" => mysql::pending(url, clock).await,
+        "sqlite" => sqlite::pending(url).await,
+        _ => postgres::pending(url, clock).await,
+    }
+}
+
+/// Of several that do this at once, one does it; what a crash cuts short can be done again.
+async fn make(base: &str, url: &str) -> StoreResult<()> {
+    let clock = semel::tokio_env().clock;
+    match base {
+        "mysql" | "mariadb" => MySqlStore::open(url, clock).await.map(drop),
+        "sqlite" => SqliteStore::open(url, clock).await.map(drop),
+        _ => PostgresStore::open(url, clock).await.map(drop),
     }
 }
 

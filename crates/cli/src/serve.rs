@@ -18,7 +18,7 @@ pub(crate) struct Settings {
     /// Where your service listens; several for copies of it.
     #[arg(long, value_name = "URL")]
     upstream: Vec<String>,
-    /// Where the records are kept: redis://…, postgres://…, s3://…, memory:// to try things out.
+    /// Where the records are kept: redis://…, postgres://…, mysql://…, sqlite://…, s3://…, memory:// to try things out.
     #[arg(long, value_name = "URL")]
     store: Option<String>,
     /// Where to listen.

@@ -133,7 +133,7 @@ pub enum Error {
     },
     /// The store and the caller's transaction can't be one.
     #[error(
-        "run_in needs the records in the same database as the transaction: open semel with a postgres:// URL"
+        "run_in needs the records in the same database as the transaction: open semel with a postgres:// or mysql:// URL"
     )]
     NotTransactional,
     /// The stored answer isn't of the type asked for.

@@ -6,7 +6,7 @@ mod door;
 mod open;
 mod operation;
 mod runtime;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 mod transactional;
 
 pub use answer::{Answer, Error, Failure, Rejection};
@@ -21,8 +21,14 @@ pub use semel_core::event::{Event, Observer, Step};
 pub use semel_core::policy::{Mode, OnBusy, Policy, StoreDown};
 pub use semel_core::{CrashPolicy, Fence, Key, KeyError, KeyRules, Resolution, Secret};
 
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub use semel_stores::TxError;
+#[cfg(feature = "mysql")]
+pub use semel_stores::mysql::Tx as MySqlTx;
 #[cfg(feature = "postgres")]
-pub use semel_stores::postgres::{Tx, TxError};
+pub use semel_stores::postgres::Tx;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub use transactional::Transact;
 
 /// The tower layer: `semel.http()`.
 #[cfg(feature = "http")]

@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) environment: String,
     pub(crate) policy: Arc<Policy>,
     pub(crate) key_rules: KeyRules,
+    #[cfg(feature = "mysql")]
+    pub(crate) mysql: Option<semel_stores::mysql::MySqlStore>,
     #[cfg(feature = "postgres")]
     pub(crate) postgres: Option<semel_stores::postgres::PostgresStore>,
 }
@@ -45,6 +47,8 @@ pub(crate) struct Shared {
 /// A store, and what only one kind can do.
 struct Opened {
     store: Arc<dyn StoreAdmin>,
+    #[cfg(feature = "mysql")]
+    mysql: Option<semel_stores::mysql::MySqlStore>,
     #[cfg(feature = "postgres")]
     postgres: Option<semel_stores::postgres::PostgresStore>,
 }
@@ -53,6 +57,8 @@ impl From<Arc<dyn StoreAdmin>> for Opened {
     fn from(store: Arc<dyn StoreAdmin>) -> Self {
         Self {
             store,
+            #[cfg(feature = "mysql")]
+            mysql: None,
             #[cfg(feature = "postgres")]
             postgres: None,
         }
@@ -66,9 +72,11 @@ impl Semel {
     /// |---|---|
     /// | `memory://` | this process's memory, at most 200,000 records |
     /// | `memory://?capacity=1000` | the same, with another bound |
+    /// | `mysql://user@127.0.0.1/database` | MariaDB ≥ 10.6 or MySQL ≥ 8.0 (feature `mysql`); also `mariadb://` |
     /// | `postgres://user@127.0.0.1/database` | PostgreSQL ≥ 14 (feature `postgres`) |
     /// | `s3://bucket/prefix` | S3 and what speaks it (feature `object`); also `gs://`, `az://` |
     /// | `redis://127.0.0.1:6379/0` | Redis ≥ 7.0 or Valkey (feature `redis`); also `rediss://`, `redis+sentinel://`, `redis+cluster://` |
+    /// | `sqlite:///var/lib/semel/keys.db` | a file on this host, for several processes (feature `sqlite`) |
     ///
     /// Two URLs with a space between them keep the same records in both, while they move from one store to the other.
     ///
@@ -249,6 +257,8 @@ impl Builder {
             environment: self.environment,
             policy: Arc::new(self.policy),
             key_rules: self.key_rules,
+            #[cfg(feature = "mysql")]
+            mysql: opened.mysql,
             #[cfg(feature = "postgres")]
             postgres: opened.postgres,
         };
@@ -262,9 +272,11 @@ impl Builder {
 fn schemes() -> String {
     let mut schemes = "memory://".to_owned();
     let all = [
+        ("mysql", "mysql", cfg!(feature = "mysql")),
         ("postgres", "postgres", cfg!(feature = "postgres")),
         ("redis", "redis", cfg!(feature = "redis")),
         ("s3", "object", cfg!(feature = "object")),
+        ("sqlite", "sqlite", cfg!(feature = "sqlite")),
     ];
     for (name, feature, is_here) in all {
         let more = if is_here {
@@ -308,14 +320,21 @@ async fn open_one(url: &str, env: &Env) -> Result<Opened, OpenError> {
             let store = MemoryStore::new(config, Arc::clone(&env.clock));
             Ok(Opened::from(Arc::new(store) as Arc<dyn StoreAdmin>))
         }
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => {
+            let open = semel_stores::mysql::MySqlStore::open(url, Arc::clone(&env.clock));
+            let store = open.await.map_err(OpenError::Store)?;
+            let mut opened = Opened::from(Arc::new(store.clone()) as Arc<dyn StoreAdmin>);
+            opened.mysql = Some(store);
+            Ok(opened)
+        }
         #[cfg(feature = "postgres")]
         "postgres" | "postgresql" => {
             let open = semel_stores::postgres::PostgresStore::open(url, Arc::clone(&env.clock));
             let store = open.await.map_err(OpenError::Store)?;
-            Ok(Opened {
-                store: Arc::new(store.clone()),
-                postgres: Some(store),
-            })
+            let mut opened = Opened::from(Arc::new(store.clone()) as Arc<dyn StoreAdmin>);
+            opened.postgres = Some(store);
+            Ok(opened)
         }
         #[cfg(feature = "object")]
         "s3" | "gs" | "az" => {
@@ -326,6 +345,12 @@ async fn open_one(url: &str, env: &Env) -> Result<Opened, OpenError> {
         #[cfg(feature = "redis")]
         _ if matches!(scheme.split('+').next(), Some("redis" | "rediss")) => {
             let open = semel_stores::redis::RedisStore::open(url, Arc::clone(&env.clock));
+            let store = open.await.map_err(OpenError::Store)?;
+            Ok(Opened::from(Arc::new(store) as Arc<dyn StoreAdmin>))
+        }
+        #[cfg(feature = "sqlite")]
+        "sqlite" => {
+            let open = semel_stores::sqlite::SqliteStore::open(url, Arc::clone(&env.clock));
             let store = open.await.map_err(OpenError::Store)?;
             Ok(Opened::from(Arc::new(store) as Arc<dyn StoreAdmin>))
         }

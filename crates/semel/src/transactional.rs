@@ -4,20 +4,83 @@ use std::future::Future;
 use std::sync::Arc;
 
 use semel_core::engine::Lease;
-use semel_stores::postgres::{Transactional, Tx};
+use semel_core::store::{Store, StoreResult};
+use semel_stores::TxError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sqlx::PgPool;
 
+use crate::Semel;
 use crate::answer::{Answer, Error, Failure, Kind};
 use crate::operation::{Call, answer, report};
+
+/// A pool whose transactions may hold an effect together with its record: sqlx's `PgPool` (feature `postgres`) and
+/// `MySqlPool` (feature `mysql`). Not to be implemented elsewhere.
+pub trait Transact: sealed::Pool {
+    /// The transaction, as an effect gets it: a connection to run statements on.
+    type Tx: Send + 'static;
+
+    #[doc(hidden)]
+    fn transaction(run: &Self::Run) -> impl Future<Output = StoreResult<Self::Tx>> + Send;
+}
+
+mod sealed {
+    use super::{Future, Semel, Store, TxError};
+
+    /// What a store of one run can do beside what every store can.
+    pub trait Pool: Sync {
+        type Run: Store + Clone;
+
+        /// A store for one run; `None` where the records are elsewhere.
+        fn run(&self, semel: &Semel) -> Option<Self::Run>;
+
+        fn commit_unprotected(run: &Self::Run) -> impl Future<Output = Result<(), TxError>> + Send;
+
+        fn refused(run: &Self::Run) -> Option<TxError>;
+    }
+}
+
+macro_rules! transact {
+    ($feature:literal, $store:ident, $pool:ty) => {
+        #[cfg(feature = $feature)]
+        impl sealed::Pool for $pool {
+            type Run = semel_stores::$store::Transactional;
+
+            fn run(&self, semel: &Semel) -> Option<Self::Run> {
+                let store = semel.shared.$store.as_ref()?;
+                Some(semel_stores::$store::Transactional::new(store, self))
+            }
+
+            fn commit_unprotected(
+                run: &Self::Run,
+            ) -> impl Future<Output = Result<(), TxError>> + Send {
+                run.commit_unprotected()
+            }
+
+            fn refused(run: &Self::Run) -> Option<TxError> {
+                run.refused()
+            }
+        }
+
+        #[cfg(feature = $feature)]
+        impl Transact for $pool {
+            type Tx = semel_stores::$store::Tx;
+
+            fn transaction(run: &Self::Run) -> impl Future<Output = StoreResult<Self::Tx>> + Send {
+                run.transaction()
+            }
+        }
+    };
+}
+
+transact!("postgres", postgres, sqlx::PgPool);
+transact!("mysql", mysql, sqlx::MySqlPool);
 
 impl Call {
     /// Runs `effect` in a transaction on `pool`, together with the record of it: both are committed, or neither. What
     /// the effect does in that transaction happens exactly once, whatever crashes.
     ///
     /// The records must be in the database that `pool` leads to: open [`crate::Semel`] with its URL. The effect gets
-    /// the transaction as a [`Tx`], which is a connection to run statements on. An effect that fails is rolled back,
+    /// the transaction as a [`Transact::Tx`], which is a connection to run statements on. An effect that fails is rolled back,
     /// and the next call runs it again; a [`Failure::reject`] is rolled back and kept. A caller that comes while
     /// another runs waits for it, or is told so, as the policy says.
     ///
@@ -45,49 +108,46 @@ impl Call {
     /// # Errors
     /// [`Error`] says what happened, and whether calling again can help. [`Error::Failed`] with a
     /// [`TxError`](crate::TxError) inside means that the server did not commit, and nothing happened.
-    pub async fn run_in<T, E, F, Fut>(self, pool: &PgPool, effect: F) -> Result<Answer<T>, Error>
+    pub async fn run_in<P, T, E, F, Fut>(self, pool: &P, effect: F) -> Result<Answer<T>, Error>
     where
+        P: Transact,
         T: Serialize + DeserializeOwned + Send + 'static,
         E: Into<Failure>,
-        F: FnOnce(Tx, Lease) -> Fut + Send + 'static,
+        F: FnOnce(P::Tx, Lease) -> Fut + Send + 'static,
         Fut: Future<Output = Result<T, E>> + Send + 'static,
     {
         let (semel, request) = self.request()?;
-        let store = semel
-            .shared
-            .postgres
-            .as_ref()
-            .ok_or(Error::NotTransactional)?;
-        let run = Transactional::new(store, pool);
+        let run = pool.run(&semel).ok_or(Error::NotTransactional)?;
         let engine = semel.engine().over(Arc::new(run.clone()));
         let in_run = run.clone();
         let response = engine.execute(request, |lease| async move {
-            let said = in_transaction(&in_run, lease, effect).await;
+            let said = in_transaction::<P, _, _, _, _>(&in_run, lease, effect).await;
             report(said.map_err(rolled_back))
         });
         let response = response.await;
-        match run.refused() {
+        match P::refused(&run) {
             Some(why) => Err(Error::Failed(why.into())),
             None => answer(response, &semel),
         }
     }
 }
 
-async fn in_transaction<T, E, F, Fut>(
-    run: &Transactional,
+async fn in_transaction<P, T, E, F, Fut>(
+    run: &P::Run,
     lease: Lease,
     effect: F,
 ) -> Result<T, Failure>
 where
+    P: Transact,
     E: Into<Failure>,
-    F: FnOnce(Tx, Lease) -> Fut,
+    F: FnOnce(P::Tx, Lease) -> Fut,
     Fut: Future<Output = Result<T, E>>,
 {
     let is_protected = lease.fence().is_some();
-    let tx = run.transaction().await.map_err(Failure::no_effect)?;
+    let tx = P::transaction(run).await.map_err(Failure::no_effect)?;
     let value = effect(tx, lease).await.map_err(Into::into)?;
     if !is_protected {
-        run.commit_unprotected().await?;
+        P::commit_unprotected(run).await?;
     }
     Ok(value)
 }

@@ -131,6 +131,9 @@ impl Server {
             .collect();
         let store = self.semel.store().capabilities();
         let kept = match (store.shared, store.durable) {
+            (true, true) if store.name == "sqlite" => {
+                "every process on this host sees them, and they outlive this one"
+            }
             (true, true) => "every node sees them, and they outlive this process",
             (true, false) => "every node sees them",
             _ => "this process alone sees them, and they end with it: for trying out",

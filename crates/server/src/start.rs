@@ -233,7 +233,7 @@ async fn open_observed(
         url: without_password(&url),
         fix: match source {
             OpenError::Store(_) => {
-                "start it, or name another: --store redis://HOST:PORT, postgres://USER@HOST/DATABASE, or memory:// to try things out"
+                "start it, or name another: --store redis://HOST:PORT, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE, sqlite:///PATH, or memory:// to try things out"
             }
             OpenError::Canary(_) => "give every node the same store.secret_file",
             _ => "see docs/stores for what a store's URL may say",
@@ -246,7 +246,9 @@ async fn open_observed(
 fn backend(url: &str) -> &'static str {
     match url.split([':', '+']).next() {
         Some("redis" | "rediss") => "redis",
+        Some("mysql" | "mariadb") => "mysql",
         Some("postgres" | "postgresql") => "postgres",
+        Some("sqlite") => "sqlite",
         _ => "memory",
     }
 }

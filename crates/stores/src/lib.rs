@@ -2,15 +2,26 @@
 //!
 //! | feature | store | module |
 //! |---|---|---|
+//! | `mysql` | MariaDB ≥ 10.6, MySQL ≥ 8.0 | `mysql` |
 //! | `object` | S3 and what speaks it, Google Cloud Storage, Azure Blob Storage | `object` |
 //! | `postgres` | PostgreSQL ≥ 14 | `postgres` |
 //! | `redis` | Redis ≥ 7.0, Valkey | `redis` |
+//! | `sqlite` | a file on this host | `sqlite` |
 //!
 //! Every backend passes the conformance suite of `semel-testkit` on a real server.
 
+#[cfg(feature = "mysql")]
+pub mod mysql;
 #[cfg(feature = "object")]
 pub mod object;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod transaction;
+
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub use transaction::TxError;

@@ -74,6 +74,7 @@ const SERVERS: &[&str] = &[
     "postgres",
     "pgbouncer",
     "postgres-sync",
+    "mariadb",
     "nats",
     "s3",
     "s3-unfit",

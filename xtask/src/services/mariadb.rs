@@ -52,6 +52,8 @@ impl Service for MariaDb {
             "--log-bin=binlog".to_owned(),
             "--server-id=1".to_owned(),
             "--skip-name-resolve".to_owned(),
+            // Not the system's: a server removes the temporary tables that it finds when it starts, another's too.
+            format!("--tmpdir={}", instance.folder()?.display()),
         ];
         instance.run(&Spec {
             role: "main".to_owned(),
@@ -113,6 +115,7 @@ fn init(instance: &Instance<'_>) -> Result<String> {
             .arg("--no-defaults")
             .arg(format!("--datadir={}", beside.display()));
         command.args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
+        command.env("TMPDIR", instance.folder()?);
         exec::capture(&mut command)?;
         std::fs::rename(&beside, &data)?;
     }

@@ -35,7 +35,7 @@ Example:
 Others who use the store meanwhile are slowed down, and counted in: measure when it is quiet. Sizes are told by how much
 the store grows: let it run longer (--seconds 60), and on tables that have no room left inside by earlier deletions.")]
 pub(crate) struct Bench {
-    /// The store: redis://…, postgres://…, memory://
+    /// The store: redis://…, postgres://…, mysql://…, sqlite://…, memory://
     #[arg(long, value_name = "URL", env = "SEMEL_STORE_URL")]
     store: String,
     /// How long to measure, in seconds, about.

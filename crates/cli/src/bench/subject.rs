@@ -6,8 +6,10 @@ use std::time::Duration;
 use semel::core::{Env, StoreError};
 use semel::{CacheConfig, EngineConfig, Policy, Semel};
 use semel_server::config::without_password;
+use semel_stores::mysql::MySqlStore;
 use semel_stores::postgres::PostgresStore;
 use semel_stores::redis::RedisStore;
+use semel_stores::sqlite::SqliteStore;
 
 use crate::exit::{self, Exit};
 
@@ -25,6 +27,8 @@ pub(super) struct Subject {
 enum Kind {
     Redis(RedisStore),
     Postgres(PostgresStore),
+    MySql(MySqlStore),
+    Sqlite(SqliteStore),
     Other,
 }
 
@@ -87,6 +91,16 @@ impl Subject {
                 let opened = builder.open_on(Arc::new(store.clone())).await;
                 (Kind::Postgres(store), opened)
             }
+            "mysql" | "mariadb" => {
+                let store = MySqlStore::open(url, clock).await.map_err(failed)?;
+                let opened = builder.open_on(Arc::new(store.clone())).await;
+                (Kind::MySql(store), opened)
+            }
+            "sqlite" => {
+                let store = SqliteStore::open(url, clock).await.map_err(failed)?;
+                let opened = builder.open_on(Arc::new(store.clone())).await;
+                (Kind::Sqlite(store), opened)
+            }
             _ => (Kind::Other, builder.open(url).await),
         };
         let semel = opened.map_err(|error| unusable(error.to_string()))?;
@@ -123,6 +137,23 @@ impl Subject {
                 Used {
                     bytes: usage.bytes,
                     wal_bytes: usage.wal_bytes,
+                    masters: 1,
+                    ..Used::default()
+                }
+            }
+            Kind::MySql(store) => {
+                let usage = store.usage().await.map_err(failed)?;
+                Used {
+                    bytes: usage.bytes,
+                    wal_bytes: usage.log_bytes,
+                    masters: 1,
+                    ..Used::default()
+                }
+            }
+            Kind::Sqlite(store) => {
+                let usage = store.usage().await.map_err(failed)?;
+                Used {
+                    bytes: usage.bytes,
                     masters: 1,
                     ..Used::default()
                 }

@@ -31,7 +31,7 @@ pub(crate) struct Target {
     /// Its key (PEM).
     #[arg(long, value_name = "FILE", requires = "cert_file")]
     key_file: Option<PathBuf>,
-    /// The store itself, without a sidecar: redis://…, postgres://…, s3://…
+    /// The store itself, without a sidecar: redis://…, postgres://…, mysql://…, sqlite://…, s3://…
     #[arg(long, value_name = "URL", conflicts_with = "admin")]
     pub(crate) store: Option<String>,
     /// The settings of the sidecar (TOML): its admin.address, else its store.

@@ -1,6 +1,7 @@
 //! The store.
 
 use semel::core::diagnosis::{Finding, Severity};
+use semel::core::store::Capabilities;
 use semel_server::config::Config;
 use semel_server::{StartError, open};
 
@@ -10,7 +11,7 @@ use super::Report;
 pub(super) async fn look(config: &Config, report: &mut Report) {
     if config.store.url.is_none() && config.store.url_file.is_none() {
         let found = "no store is named";
-        let fix = "--store redis://HOST:PORT, postgres://USER@HOST/DATABASE, or --config FILE";
+        let fix = "--store redis://HOST:PORT, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE, sqlite:///PATH, or --config FILE";
         report.add(
             "store",
             [Finding::bad("open", Severity::Broken, found, fix)],
@@ -25,7 +26,7 @@ pub(super) async fn look(config: &Config, report: &mut Report) {
         }
     };
     let capabilities = semel.store().capabilities();
-    report.add("store", [kept(capabilities.durable, capabilities.shared)]);
+    report.add("store", [kept(capabilities)]);
     match semel.store().diagnose().await {
         Ok(findings) => report.add("store", findings),
         Err(error) => {
@@ -56,8 +57,12 @@ fn unusable(error: &StartError) -> Finding {
     }
 }
 
-fn kept(durable: bool, shared: bool) -> Finding {
-    match (durable, shared) {
+fn kept(store: Capabilities) -> Finding {
+    match (store.durable, store.shared) {
+        (true, true) if store.name == "sqlite" => Finding::good(
+            "open",
+            "every process on this host sees the records, and they outlive a process",
+        ),
         (true, true) => Finding::good(
             "open",
             "every node sees the records, and they outlive a node",
@@ -67,7 +72,7 @@ fn kept(durable: bool, shared: bool) -> Finding {
             "open",
             Severity::Note,
             "one process alone sees the records, and they end with it",
-            "for trying out; for the rest a store that is shared: redis://…, postgres://…",
+            "for trying out; for the rest a store that is shared: redis://…, postgres://…, mysql://…, sqlite://…",
         ),
     }
 }

@@ -32,6 +32,11 @@ async fn healthy_stores_are_said_to_be_so() {
     for (store, check) in [
         (env("SEMEL_TEST_REDIS_URL"), "eviction"),
         (env("SEMEL_TEST_POSTGRES_URL"), "indexes"),
+        (env("SEMEL_TEST_MARIADB_URL"), "table"),
+        (
+            format!("sqlite://{}/keys.db", new_folder("doctor").display()),
+            "permissions",
+        ),
     ] {
         let ended = semel(&["doctor", "--json", "--store", &store]).await;
         assert_eq!(ended.code, 0, "{ended:?}");

@@ -1,6 +1,6 @@
 //! `semel keys`, `tail`, `gc`: over the network and on the store itself.
 
-use semel_testkit::private::RedisServer;
+use semel_testkit::private::{RedisServer, new_folder};
 use serde_json::Value;
 
 use crate::support::{Sidecar, command, env, semel, service};
@@ -141,7 +141,13 @@ async fn reset_tail_gc_and_erase_say_what_they_did() {
 async fn the_store_itself_shows_the_same_as_the_sidecar_and_is_mended_without_it() {
     // Listing a Redis that others fill takes as long as they fill it.
     let redis = RedisServer::start(&[]).await;
-    for store in [redis.url(), env("SEMEL_TEST_POSTGRES_URL")] {
+    let file = format!("sqlite://{}/keys.db", new_folder("keys").display());
+    for store in [
+        redis.url(),
+        env("SEMEL_TEST_POSTGRES_URL"),
+        env("SEMEL_TEST_MARIADB_URL"),
+        file,
+    ] {
         let mut sidecar = Sidecar::start(&store, "").await;
         let id = traffic(&sidecar).await;
         let environment = sidecar.environment.clone();

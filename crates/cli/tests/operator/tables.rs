@@ -1,13 +1,21 @@
 //! `semel migrate` and `semel gc`: on a database of its own.
 
-use semel_testkit::private::PostgresServer;
+use semel_testkit::private::{MariaDbServer, PostgresServer, new_folder};
 
 use crate::support::{Sidecar, pause, semel};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_are_made_once_and_only_where_asked() {
     let server = PostgresServer::start(&[]).await;
-    let url = server.url();
+    made_once(&server.url()).await;
+    let server = MariaDbServer::start(&[]).await;
+    made_once(&server.url()).await;
+    let folder = new_folder("migrate");
+    made_once(&format!("sqlite://{}/keys.db", folder.display())).await;
+    std::fs::remove_dir_all(folder).expect("a folder of our own");
+}
+
+async fn made_once(url: &str) {
     let off = format!(
         "{url}{}migrate=off",
         if url.contains('?') { "&" } else { "?" }

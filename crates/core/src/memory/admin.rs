@@ -93,7 +93,7 @@ impl StoreAdmin for MemoryStore {
             Severity::Note,
             "records are in this process's memory: they end with it, and no other process sees them",
             "good for development, and for one process that may forget; else a store that keeps records, such as \
-             redis:// or postgres://",
+             redis://, postgres://, mysql:// or sqlite://",
         );
         let here = self.len();
         let found = format!("{here} of at most {most} records");

@@ -136,7 +136,7 @@ fn wrong_form(form: &str, text: &str) -> Option<String> {
         ),
         "store-url" => wrong(
             text.contains("://"),
-            "this is no URL; it has a scheme such as redis://, postgres:// or memory://",
+            "this is no URL; it has a scheme such as redis://, postgres://, mysql://, sqlite:// or memory://",
         ),
         "pointer" => wrong(text.starts_with('/'), "a JSON pointer begins with /"),
         "route" => wrong(text.starts_with('/'), "a route's path begins with /"),

@@ -152,7 +152,7 @@ impl Judge<'_> {
             self.warn(
                 "store.url",
                 "memory:// forgets everything when this process ends, and no other node sees it",
-                "use redis:// or postgres:// for anything but trying out",
+                "use redis://, postgres://, mysql:// or sqlite:// for anything but trying out",
             );
         }
         if store.secret_id.is_some() && store.secret_file.is_none() {

@@ -88,7 +88,7 @@ pub(super) const fn seconds(seconds: u64) -> Span {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Store {
-    /// The store's URL: `redis://127.0.0.1`, `postgres://user@host/database`, `s3://bucket/prefix`, `memory://` for trying out.
+    /// The store's URL: `redis://127.0.0.1`, `postgres://user@host/database`, `mysql://user@host/database`, `sqlite:///path`, `s3://bucket/prefix`, `memory://` for trying out.
     #[schemars(extend("format" = "store-url"))]
     pub url: Option<String>,
     /// A file that has the URL, for one with a password in it. Instead of `url`.

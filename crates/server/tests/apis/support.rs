@@ -26,6 +26,8 @@ pub(crate) fn stores() -> Vec<String> {
         "memory://".to_owned(),
         of("SEMEL_TEST_REDIS_URL"),
         of("SEMEL_TEST_POSTGRES_URL"),
+        of("SEMEL_TEST_MARIADB_URL"),
+        format!("sqlite://{}/keys.db", new_folder("apis").display()),
     ]
 }
 

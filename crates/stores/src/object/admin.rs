@@ -11,13 +11,13 @@ use semel_core::env::SystemEntropy;
 use semel_core::protocol::Decision;
 use semel_core::store::{Connections, Cursor, Page, Query, Stats, StoreAdmin, StoreResult};
 use semel_core::{
-    BoxFuture, Certainty, Entropy as _, Identity, Record, State, StoreError, StoreErrorKind, Tick,
-    Timestamp, Token,
+    BoxFuture, Certainty, Entropy as _, Identity, Record, Restored, State, StoreError,
+    StoreErrorKind, Tick, Timestamp, Token,
 };
 
 use super::change::Known;
 use super::sweep::AT_ONCE;
-use super::{Inner, ObjectStore, is_deleted, time};
+use super::{Inner, ObjectStore, is_deleted, memo, time};
 
 /// How long a deletion is remembered.
 const DELETED_FOR: Duration = Duration::from_secs(60);
@@ -47,6 +47,14 @@ impl StoreAdmin for ObjectStore {
             let changed = self.inner.change(identity, Known::Nothing, decide);
             Ok(changed.await?.answer)
         })
+    }
+
+    fn restore<'a>(
+        &'a self,
+        identity: &'a Identity,
+        record: &'a Record,
+    ) -> BoxFuture<'a, StoreResult<Restored>> {
+        Box::pin(self.inner.restore(identity, record))
     }
 
     fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
@@ -143,7 +151,8 @@ impl Inner {
         let Ok(record) = Record::decode(&found.bytes) else {
             return Ok(None);
         };
-        let (noted, estimate) = (Some(found.noted), self.link.time.now());
+        let noted = memo::is_dated_by_the_server(&found.bytes).then_some(found.noted);
+        let estimate = self.link.time.now();
         let now = time::decide_at(&record, noted, estimate, self.margin);
         let fits = query.fits(&record, now) && !is_deleted(&record);
         let identity = Identity::from_halves(&address, &record.seal);

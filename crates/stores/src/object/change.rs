@@ -11,7 +11,7 @@ use super::error::{overtaken, unknown};
 use super::{Inner, memo, time};
 
 /// How often a step that was overtaken, or whose outcome isn't known, is tried again before giving up.
-const TRIES: u32 = 12;
+pub(super) const TRIES: u32 = 12;
 
 /// A record as it was found or remembered.
 pub(super) struct Seen {
@@ -48,7 +48,7 @@ impl Inner {
             return Ok(None);
         };
         let record = Record::decode_for(identity, &found.bytes)?;
-        let noted = Some(found.noted);
+        let noted = memo::is_dated_by_the_server(&found.bytes).then_some(found.noted);
         Ok(Some(Box::new(Seen {
             now: time::decide_at(&record, noted, self.link.time.now(), self.margin),
             record,

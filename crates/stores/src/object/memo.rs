@@ -11,15 +11,35 @@ use semel_core::{Entropy as _, Record};
 /// A section that readers of records pass over.
 const NONCE: u8 = 255;
 
+/// How long a nonce is.
+const BYTES: usize = 16;
+
 /// The packed record, with a nonce.
 pub(super) fn pack(record: &Record) -> Bytes {
+    with_nonce(record, &[])
+}
+
+/// The same for a record that was written at another time than now: a byte more behind the nonce says so.
+pub(super) fn pack_as_it_was(record: &Record) -> Bytes {
+    with_nonce(record, &[1])
+}
+
+fn with_nonce(record: &Record, more: &[u8]) -> Bytes {
     let packed = record.encode();
-    let mut out = BytesMut::with_capacity(packed.len() + 21);
+    let mut out = BytesMut::with_capacity(packed.len() + 5 + BYTES + more.len());
     out.put_slice(&packed);
     out.put_u8(NONCE);
-    out.put_u32_le(16);
+    out.put_u32_le(u32::try_from(BYTES + more.len()).unwrap_or(u32::MAX));
     out.put_u128_le(SystemEntropy.next_u128());
+    out.put_slice(more);
     out.freeze()
+}
+
+/// Whether the server's time of an object bounds the record's.
+pub(super) fn is_dated_by_the_server(packed: &[u8]) -> bool {
+    let as_it_was = [NONCE, 17, 0, 0, 0];
+    let section = packed.len().checked_sub(as_it_was.len() + BYTES + 1);
+    !section.is_some_and(|at| packed[at..].starts_with(&as_it_was))
 }
 
 /// Version and record, for the lease to carry.

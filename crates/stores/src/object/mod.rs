@@ -22,6 +22,7 @@ mod lifecycle;
 mod link;
 mod memo;
 mod probe;
+mod restore;
 mod sweep;
 mod time;
 mod url;

@@ -38,9 +38,10 @@ use semel_core::{
     Resolved, Settled, Settlement,
 };
 
+pub use crate::transaction::TxError;
 pub use schema::{MIGRATIONS, pending};
 pub use size::Usage;
-pub use transaction::{Transactional, Tx, TxError};
+pub use transaction::{Transactional, Tx};
 
 use link::Link;
 use options::Options;

@@ -3,11 +3,13 @@
 //! Each is a process on a free loopback port with a folder of its own, killed by its id when it is dropped.
 //! Never do such things to the servers that tests share.
 
+mod mariadb;
 mod nats;
 mod postgres;
 mod process;
 mod redis;
 
+pub use mariadb::MariaDbServer;
 pub use nats::NatsServer;
 pub use postgres::{PostgresServer, url_at};
 pub use process::Private;
@@ -53,4 +55,15 @@ pub fn new_folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(name);
     std::fs::create_dir_all(&folder).expect("a folder under the temp folder");
     folder
+}
+
+/// The user and group of a server's package, where we are root.
+fn package_user(name: &str) -> Option<(u32, u32)> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let users = std::fs::read_to_string("/etc/passwd").ok()?;
+    let is_it = |line: &&str| line.split(':').next() == Some(name);
+    let mut fields = users.lines().find(is_it)?.split(':').skip(2);
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }

@@ -239,7 +239,7 @@ fn program(name: &str) -> PathBuf {
 /// PostgreSQL refuses to run as root; then it runs as the user that its package made.
 fn as_owner(program: &Path) -> Command {
     let mut command = Command::new(program);
-    if let Some((user, group)) = owner() {
+    if let Some((user, group)) = super::package_user("postgres") {
         command.uid(user).gid(group);
     }
     command.current_dir(std::env::temp_dir());
@@ -247,21 +247,10 @@ fn as_owner(program: &Path) -> Command {
 }
 
 fn give_away(folder: &Path) {
-    if let Some((user, group)) = owner() {
+    if let Some((user, group)) = super::package_user("postgres") {
         std::os::unix::fs::chown(folder, Some(user), Some(group))
             .expect("root may give files away");
     }
-}
-
-/// The package's user and group, where we are root.
-fn owner() -> Option<(u32, u32)> {
-    if !rustix::process::geteuid().is_root() {
-        return None;
-    }
-    let users = std::fs::read_to_string("/etc/passwd").ok()?;
-    let line = users.lines().find(|line| line.starts_with("postgres:"))?;
-    let mut fields = line.split(':').skip(2);
-    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
 fn succeed(command: &mut Command) {

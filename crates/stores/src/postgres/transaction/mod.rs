@@ -15,13 +15,14 @@ use semel_core::store::StoreResult;
 use semel_core::{Busy, Claim, Claimed, Grant, Settled, Settlement, protocol};
 use sqlx::postgres::{PgPool, PgRow};
 use sqlx::types::Uuid;
-use sqlx::{Error, PgConnection, Postgres, Row as _, Transaction};
+use sqlx::{PgConnection, Postgres, Row as _, Transaction};
 
 use crate::postgres::claim::{TRIES, first_run, insert, swap};
 use crate::postgres::error::{is_broken, not_sent, store_error, unexpected};
 use crate::postgres::row::{self, Seen};
 use crate::postgres::settle::settle;
 use crate::postgres::{Inner, PostgresStore};
+use crate::transaction::TxError;
 
 /// A store for one run, in a transaction on the caller's own pool.
 #[derive(Clone)]
@@ -51,27 +52,6 @@ struct Slot {
 pub struct Tx {
     open: Option<Transaction<'static, Postgres>>,
     run: Arc<Run>,
-}
-
-/// Why a transaction was rolled back. Nothing of it happened.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TxError {
-    /// The server refused to settle or to commit: a constraint, a conflict with another transaction, an earlier
-    /// error that the effect passed over.
-    #[error("the transaction was refused by the server and rolled back; nothing happened")]
-    Refused(#[source] Error),
-    /// The effect committed or rolled back by a statement of its own.
-    #[error("the effect ended the transaction by itself; leave COMMIT and ROLLBACK to semel")]
-    Ended,
-    /// The effect is over, and something of it still holds the transaction.
-    #[error("the effect did not give its transaction back; don't move it to another task")]
-    Kept,
-    /// The connection was lost, and the transaction with it.
-    #[error(
-        "the connection was lost before the commit, and the transaction rolled back; nothing happened"
-    )]
-    RolledBack,
 }
 
 impl Transactional {

@@ -1,0 +1,225 @@
+//! The operator's side of the MySQL store.
+
+use semel_core::diagnosis::Finding;
+use semel_core::identity::Address;
+use semel_core::store::{Connections, Cursor, Page, Query, Stats, StoreAdmin, StoreResult};
+use semel_core::{BoxFuture, Identity, Record, Restored, Timestamp};
+use sqlx::Row as _;
+
+use super::claim::TRIES;
+use super::error::{store_error, unexpected, unfit};
+use super::link::failed;
+use super::row::{self, Bound, Found};
+use super::sql::{NOW, once};
+use super::sweep::{address, hex};
+use super::{Inner, MySqlStore};
+
+/// How many rows one page looks at, at most, so that a search for something rare is many short statements.
+const LOOK_AT_MOST: usize = 5_000;
+
+/// Up to here records are counted, from here on estimated.
+const COUNT_AT_MOST: i64 = 1_000_000;
+
+impl StoreAdmin for MySqlStore {
+    fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, StoreResult<Page>> {
+        Box::pin(self.inner.page(query))
+    }
+
+    fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
+        Box::pin(async move {
+            let was_live = self.inner.delete(identity).await?;
+            self.inner.hub.wake(&identity.address());
+            Ok(was_live)
+        })
+    }
+
+    fn restore<'a>(
+        &'a self,
+        identity: &'a Identity,
+        record: &'a Record,
+    ) -> BoxFuture<'a, StoreResult<Restored>> {
+        Box::pin(async move {
+            let restored = self.inner.restore(identity, record).await?;
+            self.inner.hub.wake(&identity.address());
+            Ok(restored)
+        })
+    }
+
+    fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
+        Box::pin(self.inner.sweep(most))
+    }
+
+    fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
+        Box::pin(async move {
+            let text = format!(
+                "SELECT COUNT(*) FROM (SELECT 1 FROM semel_records WHERE format = 1 \
+                 AND written_us + retention_ms * 1000 <= {NOW} LIMIT {most}) expired"
+            );
+            let count = self.inner.number(|| once(text.clone())).await?;
+            Ok(usize::try_from(count).unwrap_or(0))
+        })
+    }
+
+    fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
+        Box::pin(self.inner.now())
+    }
+
+    fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
+        Box::pin(async move {
+            Ok(Stats {
+                records: self.inner.count().await?.unsigned_abs(),
+                capacity: None,
+            })
+        })
+    }
+
+    fn connections(&self) -> Option<Connections> {
+        Some(self.inner.link.connections())
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
+        Box::pin(self.inner.diagnose())
+    }
+}
+
+impl Inner {
+    pub(super) async fn now(&self) -> StoreResult<Timestamp> {
+        let micros = self.number(|| once(format!("SELECT {NOW}"))).await?;
+        Ok(Timestamp::from_micros(micros.unsigned_abs()))
+    }
+
+    async fn delete(&self, identity: &Identity) -> StoreResult<bool> {
+        let (address, seal) = (identity.address().to_vec(), identity.seal().to_vec());
+        let look = format!(
+            "SELECT fence, written_us + retention_ms * 1000 > {NOW} FROM semel_records WHERE address = ? AND seal = ?"
+        );
+        let delete = "DELETE FROM semel_records WHERE address = ? AND seal = ? AND fence = ?";
+        for _ in 0..TRIES {
+            let statement = || once(look.clone()).bind(address.clone()).bind(seal.clone());
+            let Some(row) = self.link.row(statement).await? else {
+                return Ok(false);
+            };
+            let parts = (|| Ok((row.try_get::<i64, _>(0)?, row.try_get::<i64, _>(1)?)))();
+            let (fence, is_live) = parts.map_err(store_error)?;
+            let statement = || {
+                let query = once(delete.to_owned()).bind(address.clone());
+                query.bind(seal.clone()).bind(fence)
+            };
+            let gone = self.link.execute(statement).await.map_err(failed)?;
+            // What is deleted is counted alike on every connection; one that was sent again may find it gone.
+            if gone.rows_affected() > 0 {
+                return Ok(is_live != 0);
+            }
+        }
+        Err(unexpected("overtaken too often"))
+    }
+
+    /// By address, which never changes: a record that is there throughout is listed once (P29).
+    async fn page(&self, query: &Query) -> StoreResult<Page> {
+        let after = query.after.as_ref().map_or(Ok([0; 16]), parse)?;
+        let end = self.boundary(&after).await?;
+        let rows = self.listed(query, &after, end.as_ref()).await?;
+        let last = rows.last().map(|(address, _)| *address);
+        let full = rows.len() == query.page_size();
+        let next = if full { last } else { end };
+        let mut page = Page {
+            next: next.map(|address| Cursor(written(&address))),
+            ..Page::default()
+        };
+        for (_, found) in rows {
+            // What can't be read is not listed as something that it may not be.
+            let Ok(seen) = found else { continue };
+            let identity = Identity::from_halves(&seen.address, &seen.record.seal);
+            page.records.push((identity, seen.record));
+        }
+        Ok(page)
+    }
+
+    /// The last address that this page looks at; `None` where the table ends before.
+    async fn boundary(&self, after: &Address) -> StoreResult<Option<Address>> {
+        let text = format!(
+            "SELECT address FROM semel_records WHERE address > {} ORDER BY address LIMIT {}, 1",
+            hex(after),
+            LOOK_AT_MOST - 1
+        );
+        let row = self.link.row(|| once(text.clone())).await?;
+        row.map(|row| address(&row, 0)).transpose()
+    }
+
+    async fn listed(
+        &self,
+        query: &Query,
+        after: &Address,
+        end: Option<&Address>,
+    ) -> StoreResult<Vec<(Address, Found)>> {
+        let mut text = format!(
+            "{} AND written_us + retention_ms * 1000 > {NOW}",
+            self.sql.list
+        );
+        if let Some(end) = end {
+            text += &format!(" AND address <= {}", hex(end));
+        }
+        if let Some(state) = query.state {
+            text += &format!(
+                " AND {} = IF(state = 1 AND NOT (crash = 1 AND attempt < max_attempts) \
+                 AND written_us + lease_ms * 1000 <= {NOW}, 4, state)",
+                state as u8
+            );
+        }
+        let names = [
+            ("environment", &query.environment),
+            ("tenant", &query.tenant),
+            ("scope", &query.scope),
+        ];
+        let wanted = names
+            .iter()
+            .filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        let wanted: Vec<_> = wanted.collect();
+        for (name, _) in &wanted {
+            text += &format!(" AND {name} = ?");
+        }
+        text += &format!(" ORDER BY address LIMIT {}", query.page_size());
+        let statement = || {
+            let bound = once(text.clone()).bind(after.to_vec());
+            wanted.iter().fold(bound, |bound, (_, value)| {
+                bound.bind(value.as_bytes().to_vec())
+            })
+        };
+        let rows = self.link.rows(statement).await?;
+        let parse = |row: &_| Ok((address(row, 0)?, row::parse(row).map_err(store_error)?));
+        rows.iter().map(parse).collect()
+    }
+
+    async fn count(&self) -> StoreResult<i64> {
+        let text = format!(
+            "SELECT COUNT(*) FROM (SELECT 1 FROM semel_records LIMIT {COUNT_AT_MOST}) present"
+        );
+        let counted = self.number(|| once(text.clone())).await?;
+        if counted < COUNT_AT_MOST {
+            return Ok(counted);
+        }
+        let estimate = "SELECT CAST(table_rows AS SIGNED) FROM information_schema.tables \
+                        WHERE table_schema = DATABASE() AND table_name = 'semel_records'";
+        let estimated = self.number(|| once(estimate.to_owned())).await?;
+        Ok(estimated.max(counted))
+    }
+
+    /// The one number that a statement gives; 0 where it gives none.
+    async fn number(&self, statement: impl Fn() -> Bound) -> StoreResult<i64> {
+        let row = self.link.row(statement).await?;
+        let number = row.map(|row| row.try_get::<i64, _>(0)).transpose();
+        Ok(number.map_err(store_error)?.unwrap_or(0))
+    }
+}
+
+fn parse(cursor: &Cursor) -> StoreResult<Address> {
+    let number = u128::from_str_radix(&cursor.0, 16).ok();
+    // Only what a page gave: no shorter form, no sign, no capitals.
+    let address = number.map(u128::to_be_bytes);
+    let address = address.filter(|address| written(address) == cursor.0);
+    address.ok_or_else(|| unfit("the cursor isn't one of this store's; start the listing anew"))
+}
+
+fn written(address: &Address) -> String {
+    format!("{:032x}", u128::from_be_bytes(*address))
+}

@@ -1,0 +1,171 @@
+//! MariaDB and MySQL: one row per key, claimed by one `INSERT`.
+//!
+//! - **Claim** is a plain `INSERT`: it succeeds for one, and nobody else. Only a claim that loses takes a second step: it
+//!   reads the record and the server's time, lets [`protocol`](semel_core::protocol) decide, where that says to write
+//!   replaces exactly the row that was read, and reads back whose it is.
+//! - **Settle** and **renew** are one `UPDATE` each, fenced by its condition.
+//! - **Time** is the server's.
+//! - A statement that the server gave up in favour of another session (1213, 1205) is sent again.
+//! - Whoever waits in this process looks at all records it waits for with one statement.
+//!
+//! With [`Transactional`] the claim, the caller's own writes and the settlement are one transaction.
+//!
+//! The tables are in `migrations/mysql`; their names begin with `semel_`.
+
+mod admin;
+mod claim;
+mod diagnosis;
+mod error;
+mod health;
+mod link;
+mod options;
+mod row;
+mod schema;
+mod settle;
+mod size;
+mod sql;
+mod sweep;
+mod transaction;
+mod wakes;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use semel_core::store::{Capabilities, Store, StoreResult, Wake};
+use semel_core::wake::{Hub, Wakeup};
+use semel_core::{
+    Answer, BoxFuture, Claim, Claimed, Clock, Fence, Grant, Identity, Record, Renewed, Resolution,
+    Resolved, Settled, Settlement,
+};
+
+pub use schema::{MIGRATIONS, pending};
+pub use size::Usage;
+pub use transaction::{Transactional, Tx};
+
+use link::Link;
+use options::Options;
+use sql::Statements;
+use sweep::Sweeper;
+use wakes::Wakes;
+
+/// Records in MariaDB or MySQL. Cheap to clone.
+#[derive(Clone)]
+pub struct MySqlStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    link: Link,
+    sql: Statements,
+    hub: Hub,
+    wakes: Arc<Wakes>,
+    sweeper: Sweeper,
+    server: String,
+    max_answer_bytes: usize,
+}
+
+impl MySqlStore {
+    /// Connects to the database at `url`, such as `mysql://user@127.0.0.1/app`, brings the tables up to date, and
+    /// checks that the server is fit.
+    ///
+    /// | option in the URL | meaning |
+    /// |---|---|
+    /// | `max_connections=20` | the most connections, 10 unless set |
+    /// | `migrate=off` | the tables are made by somebody else, from the files in `migrations/mysql` |
+    /// | `archive=on` | the sweeper notes removed records in `semel_archive` |
+    /// | `ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key` | as the servers' own clients have them |
+    /// | `socket` | the path of a Unix socket |
+    ///
+    /// # Errors
+    /// Where it can't be reached, or would lose records: a server that may only be read, or one that doesn't write its
+    /// log at every commit.
+    pub async fn open(url: &str, clock: Arc<dyn Clock>) -> StoreResult<Self> {
+        let options = Options::parse(url)?;
+        let link = Link::open(&options, Arc::clone(&clock)).await?;
+        let found = health::check(&link).await?;
+        schema::prepare(&link, options.migrate).await?;
+        let wakes = Arc::new(Wakes::default());
+        let inner = Arc::new(Inner {
+            link,
+            sql: Statements::new(),
+            hub: Hub::new(),
+            wakes: Arc::clone(&wakes),
+            sweeper: Sweeper::new(options.archive),
+            server: found.server,
+            max_answer_bytes: found.max_answer_bytes,
+        });
+        wakes::look_out(&inner, wakes, clock);
+        Ok(Self { inner })
+    }
+}
+
+impl Store for MySqlStore {
+    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
+        Box::pin(self.inner.claim(claim))
+    }
+
+    fn renew<'a>(
+        &'a self,
+        lease: &'a Grant,
+        checkpoint: Option<&'a Bytes>,
+    ) -> BoxFuture<'a, StoreResult<Renewed>> {
+        Box::pin(self.inner.renew(lease, checkpoint))
+    }
+
+    fn settle<'a>(
+        &'a self,
+        lease: &'a Grant,
+        settlement: &'a Settlement,
+    ) -> BoxFuture<'a, StoreResult<Settled>> {
+        Box::pin(async move {
+            let settled = self.inner.settle(lease, settlement).await?;
+            self.inner.hub.wake(&lease.identity.address());
+            Ok(settled)
+        })
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        identity: &'a Identity,
+        fence: Fence,
+        resolution: &'a Resolution,
+    ) -> BoxFuture<'a, StoreResult<Resolved>> {
+        Box::pin(async move {
+            let resolved = self.inner.resolve(identity, fence, resolution).await?;
+            self.inner.hub.wake(&identity.address());
+            Ok(resolved)
+        })
+    }
+
+    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
+        Box::pin(async move {
+            let found = self.inner.look(identity).await?;
+            Ok(found.filter(|seen| !seen.record.is_expired(seen.now)))
+                .map(|live| live.map(|seen| seen.record))
+        })
+    }
+
+    fn watch(&self, identity: &Identity) -> Wakeup {
+        let wakeup = self.inner.hub.watch(identity);
+        self.inner.wakes.watch(identity.address());
+        wakeup
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let largest = Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES;
+        Capabilities {
+            name: "mysql",
+            durable: true,
+            shared: true,
+            wake: Wake::Hint,
+            lists_once: true,
+            max_answer_bytes: self.inner.max_answer_bytes.min(largest),
+        }
+    }
+}
+
+impl std::fmt::Debug for MySqlStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MySqlStore({})", self.inner.server)
+    }
+}

@@ -1,0 +1,112 @@
+//! What the URL says: some of it is for us, the rest for the client.
+
+use std::str::FromStr as _;
+
+use semel_core::StoreError;
+use semel_core::store::StoreResult;
+use sqlx::mysql::MySqlConnectOptions;
+
+use super::error::unfit;
+
+/// A parsed URL.
+pub(super) struct Options {
+    pub(super) connect: MySqlConnectOptions,
+    pub(super) max_connections: u32,
+    pub(super) migrate: bool,
+    pub(super) archive: bool,
+}
+
+/// What the client understands by itself.
+const CLIENTS: &[&str] = &[
+    "ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "sslmode", "sslca", "sslcert", "sslkey", "socket",
+];
+
+impl Options {
+    pub(super) fn parse(url: &str) -> StoreResult<Self> {
+        let (base, query) = url.split_once('?').unwrap_or((url, ""));
+        // The client calls both the same.
+        let base = base.replacen("mariadb://", "mysql://", 1);
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for option in query.split('&').filter(|option| !option.is_empty()) {
+            let (name, value) = option.split_once('=').unwrap_or((option, ""));
+            if CLIENTS.contains(&name) {
+                theirs.push(option);
+            } else {
+                ours.push((name, value));
+            }
+        }
+        let connect = MySqlConnectOptions::from_str(&format!("{base}?{}", theirs.join("&")))
+            // What the parser says may repeat parts of the URL, and so a password.
+            .map_err(|_| refused("it isn't a URL like mysql://user@host/database"))?;
+        if connect.get_database().is_none_or(str::is_empty) {
+            return Err(refused(
+                "it names no database; mysql://user@host/database does",
+            ));
+        }
+        let mut options = Self {
+            connect,
+            max_connections: 10,
+            migrate: true,
+            archive: false,
+        };
+        for (name, value) in ours {
+            options.take(name, value)?;
+        }
+        Ok(options)
+    }
+
+    fn take(&mut self, name: &str, value: &str) -> StoreResult<()> {
+        match (name, value) {
+            ("max_connections", number) => {
+                let number = number.parse().ok().filter(|number| *number > 0);
+                self.max_connections =
+                    number.ok_or_else(|| refused("max_connections is a number from 1"))?;
+            }
+            ("migrate", "on" | "off") => self.migrate = value == "on",
+            ("archive", "on" | "off") => self.archive = value == "on",
+            _ => {
+                return Err(refused(
+                    "an option isn't known; ours are max_connections, migrate=off, archive=on",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn refused(said: &'static str) -> StoreError {
+    unfit(format!("the store's URL can't be used: {said}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_options_are_taken_and_the_rest_is_the_clients() {
+        let url = "mysql://u@h:3307/d?ssl-mode=REQUIRED&max_connections=7&migrate=off&archive=on";
+        let options = Options::parse(url).unwrap();
+        assert_eq!(options.max_connections, 7);
+        assert!(options.archive && !options.migrate);
+        assert_eq!(options.connect.get_port(), 3307);
+        assert_eq!(options.connect.get_database(), Some("d"));
+        assert!(Options::parse("mariadb://u@h/d").is_ok());
+    }
+
+    #[test]
+    fn what_cant_be_used_is_refused_and_a_password_never_repeated() {
+        for url in [
+            "mysql://u:hunter2@h/d?pooling=on",
+            "mysql://u:hunter2@h",
+            "mysql://u:hunter2@h/d?max_connections=0",
+            "mysql://u:hunter2@h:port/d",
+        ] {
+            let error = Options::parse(url).err().expect(url);
+            let said = std::error::Error::source(&error).unwrap().to_string();
+            assert!(
+                said.contains("can't be used") && !said.contains("hunter2"),
+                "{said}"
+            );
+        }
+    }
+}

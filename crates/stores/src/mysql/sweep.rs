@@ -1,0 +1,143 @@
+//! Removing what has expired.
+//!
+//! Walks the table by its primary key, a stretch of rows at a time, and removes what has expired there: no index on
+//! the expiry, which every settlement would have to maintain.
+
+use std::fmt::Write as _;
+
+use parking_lot::Mutex;
+use semel_core::identity::Address;
+use semel_core::store::StoreResult;
+use sqlx::Row as _;
+
+use super::Inner;
+use super::error::store_error;
+use super::sql::{NOW, once};
+
+/// Rows that are looked at in one transaction, and how many of them are removed in it at most.
+const STRETCH: usize = 5_000;
+const AT_ONCE: usize = 500;
+/// How often one that had to give way to another session is tried again.
+const GIVE_WAY: usize = 3;
+
+/// Where the sweeper of this process stands. Others may be elsewhere: rows that one of them has in hand are left out
+/// (`SKIP LOCKED`).
+pub(super) struct Sweeper {
+    archive: bool,
+    place: Mutex<Address>,
+}
+
+impl Sweeper {
+    pub(super) const fn new(archive: bool) -> Self {
+        Self {
+            archive,
+            place: Mutex::new([0; 16]),
+        }
+    }
+}
+
+/// What was done with a stretch.
+struct Swept {
+    removed: usize,
+    /// Where the next stretch begins; `None` at the end of the table.
+    end: Option<Address>,
+    /// Whether there may be more in this one.
+    is_full: bool,
+}
+
+impl Inner {
+    /// Goes on from where the last sweep ended, at most once round.
+    pub(super) async fn sweep(&self, most: usize) -> StoreResult<usize> {
+        let first = *self.sweeper.place.lock();
+        let (mut place, mut has_turned, mut removed) = (first, false, 0);
+        while removed < most {
+            let swept = self
+                .sweep_once_more(place, (most - removed).min(AT_ONCE))
+                .await?;
+            removed += swept.removed;
+            if swept.is_full {
+                continue;
+            }
+            place = swept.end.unwrap_or_default();
+            has_turned |= swept.end.is_none();
+            *self.sweeper.place.lock() = place;
+            if has_turned && place >= first {
+                break;
+            }
+        }
+        Ok(removed)
+    }
+
+    /// A sweeper gives way to others, and then tries again.
+    async fn sweep_once_more(&self, place: Address, most: usize) -> StoreResult<Swept> {
+        for _ in 0..GIVE_WAY {
+            match self.sweep_stretch(place, most).await {
+                Err(error) if error.is_transient() => {}
+                swept => return swept,
+            }
+        }
+        self.sweep_stretch(place, most).await
+    }
+
+    async fn sweep_stretch(&self, after: Address, most: usize) -> StoreResult<Swept> {
+        let after = hex(&after);
+        let boundary = format!(
+            "SELECT address FROM semel_records WHERE address >= {after} ORDER BY address LIMIT {STRETCH}, 1"
+        );
+        let row = self.link.row(|| once(boundary.clone())).await?;
+        let end = row.map(|row| address(&row, 0)).transpose()?;
+        let within = end.map_or(String::new(), |end| format!("AND address < {}", hex(&end)));
+        let mut session = self.link.session().await?;
+        session.script("START TRANSACTION").await?;
+        let expired = format!(
+            "SELECT address FROM semel_records WHERE address >= {after} {within} AND format = 1 \
+             AND written_us + retention_ms * 1000 <= {NOW} LIMIT {most} FOR UPDATE SKIP LOCKED"
+        );
+        let rows = session.script(&expired).await?;
+        let gone: StoreResult<Vec<Address>> = rows.iter().map(|row| address(row, 0)).collect();
+        let gone = gone?;
+        if !gone.is_empty() {
+            let these = list(&gone);
+            if self.sweeper.archive {
+                session.script(&archive(&these)).await?;
+            }
+            let delete = format!("DELETE FROM semel_records WHERE address IN ({these})");
+            session.script(&delete).await?;
+        }
+        session.script("COMMIT").await?;
+        session.give_back();
+        Ok(Swept {
+            removed: gone.len(),
+            end,
+            is_full: gone.len() >= most,
+        })
+    }
+}
+
+fn archive(these: &str) -> String {
+    format!(
+        "INSERT INTO semel_archive (address, environment, tenant, scope, hint, state, attempt, fence, created_us, \
+         written_us, archived_us) SELECT address, environment, tenant, scope, hint, state, attempt, fence, created_us, \
+         written_us, {NOW} FROM semel_records WHERE address IN ({these})"
+    )
+}
+
+pub(super) fn hex(address: &Address) -> String {
+    format!("x'{:032x}'", u128::from_be_bytes(*address))
+}
+
+/// Addresses as a statement has them.
+pub(super) fn list(addresses: &[Address]) -> String {
+    let mut text = String::new();
+    for (index, address) in addresses.iter().enumerate() {
+        let comma = if index == 0 { "" } else { "," };
+        // Writing to a string doesn't fail.
+        let _ = write!(text, "{comma}{}", hex(address));
+    }
+    text
+}
+
+pub(super) fn address(row: &sqlx::mysql::MySqlRow, index: usize) -> StoreResult<Address> {
+    let bytes: &[u8] = row.try_get(index).map_err(store_error)?;
+    Address::try_from(bytes).map_err(|_| super::error::unexpected("an address of another length"))
+}

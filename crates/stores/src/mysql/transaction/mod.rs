@@ -1,0 +1,340 @@
+//! The claim, the caller's own writes and the settlement as one transaction: both happen, or neither.
+//!
+//! [`Transactional`] is a store for one run. To the engine it is like any other: a claim opens a transaction and
+//! leaves it open if it wins, the effect works in it, and the settlement commits it. Until then nobody else sees the
+//! record; whoever asks for it is told that it is busy, by a look that doesn't wait (`NOWAIT`).
+
+mod store;
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use semel_core::store::StoreResult;
+use semel_core::{Claim, Claimed, Grant, Settled, Settlement, StoreError, protocol};
+use sqlx::mysql::{MySqlPool, MySqlRow};
+use sqlx::{Error, MySql, MySqlConnection, Transaction};
+
+use super::claim::{TRIES, busy, first_run, insert, swap};
+use super::error::{
+    DEADLOCK, DUPLICATE, LOCK_NOWAIT, LOCK_WAIT, NO_SAVEPOINT, is_broken, not_sent, number,
+    store_error, unexpected,
+};
+use super::link::failed;
+use super::row::{self, Seen};
+use super::settle::settle;
+use super::sql::prepared;
+use super::{Inner, MySqlStore};
+use crate::TxError;
+
+/// Set when the claim is won: gone if the transaction was ended by anything else than the settlement.
+const MARK: &str = "SAVEPOINT semel_run";
+const RELEASE_MARK: &str = "RELEASE SAVEPOINT semel_run";
+
+/// A store for one run, in a transaction on the caller's own pool.
+#[derive(Clone)]
+pub struct Transactional {
+    run: Arc<Run>,
+}
+
+struct Run {
+    store: Arc<Inner>,
+    pool: MySqlPool,
+    slot: Mutex<Slot>,
+}
+
+/// Where the transaction is while nobody works in it.
+#[derive(Default)]
+struct Slot {
+    open: Option<Transaction<'static, MySql>>,
+    /// What the transaction was opened for, to find out what became of it.
+    ask: Option<Claim>,
+    /// The commit was sent and not answered.
+    unanswered: bool,
+    refused: Option<TxError>,
+}
+
+/// The transaction, as the effect works in it: a connection that can't be committed by mistake. Dropping it gives it
+/// back.
+pub struct Tx {
+    open: Option<Transaction<'static, MySql>>,
+    run: Arc<Run>,
+}
+
+impl Transactional {
+    /// For one run on `pool`, which leads to the same database as `store`.
+    #[must_use]
+    pub fn new(store: &MySqlStore, pool: &MySqlPool) -> Self {
+        let run = Run {
+            store: Arc::clone(&store.inner),
+            pool: pool.clone(),
+            slot: Mutex::default(),
+        };
+        Self { run: Arc::new(run) }
+    }
+
+    /// The transaction that the claim opened; a new one where the effect runs without a claim.
+    ///
+    /// # Errors
+    /// Where no connection can be had.
+    pub async fn transaction(&self) -> StoreResult<Tx> {
+        let open = self.run.slot.lock().open.take();
+        let open = match open {
+            Some(open) => open,
+            None => self.run.pool.begin().await.map_err(not_sent)?,
+        };
+        Ok(Tx {
+            open: Some(open),
+            run: Arc::clone(&self.run),
+        })
+    }
+
+    /// Commits what an effect did that ran without a claim.
+    ///
+    /// # Errors
+    /// [`TxError`] where it was rolled back; `Refused` also where the connection was lost and nobody knows.
+    pub async fn commit_unprotected(&self) -> Result<(), TxError> {
+        let open = self.run.slot.lock().open.take().ok_or(TxError::Kept)?;
+        open.commit().await.map_err(TxError::Refused)
+    }
+
+    /// Why the transaction was rolled back although the effect succeeded.
+    #[must_use]
+    pub fn refused(&self) -> Option<TxError> {
+        self.run.slot.lock().refused.take()
+    }
+}
+
+/// How a claim inside a transaction went.
+enum Inside {
+    /// The answer, and whether something was written.
+    Answered(Claimed, bool),
+    /// Somebody came between: ask again from the beginning.
+    Overtaken,
+}
+
+impl Run {
+    async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
+        for _ in 0..TRIES {
+            let found = self.store.look(&ask.identity).await?;
+            if let Some(seen) = &found {
+                let decision = protocol::claim(Some(&seen.record), ask, seen.now);
+                if decision.write.is_none() {
+                    return Ok(decision.answer);
+                }
+            } else if !self.is_free(ask).await? {
+                return Ok(busy(ask)); // Another transaction has written it, and not yet committed.
+            }
+            let mut tx = self.pool.begin().await.map_err(not_sent)?;
+            let inside = match found {
+                Some(_) => self.take_over(&mut tx, ask).await?,
+                None => self.begin(&mut tx, ask).await?,
+            };
+            match inside {
+                Inside::Answered(answer @ Claimed::Won(_), _) => {
+                    sqlx::raw_sql(MARK)
+                        .execute(&mut *tx)
+                        .await
+                        .map_err(store_error)?;
+                    let mut slot = self.slot.lock();
+                    (slot.open, slot.ask) = (Some(tx), Some(ask.clone()));
+                    return Ok(answer);
+                }
+                Inside::Answered(answer, true) => {
+                    tx.commit().await.map_err(store_error)?;
+                    return Ok(answer);
+                }
+                // Nothing was written: whether the rollback is answered doesn't matter.
+                Inside::Answered(answer, false) => {
+                    let _ = tx.rollback().await;
+                    return Ok(answer);
+                }
+                Inside::Overtaken => roll_back(Some(tx)).await,
+            }
+        }
+        Err(unexpected("overtaken too often"))
+    }
+
+    /// Whether no other transaction has a row under way; asked outside of the caller's, so that nothing stays locked.
+    async fn is_free(&self, ask: &Claim) -> StoreResult<bool> {
+        let address = ask.identity.address();
+        let statement = || prepared(&self.store.sql.look_locked).bind(address.to_vec());
+        match self.store.link.try_rows(statement).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.is(LOCK_WAIT) || error.is(LOCK_NOWAIT) => Ok(false),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// A first run.
+    async fn begin(&self, tx: &mut MySqlConnection, ask: &Claim) -> StoreResult<Inside> {
+        let inserted = insert(&self.store.sql.insert, ask).execute(tx).await;
+        match inserted {
+            Ok(done) => {
+                let grant = first_run(ask, done.last_insert_id());
+                Ok(Inside::Answered(Claimed::Won(grant), true))
+            }
+            Err(error) => lost(error, ask),
+        }
+    }
+
+    /// A run in the place of a record that is over, locked before anything is decided.
+    async fn take_over(&self, tx: &mut MySqlConnection, ask: &Claim) -> StoreResult<Inside> {
+        let address = ask.identity.address().to_vec();
+        let look = prepared(&self.store.sql.look_locked).bind(address);
+        let row: Option<MySqlRow> = match look.fetch_optional(&mut *tx).await {
+            Ok(row) => row,
+            Err(error) => return lost(error, ask),
+        };
+        let Some(row) = row else {
+            return Ok(Inside::Overtaken); // Free again.
+        };
+        let seen: Seen = row::check(row::parse(&row).map_err(store_error)?, &ask.identity)?;
+        let decision = protocol::claim(Some(&seen.record), ask, seen.now);
+        let Some(write) = decision.write else {
+            return Ok(Inside::Answered(decision.answer, false));
+        };
+        // Locked by this transaction, so nobody else can have changed it.
+        let swapped = swap(&self.store.sql.swap, &seen, &write).execute(tx).await;
+        match swapped {
+            Ok(done) if done.rows_affected() > 0 => Ok(Inside::Answered(decision.answer, true)),
+            Ok(_) => Ok(Inside::Overtaken),
+            Err(error) => lost(error, ask),
+        }
+    }
+
+    async fn settle(&self, lease: &Grant, settlement: &Settlement) -> StoreResult<Settled> {
+        let (open, ask, unanswered) = {
+            let mut slot = self.slot.lock();
+            (slot.open.take(), slot.ask.clone(), slot.unanswered)
+        };
+        let Some(ask) = ask else {
+            return Ok(Settled::Lost);
+        };
+        match (settlement, open) {
+            (Settlement::Complete(_), Some(tx)) => self.commit(tx, lease, settlement).await,
+            (Settlement::Complete(_), None) if unanswered => self.confirm(&ask, settlement).await,
+            (Settlement::Complete(_), None) => Ok(self.refuse(TxError::Kept)),
+            (Settlement::Release, open) => {
+                roll_back(open).await;
+                Ok(Settled::Done)
+            }
+            (Settlement::Fail(_) | Settlement::Doubt, open) => {
+                roll_back(open).await;
+                self.keep_outside(&ask, settlement).await
+            }
+        }
+    }
+
+    fn refuse(&self, why: TxError) -> Settled {
+        self.slot.lock().refused = Some(why);
+        Settled::Lost
+    }
+
+    async fn commit(
+        &self,
+        mut tx: Transaction<'static, MySql>,
+        lease: &Grant,
+        settlement: &Settlement,
+    ) -> StoreResult<Settled> {
+        self.store
+            .takes(settlement.answer().map(|answer| &**answer))?;
+        // Before the settlement, which would otherwise be committed by itself where there is no transaction any more.
+        if let Err(error) = sqlx::raw_sql(RELEASE_MARK).execute(&mut *tx).await {
+            return Ok(self.refuse(why(error)));
+        }
+        let statement = settle(&self.store.sql.settle, lease, settlement);
+        match statement.execute(&mut *tx).await {
+            Ok(done) if done.rows_affected() > 0 => {}
+            Ok(_) => return Ok(self.refuse(TxError::Ended)),
+            Err(error) => return Ok(self.refuse(why(error))),
+        }
+        match tx.commit().await {
+            Ok(()) => Ok(Settled::Done),
+            // The engine asks again, and `confirm` finds out.
+            Err(error) if is_broken(&error) => {
+                self.slot.lock().unanswered = true;
+                Err(store_error(error))
+            }
+            Err(error) => Ok(self.refuse(TxError::Refused(error))),
+        }
+    }
+
+    /// Finds out what became of a commit that was not answered, by claiming again with the same token: that waits for
+    /// a transaction that is still on its way.
+    async fn confirm(&self, ask: &Claim, settlement: &Settlement) -> StoreResult<Settled> {
+        match self.store.claim(ask).await? {
+            Claimed::Won(grant) => {
+                self.store.settle(&grant, &Settlement::Release).await?;
+                Ok(self.refuse(TxError::RolledBack))
+            }
+            Claimed::Replay(replay) if settlement.answer() == Some(&replay.answer) => {
+                let seen = self.store.look(&ask.identity).await?;
+                let is_ours = seen.is_some_and(|seen| seen.record.token == ask.token);
+                Ok(if is_ours {
+                    Settled::Done
+                } else {
+                    Settled::Lost
+                })
+            }
+            _ => Ok(Settled::Lost),
+        }
+    }
+
+    /// Keeps a failure although the transaction is rolled back: by a claim and a settlement of their own.
+    async fn keep_outside(&self, ask: &Claim, settlement: &Settlement) -> StoreResult<Settled> {
+        match self.store.claim(ask).await? {
+            Claimed::Won(grant) => self.store.settle(&grant, settlement).await,
+            _ => Ok(Settled::Lost),
+        }
+    }
+}
+
+/// What a statement that failed inside a transaction says about the claim.
+fn lost(error: Error, ask: &Claim) -> Result<Inside, StoreError> {
+    match number(&error) {
+        // Somebody else's, or given up in favour of somebody: nothing was done yet.
+        Some(DUPLICATE | DEADLOCK) => Ok(Inside::Overtaken),
+        Some(LOCK_WAIT | LOCK_NOWAIT) => Ok(Inside::Answered(busy(ask), false)),
+        _ => Err(store_error(error)),
+    }
+}
+
+/// Why a transaction can't be committed.
+fn why(error: Error) -> TxError {
+    if number(&error) == Some(NO_SAVEPOINT) {
+        TxError::Ended
+    } else if is_broken(&error) {
+        TxError::RolledBack
+    } else {
+        TxError::Refused(error)
+    }
+}
+
+/// Before anything else is done: the next claim of this key must not meet what is being rolled back. An error means
+/// that the connection is gone, and the transaction with it.
+async fn roll_back(open: Option<Transaction<'static, MySql>>) {
+    if let Some(tx) = open {
+        let _ = tx.rollback().await;
+    }
+}
+
+impl Deref for Tx {
+    type Target = MySqlConnection;
+
+    fn deref(&self) -> &MySqlConnection {
+        self.open.as_deref().expect("taken only when dropped")
+    }
+}
+
+impl DerefMut for Tx {
+    fn deref_mut(&mut self) -> &mut MySqlConnection {
+        self.open.as_deref_mut().expect("taken only when dropped")
+    }
+}
+
+impl Drop for Tx {
+    fn drop(&mut self) {
+        self.run.slot.lock().open = self.open.take();
+    }
+}

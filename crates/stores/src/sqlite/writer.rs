@@ -1,0 +1,140 @@
+//! The one writer of this process: it takes all changes that wait and makes them in one transaction, so that callers
+//! share the price of bringing it to the disk.
+
+use std::sync::Arc;
+
+use semel_core::store::StoreResult;
+use semel_core::{Clock, StoreError};
+use sqlx::{Connection as _, SqliteConnection};
+use tokio::sync::{mpsc, oneshot};
+
+use super::change::{Change, Reply, Told};
+use super::error::{commit_error, store_error, unexpected};
+use super::file::Place;
+use super::options::Options;
+use super::schema;
+
+/// The most changes that wait; past them, callers do.
+const MOST_WAITING: usize = 4096;
+/// The most changes in one transaction: other processes wait for its end.
+const MOST_AT_ONCE: usize = 128;
+
+/// Hands changes to the writer.
+#[derive(Clone)]
+pub(super) struct Writer {
+    changes: mpsc::Sender<Change>,
+}
+
+impl Writer {
+    /// Starts the writer. It ends, and closes its connection, when the last handle is gone.
+    pub(super) fn start(
+        connection: SqliteConnection,
+        place: Place,
+        options: Options,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let (changes, waiting) = mpsc::channel(MOST_WAITING);
+        let task = Task {
+            connection: Some(connection),
+            place,
+            options,
+            clock,
+        };
+        tokio::spawn(task.run(waiting));
+        Self { changes }
+    }
+
+    /// Has a change made, and waits for it to be committed.
+    pub(super) async fn make<T>(&self, change: impl FnOnce(Reply<T>) -> Change) -> StoreResult<T> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.changes.send(change(reply)).await;
+        sent.map_err(|_| unexpected("the writer has ended"))?;
+        answer
+            .await
+            .unwrap_or_else(|_| Err(unexpected("the writer has ended")))
+    }
+}
+
+struct Task {
+    /// None after an error that may have left it in no good state.
+    connection: Option<SqliteConnection>,
+    place: Place,
+    options: Options,
+    clock: Arc<dyn Clock>,
+}
+
+impl Task {
+    async fn run(mut self, mut waiting: mpsc::Receiver<Change>) {
+        let mut batch = Vec::with_capacity(MOST_AT_ONCE);
+        while waiting.recv_many(&mut batch, MOST_AT_ONCE).await > 0 {
+            batch.retain(|change| !change.is_abandoned());
+            self.write(&mut batch).await;
+        }
+        if let Some(connection) = self.connection {
+            // The last one that closes the file brings the log into it. An error leaves that to the next who opens it.
+            let _ = connection.close().await;
+        }
+    }
+
+    /// Makes the changes in one transaction, and tells everybody what became of theirs.
+    async fn write(&mut self, batch: &mut Vec<Change>) {
+        if batch.is_empty() {
+            return;
+        }
+        let mut connection = match self.ready().await {
+            Ok(connection) => connection,
+            Err(error) => return refuse(batch, &error),
+        };
+        let mut made = Vec::with_capacity(batch.len());
+        let outcome = transact(&mut connection, batch, &mut made, &*self.clock).await;
+        // An error ends the transaction; what is left of it goes with the connection.
+        self.connection = outcome.is_ok().then_some(connection);
+        for told in made {
+            match &outcome {
+                Ok(()) => told.tell(),
+                Err(error) => told.fail(error.clone()),
+            }
+        }
+        if let Err(error) = outcome {
+            refuse(batch, &error);
+        }
+    }
+
+    async fn ready(&mut self) -> StoreResult<SqliteConnection> {
+        self.place.still_there()?;
+        match self.connection.take() {
+            Some(connection) => Ok(connection),
+            None => schema::open(&self.options, &self.clock).await,
+        }
+    }
+}
+
+fn refuse(batch: &mut Vec<Change>, error: &StoreError) {
+    for change in batch.drain(..) {
+        change.refuse(error.clone());
+    }
+}
+
+/// `BEGIN IMMEDIATE` takes the write lock before anything is read, waiting for other processes as long as the options
+/// say; time is looked at after that.
+async fn transact(
+    connection: &mut SqliteConnection,
+    batch: &mut Vec<Change>,
+    made: &mut Vec<Told>,
+    clock: &dyn Clock,
+) -> StoreResult<()> {
+    let begun = connection.begin_with("BEGIN IMMEDIATE").await;
+    let mut tx = begun.map_err(store_error)?;
+    // In the order in which they came; what is left after an error stays in the batch.
+    batch.reverse();
+    while let Some(change) = batch.pop() {
+        let (told, outcome) = change.make(&mut tx, clock.wall()).await;
+        made.push(told);
+        if let Err(error) = outcome {
+            // Whatever became of the rollback: the connection is closed, and that rolls back.
+            let _ = tx.rollback().await;
+            return Err(store_error(error));
+        }
+    }
+    tx.commit().await.map_err(commit_error)
+}

@@ -1,0 +1,146 @@
+//! The file: who may read it, which files are refused, and what is said of it.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use semel_core::diagnosis::Severity;
+use semel_core::{Store as _, StoreAdmin as _};
+use semel_stores::sqlite::pending;
+
+use crate::support::{brief, complete, done, finding, fresh, refusal, sleep, won};
+use crate::{Place, open, raw};
+
+fn mode(place: &Place, beside: &str) -> u32 {
+    let path = format!("{}{beside}", place.path().display());
+    let found = std::fs::metadata(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    found.permissions().mode() & 0o777
+}
+
+#[tokio::test]
+async fn the_file_and_those_beside_it_are_its_owners_alone() {
+    let place = Place::new();
+    let store = place.open().await;
+    assert!(done(&store, &fresh()).await);
+    for beside in ["", "-wal", "-shm"] {
+        assert_eq!(mode(&place, beside), 0o600, "keys.db{beside}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_others_may_read_is_told() {
+    let place = Place::new();
+    let store = place.open().await;
+    let findings = store.diagnose().await.unwrap();
+    let worst = findings.iter().map(|finding| finding.severity).max();
+    assert_eq!(worst, Some(Severity::Good), "{findings:?}");
+    std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o644)).unwrap();
+    let findings = store.diagnose().await.unwrap();
+    assert_eq!(
+        finding(&findings, "permissions").severity,
+        Severity::Warning
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_file_of_ours_is_refused_and_left_as_it_is() {
+    let place = Place::new();
+    let text = "not a database, but a text that somebody needs. ".repeat(40);
+    std::fs::write(place.path(), &text).unwrap();
+    let said = refusal(open(&place.url()).await);
+    assert!(said.contains("not an SQLite database"), "{said}");
+    assert_eq!(std::fs::read_to_string(place.path()).unwrap(), text);
+
+    let place = Place::new();
+    let mut theirs = raw(&place.path()).await;
+    let make = sqlx::raw_sql("CREATE TABLE invoices (id INTEGER)");
+    make.execute(&mut theirs).await.unwrap();
+    let said = refusal(open(&place.url()).await);
+    assert!(said.contains("another application"), "{said}");
+    let journal: String = sqlx::query_scalar("PRAGMA journal_mode")
+        .fetch_one(&mut theirs)
+        .await
+        .unwrap();
+    assert_eq!(journal, "delete", "their file was changed");
+}
+
+#[tokio::test]
+async fn a_newer_versions_file_is_refused() {
+    let place = Place::new();
+    drop(place.open().await);
+    let newer = sqlx::raw_sql("PRAGMA user_version = 99");
+    newer.execute(&mut place.raw().await).await.unwrap();
+    let said = refusal(open(&place.url()).await);
+    assert!(said.contains("newer version"), "{said}");
+}
+
+#[tokio::test]
+async fn a_folder_that_is_not_there_is_said() {
+    let place = Place::new();
+    let url = place.url().replace("keys.db", "no/such/keys.db");
+    let said = refusal(open(&url).await);
+    assert!(said.contains("folder"), "{said}");
+}
+
+#[tokio::test]
+async fn without_migrations_missing_tables_are_said() {
+    let place = Place::new();
+    let off = format!("{}?migrate=off", place.url());
+    assert_eq!(pending(&off).await.unwrap(), ["0001_records"]);
+    assert!(!place.path().exists(), "to ask makes no file");
+    let said = refusal(open(&off).await);
+    assert!(said.contains("semel migrate"), "{said}");
+    drop(place.open().await);
+    assert!(pending(&off).await.unwrap().is_empty());
+    open(&off).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_may_open_a_new_file_at_once() {
+    let place = Place::new();
+    let url = place.url();
+    let opening: Vec<_> = (0..16)
+        .map(|_| {
+            let url = url.clone();
+            tokio::spawn(async move { open(&url).await })
+        })
+        .collect();
+    for opened in opening {
+        assert!(done(&opened.await.unwrap().unwrap(), &fresh()).await);
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_replaced_while_in_use_gets_no_more_claims() {
+    let place = Place::new();
+    let store = place.open().await;
+    let claim = fresh();
+    let lease = won(&store, &claim).await;
+    let moved = place.path().with_extension("moved");
+    std::fs::rename(place.path(), &moved).unwrap();
+    let said = refusal(store.claim(&fresh()).await);
+    assert!(said.contains("moved, removed or replaced"), "{said}");
+    let said = refusal(store.settle(&lease, &complete("lost")).await);
+    assert!(said.contains("moved, removed or replaced"), "{said}");
+    std::fs::rename(&moved, place.path()).unwrap();
+    store.settle(&lease, &complete("kept")).await.unwrap();
+}
+
+#[tokio::test]
+async fn expired_records_are_swept_and_live_ones_are_not() {
+    let place = Place::new();
+    let store = place.open().await;
+    let mut kept = Vec::new();
+    for _ in 0..50 {
+        won(&store, &brief()).await;
+        kept.push(fresh());
+        won(&store, &kept[kept.len() - 1]).await;
+    }
+    assert_eq!(store.sweep(1_000).await.unwrap(), 0);
+    sleep(1_100).await;
+    assert_eq!(store.expired(1_000).await.unwrap(), 50);
+    assert_eq!(store.sweep(20).await.unwrap(), 20);
+    assert_eq!(store.sweep(1_000).await.unwrap(), 30);
+    assert_eq!(store.sweep(1_000).await.unwrap(), 0);
+    for claim in kept {
+        assert!(store.read(&claim.identity).await.unwrap().is_some());
+    }
+}

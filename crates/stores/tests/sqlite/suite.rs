@@ -1,0 +1,67 @@
+//! SQLite keeps every rule: the conformance suite, each check on a file of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use semel_core::store::StoreAdmin;
+use semel_core::{BoxFuture, Identity};
+use semel_stores::sqlite::SqliteStore;
+use semel_testkit::conformance::{Spans, Subject};
+
+use crate::Place;
+
+struct File {
+    place: Place,
+    store: SqliteStore,
+    another: SqliteStore,
+}
+
+impl File {
+    async fn new() -> Self {
+        let place = Place::new();
+        let (store, another) = (place.open().await, place.open().await);
+        Self {
+            place,
+            store,
+            another,
+        }
+    }
+}
+
+impl Subject for File {
+    fn store(&self) -> Arc<dyn StoreAdmin> {
+        Arc::new(self.store.clone())
+    }
+
+    fn another(&self) -> Arc<dyn StoreAdmin> {
+        Arc::new(self.another.clone())
+    }
+
+    fn pass(&self, time: Duration) -> BoxFuture<'_, ()> {
+        semel::tokio_env().clock.sleep(time)
+    }
+
+    fn spans(&self) -> Spans {
+        Spans::SERVER
+    }
+
+    fn tiny(&self) -> BoxFuture<'_, Option<Arc<dyn StoreAdmin>>> {
+        Box::pin(async { None })
+    }
+
+    fn spoil<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            let mut connection = self.place.raw().await;
+            let text = "UPDATE records SET record = CAST(x'63' || substr(record, 2) AS BLOB) WHERE address = ?";
+            let spoilt = sqlx::query(text).bind(identity.address().to_vec());
+            spoilt
+                .execute(&mut connection)
+                .await
+                .expect("a file")
+                .rows_affected()
+                == 1
+        })
+    }
+}
+
+semel_testkit::conformance_tests!(sqlite, async || File::new().await);
