@@ -73,14 +73,14 @@ semel_testkit::conformance_tests!(mirror, async || Both::new());
 const LEASE: Duration = Duration::from_secs(30);
 
 fn claim(key: &str, token: u128, crash: CrashPolicy) -> Claim {
-    let (secret, key) = (Secret::none(), Key::parse(key).unwrap());
-    let namespace = Namespace::new("test", "acme", "charge").unwrap();
+    let (secret, key) = (Secret::none(), Key::parse(key).expect("a key"));
+    let namespace = Namespace::new("test", "acme", "charge").expect("a namespace");
     Claim {
         retry: false,
         identity: Identity::of(&secret, &namespace, &key),
         fingerprint: Fingerprint::builder(&secret).part(b"payload").finish(),
         token: Token(token),
-        terms: Terms::new(LEASE, LEASE * 100, crash, 5).unwrap(),
+        terms: Terms::new(LEASE, LEASE * 100, crash, 5).expect("terms"),
         secret_id: 0,
         namespace,
         hint: key.hint(),
