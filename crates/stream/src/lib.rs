@@ -1,0 +1,16 @@
+//! Duplicates in streams and replicas, discarded in constant time.
+
+mod gate;
+mod journal;
+mod key;
+mod lru;
+mod marks;
+mod operation;
+mod window;
+
+pub use gate::{Batch, FenceError, Gate, Limits, Snapshot, Ticket, Verdict};
+pub use journal::{Fsync, JournalError};
+pub use key::{Epoch, IdempotencyKey, KeySecret, SeqNo, SessionId, ShortSecret};
+pub use marks::{Check, DEFAULT_SESSIONS, Mark, MarkError, Order, Progress, SeqNoTracker};
+pub use operation::{Operation, Tenant};
+pub use window::{DEFAULT_CAPACITY, IdempotencyStore};
