@@ -1,11 +1,15 @@
 //! Duplicates in streams and replicas, discarded in constant time.
 
+#[cfg(any(feature = "nats", feature = "postgres", feature = "rabbitmq"))]
+pub mod consume;
 mod gate;
 mod journal;
 mod key;
 mod lru;
 mod marks;
 mod operation;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod window;
 
 pub use gate::{Batch, FenceError, Gate, Limits, Snapshot, Ticket, Verdict};
