@@ -74,6 +74,8 @@ const SERVERS: &[&str] = &[
     "postgres",
     "pgbouncer",
     "postgres-sync",
+    "nats",
+    "rabbitmq",
     "prometheus",
     "recipes",
 ];
@@ -128,7 +130,7 @@ fn documentation(workspace: &Workspace) -> Result<Outcome> {
 }
 
 /// Each a workspace of its own, as an application is.
-const EXAMPLES: &[&str] = &["axum-payments"];
+const EXAMPLES: &[&str] = &["axum-payments", "replica"];
 
 fn examples(workspace: &Workspace) -> Result<Outcome> {
     let target = workspace.root().join("target");

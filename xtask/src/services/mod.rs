@@ -15,6 +15,7 @@ mod postgres;
 mod postgres_sync;
 mod process;
 mod prometheus;
+mod rabbitmq;
 mod recipes;
 mod redis;
 mod redis_cluster;
@@ -78,6 +79,7 @@ fn all() -> Vec<Box<dyn Service>> {
         Box::new(mariadb::MariaDb),
         Box::new(seaweed::Seaweed),
         Box::new(nats::Nats),
+        Box::new(rabbitmq::RabbitMq),
         Box::new(recipes::Recipes),
         Box::new(prometheus::Prometheus),
     ]

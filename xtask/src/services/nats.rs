@@ -60,7 +60,15 @@ impl Service for Nats {
 
     fn env(&self, instance: &Instance<'_>) -> Result<Vec<(String, String)>> {
         let url = format!("nats://127.0.0.1:{}", instance.port("main")?);
-        Ok(vec![("SEMEL_TEST_NATS_URL".to_owned(), url)])
+        // Tests that end a server start one of their own.
+        let program = std::path::absolute(SERVER.program(&instance.tools()))?;
+        Ok(vec![
+            ("SEMEL_TEST_NATS_URL".to_owned(), url),
+            (
+                "SEMEL_TEST_NATS_SERVER".to_owned(),
+                program.display().to_string(),
+            ),
+        ])
     }
 
     fn version(&self, instance: &Instance<'_>) -> Result<String> {

@@ -126,8 +126,14 @@ mod tests {
         let later = Operation::sequenced(SessionId::named("a"), Mark::new(3, 7));
         assert_eq!(headers("a", "7", "3", "").operation(), Ok(later));
         let key = IdempotencyKey::of_text(b"k");
-        assert_eq!(headers("", "", "", "k").operation(), Ok(Operation::keyed(key)));
-        assert_eq!(headers("a", "7", "", "k").operation(), Ok(place.with_key(key)));
+        assert_eq!(
+            headers("", "", "", "k").operation(),
+            Ok(Operation::keyed(key))
+        );
+        assert_eq!(
+            headers("a", "7", "", "k").operation(),
+            Ok(place.with_key(key))
+        );
         let digits = "000102030405060708090a0b0c0d0e0f";
         let session = SessionId::from_bytes(std::array::from_fn(|n| u8::try_from(n).unwrap()));
         let numbered = Operation::sequenced(session, Mark::new(0, 7));

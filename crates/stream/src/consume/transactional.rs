@@ -151,7 +151,10 @@ impl<B: Broker, E: Effect> Consumer<B, E> {
     /// # Errors
     /// [`TurnError`]; nothing was applied then, or it was and nobody knows, and the messages come again.
     pub async fn turn(&mut self) -> Result<TurnReport, TurnError> {
-        let fetched = self.broker.fetch(self.options.batch, self.options.wait).await;
+        let fetched = self
+            .broker
+            .fetch(self.options.batch, self.options.wait)
+            .await;
         let fetched = fetched.map_err(TurnError::Broker)?;
         let mut report = TurnReport::default();
         let mut settled = Settled::new();
@@ -221,7 +224,10 @@ impl<B: Broker, E: Effect> Consumer<B, E> {
                 continue;
             }
             let payload = self.broker.payload(message);
-            let applied = self.effect.apply(&mut transaction, operation, payload).await;
+            let applied = self
+                .effect
+                .apply(&mut transaction, operation, payload)
+                .await;
             if applied.is_err() {
                 transaction.rollback().await?;
                 return Ok(None);

@@ -192,7 +192,8 @@ impl Inbox {
         let (tenants, ids): (Vec<_>, Vec<_>) = known.keys().copied().map(uuids).unzip();
         let signed = |of: fn(&Progress) -> u64| -> Result<Vec<i64>, InboxError> {
             let all = known.values().map(|progress| i64::try_from(of(progress)));
-            all.collect::<Result<_, _>>().map_err(|_| InboxError::TooLarge)
+            all.collect::<Result<_, _>>()
+                .map_err(|_| InboxError::TooLarge)
         };
         let update = sqlx::query(MOVE).persistent(false).bind(&self.consumer);
         update
@@ -224,11 +225,18 @@ impl Inbox {
             return Ok(());
         }
         let uuids = |(tenant, key): (Tenant, IdempotencyKey)| {
-            (Uuid::from_bytes(tenant.to_bytes()), Uuid::from_bytes(key.0.to_be_bytes()))
+            (
+                Uuid::from_bytes(tenant.to_bytes()),
+                Uuid::from_bytes(key.0.to_be_bytes()),
+            )
         };
         let (tenants, keys): (Vec<_>, Vec<_>) = wanted.into_iter().map(uuids).unzip();
         let insert = sqlx::query(KEYS).persistent(false).bind(&self.consumer);
-        let rows = insert.bind(tenants).bind(keys).fetch_all(transaction).await?;
+        let rows = insert
+            .bind(tenants)
+            .bind(keys)
+            .fetch_all(transaction)
+            .await?;
         let mut new = HashSet::new();
         for row in rows {
             new.insert((row.try_get::<Uuid, _>(0)?, row.try_get::<Uuid, _>(1)?));
@@ -252,7 +260,10 @@ fn of_session(operation: &Operation) -> Option<(Tenant, SessionId)> {
 }
 
 fn uuids((tenant, session): (Tenant, SessionId)) -> (Uuid, Uuid) {
-    (Uuid::from_bytes(tenant.to_bytes()), Uuid::from_bytes(*session.as_bytes()))
+    (
+        Uuid::from_bytes(tenant.to_bytes()),
+        Uuid::from_bytes(*session.as_bytes()),
+    )
 }
 
 /// What the marks say, those that this batch has moved included.
@@ -260,7 +271,10 @@ fn judge(known: &mut Known, operation: &Operation, order: Order) -> Result<Admis
     let Some((session, at)) = operation.place() else {
         return Ok(Admission::Apply);
     };
-    if i64::try_from(at.seqno.0).and(i64::try_from(at.epoch.0)).is_err() {
+    if i64::try_from(at.seqno.0)
+        .and(i64::try_from(at.epoch.0))
+        .is_err()
+    {
         return Err(InboxError::TooLarge);
     }
     let progress = known.entry((operation.tenant(), session)).or_default();

@@ -26,7 +26,8 @@ pub async fn migrate(pool: &PgPool) -> Result<(), InboxError> {
     let mut transaction = connection.begin().await?;
     sqlx::raw_sql(BOOKS).execute(&mut *transaction).await?;
     for (name, text) in MIGRATIONS {
-        let note = "INSERT INTO semel.migrations (name) VALUES ($1) ON CONFLICT DO NOTHING RETURNING name";
+        let note =
+            "INSERT INTO semel.migrations (name) VALUES ($1) ON CONFLICT DO NOTHING RETURNING name";
         let note = sqlx::query(note).persistent(false).bind(*name);
         let noted = note.fetch_optional(&mut *transaction).await?;
         if noted.is_some_and(|row| !row.is_empty()) {

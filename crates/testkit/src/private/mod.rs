@@ -3,10 +3,12 @@
 //! Each is a process on a free loopback port with a folder of its own, killed by its id when it is dropped.
 //! Never do such things to the servers that tests share.
 
+mod nats;
 mod postgres;
 mod process;
 mod redis;
 
+pub use nats::NatsServer;
 pub use postgres::{PostgresServer, url_at};
 pub use process::Private;
 pub use redis::RedisServer;
