@@ -325,29 +325,26 @@ impl Gate {
         if let Some(lane) = self.lanes.read().get(&tenant) {
             return Some(Arc::clone(lane));
         }
-        let full = self.lanes.read().len() >= self.limits.tenants;
-        (!full).then(|| self.lane_or_beyond(tenant))
+        let mut lanes = self.lanes.write();
+        let room = lanes.len() < self.limits.tenants || lanes.contains_key(&tenant);
+        room.then(|| make(&mut lanes, tenant, &self.limits))
     }
 
     /// The same, past the bound too: what was recorded is never left behind.
-    pub(crate) fn lane_or_beyond(&self, tenant: Tenant) -> Arc<Lane> {
-        let Limits {
-            window,
-            shards,
-            sessions,
-            order,
-            ..
-        } = self.limits;
-        let mut lanes = self.lanes.write();
-        let lane = lanes.entry(tenant).or_insert_with(|| {
-            Arc::new(Lane {
-                marks: SeqNoTracker::new(sessions, order),
-                window: IdempotencyStore::sharded(window, shards),
-                held: Mutex::default(),
-            })
-        });
-        Arc::clone(lane)
+    fn lane_or_beyond(&self, tenant: Tenant) -> Arc<Lane> {
+        make(&mut self.lanes.write(), tenant, &self.limits)
     }
+}
+
+fn make(lanes: &mut HashMap<Tenant, Arc<Lane>>, tenant: Tenant, limits: &Limits) -> Arc<Lane> {
+    let lane = lanes.entry(tenant).or_insert_with(|| {
+        Arc::new(Lane {
+            marks: SeqNoTracker::new(limits.sessions, limits.order),
+            window: IdempotencyStore::sharded(limits.window, limits.shards),
+            held: Mutex::default(),
+        })
+    });
+    Arc::clone(lane)
 }
 
 /// All that a gate has recorded.
@@ -449,7 +446,8 @@ impl Batch<'_> {
     /// Records what was applied. Only then may anything that was offered be acknowledged.
     ///
     /// # Errors
-    /// [`JournalError`] where it can't be written down. Nothing is recorded then, and what was applied will be again.
+    /// [`JournalError`] where it can't be written down. Whether it is recorded is not known then: acknowledge nothing,
+    /// and have all of it delivered again.
     pub fn commit(self) -> Result<(), JournalError> {
         if self.applied.is_empty() {
             return Ok(());
@@ -482,8 +480,12 @@ impl Drop for Batch<'_> {
 impl Lane {
     fn record(&self, operation: &Operation) {
         if let Some((session, at)) = operation.place() {
-            // There is room, and nobody else moves it: both were seen to when it was offered.
-            let _ = self.marks.advance(session, at);
+            // Nobody else moves it. There was room when it was offered; if another took it since, it is kept all the
+            // same, as a forgotten mark would let the operation through again.
+            if self.marks.advance(session, at) == Err(MarkError::Full) {
+                self.marks
+                    .restore(session, Progress::default().advanced(at));
+            }
         }
         if let Some(key) = operation.window_key() {
             let _ = self.window.check_and_record(key);

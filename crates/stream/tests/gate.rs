@@ -238,6 +238,33 @@ fn one_tenant_cannot_push_out_anothers_keys_or_sessions() {
 }
 
 #[test]
+fn what_was_applied_is_known_even_where_others_took_the_room() {
+    let gate = Gate::new(Limits {
+        sessions: 16,
+        ..Limits::default()
+    });
+    let operations: Vec<Operation> = (0..100)
+        .map(|n| at(SessionId::named(&format!("{n}")), 1))
+        .collect();
+    // All are offered while there is room.
+    let mut batches = Vec::new();
+    for operation in &operations {
+        let mut batch = gate.batch();
+        let Verdict::Apply(ticket) = batch.offer(operation) else {
+            panic!("there is room")
+        };
+        batch.applied(ticket);
+        batches.push(batch);
+    }
+    for batch in batches {
+        batch.commit().expect("it is in memory");
+    }
+    for operation in &operations {
+        assert!(matches!(apply(&gate, operation), Err(Verdict::Duplicate)));
+    }
+}
+
+#[test]
 fn threads_that_race_for_the_same_operations_apply_each_once_and_in_order() {
     let gate = Gate::new(Limits::default());
     let sessions: Vec<SessionId> = (0..8).map(|n| SessionId::named(&format!("{n}"))).collect();

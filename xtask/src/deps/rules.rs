@@ -93,7 +93,13 @@ pub(crate) const RULES: &[Rule] = &[
     Rule {
         name: "stream-on-core-alone",
         who: Who::Package("semel-stream"),
-        never: &["semel", "semel-http", "semel-server", "semel-stores", "semel-cli"],
+        never: &[
+            "semel",
+            "semel-http",
+            "semel-server",
+            "semel-stores",
+            "semel-cli",
+        ],
         why: "a replica or a consumer needs no store of records, and no server",
     },
     Rule {

@@ -51,7 +51,9 @@ impl Service for RabbitMq {
             args: Vec::new(),
             stop: Stop::Terminate,
         })?;
-        instance.wait_for("answering", Duration::from_secs(120), || ctl(instance, "ping"))
+        instance.wait_for("answering", Duration::from_secs(120), || {
+            ctl(instance, "ping")
+        })
     }
 
     fn healthy(&self, instance: &Instance<'_>) -> Result<()> {
@@ -59,7 +61,10 @@ impl Service for RabbitMq {
     }
 
     fn env(&self, instance: &Instance<'_>) -> Result<Vec<(String, String)>> {
-        let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", instance.port("main")?);
+        let url = format!(
+            "amqp://guest:guest@127.0.0.1:{}/%2f",
+            instance.port("main")?
+        );
         Ok(vec![("SEMEL_TEST_RABBITMQ_URL".to_owned(), url)])
     }
 

@@ -18,7 +18,7 @@ use crate::postgres::{Admission, Inbox, InboxError};
 pub trait Effect: Send {
     /// Applies an operation in this transaction, and does nothing elsewhere: it may be rolled back and called again.
     ///
-    /// An error rolls the transaction back, and has the message delivered again.
+    /// An error rolls the transaction back, and has the message delivered again; who wants to know why says so here.
     fn apply(
         &mut self,
         transaction: &mut PgConnection,
@@ -189,7 +189,9 @@ impl<B: Broker, E: Effect> Consumer<B, E> {
         if work.is_empty() {
             return Ok(());
         }
-        if let Some(admissions) = self.transaction(work).await? {
+        if work.len() > 1
+            && let Some(admissions) = self.transaction(work).await?
+        {
             self.note(std::mem::take(work), &admissions, settled, report);
             return Ok(());
         }

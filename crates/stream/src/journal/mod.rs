@@ -140,8 +140,16 @@ impl Journal {
         if file.written.lock().poisoned {
             return Err(JournalError::Poisoned);
         }
-        *file = write_new(&self.folder, file.generation + 1, &snapshot())?;
-        remove_others(&self.folder, file.generation)?;
+        match write_new(&self.folder, file.generation + 1, &snapshot()) {
+            Ok(new) => *file = new,
+            Err(error) => {
+                // The new file may have its name, and be what is read next: nothing more may go into the old one.
+                file.written.lock().poisoned = true;
+                return Err(error);
+            }
+        }
+        // What can't be removed is older, never read, and removed when the journal is opened next.
+        let _ = remove_others(&self.folder, file.generation);
         Ok(())
     }
 }
