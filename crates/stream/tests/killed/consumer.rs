@@ -79,7 +79,7 @@ pub(crate) async fn consume(nats: &str, postgres: &str) {
     let clock = Arc::new(TokioClock(SystemTime::default()));
     let forever = std::future::pending();
     let mut consumer = Consumer::new(broker, pool, inbox, Note, options);
-    consumer.run(clock, forever, |turn| drop(turn)).await;
+    consumer.run(clock, forever, drop).await;
 }
 
 async fn consumer(url: &str) -> Result<jetstream::consumer::PullConsumer, BrokerError> {
