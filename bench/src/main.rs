@@ -6,6 +6,7 @@ mod core;
 mod report;
 mod sidecar;
 mod stores;
+mod stream;
 mod telemetry;
 
 use clap::{Parser, Subcommand};
@@ -37,6 +38,12 @@ enum Command {
     Telemetry,
     /// The sidecar against nginx as a plain proxy.
     Sidecar,
+    /// The window of keys against a bare LRU map, and marks against the window.
+    Stream {
+        /// The most keys, for the bytes that each takes.
+        #[arg(long, default_value_t = 10_000_000)]
+        keys: usize,
+    },
     /// One operation, many times: what `core` counts the instructions of.
     #[command(hide = true)]
     CoreOp {
@@ -53,6 +60,7 @@ fn main() -> anyhow::Result<()> {
         Command::Stores { records, only } => stores::bench(records, &only),
         Command::Telemetry => telemetry::bench(),
         Command::Sidecar => sidecar::bench(),
+        Command::Stream { keys } => stream::bench(keys),
         Command::CoreOp { op, times } => core::ops::repeat(op, times),
     }
 }

@@ -86,6 +86,14 @@ const BENCHES: &[Bench] = &[
         starts: Some("semel-cli"),
         manifest: None,
     },
+    Bench {
+        name: "stream",
+        what: "the window of keys, beside a bare LRU map",
+        arrives_with: None,
+        servers: &[],
+        starts: None,
+        manifest: None,
+    },
     later("mcp", "tool calls through the gateway", "the MCP gateway"),
 ];
 

@@ -76,6 +76,7 @@ const SERVERS: &[&str] = &[
     "postgres-sync",
     "mariadb",
     "nats",
+    "rabbitmq",
     "s3",
     "s3-unfit",
     "azurite",
@@ -134,7 +135,7 @@ fn documentation(workspace: &Workspace) -> Result<Outcome> {
 }
 
 /// Each a workspace of its own, as an application is.
-const EXAMPLES: &[&str] = &["axum-payments"];
+const EXAMPLES: &[&str] = &["axum-payments", "replica"];
 
 fn examples(workspace: &Workspace) -> Result<Outcome> {
     let target = workspace.root().join("target");

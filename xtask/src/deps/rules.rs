@@ -91,6 +91,18 @@ pub(crate) const RULES: &[Rule] = &[
         why: "a door knows the engine; which store is behind it is the user's to say",
     },
     Rule {
+        name: "stream-on-core-alone",
+        who: Who::Package("semel-stream"),
+        never: &[
+            "semel",
+            "semel-http",
+            "semel-server",
+            "semel-stores",
+            "semel-cli",
+        ],
+        why: "a replica or a consumer needs no store of records, and no server",
+    },
+    Rule {
         name: "no-testkit-in-a-shipped-crate",
         who: Who::Published,
         never: &["semel-testkit"],

@@ -17,6 +17,7 @@ mod postgres;
 mod postgres_sync;
 mod process;
 mod prometheus;
+mod rabbitmq;
 mod recipes;
 mod redis;
 mod redis_cluster;
@@ -83,6 +84,7 @@ fn all() -> Vec<Box<dyn Service>> {
         Box::new(unfit::Unfit),
         Box::new(azurite::Azurite),
         Box::new(nats::Nats),
+        Box::new(rabbitmq::RabbitMq),
         Box::new(recipes::Recipes),
         Box::new(dashboard::Dashboard),
         Box::new(prometheus::Prometheus),

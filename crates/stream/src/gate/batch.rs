@@ -1,0 +1,238 @@
+//! [`Batch`]: the way of an operation through the gate.
+
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
+
+use super::{Gate, Hold, Lane};
+use crate::journal::{Entry, JournalError};
+use crate::key::{Epoch, IdempotencyKey, SeqNo, SessionId};
+use crate::marks::{Check, Order, Progress};
+use crate::operation::{Operation, Tenant};
+
+/// What to do with an operation.
+#[derive(Debug)]
+pub enum Verdict {
+    /// Apply it, then hand the ticket to [`Batch::applied`]; or drop the ticket, if applying failed.
+    Apply(Ticket),
+    /// It was applied before. Skip it, and acknowledge it after the commit.
+    Duplicate,
+    /// It is being applied by another right now, or its session is. Have it sent again later.
+    Busy,
+    /// It comes too early. Have it sent again later.
+    Gap {
+        /// Whom it must wait for.
+        expected: SeqNo,
+    },
+    /// It is from a life of its producer that is over. Never apply it.
+    Stale {
+        /// The epoch that the producer is in, or that was declared to be the first to count.
+        current: Epoch,
+    },
+    /// There is no room for another tenant, or for another session of this one. Nothing was applied.
+    Full,
+}
+
+/// The right to apply one operation.
+#[derive(Debug)]
+#[must_use = "hand it to `Batch::applied` once the operation was applied"]
+pub struct Ticket {
+    operation: Operation,
+    /// The operations that this one passes over: the first, and how many. Only with [`Order::Monotonic`].
+    pub skips: Option<(SeqNo, u64)>,
+}
+
+/// What a batch knows about one tenant.
+#[derive(Debug)]
+struct Part {
+    lane: Arc<Lane>,
+    held: HashSet<Hold>,
+    progress: HashMap<SessionId, Progress>,
+    keys: HashSet<IdempotencyKey>,
+}
+
+/// Operations that are recorded together. Dropped without a commit, it has recorded nothing.
+#[derive(Debug)]
+pub struct Batch<'a> {
+    gate: &'a Gate,
+    lanes: HashMap<Tenant, Part>,
+    applied: Vec<Operation>,
+}
+
+impl<'a> Batch<'a> {
+    pub(super) fn new(gate: &'a Gate) -> Self {
+        Self {
+            gate,
+            lanes: HashMap::new(),
+            applied: Vec::new(),
+        }
+    }
+
+    /// What to do with an operation, given all that was recorded, and what this batch has applied. What it may apply
+    /// nobody else may until the batch ends.
+    pub fn offer(&mut self, operation: &Operation) -> Verdict {
+        let tenant = operation.tenant();
+        if !self.lanes.contains_key(&tenant) {
+            let Some(lane) = self.gate.lane(tenant) else {
+                return Verdict::Full;
+            };
+            self.lanes.insert(tenant, Part::new(lane));
+        }
+        let Some(part) = self.lanes.get_mut(&tenant) else {
+            return Verdict::Full;
+        };
+        let verdict = part.judge(operation, self.gate.limits.order);
+        if matches!(verdict, Verdict::Duplicate) && part.uses_up_a_number(operation) {
+            // Known by its key, under a number that is next: the number is used up, or its session would wait forever.
+            self.note(*operation);
+        }
+        verdict
+    }
+
+    /// The operation was applied.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a ticket is used up: nothing is applied twice by one"
+    )]
+    pub fn applied(&mut self, ticket: Ticket) {
+        self.note(ticket.operation);
+    }
+
+    fn note(&mut self, operation: Operation) {
+        if let Some(part) = self.lanes.get_mut(&operation.tenant()) {
+            part.note(&operation);
+        }
+        self.applied.push(operation);
+    }
+
+    /// Records what was applied. Only then may anything that was offered be acknowledged.
+    ///
+    /// # Errors
+    /// [`JournalError`] where it can't be written down. Whether it is recorded is not known then: acknowledge nothing,
+    /// and have all of it delivered again.
+    pub fn commit(self) -> Result<(), JournalError> {
+        if self.applied.is_empty() {
+            return Ok(());
+        }
+        let entries: Vec<Entry> = match self.gate.journal {
+            Some(_) => self.applied.iter().copied().map(Entry::Applied).collect(),
+            None => Vec::new(),
+        };
+        self.gate.record(&entries, || {
+            for operation in &self.applied {
+                if let Some(part) = self.lanes.get(&operation.tenant()) {
+                    part.lane.record(operation);
+                }
+            }
+        })
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        for part in self.lanes.values() {
+            let mut held = part.lane.held.lock();
+            for hold in &part.held {
+                held.remove(hold);
+            }
+        }
+    }
+}
+
+impl Part {
+    fn new(lane: Arc<Lane>) -> Self {
+        Self {
+            lane,
+            held: HashSet::new(),
+            progress: HashMap::new(),
+            keys: HashSet::new(),
+        }
+    }
+
+    fn judge(&mut self, operation: &Operation, order: Order) -> Verdict {
+        let mut skips = None;
+        if let Some((session, at)) = operation.place() {
+            // Marks only grow: what is behind one needs no hold to be known as a duplicate.
+            match self.progress(session).check(at, order) {
+                Check::Duplicate => return Verdict::Duplicate,
+                Check::Stale { current } => return Verdict::Stale { current },
+                Check::Next | Check::Skips { .. } | Check::Gap { .. } => {}
+            }
+            let ours = self.held.contains(&Hold::Session(session));
+            if !self.hold(Hold::Session(session)) {
+                return Verdict::Busy;
+            }
+            let refused = match self.progress(session).check(at, order) {
+                Check::Next if self.lane.marks.has_room(session) => None,
+                Check::Skips { first, missing } if self.lane.marks.has_room(session) => {
+                    skips = Some((first, missing));
+                    None
+                }
+                Check::Next | Check::Skips { .. } => Some(Verdict::Full),
+                Check::Duplicate => Some(Verdict::Duplicate),
+                Check::Gap { expected } => Some(Verdict::Gap { expected }),
+                Check::Stale { current } => Some(Verdict::Stale { current }),
+            };
+            if let Some(verdict) = refused {
+                if !ours {
+                    self.release(Hold::Session(session));
+                }
+                return verdict;
+            }
+        }
+        if let Some(key) = operation.window_key() {
+            if self.keys.contains(&key) {
+                return Verdict::Duplicate;
+            }
+            if !self.hold(Hold::Key(key)) {
+                return Verdict::Busy;
+            }
+            // Only now: whoever held it before may have recorded it.
+            if self.lane.window.contains(key) {
+                self.release(Hold::Key(key));
+                return Verdict::Duplicate;
+            }
+        }
+        Verdict::Apply(Ticket {
+            operation: *operation,
+            skips,
+        })
+    }
+
+    /// Whether an operation that is a duplicate by its key has a number that its session waits for.
+    fn uses_up_a_number(&self, operation: &Operation) -> bool {
+        operation.place().is_some_and(|(session, at)| {
+            self.held.contains(&Hold::Session(session))
+                && self.progress(session).check(at, Order::Monotonic).applies()
+        })
+    }
+
+    fn note(&mut self, operation: &Operation) {
+        if let Some((session, at)) = operation.place() {
+            let advanced = self.progress(session).advanced(at);
+            self.progress.insert(session, advanced);
+        }
+        self.keys.extend(operation.window_key());
+    }
+
+    fn progress(&self, session: SessionId) -> Progress {
+        let provisional = self.progress.get(&session).copied();
+        provisional.unwrap_or_else(|| self.lane.marks.progress(session))
+    }
+
+    fn hold(&mut self, hold: Hold) -> bool {
+        if self.held.contains(&hold) {
+            return true;
+        }
+        let free = self.lane.held.lock().insert(hold);
+        if free {
+            self.held.insert(hold);
+        }
+        free
+    }
+
+    fn release(&mut self, hold: Hold) {
+        self.held.remove(&hold);
+        self.lane.held.lock().remove(&hold);
+    }
+}

@@ -1,0 +1,110 @@
+//! [`Operation`]: what is known about one operation before it is applied.
+
+use crate::key::{Epoch, IdempotencyKey, SeqNo, SessionId};
+use crate::marks::Mark;
+
+/// Whose window and whose marks: each tenant has its own, so that none can push out another's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tenant(u128);
+
+impl Tenant {
+    /// The tenant of this name. The default tenant has none.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self(IdempotencyKey::of_text(name.as_bytes()).0)
+    }
+
+    pub(crate) const fn to_bytes(self) -> [u8; 16] {
+        self.0.to_le_bytes()
+    }
+
+    pub(crate) const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(u128::from_le_bytes(bytes))
+    }
+}
+
+/// One operation: its place in a session, or its key, or both.
+///
+/// ```
+/// use semel_stream::{IdempotencyKey, Mark, Operation, SeqNo, SessionId, Tenant};
+///
+/// let session = SessionId::named("sensor-7");
+/// let key = IdempotencyKey::derive(session, SeqNo(1), b"add 5");
+/// let operation = Operation::sequenced(session, Mark::new(0, 1))
+///     .with_key(key)
+///     .of(Tenant::named("acme"));
+/// assert_eq!(operation.key(), Some(key));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation {
+    tenant: Tenant,
+    place: Option<(SessionId, Mark)>,
+    key: Option<IdempotencyKey>,
+}
+
+impl Operation {
+    /// An operation with a number: recognised for all time.
+    #[must_use]
+    pub fn sequenced(session: SessionId, at: Mark) -> Self {
+        Self {
+            tenant: Tenant::default(),
+            place: Some((session, at)),
+            key: None,
+        }
+    }
+
+    /// An operation without one: recognised within the window.
+    #[must_use]
+    pub fn keyed(key: IdempotencyKey) -> Self {
+        Self {
+            tenant: Tenant::default(),
+            place: None,
+            key: Some(key),
+        }
+    }
+
+    /// The same, with a key beside its number.
+    #[must_use]
+    pub fn with_key(mut self, key: IdempotencyKey) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    /// The same, of a tenant.
+    #[must_use]
+    pub fn of(mut self, tenant: Tenant) -> Self {
+        self.tenant = tenant;
+        self
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub const fn tenant(&self) -> Tenant {
+        self.tenant
+    }
+
+    /// Its session, and its place there.
+    #[must_use]
+    pub const fn place(&self) -> Option<(SessionId, Mark)> {
+        self.place
+    }
+
+    /// Its key, as it was given.
+    #[must_use]
+    pub const fn key(&self) -> Option<IdempotencyKey> {
+        self.key
+    }
+
+    /// The key under which a window knows it: that of its epoch.
+    #[must_use]
+    pub fn window_key(&self) -> Option<IdempotencyKey> {
+        let epoch = self.place.map_or(Epoch(0), |(_, at)| at.epoch);
+        self.key.map(|key| key.in_epoch(epoch))
+    }
+
+    /// Its number, where it has one.
+    #[must_use]
+    pub fn seqno(&self) -> Option<SeqNo> {
+        self.place.map(|(_, at)| at.seqno)
+    }
+}

@@ -1,0 +1,143 @@
+//! The window and the key, by their acceptance list.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use semel_stream::{IdempotencyKey, IdempotencyStore, Mark, SeqNo, SeqNoTracker, SessionId};
+
+fn keys(range: std::ops::Range<u128>) -> impl Iterator<Item = IdempotencyKey> {
+    range.map(IdempotencyKey)
+}
+
+#[test]
+fn derive_is_deterministic() {
+    let session = SessionId::from_bytes([3; 16]);
+    let key = || IdempotencyKey::derive(session, SeqNo(9), b"operation");
+    assert_eq!(key(), key());
+}
+
+#[test]
+fn each_input_counts() {
+    let derive = |session: u8, seqno, operation: &[u8]| {
+        IdempotencyKey::derive(
+            SessionId::from_bytes([session; 16]),
+            SeqNo(seqno),
+            operation,
+        )
+    };
+    let all = [
+        derive(1, 1, b"a"),
+        derive(2, 1, b"a"),
+        derive(1, 2, b"a"),
+        derive(1, 1, b"b"),
+        derive(1, 1, b""),
+    ];
+    for (i, one) in all.iter().enumerate() {
+        assert!(all[i + 1..].iter().all(|other| other != one));
+    }
+}
+
+#[test]
+fn check_and_record_is_true_once() {
+    let store = IdempotencyStore::new(10);
+    assert!(store.check_and_record(IdempotencyKey(1)));
+    for _ in 0..3 {
+        assert!(!store.check_and_record(IdempotencyKey(1)));
+    }
+}
+
+#[test]
+fn past_its_capacity_the_oldest_are_evicted_and_look_new() {
+    let store = IdempotencyStore::new(100);
+    assert!(keys(0..150).all(|key| store.check_and_record(key)));
+    assert!(keys(50..150).all(|key| store.contains(key)));
+    assert!(!keys(0..50).any(|key| store.contains(key)));
+    assert!(store.check_and_record(IdempotencyKey(0)));
+    assert!(!store.contains(IdempotencyKey(50)), "the oldest gave way");
+}
+
+#[test]
+fn a_key_seen_again_is_not_the_oldest_any_more() {
+    let store = IdempotencyStore::new(3);
+    assert!(keys(0..3).all(|key| store.check_and_record(key)));
+    assert!(!store.check_and_record(IdempotencyKey(0)));
+    assert!(store.check_and_record(IdempotencyKey(3)));
+    assert!(store.contains(IdempotencyKey(0)) && !store.contains(IdempotencyKey(1)));
+}
+
+#[test]
+fn an_evicted_operation_is_still_stopped_by_its_mark() {
+    let (store, tracker) = (IdempotencyStore::new(2), SeqNoTracker::default());
+    let session = SessionId::named("a");
+    for seqno in 1..=10 {
+        let key = IdempotencyKey::derive(session, SeqNo(seqno), b"add 5");
+        assert!(tracker.should_apply(session, SeqNo(seqno)));
+        assert!(store.check_and_record(key));
+        tracker.advance(session, Mark::new(0, seqno)).unwrap();
+    }
+    let first = IdempotencyKey::derive(session, SeqNo(1), b"add 5");
+    assert!(!store.contains(first), "long evicted");
+    assert!(!tracker.should_apply(session, SeqNo(1)));
+}
+
+#[test]
+fn len_is_0_at_first_and_grows_up_to_capacity() {
+    let store = IdempotencyStore::new(100);
+    assert!(store.is_empty());
+    for (n, key) in keys(0..200).enumerate() {
+        assert_eq!(store.len(), n.min(100));
+        assert!(store.check_and_record(key));
+    }
+    assert_eq!((store.len(), store.capacity()), (100, 100));
+}
+
+#[test]
+#[should_panic(expected = "at least one key")]
+fn a_window_of_nothing_is_refused() {
+    let _ = IdempotencyStore::new(0);
+}
+
+#[test]
+fn parts_hold_what_they_surely_hold_and_no_more_than_there_is_room_for() {
+    let store = IdempotencyStore::sharded(100_000, 16);
+    assert_eq!(store.surely(), 92_416);
+    assert!(keys(0..300_000).all(|key| store.check_and_record(key)));
+    assert!(store.len() <= store.capacity());
+    let last = 300_000 - store.surely() as u128;
+    assert!(keys(last..300_000).all(|key| store.contains(key)));
+}
+
+#[test]
+fn keys_recorded_again_in_their_order_make_the_same_window() {
+    let store = IdempotencyStore::new(50);
+    assert!(keys(0..80).all(|key| store.check_and_record(key)));
+    assert!(keys(30..80).eq(store.keys()));
+    // In parts, a key's age is off by little: all are there again, and the newest survive a flood of half the window.
+    let parts = IdempotencyStore::sharded(10_000, 8);
+    assert!(keys(0..9_000).all(|key| parts.check_and_record(key)));
+    let again = IdempotencyStore::sharded(10_000, 8);
+    assert!(
+        parts
+            .keys()
+            .into_iter()
+            .all(|key| again.check_and_record(key))
+    );
+    assert!(keys(100_000..105_000).all(|key| again.check_and_record(key)));
+    assert!(keys(6_000..9_000).all(|key| again.contains(key)));
+}
+
+#[test]
+fn of_many_threads_with_one_key_one_is_first() {
+    let store = IdempotencyStore::sharded(100_000, 16);
+    let first = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let new = keys(0..20_000)
+                    .filter(|key| store.check_and_record(*key))
+                    .count();
+                first.fetch_add(new, Ordering::Relaxed);
+            });
+        }
+    });
+    assert_eq!((first.into_inner(), store.len()), (20_000, 20_000));
+}

@@ -1,0 +1,119 @@
+//! Real brokers: what they deliver twice, too early, without a name, or to an effect that fails.
+
+mod jetstream;
+mod rabbit;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use semel_stream::consume::{Broker, BrokerError, Consumer, Effect, Options, TurnReport};
+use semel_stream::postgres::{Inbox, migrate};
+use semel_stream::{Operation, Order};
+use sqlx::postgres::PgPoolOptions;
+use sqlx::{PgConnection, PgPool};
+
+/// What to send: session, number and key as headers, empty ones left out; and the payload.
+type Sent = (&'static str, &'static str, &'static str, &'static str);
+
+/// In the order in which they are sent.
+const MESSAGES: &[Sent] = &[
+    ("a", "1", "", "a1"),
+    ("a", "1", "", "a1"),
+    ("a", "3", "", "a3"),
+    ("", "", "k", "k"),
+    ("", "", "k", "k"),
+    ("", "", "", "nameless"),
+    ("b", "1", "", "b1"),
+    ("b", "2", "", "b2"),
+    ("a", "2", "", "a2"),
+];
+
+/// Notes the payload; fails the first times for some.
+struct Note {
+    consumer: String,
+    fails: HashMap<&'static str, u32>,
+}
+
+impl Effect for Note {
+    async fn apply(
+        &mut self,
+        transaction: &mut PgConnection,
+        _: &Operation,
+        payload: &[u8],
+    ) -> Result<(), BrokerError> {
+        let payload = std::str::from_utf8(payload)?;
+        let note = sqlx::query("INSERT INTO stream_effects (consumer, payload) VALUES ($1, $2)");
+        note.bind(&self.consumer)
+            .bind(payload)
+            .execute(transaction)
+            .await?;
+        // After its write, which must not stay.
+        if let Some(times) = self.fails.get_mut(payload).filter(|times| **times > 0) {
+            *times -= 1;
+            return Err("it fails at first".into());
+        }
+        Ok(())
+    }
+}
+
+async fn database() -> PgPool {
+    let url = std::env::var("SEMEL_TEST_POSTGRES_URL")
+        .expect("SEMEL_TEST_POSTGRES_URL: see `cargo xtask services up postgres`");
+    let pool = PgPoolOptions::new().max_connections(4).connect(&url).await;
+    let pool = pool.expect("the database");
+    migrate(&pool).await.expect("tables");
+    let table = "SELECT pg_advisory_xact_lock(7306637); \
+         CREATE TABLE IF NOT EXISTS stream_effects (id bigserial, consumer text, payload text)";
+    sqlx::raw_sql(table).execute(&pool).await.expect("a table");
+    pool
+}
+
+/// Consumes until all that can be is applied, with `batch` messages in a transaction.
+async fn consume<B: Broker>(broker: B, name: &str, batch: usize) {
+    let pool = database().await;
+    let consumer = format!("{name} {}", std::process::id());
+    let effect = Note {
+        consumer: consumer.clone(),
+        fails: HashMap::from([("b1", 2), ("k", 2)]),
+    };
+    let options = Options {
+        batch,
+        wait: Duration::from_millis(300),
+        again: Duration::from_millis(50),
+        ..Options::default()
+    };
+    let inbox = Inbox::new(&consumer, Order::Contiguous).expect("a name");
+    let mut work = Consumer::new(broker, pool.clone(), inbox, effect, options);
+    let mut sum = TurnReport::default();
+    // Until nothing comes any more.
+    let mut quiet = 0;
+    while quiet < 2 {
+        let turn = work.turn().await.expect("a turn");
+        quiet = if turn == TurnReport::default() {
+            quiet + 1
+        } else {
+            0
+        };
+        sum.applied += turn.applied;
+        sum.duplicates += turn.duplicates;
+        sum.gaps += turn.gaps;
+        sum.malformed += turn.malformed;
+        sum.failed += turn.failed;
+    }
+    assert_eq!((sum.applied, sum.malformed), (6, 1), "{sum:?}");
+    assert!(
+        sum.duplicates == 2 && sum.gaps >= 1 && sum.failed >= 2,
+        "{sum:?}"
+    );
+    let question = "SELECT payload FROM stream_effects WHERE consumer = $1 ORDER BY id";
+    let question = sqlx::query_scalar::<_, String>(question).bind(&consumer);
+    let effects = question.fetch_all(&pool).await.expect("effects");
+    let of = |first: char| -> Vec<&str> {
+        let texts = effects.iter().map(String::as_str);
+        texts.filter(|text| text.starts_with(first)).collect()
+    };
+    assert_eq!(of('a'), ["a1", "a2", "a3"]);
+    assert_eq!(of('b'), ["b1", "b2"]);
+    assert_eq!(of('k'), ["k"]);
+    assert_eq!(effects.len(), 6);
+}
