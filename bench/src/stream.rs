@@ -89,8 +89,9 @@ impl Sides {
         };
         [
             timed(&mut || {
-                keys.iter()
-                    .for_each(|key| drop(black_box(bare(&mut self.bare, *key))))
+                for key in &keys {
+                    black_box(bare(&mut self.bare, *key));
+                }
             }),
             timed(&mut || {
                 for key in &keys {
@@ -100,10 +101,10 @@ impl Sides {
             timed(&mut || each(&self.exact, &keys)),
             // One round of the shared window on one thread, the next on two.
             timed(&mut || {
-                if round % 2 == 0 {
-                    each(&self.shared, &keys)
+                if round.is_multiple_of(2) {
+                    each(&self.shared, &keys);
                 } else {
-                    halves(&self.shared, &keys)
+                    halves(&self.shared, &keys);
                 }
             }),
             timed(&mut || {
@@ -113,8 +114,9 @@ impl Sides {
                 }
             }),
             timed(&mut || {
-                keys.iter()
-                    .for_each(|key| drop(black_box(self.exact.contains(*key))))
+                for key in &keys {
+                    black_box(self.exact.contains(*key));
+                }
             }),
         ]
     }
@@ -142,7 +144,8 @@ fn halves(store: &IdempotencyStore, keys: &[IdempotencyKey]) {
     });
 }
 
-fn speed() -> anyhow::Result<Vec<Row>> {
+/// The times of each side; the shared window's on one thread, and on two.
+fn times() -> anyhow::Result<[Vec<f64>; SIDES + 1]> {
     let mut sides = Sides::new()?;
     // Until every window is full: from then on each new key makes an old one give way.
     let warm = 2 * CAPACITY as u64 / ROUND;
@@ -152,7 +155,7 @@ fn speed() -> anyhow::Result<Vec<Row>> {
     let mut times: [Vec<f64>; SIDES + 1] = Default::default();
     for round in warm..warm + 2 * ROUNDS as u64 {
         let [bare, locked, exact, shared, mark, contains] = sides.round(round);
-        let one_thread = round % 2 == 0;
+        let one_thread = round.is_multiple_of(2);
         let (one, two) = if one_thread {
             (Some(shared), None)
         } else {
@@ -167,6 +170,11 @@ fn speed() -> anyhow::Result<Vec<Row>> {
         times[5].extend(one);
         times[6].extend(two);
     }
+    Ok(times)
+}
+
+fn speed() -> anyhow::Result<Vec<Row>> {
+    let times = times()?;
     // Two threads take what two processors give: the rounds that were disturbed least say what they can.
     let (one_at_best, two_at_best) = (least(&times[5]), least(&times[6]));
     let [bare, locked, exact, mark, contains, one, _] = times.map(median);
