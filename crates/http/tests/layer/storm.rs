@@ -10,7 +10,13 @@ use axum::routing::post as on_post;
 use semel::Semel;
 use semel::http::{Profile, Route};
 
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+
 use crate::support::*;
+
+/// Counts what is taken and given back.
+#[global_allocator]
+static COUNTED: &StatsAlloc<std::alloc::System> = &INSTRUMENTED_SYSTEM;
 
 const DUPLICATES: usize = 10_000;
 const CONNECTIONS: usize = 64;
@@ -85,6 +91,16 @@ async fn survives(url: &str) {
     assert_eq!(runs, 1);
     assert_eq!(by_status, HashMap::from([(200, 1), (409, DUPLICATES - 1)]));
     leaves_nothing(&semel).await;
+    // Whatever is set up once has been by now: another storm takes no memory that it doesn't give back.
+    let held = || {
+        let seen = INSTRUMENTED_SYSTEM.stats();
+        seen.bytes_allocated.saturating_sub(seen.bytes_deallocated)
+    };
+    let before = held();
+    storm(&semel, Profile::Stripe, DUPLICATES - 1).await;
+    leaves_nothing(&semel).await;
+    let bound = before + DUPLICATES * 16;
+    until("memory is given back", || held() < bound).await;
 }
 
 async fn leaves_nothing(semel: &Semel) {
