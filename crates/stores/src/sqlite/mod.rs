@@ -1,7 +1,7 @@
 //! SQLite: one file on one host, used by several processes at once, without a server.
 //!
 //! - **Changes** are made by one writer per process, all that wait in one transaction (`BEGIN IMMEDIATE`): read the
-//!   record, let [`protocol`](semel_core::protocol) decide, write. A process that is killed leaves nothing half done.
+//!   record, let [`protocol`] decide, write. A process that is killed leaves nothing half done.
 //! - **Reads**, and claims that find an answer, take no lock: the file has a write-ahead log.
 //! - **Time** is this host's clock, which all processes on it share.
 //! - Whoever waits for another process looks at the file's change counter.
