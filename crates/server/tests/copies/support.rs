@@ -39,12 +39,18 @@ pub(crate) fn nats(server: &NatsServer) -> NatsConfig {
     }
 }
 
-/// All that the stream keeps.
-pub(crate) async fn nats_entries(server: &NatsServer) -> Vec<Entry> {
+/// The stream, and how many messages it has.
+pub(crate) async fn nats_stream(server: &NatsServer) -> (jetstream::stream::Stream, u64) {
     let client = async_nats::connect(server.url()).await.expect("a server");
     let stream = jetstream::new(client).get_stream("SEMEL_AUDIT").await;
     let mut stream = stream.expect("the stream");
     let kept = stream.info().await.expect("about it").state.messages;
+    (stream, kept)
+}
+
+/// All that the stream keeps.
+pub(crate) async fn nats_entries(server: &NatsServer) -> Vec<Entry> {
+    let (stream, kept) = nats_stream(server).await;
     let config = jetstream::consumer::pull::OrderedConfig::default();
     let consumer = stream.create_consumer(config).await.expect("a reader");
     let messages = consumer.messages().await.expect("messages");
