@@ -15,13 +15,16 @@ use crate::live::{HEADLINE, HotKey, KEPT, Latency, Sample, ShadowScope};
 /// How many hot keys are told.
 const HOT: usize = 20;
 
+/// The greatest number of a sample: what a browser's numbers hold exactly.
+const MOST: u64 = (1 << 53) - 1;
+
 /// Which samples to give.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct LiveQuery {
     /// Only those after the one of this number: a watcher asks for what it hasn't seen.
-    #[param(nullable = false, minimum = 0)]
+    #[param(nullable = false, minimum = 0, maximum = 9007199254740991_i64)]
     after: Option<u64>,
 }
 
@@ -69,6 +72,9 @@ pub(super) async fn live(
     _: Operator,
     Query(query): Query<LiveQuery>,
 ) -> Result<Response, Failure> {
+    if query.after.is_some_and(|after| after > MOST) {
+        return Err(Failure::invalid(format!("after is from 0 to {MOST}")));
+    }
     let clock = &state.semel.engine().env().clock;
     let view = LiveView {
         time: time(clock.wall()),

@@ -119,6 +119,9 @@ async fn it_can_be_left_out() {
     assert_eq!(get(&admin, "/").await.status(), 404);
     assert_eq!(get(&admin, "/ui/main.js").await.status(), 404);
     assert_eq!(get(&admin, "/admin/v1/live").await.status(), 200);
+    // A number past what its description allows is a mistake, not "nothing new yet".
+    let far = get(&admin, "/admin/v1/live?after=9223372036854775808").await;
+    assert_eq!(far.status(), 400);
 }
 
 /// Runs once, is replayed four times, and refused once. → the key's hash
