@@ -11,6 +11,10 @@ mod telemetry;
 
 use clap::{Parser, Subcommand};
 
+/// As in the program (ADR 0016).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Parser)]
 struct Cli {
     #[command(subcommand)]
