@@ -23,6 +23,9 @@ const SESSIONS: usize = 1_000;
 const ROUND: u64 = 200_000;
 const ROUNDS: usize = 31;
 
+/// Keys in a batch.
+const BATCH: usize = 1_000;
+
 /// One key in four was seen before, lately: a stream with many duplicates.
 const NEW_IN_FOUR: u64 = 3;
 
@@ -51,12 +54,13 @@ struct Sides {
     locked: Mutex<LruCache<u128, ()>>,
     exact: IdempotencyStore,
     shared: IdempotencyStore,
+    batched: IdempotencyStore,
     marks: SeqNoTracker,
     sessions: Vec<SessionId>,
     clock: SystemTime,
 }
 
-const SIDES: usize = 6;
+const SIDES: usize = 7;
 
 impl Sides {
     fn new() -> anyhow::Result<Self> {
@@ -66,6 +70,7 @@ impl Sides {
             locked: Mutex::new(LruCache::new(capacity)),
             exact: IdempotencyStore::new(CAPACITY),
             shared: IdempotencyStore::sharded(CAPACITY, SHARDS),
+            batched: IdempotencyStore::sharded(CAPACITY, SHARDS),
             marks: SeqNoTracker::default(),
             sessions: (0..SESSIONS)
                 .map(|n| SessionId::named(&n.to_string()))
@@ -104,7 +109,14 @@ impl Sides {
                 if round.is_multiple_of(2) {
                     each(&self.shared, &keys);
                 } else {
-                    halves(&self.shared, &keys);
+                    halves(&self.shared, &keys, each);
+                }
+            }),
+            timed(&mut || {
+                if round.is_multiple_of(2) {
+                    batches(&self.batched, &keys);
+                } else {
+                    halves(&self.batched, &keys, batches);
                 }
             }),
             timed(&mut || {
@@ -136,39 +148,54 @@ fn each(store: &IdempotencyStore, keys: &[IdempotencyKey]) {
     }
 }
 
-fn halves(store: &IdempotencyStore, keys: &[IdempotencyKey]) {
+fn batches(store: &IdempotencyStore, keys: &[IdempotencyKey]) {
+    for batch in keys.chunks(BATCH) {
+        black_box(store.check_and_record_all(batch));
+    }
+}
+
+fn halves(
+    store: &IdempotencyStore,
+    keys: &[IdempotencyKey],
+    half: fn(&IdempotencyStore, &[IdempotencyKey]),
+) {
     let (left, right) = keys.split_at(keys.len() / 2);
     std::thread::scope(|scope| {
-        scope.spawn(|| each(store, left));
-        each(store, right);
+        scope.spawn(|| half(store, left));
+        half(store, right);
     });
 }
 
-/// The times of each side; the shared window's on one thread, and on two.
-fn times() -> anyhow::Result<[Vec<f64>; SIDES + 1]> {
+/// The times of each side; those of windows that are shared on one thread, and on two.
+#[derive(Default)]
+struct Times {
+    bare: Vec<f64>,
+    locked: Vec<f64>,
+    exact: Vec<f64>,
+    shared: [Vec<f64>; 2],
+    batched: [Vec<f64>; 2],
+    mark: Vec<f64>,
+    contains: Vec<f64>,
+}
+
+fn times() -> anyhow::Result<Times> {
     let mut sides = Sides::new()?;
     // Until every window is full: from then on each new key makes an old one give way.
     let warm = 2 * CAPACITY as u64 / ROUND;
     for round in 0..warm {
         sides.round(round);
     }
-    let mut times: [Vec<f64>; SIDES + 1] = Default::default();
+    let mut times = Times::default();
     for round in warm..warm + 2 * ROUNDS as u64 {
-        let [bare, locked, exact, shared, mark, contains] = sides.round(round);
-        let one_thread = round.is_multiple_of(2);
-        let (one, two) = if one_thread {
-            (Some(shared), None)
-        } else {
-            (None, Some(shared))
-        };
-        for (at, time) in [bare, locked, exact, mark, contains]
-            .into_iter()
-            .enumerate()
-        {
-            times[at].push(time);
-        }
-        times[5].extend(one);
-        times[6].extend(two);
+        let [bare, locked, exact, shared, batched, mark, contains] = sides.round(round);
+        let threads = usize::from(!round.is_multiple_of(2));
+        times.bare.push(bare);
+        times.locked.push(locked);
+        times.exact.push(exact);
+        times.shared[threads].push(shared);
+        times.batched[threads].push(batched);
+        times.mark.push(mark);
+        times.contains.push(contains);
     }
     Ok(times)
 }
@@ -176,8 +203,16 @@ fn times() -> anyhow::Result<[Vec<f64>; SIDES + 1]> {
 fn speed() -> anyhow::Result<Vec<Row>> {
     let times = times()?;
     // Two threads take what two processors give: the rounds that were disturbed least say what they can.
-    let (one_at_best, two_at_best) = (least(&times[5]), least(&times[6]));
-    let [bare, locked, exact, mark, contains, one, _] = times.map(median);
+    let best = |sides: &[Vec<f64>; 2]| (least(&sides[0]), least(&sides[1]));
+    let (one_at_best, two_at_best) = best(&times.shared);
+    let (one_batched, two_batched) = best(&times.batched);
+    let [one, _] = times.shared.map(median);
+    let (bare, locked, exact) = (
+        median(times.bare),
+        median(times.locked),
+        median(times.exact),
+    );
+    let (mark, contains) = (median(times.mark), median(times.contains));
     let rate = |nanos: f64| 1_000.0 / nanos;
     let unit = "M/s";
     Ok(vec![
@@ -208,6 +243,20 @@ fn speed() -> anyhow::Result<Vec<Row>> {
             rate(two_at_best),
             rate(one_at_best),
             Some(1.3),
+        ),
+        Row::at_least(
+            "the same in batches of 1,000, two threads beside one",
+            unit,
+            rate(two_batched),
+            rate(one_batched),
+            Some(1.3),
+        ),
+        Row::at_least(
+            "in batches, two threads, beside single calls of one",
+            unit,
+            rate(two_batched),
+            rate(one_at_best),
+            None,
         ),
         Row::at_most(
             "a mark's check, beside check_and_record",

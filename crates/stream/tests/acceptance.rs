@@ -141,3 +141,39 @@ fn of_many_threads_with_one_key_one_is_first() {
     });
     assert_eq!((first.into_inner(), store.len()), (20_000, 20_000));
 }
+
+#[test]
+fn a_batch_says_what_its_keys_say_one_by_one() {
+    let (batched, single) = (IdempotencyStore::new(100), IdempotencyStore::new(100));
+    // Keys come again within a batch, in the next one, and after they gave way.
+    let stream: Vec<_> = (0..5_000_u128)
+        .map(|n| IdempotencyKey(n * n % 257))
+        .collect();
+    for batch in stream.chunks(33) {
+        let each: Vec<_> = batch
+            .iter()
+            .map(|key| single.check_and_record(*key))
+            .collect();
+        assert_eq!(batched.check_and_record_all(batch), each);
+    }
+    assert_eq!(batched.keys(), single.keys());
+    assert!(batched.check_and_record_all(&[]).is_empty());
+}
+
+#[test]
+fn batches_of_two_threads_have_each_key_new_once() {
+    let store = IdempotencyStore::sharded(100_000, 16);
+    let all: Vec<_> = keys(0..50_000).collect();
+    let new = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for batch in all.chunks(1_000) {
+                    let news = store.check_and_record_all(batch).into_iter();
+                    new.fetch_add(news.filter(|new| *new).count(), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!(new.into_inner(), all.len());
+}
