@@ -46,6 +46,17 @@ enum Command {
         /// The file.
         file: PathBuf,
     },
+    /// Charges orders through an outbox, and writes their receipts into a folder.
+    Charge {
+        /// Where to.
+        url: String,
+        /// The outbox.
+        outbox: PathBuf,
+        /// The receipts.
+        receipts: PathBuf,
+        /// How many orders.
+        orders: usize,
+    },
     /// Moves money once, in one transaction with its record: two statements on the table `accounts`.
     Transfer {
         /// The database.
@@ -62,6 +73,12 @@ async fn main() -> anyhow::Result<()> {
         Command::Load { url } => load(&url).await,
         Command::Hold { file } => hold(file).await,
         Command::Serve { folder } => serve(folder).await,
+        Command::Charge {
+            url,
+            outbox,
+            receipts,
+            orders,
+        } => charge(&url, outbox, &receipts, orders).await,
         Command::Transfer { url, key } => transfer(&url, &key).await,
     }
 }
@@ -179,5 +196,48 @@ async fn transfer(url: &str, key: &str) -> anyhow::Result<()> {
         Ok::<_, Failure>("moved".to_owned())
     });
     println!("{}", answer.await?.value);
+    Ok(())
+}
+
+/// Whatever a process before this one left is sent first; then the orders that have no receipt.
+async fn charge(
+    url: &str,
+    outbox: PathBuf,
+    receipts: &std::path::Path,
+    orders: usize,
+) -> anyhow::Result<()> {
+    let policy = semel_client::RetryPolicy {
+        max_attempts: 30,
+        base: Duration::from_millis(5),
+        cap: Duration::from_millis(100),
+        ..semel_client::RetryPolicy::default()
+    };
+    let idempotency = semel_client::Idempotency::default().policy(policy);
+    let builder = reqwest_middleware::ClientBuilder::new(reqwest::Client::new());
+    let client = builder.with(idempotency).build();
+    let outbox = semel_client::Outbox::open(outbox).await?;
+    let keep = |order: &str, receipt: String| {
+        let beside = receipts.with_file_name(format!("{order}.{}", std::process::id()));
+        std::fs::write(&beside, receipt)?;
+        std::fs::rename(&beside, receipts.join(order))
+    };
+    for call in outbox.pending().await? {
+        if call.was_sent() {
+            let answer = call.resend(&client).await?;
+            keep(call.name(), answer.text().await?)?;
+        }
+        call.forget().await?;
+    }
+    for number in 0..orders {
+        let order = format!("ord-{number}");
+        if receipts.join(&order).exists() {
+            continue;
+        }
+        let call = outbox.begin(&order).await?;
+        let request = client.post(url).json(&serde_json::json!({"order": order}));
+        let answer = call.send(&client, request).await?;
+        keep(&order, answer.text().await?)?;
+        call.forget().await?;
+    }
     Ok(())
 }

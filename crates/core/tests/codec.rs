@@ -19,6 +19,7 @@ fn any_answer() -> impl Strategy<Value = Answer> {
     let body = prop_oneof![
         any_bytes(80).prop_map(Body::Kept),
         any::<u64>().prop_map(|bytes| Body::Omitted { bytes }),
+        any::<(u64, [u8; 32])>().prop_map(|(bytes, digest)| Body::Elsewhere { bytes, digest }),
     ];
     (any_bytes(40), body).prop_map(|(head, body)| Answer { head, body })
 }
@@ -183,7 +184,7 @@ proptest! {
     }
 
     #[test]
-    fn an_unknown_section_is_skipped_only_from_128_on(record in any_record(), tag in 5_u8.., content in any_bytes(9)) {
+    fn an_unknown_section_is_skipped_only_from_128_on(record in any_record(), tag in 6_u8.., content in any_bytes(9)) {
         let bytes = [record.encode(), section(tag, &content)].concat();
         let found = Record::decode(&Bytes::from(bytes));
         let expected = if tag < 128 { Err(RecordError::UnknownSection(tag)) } else { Ok(record) };
@@ -253,6 +254,8 @@ fn sections_have_one_order_and_fit_the_state() {
         (3, &b"b"[..]),
         (4, &[9, 0, 0, 0, 0, 0, 0, 0][..]),
     );
+    let named = [&[9, 0, 0, 0, 0, 0, 0, 0][..], &[7; 32]].concat();
+    let elsewhere = (5, &named[..]);
 
     assert_eq!(
         with_sections(Completed, &[head, body]),
@@ -265,6 +268,17 @@ fn sections_have_one_order_and_fit_the_state() {
     assert_eq!(
         with_sections(Failed, &[head, omitted]),
         Ok(sample(Failed, Some(left_out)))
+    );
+    let beside = Answer {
+        head: Bytes::new(),
+        body: Body::Elsewhere {
+            bytes: 9,
+            digest: [7; 32],
+        },
+    };
+    assert_eq!(
+        with_sections(Completed, &[head, elsewhere]),
+        Ok(sample(Completed, Some(beside)))
     );
     assert_eq!(
         with_sections(Running, &[checkpoint]).map(|r| r.checkpoint),
@@ -280,6 +294,12 @@ fn sections_have_one_order_and_fit_the_state() {
         (Completed, &[head, body, body]),
         (Completed, &[head, head, body]),
         (Completed, &[head, body, omitted]), // two bodies
+        (Completed, &[head, body, elsewhere]),
+        (Completed, &[head, omitted, elsewhere]),
+        (Completed, &[head, (5, &named[..39])]),
+        (Completed, &[head, (5, &named[..7])]),
+        (Completed, &[head, (5, b"")]),
+        (Released, &[head, elsewhere]),
         (Completed, &[head, body, checkpoint]),
         (Failed, &[head, (4, &[9, 0, 0, 0])]),
         (Running, &[head, body]),
@@ -297,8 +317,8 @@ fn sections_have_one_order_and_fit_the_state() {
         );
     }
     assert_eq!(
-        with_sections(Completed, &[head, body, (5, b"")]),
-        Err(RecordError::UnknownSection(5))
+        with_sections(Completed, &[head, body, (6, b"")]),
+        Err(RecordError::UnknownSection(6))
     );
     assert_eq!(
         with_sections(Completed, &[head, body, (128, b"x"), (255, b"")]),

@@ -216,12 +216,14 @@ pub(crate) fn replay(
             let trailers = (!head.trailers.is_empty()).then(|| Box::new(head.trailers));
             Response::new(Body::whole(body.clone(), trailers))
         }
-        (Stored::Omitted { .. }, Kind::Grpc) => {
+        (Stored::Omitted { .. } | Stored::Elsewhere { .. }, Kind::Grpc) => {
             grpc::problem(&not_kept(), &*shared.engine.env().entropy)
         }
-        (Stored::Omitted { bytes }, _) => Response::new(without_body(head.status, *bytes)),
+        (Stored::Omitted { bytes } | Stored::Elsewhere { bytes, .. }, _) => {
+            Response::new(without_body(head.status, *bytes))
+        }
     };
-    let omitted = matches!(answer.body, Stored::Omitted { .. });
+    let omitted = !matches!(answer.body, Stored::Kept(_));
     if !(omitted && kind == Kind::Grpc) {
         *response.status_mut() = replayed_status(rules, head.status);
         *response.headers_mut() = head.headers;

@@ -163,6 +163,8 @@ pub struct Builder {
     secret: Secret,
     observer: Arc<dyn Observer>,
     env: Option<Env>,
+    #[cfg(feature = "object")]
+    bodies: Option<(String, usize)>,
 }
 
 impl Default for Builder {
@@ -175,6 +177,8 @@ impl Default for Builder {
             secret: Secret::none(),
             observer: Arc::new(Ignore),
             env: None,
+            #[cfg(feature = "object")]
+            bodies: None,
         }
     }
 }
@@ -222,6 +226,14 @@ impl Builder {
         self
     }
 
+    /// Bodies of more than `above` bytes are kept in the bucket at `url` (`s3://`, `gs://`, `az://`) instead of the store,
+    /// with which every node must be opened. See [`Spill`](semel_core::Spill) for what that changes, and what it doesn't.
+    #[cfg(feature = "object")]
+    pub fn body_store(mut self, url: &str, above: usize) -> Self {
+        self.bodies = Some((url.to_owned(), above));
+        self
+    }
+
     /// Opens the store at `url`.
     ///
     /// # Errors
@@ -242,6 +254,8 @@ impl Builder {
     }
 
     async fn on(self, opened: Opened, env: Env) -> Result<Semel, OpenError> {
+        #[cfg(feature = "object")]
+        let opened = self.beside(opened, &env).await?;
         let store = opened.store;
         self.policy.terms()?;
         semel_core::Namespace::new(&self.environment, "", "any")?;
@@ -265,6 +279,21 @@ impl Builder {
         Ok(Semel {
             shared: Arc::new(shared),
         })
+    }
+}
+
+#[cfg(feature = "object")]
+impl Builder {
+    /// The store, with the bodies beside it where it is to have any.
+    async fn beside(&self, mut opened: Opened, env: &Env) -> Result<Opened, OpenError> {
+        use semel_stores::object::ObjectBodies;
+        if let Some((url, above)) = &self.bodies {
+            let bodies = Box::pin(ObjectBodies::open(url, Arc::clone(&env.clock))).await;
+            let bodies = Arc::new(bodies.map_err(OpenError::Bodies)?);
+            let clock = Arc::clone(&env.clock);
+            opened.store = Arc::new(semel_core::Spill::new(opened.store, bodies, *above, clock));
+        }
+        Ok(opened)
     }
 }
 
@@ -415,6 +444,9 @@ pub enum OpenError {
     /// The store can't be reached, or isn't fit to keep records.
     #[error("the store can't be used: {}", reason(.0))]
     Store(#[source] semel_core::StoreError),
+    /// The bucket for large bodies can't be reached, or takes none.
+    #[error("the body store can't be used: {}", reason(.0))]
+    Bodies(#[source] semel_core::StoreError),
     /// The default policy is out of bounds.
     #[error("the policy can't be used: {0}")]
     Policy(#[from] semel_core::TermsError),

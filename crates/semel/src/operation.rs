@@ -274,7 +274,9 @@ fn from_record<T: DeserializeOwned>(replayed: &Replayed) -> Result<Answer<T>, Er
     let replay = &replayed.replay;
     let body = match &replay.answer.body {
         Body::Kept(body) => body,
-        Body::Omitted { bytes } => return Err(Error::NotKept { bytes: *bytes }),
+        Body::Omitted { bytes } | Body::Elsewhere { bytes, .. } => {
+            return Err(Error::NotKept { bytes: *bytes });
+        }
     };
     if replay.state == State::Failed {
         let reason = serde_json::from_slice(body).map_err(Error::Answer)?;

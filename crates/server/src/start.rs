@@ -229,12 +229,16 @@ async fn open_observed(
             Secret::new(id, bytes.trim_ascii_end()).map_err(|error| broken(error.to_string()))?;
         builder = builder.secret(secret);
     }
+    if let Some(bucket) = &config.store.body_store {
+        builder = builder.body_store(bucket, config.store.body_store_above.bytes());
+    }
     builder.open(&url).await.map_err(|source| StartError::Store {
         url: without_password(&url),
         fix: match source {
             OpenError::Store(_) => {
                 "start it, or name another: --store redis://HOST:PORT, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE, sqlite:///PATH, or memory:// to try things out"
             }
+            OpenError::Bodies(_) => "start its server, or leave store.body_store out: answers are then kept in the store",
             OpenError::Canary(_) => "give every node the same store.secret_file",
             _ => "see docs/stores for what a store's URL may say",
         },

@@ -253,6 +253,10 @@ fn assert_fields(record: &Record, fields: &Value) {
         match &found.body {
             Body::Kept(body) => assert_eq!(hex(body), text(answer, "body")),
             Body::Omitted { bytes } => assert_eq!(bytes.to_string(), text(answer, "omitted_bytes")),
+            Body::Elsewhere { bytes, digest } => {
+                assert_eq!(bytes.to_string(), text(answer, "omitted_bytes"));
+                assert_eq!(hex(digest), text(answer, "digest"));
+            }
         }
     }
 }

@@ -14,7 +14,6 @@ use crate::claim::Replay;
 use crate::clock::Tick;
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
-use crate::record::Body;
 use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// How much is kept locally, and how long.
@@ -53,13 +52,8 @@ struct ByBytes;
 impl Weighter<Identity, Arc<Copy>> for ByBytes {
     fn weight(&self, _: &Identity, copy: &Arc<Copy>) -> u64 {
         let answer = &copy.replay.answer;
-        let body = if let Body::Kept(body) = &answer.body {
-            body.len()
-        } else {
-            0
-        };
         // A fixed share for the copy itself, so that tiny answers are bounded too.
-        (256 + answer.head.len() + body) as u64
+        (256 + answer.head.len() + answer.body.held_bytes()) as u64
     }
 }
 

@@ -245,7 +245,7 @@ impl Held {
             Body::Kept(body) if body.len() > most => body.len() as u64,
             // Left out by the door already.
             Body::Omitted { bytes } => *bytes,
-            Body::Kept(_) => return,
+            Body::Kept(_) | Body::Elsewhere { .. } => return,
         };
         self.engine
             .emit(&self.subject, Step::Oversized { bytes, most });

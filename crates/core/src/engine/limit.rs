@@ -12,7 +12,7 @@ use crate::store::StoreResult;
 /// The answer of a store call, or `Unknown` if none came within `limit`.
 ///
 /// Costs no timer where the call answers at once.
-pub(super) async fn within<T>(
+pub(crate) async fn within<T>(
     clock: &dyn Clock,
     limit: Duration,
     mut call: BoxFuture<'_, StoreResult<T>>,

@@ -61,6 +61,8 @@ use crate::namespace::Namespace;
 use crate::record::Answer;
 use crate::secret::Secret;
 use crate::store::Store;
+pub(crate) use limit::within;
+
 use breaker::Breaker;
 use cache::ReplayCache;
 use renew::Renewals;

@@ -73,7 +73,11 @@ const CHECKPOINT: u8 = 1;
 const HEAD: u8 = 2;
 const BODY: u8 = 3;
 const OMITTED: u8 = 4;
+const ELSEWHERE: u8 = 5;
 const OPTIONAL: u8 = 128;
+
+/// Of the section of a body that is kept elsewhere: its length, its digest.
+const ELSEWHERE_BYTES: usize = 40;
 
 impl Record {
     /// The packed form.
@@ -129,12 +133,7 @@ impl Record {
 
     fn variable_bytes(&self) -> usize {
         let answer = self.answer.as_ref().map_or(0, |answer| {
-            10 + answer.head.len()
-                + if let Body::Kept(body) = &answer.body {
-                    body.len()
-                } else {
-                    8
-                }
+            10 + answer.head.len() + answer.body.held_bytes().max(ELSEWHERE_BYTES)
         });
         self.label_bytes() + self.checkpoint.len() + 5 + answer
     }
@@ -208,6 +207,12 @@ pub(super) fn put_answer(out: &mut Vec<u8>, answer: &Answer) {
     match &answer.body {
         Body::Kept(body) => put_section(out, BODY, body),
         Body::Omitted { bytes } => put_section(out, OMITTED, &bytes.to_le_bytes()),
+        Body::Elsewhere { bytes, digest } => {
+            let mut section = [0; ELSEWHERE_BYTES];
+            section[..8].copy_from_slice(&bytes.to_le_bytes());
+            section[8..].copy_from_slice(digest);
+            put_section(out, ELSEWHERE, &section);
+        }
     }
 }
 
@@ -269,7 +274,9 @@ fn sections(reader: &mut Reader<'_>) -> Result<Sections, RecordError> {
             CHECKPOINT => checkpoint = bytes,
             HEAD => head = Some(bytes),
             BODY => body = Some(Body::Kept(bytes)),
-            OMITTED if body.is_some() => return Err(RecordError::Malformed("two bodies")),
+            OMITTED | ELSEWHERE if body.is_some() => {
+                return Err(RecordError::Malformed("two bodies"));
+            }
             OMITTED => {
                 let length = bytes.as_ref().try_into();
                 let length = length.map_err(|_| RecordError::Malformed("omitted body"))?;
@@ -277,6 +284,7 @@ fn sections(reader: &mut Reader<'_>) -> Result<Sections, RecordError> {
                     bytes: u64::from_le_bytes(length),
                 });
             }
+            ELSEWHERE => body = Some(elsewhere(&bytes)?),
             OPTIONAL.. => {}
             _ => return Err(RecordError::UnknownSection(tag)),
         }
@@ -287,6 +295,12 @@ fn sections(reader: &mut Reader<'_>) -> Result<Sections, RecordError> {
         _ => return Err(RecordError::Malformed("half an answer")),
     };
     Ok(Sections { checkpoint, answer })
+}
+
+fn elsewhere(section: &[u8]) -> Result<Body, RecordError> {
+    let (bytes, digest) = section.split_at_checked(8).unwrap_or_default();
+    let bytes = bytes.try_into().map_or(0, u64::from_le_bytes);
+    Body::elsewhere(bytes, digest)
 }
 
 struct Reader<'a> {

@@ -142,6 +142,37 @@ pub enum Body {
         /// How long it was; 0 where that isn't known.
         bytes: u64,
     },
+    /// Kept beside the record, in a store of bodies (P44). Who doesn't have that one treats it as left out.
+    Elsewhere {
+        /// How long it is.
+        bytes: u64,
+        /// What it is: BLAKE3.
+        digest: Digest,
+    },
+}
+
+/// Says whether bytes are the ones that were kept.
+pub type Digest = [u8; 32];
+
+impl Body {
+    /// One that is kept elsewhere, as a store has it.
+    ///
+    /// # Errors
+    /// [`RecordError::Malformed`] where the digest is none.
+    pub fn elsewhere(bytes: u64, digest: &[u8]) -> Result<Self, RecordError> {
+        let digest = digest.try_into();
+        let digest = digest.map_err(|_| RecordError::Malformed("body elsewhere"))?;
+        Ok(Self::Elsewhere { bytes, digest })
+    }
+
+    /// How many bytes of it the record itself holds.
+    #[must_use]
+    pub const fn held_bytes(&self) -> usize {
+        match self {
+            Self::Kept(body) => body.len(),
+            Self::Omitted { .. } | Self::Elsewhere { .. } => 0,
+        }
+    }
 }
 
 impl fmt::Debug for Body {
@@ -149,6 +180,7 @@ impl fmt::Debug for Body {
         match self {
             Self::Kept(body) => write!(f, "{} bytes", body.len()),
             Self::Omitted { bytes } => write!(f, "{bytes} bytes not kept"),
+            Self::Elsewhere { bytes, .. } => write!(f, "{bytes} bytes elsewhere"),
         }
     }
 }

@@ -3,7 +3,7 @@
 use bytes::BufMut as _;
 
 use super::codec::{FORMAT_VERSION, HEADER_BYTES, offset, put_answer};
-use super::{Answer, Body, Fence, State, Token};
+use super::{Answer, Fence, State, Token};
 use crate::clock::Timestamp;
 use crate::identity::Identity;
 
@@ -45,11 +45,8 @@ impl<'a> Packed<'a> {
     /// [`crate::protocol::settle`], packed.
     #[must_use]
     pub fn settled(&self, state: State, answer: Option<&Answer>, now: Timestamp) -> Vec<u8> {
-        let body = answer.map_or(0, |answer| match &answer.body {
-            Body::Kept(body) => answer.head.len() + body.len(),
-            Body::Omitted { .. } => answer.head.len(),
-        });
-        let mut out = Vec::with_capacity(self.label_end + body + 32);
+        let answered = answer.map_or(0, |answer| answer.head.len() + answer.body.held_bytes());
+        let mut out = Vec::with_capacity(self.label_end + answered + 56);
         out.put_slice(&self.bytes[..self.label_end]);
         out[offset::STATE] = state as u8;
         let written = now.as_micros().max(self.number(offset::WRITTEN));

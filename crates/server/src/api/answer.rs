@@ -189,7 +189,9 @@ impl AnswerView {
             });
         }
         match &answer.body {
-            Body::Omitted { bytes } => view.body_omitted_bytes = Some(*bytes),
+            Body::Omitted { bytes } | Body::Elsewhere { bytes, .. } => {
+                view.body_omitted_bytes = Some(*bytes);
+            }
             Body::Kept(bytes) => (view.body, view.body_base64) = shown(bytes),
         }
         view
@@ -203,6 +205,7 @@ impl AnswerView {
         match &answer.body {
             Body::Kept(body) => (status, body.len() as u64, true),
             Body::Omitted { bytes } => (status, *bytes, false),
+            Body::Elsewhere { bytes, .. } => (status, *bytes, true),
         }
     }
 }

@@ -85,7 +85,7 @@ pub(super) const fn seconds(seconds: u64) -> Span {
 }
 
 /// Where the records are kept.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Store {
     /// The store's URL: `redis://127.0.0.1`, `postgres://user@host/database`, `mysql://user@host/database`, `sqlite:///path`, `s3://bucket/prefix`, `memory://` for trying out.
@@ -100,6 +100,24 @@ pub struct Store {
     /// The id of that secret, which records carry: a rotation takes the next one.
     #[schemars(range(min = 1))]
     pub secret_id: Option<u16>,
+    /// A bucket for large answers, where room costs less than in the store: `s3://bucket/prefix`, `gs://…`, `az://…`. The record keeps their length and digest. The same on every node; `semel lifecycle` prints the rule with which the bucket removes what expired.
+    #[schemars(extend("format" = "store-url"))]
+    pub body_store: Option<String>,
+    /// Bodies of more bytes than this go to `body_store`.
+    pub body_store_above: Size,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self {
+            url: None,
+            url_file: None,
+            secret_file: None,
+            secret_id: None,
+            body_store: None,
+            body_store_above: Size(64 * 1024),
+        }
+    }
 }
 
 /// The service that requests are forwarded to.

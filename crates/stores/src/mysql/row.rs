@@ -154,6 +154,10 @@ fn answer(row: &MySqlRow) -> Result<Option<Arc<Answer>>, Error> {
     let kept: Option<&[u8]> = row.try_get(22)?;
     let omitted: Option<i64> = row.try_get(19)?;
     let body = match (kept, omitted) {
+        (Some(digest), Some(bytes)) => {
+            let elsewhere = Body::elsewhere(bytes.cast_unsigned(), digest);
+            elsewhere.map_err(|error| Error::Decode(error.into()))?
+        }
         // Any length that a caller names is kept, in the same 64 bits.
         (None, Some(bytes)) => Body::Omitted {
             bytes: bytes.cast_unsigned(),
@@ -203,6 +207,9 @@ pub(super) fn bind_answer(query: Bound, answer: Option<&Answer>) -> Bound {
     let (body, omitted) = match answer.map(|answer| &answer.body) {
         Some(Body::Kept(body)) => (Some(body.to_vec()), None),
         Some(Body::Omitted { bytes }) => (None, Some(bytes.cast_signed())),
+        Some(Body::Elsewhere { bytes, digest }) => {
+            (Some(digest.to_vec()), Some(bytes.cast_signed()))
+        }
         None => (None, None),
     };
     query.bind(head).bind(body).bind(omitted)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use semel_core::store::StoreResult;
-use semel_core::{Answer, Body, protocol};
+use semel_core::{Answer, protocol};
 use semel_core::{Fence, Grant, Identity, Renewed, Resolution, Resolved, Settled, Settlement};
 
 use super::Inner;
@@ -95,13 +95,7 @@ impl Inner {
 
     /// Refuses an answer that the server would cut the connection for.
     pub(super) fn takes(&self, answer: Option<&Answer>) -> StoreResult<()> {
-        let bytes = answer.map_or(0, |answer| {
-            answer.head.len()
-                + match &answer.body {
-                    Body::Kept(body) => body.len(),
-                    Body::Omitted { .. } => 0,
-                }
-        });
+        let bytes = answer.map_or(0, |answer| answer.head.len() + answer.body.held_bytes());
         if bytes <= self.max_answer_bytes {
             return Ok(());
         }

@@ -96,6 +96,18 @@ impl Link {
         }
     }
 
+    /// Writes, whatever is there.
+    pub(super) async fn write(&self, path: &Path, bytes: Bytes) -> StoreResult<()> {
+        let stamp = Stamp::new(name_of(path), None);
+        let put = self
+            .objects
+            .put_opts(path, bytes.into(), PutOptions::default());
+        match self.send(&stamp, put).await? {
+            Ok(_) => Ok(()),
+            Err(error) => Err(store_error(&stamp, &error)),
+        }
+    }
+
     /// Reads an object, or only its first bytes. Harmless, so it is sent again where no answer came: a connection that
     /// the server has just closed for want of use looks like that.
     pub(super) async fn get(&self, path: &Path, first: Option<u64>) -> StoreResult<Option<Found>> {

@@ -94,7 +94,11 @@ fn answer(row: &PgRow, body_day: Option<i32>) -> Result<Option<Arc<Answer>>, Err
         row.try_get::<Option<&[u8]>, _>(20)?,
         row.try_get::<Option<i64>, _>(21)?,
     ) {
-        (Some(body), _) => Body::Kept(Bytes::copy_from_slice(body)),
+        (Some(digest), Some(bytes)) => {
+            let elsewhere = Body::elsewhere(bytes.cast_unsigned(), digest);
+            elsewhere.map_err(|error| Error::Decode(error.into()))?
+        }
+        (Some(body), None) => Body::Kept(Bytes::copy_from_slice(body)),
         // Any length that a caller names is kept, in the same 64 bits.
         (None, Some(bytes)) if body_day.is_none() => Body::Omitted {
             bytes: bytes.cast_unsigned(),
@@ -144,6 +148,9 @@ pub(super) fn bind_answer(query: Bound, answer: Option<&Answer>, body_day: Optio
     let (body, bytes) = match answer.map(|answer| &answer.body) {
         Some(Body::Kept(body)) if body_day.is_none() => (Some(body.to_vec()), None),
         Some(Body::Omitted { bytes }) => (None, Some(bytes.cast_signed())),
+        Some(Body::Elsewhere { bytes, digest }) => {
+            (Some(digest.to_vec()), Some(bytes.cast_signed()))
+        }
         _ => (None, None),
     };
     query.bind(head).bind(body).bind(bytes).bind(body_day)

@@ -4,6 +4,7 @@
 //! `cargo xtask services up s3 s3-unfit` starts and installs what is needed; without that these tests fail.
 #![cfg(feature = "object")]
 
+mod bodies;
 mod clocks;
 mod costs;
 mod killed;

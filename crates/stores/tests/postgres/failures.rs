@@ -259,9 +259,10 @@ impl Pair {
     async fn fail_over(mut self) -> (usize, usize) {
         let store = open(&self.primary.url()).await;
         let load = Load::on(&store);
-        sleep(500).await;
+        load.more(40).await;
         self.way.hold(Way::Reply, true);
-        sleep(500).await;
+        // Long enough for many more, where they are acknowledged without the replica.
+        let _ = tokio::time::timeout(Duration::from_secs(3), load.more(40)).await;
         self.primary.kill();
         let acknowledged = load.stop().await;
         self.way.cut_all();

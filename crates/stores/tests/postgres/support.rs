@@ -70,27 +70,39 @@ pub(crate) async fn done(store: &PostgresStore, claim: &Claim) -> bool {
 /// Runs operations on four tasks until told to stop; gives the claims that were acknowledged as settled.
 pub(crate) struct Load {
     stop: Arc<std::sync::atomic::AtomicBool>,
+    count: Arc<std::sync::atomic::AtomicUsize>,
     tasks: Vec<tokio::task::JoinHandle<Vec<Claim>>>,
 }
 
 impl Load {
     pub(crate) fn on(store: &PostgresStore) -> Self {
         let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let count = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let task = |_| {
-            let (store, stop) = (store.clone(), Arc::clone(&stop));
+            let (store, stop, count) = (store.clone(), Arc::clone(&stop), Arc::clone(&count));
             tokio::spawn(async move {
                 let mut acknowledged = Vec::new();
                 while !stop.load(std::sync::atomic::Ordering::SeqCst) {
                     let claim = fresh();
                     if done(&store, &claim).await {
                         acknowledged.push(claim);
+                        count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                     }
                 }
                 acknowledged
             })
         };
         let tasks = (0..4).map(task).collect();
-        Self { stop, tasks }
+        Self { stop, count, tasks }
+    }
+
+    /// Until so many more are acknowledged, however long a busy machine takes for them.
+    pub(crate) async fn more(&self, wanted: usize) {
+        let count = || self.count.load(std::sync::atomic::Ordering::SeqCst);
+        let goal = count() + wanted;
+        while count() < goal {
+            sleep(10).await;
+        }
     }
 
     pub(crate) async fn stop(self) -> Vec<Claim> {

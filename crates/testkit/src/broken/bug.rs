@@ -160,6 +160,11 @@ macro_rules! with_seeded_bugs {
             answer_is_cut AnswerIsCut "p27_a_full_head_and_a_mebibyte";
             /// An empty body is taken for one that was not kept.
             empty_body_is_omitted EmptyBodyIsOmitted "p27_an_empty_body_is_kept";
+            /// A body that is kept elsewhere is taken for one that was not kept.
+            body_elsewhere_is_omitted BodyElsewhereIsOmitted
+                "p44_a_body_kept_elsewhere_is_named_exactly";
+            /// Half of a digest is kept.
+            digest_cut DigestCut "p44_a_body_kept_elsewhere_is_named_exactly";
             /// The length of a body that was not kept is not kept either.
             omitted_length_lost OmittedLengthLost "p27_an_omitted_body_stays_omitted";
             /// A claim that is given up half way leaves its key locked.

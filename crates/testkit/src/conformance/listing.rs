@@ -9,7 +9,7 @@ use semel_core::{Certainty, CrashPolicy, Identity, Record, Settlement, State};
 use super::make::{complete, settlements};
 use super::{Scene, Verdict};
 
-fn everything(scene: &Scene) -> Query {
+pub(super) fn everything(scene: &Scene) -> Query {
     Query {
         environment: Some(scene.environment().to_owned()),
         ..Query::default()
@@ -18,7 +18,10 @@ fn everything(scene: &Scene) -> Query {
 
 /// Follows the cursors to the end; an error where a record is listed twice by a store that says it
 /// never does that.
-async fn walk(scene: &Scene, query: &Query) -> anyhow::Result<BTreeMap<Identity, Record>> {
+pub(super) async fn walk(
+    scene: &Scene,
+    query: &Query,
+) -> anyhow::Result<BTreeMap<Identity, Record>> {
     let mut seen = BTreeMap::new();
     let mut query = query.clone();
     let once = scene.store().capabilities().lists_once;

@@ -30,6 +30,7 @@
 mod calls;
 mod claim;
 mod doubt;
+mod elsewhere;
 mod identity;
 mod listing;
 mod make;

@@ -5,8 +5,8 @@ use semel_core::BoxFuture;
 
 use super::{Scene, Verdict};
 use super::{
-    claim, doubt, identity, listing, mismatch, races, renew, replay, resend, resolve, restore,
-    room, settle, storms, takeover, terms, time, wake,
+    claim, doubt, elsewhere, identity, listing, mismatch, races, renew, replay, resend, resolve,
+    restore, room, settle, storms, takeover, terms, time, wake,
 };
 
 /// One check.
@@ -150,6 +150,7 @@ macro_rules! with_conformance_checks {
             replay p27_a_full_head_and_a_mebibyte "P27 P12";
             replay p27_the_largest_answer "P27 P12";
             replay p27_an_omitted_body_stays_omitted "P27 P12";
+            elsewhere p44_a_body_kept_elsewhere_is_named_exactly "P44 P12";
             replay p27_an_empty_body_is_kept "P27 P12";
             replay p27_the_largest_checkpoint "P27 P15";
             resend p28_a_dropped_claim_is_sent_again "P28 P6 I6";

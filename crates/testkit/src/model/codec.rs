@@ -150,7 +150,9 @@ pub(super) fn fence_no(fence: Fence) -> FenceNo {
 pub(super) fn answer_no(answer: &Answer) -> AnswerNo {
     match &answer.body {
         Body::Kept(bytes) => AnswerNo::from_be_bytes([bytes[0], bytes[1]]),
-        Body::Omitted { .. } => panic!("no answer of the model is left out"),
+        Body::Omitted { .. } | Body::Elsewhere { .. } => {
+            panic!("no answer of the model is left out")
+        }
     }
 }
 

@@ -226,7 +226,7 @@ fn replayed(response: &Response<String>) -> &str {
     match response {
         Response::Replayed(replayed) => match &replayed.replay.answer.body {
             Body::Kept(body) => std::str::from_utf8(body).expect("text"),
-            Body::Omitted { .. } => panic!("the body was not kept"),
+            Body::Omitted { .. } | Body::Elsewhere { .. } => panic!("the body was not kept"),
         },
         other => panic!("expected a replay, got {other:?}"),
     }

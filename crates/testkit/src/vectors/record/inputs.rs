@@ -47,6 +47,17 @@ pub(super) fn records() -> Vec<(&'static str, Record)> {
             answered(State::Completed, b"200", Body::Omitted { bytes: 1 << 40 }),
         ),
         (
+            "completed, body kept elsewhere",
+            answered(
+                State::Completed,
+                b"200",
+                Body::Elsewhere {
+                    bytes: 3 << 20,
+                    digest: std::array::from_fn(|at| u8::try_from(at * 7).unwrap_or(0)),
+                },
+            ),
+        ),
+        (
             "failed",
             answered(State::Failed, b"402", kept(b"no \xff funds")),
         ),

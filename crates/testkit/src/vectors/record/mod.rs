@@ -69,6 +69,8 @@ struct AnswerFields {
     head: String,
     body: Option<String>,
     omitted_bytes: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
 }
 
 pub(super) fn file() -> Packed {
@@ -122,14 +124,18 @@ fn case(name: &'static str, record: &Record) -> Case {
         hint: record.hint.as_str().to_owned(),
         checkpoint: hex(&record.checkpoint),
         answer: record.answer.as_deref().map(|answer| {
-            let (body, omitted_bytes) = match &answer.body {
-                Body::Kept(body) => (Some(hex(body)), None),
-                Body::Omitted { bytes } => (None, Some(bytes.to_string())),
+            let (body, omitted_bytes, digest) = match &answer.body {
+                Body::Kept(body) => (Some(hex(body)), None, None),
+                Body::Omitted { bytes } => (None, Some(bytes.to_string()), None),
+                Body::Elsewhere { bytes, digest } => {
+                    (None, Some(bytes.to_string()), Some(hex(digest)))
+                }
             };
             AnswerFields {
                 head: hex(&answer.head),
                 body,
                 omitted_bytes,
+                digest,
             }
         }),
     };

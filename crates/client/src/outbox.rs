@@ -1,0 +1,389 @@
+//! [`Outbox`]: calls that survive their process, in a folder with one file for each call that has no answer yet.
+//!
+//! A file is whole or not there: it is written beside, made durable, and then linked to its name, which only one process
+//! wins. So there is no lock to be left behind, any number of processes may share the folder, and another one, in Rust,
+//! Python or TypeScript, may send what a dead one left. Two that send the same call do no harm: both have the same key.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use reqwest::Response;
+use reqwest_middleware::{ClientWithMiddleware, RequestBuilder};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::middleware::IdempotencyKey;
+
+const VERSION: u32 = 1;
+const MAX_NAME_BYTES: usize = 1024;
+const BESIDE: &str = ".new-";
+const STALE: Duration = Duration::from_secs(3600);
+
+/// What can go wrong with an outbox, or with a call in it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OutboxError {
+    /// The folder or a file can't be read or written.
+    #[error("the outbox can't be used; nothing was sent")]
+    Io(#[from] std::io::Error),
+    /// A file isn't what this version writes. It is never taken for a call without a key.
+    #[error("the outbox's file {file} can't be read; look at it before anything is sent again")]
+    Damaged {
+        /// Its name.
+        file: String,
+    },
+    /// The name can't be used.
+    #[error("a call's name has 1 to 1024 bytes")]
+    Name,
+    /// A call of this name was begun with another request.
+    #[error(
+        "a call of this name was begun with another request; forget it first, or use another name"
+    )]
+    Changed,
+    /// The request can't be kept.
+    #[error("the request can't be kept: its body must be bytes, not a stream")]
+    NotKeepable,
+    /// Nothing was kept to be sent.
+    #[error("this call was begun, but its request was not kept, so nothing was sent; forget it")]
+    NeverSent,
+    /// There is no answer.
+    #[error(transparent)]
+    Call(#[from] reqwest_middleware::Error),
+}
+
+/// A folder of calls without an answer. Made for its owner alone: requests are in it.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = semel_client::client(reqwest::Client::new());
+/// let outbox = semel_client::Outbox::open("/var/lib/shop/outbox").await?;
+/// // What a process before this one left.
+/// for call in outbox.pending().await? {
+///     let answer = call.resend(&client).await?;
+///     // … put the answer where it belongs, then:
+///     call.forget().await?;
+/// }
+/// let call = outbox.begin("charge ord-1").await?; // the key is on disk
+/// let request = client.post("http://127.0.0.1:8080/charges").json(&serde_json::json!({"cents": 500}));
+/// let answer = call.send(&client, request).await?;
+/// call.forget().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Outbox {
+    folder: Arc<Path>,
+}
+
+/// One call: its name, its key, and what it sends once that is known.
+#[derive(Debug)]
+pub struct Call {
+    outbox: Outbox,
+    entry: Entry,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+struct Entry {
+    version: u32,
+    name: String,
+    key: String,
+    created: f64,
+    request: Option<Kept>,
+}
+
+/// What is sent, without credentials: those are the sender's, and never on disk.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Kept {
+    method: String,
+    url: String,
+    content_type: Option<String>,
+    body_base64: String,
+}
+
+/// Without key and payload.
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Entry(sent: {})", self.request.is_some())
+    }
+}
+
+impl Outbox {
+    /// Uses the folder, and makes it where it isn't there.
+    ///
+    /// # Errors
+    /// Where it can't be made.
+    pub async fn open(folder: impl Into<PathBuf>) -> Result<Self, OutboxError> {
+        let folder: PathBuf = folder.into();
+        let outbox = Self {
+            folder: folder.into(),
+        };
+        let this = outbox.clone();
+        blocking(move || {
+            make_private(&this.folder)?;
+            this.sweep()
+        })
+        .await?;
+        Ok(outbox)
+    }
+
+    /// The call of this name, begun now or by a process before. Its key is on disk when this returns.
+    ///
+    /// # Errors
+    /// Where the folder can't be written, or the call of this name can't be read.
+    pub async fn begin(&self, name: &str) -> Result<Call, OutboxError> {
+        if !(1..=MAX_NAME_BYTES).contains(&name.len()) {
+            return Err(OutboxError::Name);
+        }
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let fresh = Entry {
+            version: VERSION,
+            name: name.to_owned(),
+            key: IdempotencyKey::random().as_str().to_owned(),
+            created: since.unwrap_or_default().as_secs_f64(),
+            request: None,
+        };
+        let this = self.clone();
+        let entry = blocking(move || this.link(fresh)).await?;
+        Ok(Call {
+            outbox: self.clone(),
+            entry,
+        })
+    }
+
+    /// Every call without an answer, the oldest first.
+    ///
+    /// # Errors
+    /// Where one of them can't be read.
+    pub async fn pending(&self) -> Result<Vec<Call>, OutboxError> {
+        let this = self.clone();
+        let mut entries = blocking(move || this.all()).await?;
+        entries.sort_by(|a, b| a.created.total_cmp(&b.created));
+        let call = |entry| Call {
+            outbox: self.clone(),
+            entry,
+        };
+        Ok(entries.into_iter().map(call).collect())
+    }
+
+    fn link(&self, fresh: Entry) -> Result<Entry, OutboxError> {
+        let path = self.path(&fresh.name);
+        loop {
+            let beside = self.write(&fresh)?;
+            let linked = std::fs::hard_link(&beside, &path);
+            std::fs::remove_file(&beside)?;
+            let made = match linked {
+                Ok(()) => Some(fresh.clone()),
+                // Where it is gone again, another process has forgotten it between the two steps: begin anew.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => read(&path)?,
+                Err(error) => return Err(error.into()),
+            };
+            if let Some(made) = made {
+                self.sync()?;
+                return Ok(made);
+            }
+        }
+    }
+
+    fn all(&self) -> Result<Vec<Entry>, OutboxError> {
+        let mut entries = Vec::new();
+        for file in std::fs::read_dir(&self.folder)? {
+            let path = file?.path();
+            if path.extension().is_some_and(|ending| ending == "call") {
+                entries.extend(read(&path)?);
+            }
+        }
+        Ok(entries)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        let digest = Sha256::digest(name.as_bytes());
+        let name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.folder.join(name + ".call")
+    }
+
+    /// Writes a file beside, and makes it durable.
+    fn write(&self, entry: &Entry) -> Result<PathBuf, OutboxError> {
+        let name = format!("{BESIDE}{:016x}", rand::random::<u64>());
+        let beside = self.folder.join(name);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(&beside)?;
+        file.write_all(&serde_json::to_vec(entry).map_err(std::io::Error::from)?)?;
+        file.sync_all()?;
+        Ok(beside)
+    }
+
+    /// Without this, a name could be lost although its file is safe.
+    fn sync(&self) -> std::io::Result<()> {
+        if cfg!(unix) {
+            File::open(&self.folder)?.sync_all()?;
+        }
+        Ok(())
+    }
+
+    /// Removes what a process that died while writing left beside.
+    fn sweep(&self) -> Result<(), OutboxError> {
+        for file in std::fs::read_dir(&self.folder)? {
+            let file = file?;
+            let is_beside = file.file_name().to_string_lossy().starts_with(BESIDE);
+            let age = file.metadata().and_then(|about| about.modified());
+            let age = age.ok().and_then(|at| at.elapsed().ok());
+            if is_beside && age.is_some_and(|age| age > STALE) {
+                std::fs::remove_file(file.path())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Call {
+    /// What the caller calls it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.entry.name
+    }
+
+    /// Whether its request was kept, so that something may have been sent.
+    #[must_use]
+    pub const fn was_sent(&self) -> bool {
+        self.entry.request.is_some()
+    }
+
+    /// Its key: the same for all attempts, in this process and in others.
+    ///
+    /// # Errors
+    /// Where the file says nonsense.
+    pub fn key(&self) -> Result<IdempotencyKey, OutboxError> {
+        let damaged = |_| OutboxError::Damaged {
+            file: file_name(&self.outbox.path(&self.entry.name)),
+        };
+        IdempotencyKey::new(&self.entry.key).map_err(damaged)
+    }
+
+    /// Keeps the request, and sends it until there is an answer. Its headers are sent, but not kept, except for its
+    /// `Content-Type`.
+    ///
+    /// # Errors
+    /// [`OutboxError::Changed`] where the call was begun with another request; else why there is no answer.
+    pub async fn send(
+        &self,
+        client: &ClientWithMiddleware,
+        request: RequestBuilder,
+    ) -> Result<Response, OutboxError> {
+        let request = request.build().map_err(reqwest_middleware::Error::from)?;
+        let content_type = request.headers().get(http::header::CONTENT_TYPE);
+        let body = match request.body() {
+            None => &[][..],
+            Some(body) => body.as_bytes().ok_or(OutboxError::NotKeepable)?,
+        };
+        let kept = Kept {
+            method: request.method().to_string(),
+            url: request.url().to_string(),
+            content_type: content_type.and_then(|value| Some(value.to_str().ok()?.to_owned())),
+            body_base64: STANDARD.encode(body),
+        };
+        match &self.entry.request {
+            Some(before) if *before != kept => return Err(OutboxError::Changed),
+            Some(_) => {}
+            None => {
+                let (this, mut entry) = (self.outbox.clone(), self.entry.clone());
+                entry.request = Some(kept);
+                blocking(move || {
+                    std::fs::rename(this.write(&entry)?, this.path(&entry.name))?;
+                    Ok(this.sync()?)
+                })
+                .await?;
+            }
+        }
+        self.execute(client, request).await
+    }
+
+    /// Sends again what was kept.
+    ///
+    /// # Errors
+    /// [`OutboxError::NeverSent`] where nothing was; else why there is no answer.
+    pub async fn resend(&self, client: &ClientWithMiddleware) -> Result<Response, OutboxError> {
+        let kept = self.entry.request.as_ref().ok_or(OutboxError::NeverSent)?;
+        let damaged = || OutboxError::Damaged {
+            file: file_name(&self.outbox.path(&self.entry.name)),
+        };
+        let method = kept.method.parse().map_err(|_| damaged())?;
+        let body = STANDARD.decode(&kept.body_base64).map_err(|_| damaged())?;
+        let mut request = client.request(method, &kept.url).body(Bytes::from(body));
+        if let Some(content_type) = &kept.content_type {
+            request = request.header(http::header::CONTENT_TYPE, content_type);
+        }
+        let request = request.build().map_err(reqwest_middleware::Error::from)?;
+        self.execute(client, request).await
+    }
+
+    async fn execute(
+        &self,
+        client: &ClientWithMiddleware,
+        request: reqwest::Request,
+    ) -> Result<Response, OutboxError> {
+        let mut extensions = http::Extensions::new();
+        extensions.insert(self.key()?);
+        let sent = client
+            .execute_with_extensions(request, &mut extensions)
+            .await;
+        Ok(sent?)
+    }
+
+    /// The answer is where the caller wants it. From here on, the name is a new call.
+    ///
+    /// # Errors
+    /// Where the folder can't be written.
+    pub async fn forget(self) -> Result<(), OutboxError> {
+        blocking(move || {
+            match std::fs::remove_file(self.outbox.path(&self.entry.name)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+                _ => {}
+            }
+            Ok(self.outbox.sync()?)
+        })
+        .await
+    }
+}
+
+fn read(path: &Path) -> Result<Option<Entry>, OutboxError> {
+    let bytes = match std::fs::read(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        bytes => bytes?,
+    };
+    let entry = serde_json::from_slice::<Entry>(&bytes).ok();
+    let entry = entry.filter(|entry| entry.version == VERSION);
+    let damaged = || OutboxError::Damaged {
+        file: file_name(path),
+    };
+    entry.map(Some).ok_or_else(damaged)
+}
+
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+fn make_private(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+/// Disks are waited for elsewhere than where requests are served.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, OutboxError> + Send + 'static,
+) -> Result<T, OutboxError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| OutboxError::Io(std::io::Error::other("the runtime ended")))?
+}

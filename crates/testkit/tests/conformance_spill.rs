@@ -1,0 +1,294 @@
+//! A store whose large bodies lie elsewhere keeps every rule, and promises no less where the bodies' store fails.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use semel_core::{
+    Answer, Bodies, Body, BoxFuture, Certainty, Claim, Claimed, CrashPolicy, Digest, Fingerprint,
+    Identity, Key, MemoryConfig, MemoryStore, Namespace, Secret, Settled, Settlement, Spill,
+    Store as _, StoreAdmin, StoreError, StoreErrorKind, StoreResult, Terms, Token,
+};
+use semel_testkit::clock::FakeClock;
+use semel_testkit::conformance::{Spans, Subject};
+
+/// Bodies in this process's memory, from which a test may take them, and which it may stop.
+#[derive(Default)]
+struct Shelf {
+    bodies: Mutex<HashMap<(Identity, Digest), Bytes>>,
+    is_down: AtomicBool,
+    hangs: AtomicBool,
+}
+
+impl Shelf {
+    async fn reached(&self) -> StoreResult<()> {
+        if self.hangs.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        if self.is_down.load(Ordering::Relaxed) {
+            let (kind, certainty) = (StoreErrorKind::Unavailable, Certainty::Definite);
+            return Err(StoreError::new(kind, certainty, "down"));
+        }
+        Ok(())
+    }
+}
+
+impl Bodies for Shelf {
+    fn put<'a>(
+        &'a self,
+        identity: &'a Identity,
+        digest: &'a Digest,
+        body: Bytes,
+    ) -> BoxFuture<'a, StoreResult<()>> {
+        Box::pin(async move {
+            self.reached().await?;
+            self.bodies.lock().insert((*identity, *digest), body);
+            Ok(())
+        })
+    }
+
+    fn get<'a>(
+        &'a self,
+        identity: &'a Identity,
+        digest: &'a Digest,
+    ) -> BoxFuture<'a, StoreResult<Option<Bytes>>> {
+        Box::pin(async move {
+            self.reached().await?;
+            Ok(self.bodies.lock().get(&(*identity, *digest)).cloned())
+        })
+    }
+
+    fn forget<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<()>> {
+        Box::pin(async move {
+            self.reached().await?;
+            self.bodies.lock().retain(|(of, _), _| of != identity);
+            Ok(())
+        })
+    }
+}
+
+struct Shelved {
+    clock: Arc<FakeClock>,
+    records: MemoryStore,
+    shelf: Arc<Shelf>,
+}
+
+impl Shelved {
+    fn new() -> Self {
+        let clock = Arc::new(FakeClock::new());
+        let records = MemoryStore::new(MemoryConfig::default(), clock.clone());
+        let shelf = Arc::default();
+        Self {
+            clock,
+            records,
+            shelf,
+        }
+    }
+
+    /// Bodies of more than two bytes lie on the shelf: nearly all that the suite has.
+    fn over(&self, records: MemoryStore) -> Spill {
+        let shelf = Arc::clone(&self.shelf);
+        Spill::new(Arc::new(records), shelf, 2, self.clock.clone())
+    }
+
+    fn spill(&self) -> Spill {
+        self.over(self.records.clone())
+    }
+
+    fn shelved(&self) -> usize {
+        self.shelf.bodies.lock().len()
+    }
+
+    /// Runs `key` to its end with this answer.
+    async fn done(&self, key: &str, answer: &'static str) -> Claim {
+        let claim = claim(key);
+        let Ok(Claimed::Won(lease)) = self.spill().claim(&claim).await else {
+            panic!("{key} is new");
+        };
+        let settlement = Settlement::Complete(Arc::new(Answer::of(answer)));
+        let settled = self.spill().settle(&lease, &settlement).await;
+        assert_eq!(settled.expect("an answer"), Settled::Done);
+        claim
+    }
+
+    async fn replayed(&self, claim: &Claim) -> Body {
+        match self.spill().claim(claim).await {
+            Ok(Claimed::Replay(replay)) => replay.answer.body.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// As the record itself has it.
+    async fn kept(&self, claim: &Claim) -> Body {
+        let record = self.records.read(&claim.identity).await.expect("an answer");
+        let answer = record.expect("a record").answer;
+        answer.expect("an answer").body.clone()
+    }
+}
+
+impl Subject for Shelved {
+    fn store(&self) -> Arc<dyn StoreAdmin> {
+        Arc::new(self.spill())
+    }
+
+    fn another(&self) -> Arc<dyn StoreAdmin> {
+        Arc::new(self.spill())
+    }
+
+    fn pass(&self, time: Duration) -> BoxFuture<'_, ()> {
+        self.clock.advance(time);
+        Box::pin(tokio::task::yield_now())
+    }
+
+    fn spans(&self) -> Spans {
+        Spans::FREE
+    }
+
+    fn tiny(&self) -> BoxFuture<'_, Option<Arc<dyn StoreAdmin>>> {
+        let tiny = MemoryStore::new(MemoryConfig { capacity: 3 }, self.clock.clone());
+        let tiny = Arc::new(self.over(tiny)) as Arc<dyn StoreAdmin>;
+        Box::pin(async { Some(tiny) })
+    }
+
+    fn spoil<'a>(&'a self, _identity: &'a Identity) -> BoxFuture<'a, bool> {
+        Box::pin(async { false })
+    }
+}
+
+semel_testkit::conformance_tests!(spill, async || Shelved::new());
+
+fn claim(key: &str) -> Claim {
+    let (secret, key) = (Secret::none(), Key::parse(key).expect("a key"));
+    let namespace = Namespace::new("test", "acme", "charge").expect("a namespace");
+    let (lease, retention) = (Duration::from_secs(30), Duration::from_secs(3_000));
+    Claim {
+        retry: false,
+        identity: Identity::of(&secret, &namespace, &key),
+        fingerprint: Fingerprint::builder(&secret).part(b"payload").finish(),
+        token: Token(7),
+        terms: Terms::new(lease, retention, CrashPolicy::Takeover, 5).expect("terms"),
+        secret_id: 0,
+        namespace,
+        hint: key.hint(),
+    }
+}
+
+#[tokio::test]
+async fn a_large_body_lies_on_the_shelf_and_a_small_one_in_the_record() {
+    let shelved = Shelved::new();
+    let (large, small) = (
+        shelved.done("large", "large").await,
+        shelved.done("small", "s").await,
+    );
+    assert!(matches!(
+        shelved.kept(&large).await,
+        Body::Elsewhere { bytes: 5, .. }
+    ));
+    assert_eq!(shelved.kept(&small).await, Body::Kept("s".into()));
+    assert_eq!(shelved.shelved(), 1);
+    assert_eq!(shelved.replayed(&large).await, Body::Kept("large".into()));
+    assert_eq!(shelved.replayed(&small).await, Body::Kept("s".into()));
+}
+
+#[tokio::test]
+async fn a_shelf_that_takes_nothing_leaves_the_body_with_the_record() {
+    let shelved = Shelved::new();
+    shelved.shelf.is_down.store(true, Ordering::Relaxed);
+    let claim = shelved.done("k", "large").await;
+    assert_eq!(shelved.kept(&claim).await, Body::Kept("large".into()));
+    assert_eq!(shelved.replayed(&claim).await, Body::Kept("large".into()));
+}
+
+#[tokio::test]
+async fn a_shelf_that_hangs_is_not_waited_for_longer_than_a_store_call_may_take() {
+    let shelved = Shelved::new();
+    shelved.shelf.hangs.store(true, Ordering::Relaxed);
+    let clock = shelved.clock.clone();
+    let passing = tokio::spawn(async move {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+            clock.advance(Duration::from_millis(40));
+        }
+    });
+    let claim = shelved.done("k", "large").await;
+    passing.await.expect("time passes");
+    assert_eq!(shelved.kept(&claim).await, Body::Kept("large".into()));
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_frees_no_key() {
+    let shelved = Shelved::new();
+    let claim = shelved.done("k", "large").await;
+    shelved.shelf.is_down.store(true, Ordering::Relaxed);
+    let error = shelved.spill().claim(&claim).await.expect_err("no body");
+    // The kind that lets nothing run, whatever the policy says of a store that is down (P25, P35).
+    assert_eq!(error.kind, StoreErrorKind::Record);
+    shelved.shelf.is_down.store(false, Ordering::Relaxed);
+    assert_eq!(shelved.replayed(&claim).await, Body::Kept("large".into()));
+}
+
+#[tokio::test]
+async fn a_body_that_is_lost_or_changed_is_never_given_and_the_operation_stays_done() {
+    let shelved = Shelved::new();
+    let (lost, changed) = (
+        shelved.done("a", "large").await,
+        shelved.done("b", "large").await,
+    );
+    for ((identity, _), body) in shelved.shelf.bodies.lock().iter_mut() {
+        if *identity == changed.identity {
+            *body = Bytes::from_static(b"larGe");
+        }
+    }
+    let gone = |(of, _): &(Identity, Digest), _: &mut Bytes| *of != lost.identity;
+    shelved.shelf.bodies.lock().retain(gone);
+    for claim in [&lost, &changed] {
+        assert_eq!(shelved.replayed(claim).await, Body::Omitted { bytes: 5 });
+    }
+}
+
+#[tokio::test]
+async fn what_is_deleted_is_deleted_there_too() {
+    let shelved = Shelved::new();
+    let (erased, other) = (
+        shelved.done("a", "large").await,
+        shelved.done("b", "large").await,
+    );
+    assert!(
+        shelved
+            .spill()
+            .delete(&erased.identity)
+            .await
+            .expect("deleted")
+    );
+    assert_eq!(shelved.shelved(), 1);
+    assert_eq!(shelved.replayed(&other).await, Body::Kept("large".into()));
+}
+
+/// The reply to a settlement is lost, and the shelf goes down, or comes back, before it is sent again.
+#[tokio::test]
+async fn the_same_settlement_sent_again_is_done_wherever_its_body_went() {
+    for down_at_first in [false, true] {
+        let shelved = Shelved::new();
+        let Ok(Claimed::Won(lease)) = shelved.spill().claim(&claim("k")).await else {
+            panic!("it is new");
+        };
+        let settlement = Settlement::Complete(Arc::new(Answer::of("large")));
+        for down in [down_at_first, !down_at_first] {
+            shelved.shelf.is_down.store(down, Ordering::Relaxed);
+            // A node each: what one knows of the shelf is not known to the other.
+            let settled = shelved.spill().settle(&lease, &settlement).await;
+            assert_eq!(settled.expect("an answer"), Settled::Done);
+        }
+        let other = Settlement::Complete(Arc::new(Answer::of("another")));
+        let settled = shelved.spill().settle(&lease, &other).await;
+        assert_eq!(settled.expect("an answer"), Settled::Lost);
+        shelved.shelf.is_down.store(false, Ordering::Relaxed);
+        assert_eq!(
+            shelved.replayed(&claim("k")).await,
+            Body::Kept("large".into())
+        );
+    }
+}
