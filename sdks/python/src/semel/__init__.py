@@ -1,0 +1,1 @@
+"""Semel for Python."""
