@@ -30,12 +30,13 @@ class Answer:
     @property
     def replayed(self) -> bool:
         """Whether an earlier attempt did it, and this is its answer."""
-        return self.response.headers.get("idempotent-replayed") == "true"
+        return bool(self.response.headers.get("idempotent-replayed") == "true")
 
     @property
     def original_time(self) -> str | None:
         """When it was first asked for, where this is a replay."""
-        return self.response.headers.get("x-original-request-time")
+        found: str | None = self.response.headers.get("x-original-request-time")
+        return found
 
     @property
     def body_kept(self) -> bool:

@@ -83,12 +83,12 @@ def _check_depth(text: str) -> None:
     """Said before the rest is read: brackets are counted where the text is well formed so far."""
     depth = 0
     for found in _TOKENS.finditer(text):
-        token = found.group()
-        if token in "[{":
+        bracket = found.group()
+        if bracket in "[{":
             depth += 1
             if depth > MAX_DEPTH:
                 raise PayloadInvalid("depth")
-        elif token in "]}":
+        elif bracket in "]}":
             depth -= 1
 
 

@@ -94,7 +94,7 @@ class Client(_Base):
     def request(self, method: str, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
         """Asks until there is an answer. The key is made here, once, unless the operation has one of its own.
 
-        Raises `Conflict` and `InDoubt`, which are never retried, other `ProblemError`s where Semel refused, and `GaveUp`.
+        Raises `Conflict` and `InDoubt`, which are never retried; other `ProblemError`s where Semel refused; `GaveUp`.
         """
         key = new_key() if key is None else check_key(key)
         return self._send(key, _stored(method, url, options), options.get("headers", {}))

@@ -1,6 +1,6 @@
 """Digests that every language computes alike: fingerprints (P3), identities (P2), downstream keys (P42).
 
-A worker needs only `fingerprint_of`: it keeps a payload inside the process, where the server would otherwise be sent it.
+A worker needs only `fingerprint_of`: it keeps a payload inside the process instead of sending it.
 """
 
 from __future__ import annotations

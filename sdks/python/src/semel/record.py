@@ -1,9 +1,10 @@
-"""The packed record, version 1: what a store keeps for a key. For tools that look into a store; nothing else needs it."""
+"""The packed record, version 1: what a store keeps for a key. For tools that look into one; nothing else needs it."""
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 STATES = ("running", "completed", "failed", "in_doubt", "released")
 CRASH = ("takeover", "hold")
@@ -107,7 +108,8 @@ def unpack(packed: bytes, seal: bytes | None = None) -> Record:
     name = STATES[state - 1]
     if (name in ("completed", "failed")) != (answer is not None):
         raise RecordInvalid("malformed")
-    record = Record(name, CRASH[crash - 1], *fields, *labels, sections.get(_CHECKPOINT, b""), answer)
+    values: list[Any] = [name, CRASH[crash - 1], *fields, *labels, sections.get(_CHECKPOINT, b""), answer]
+    record = Record(*values)
     if seal is not None and record.seal != seal:
         raise RecordInvalid("foreign")
     return record

@@ -1,4 +1,4 @@
-"""When to ask again: full jitter, `Retry-After`, a budget, and a stop on conflict. No I/O, so that one place decides."""
+"""When to ask again: full jitter, `Retry-After`, a budget, and a stop on conflict. No I/O: one place decides."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class Course:
         return max(0.001, min(self._policy.attempt_timeout, self._end - self._clock()))
 
     def after_response(self, response: httpx.Response) -> float | None:
-        """The pause before the next attempt, or `None` where this answer is the last. `GaveUp` where nothing is left."""
+        """The pause before the next attempt, or `None` where this answer is the last; else `GaveUp`."""
         verdict = judge(response)
         if not verdict.again:
             return None
