@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from semel import AsyncClient, Client, Conflict, GaveUp, InDoubt, Outbox, RetryBudget, RetryPolicy, new_key
+from semel._raw import member_text
 from semel.retry import Course, judge, retry_after
 from support.servers import Payments, free_port
 
@@ -253,3 +254,10 @@ async def test_the_same_call_with_asyncio(sidecar: str, payments: Payments, tmp_
         assert await client.pending() == []
     assert (again.key, again.replayed) == (first.key, True)
     assert payments.effects[order["order"]] == 1
+
+
+def test_a_member_is_read_as_it_was_written() -> None:
+    text = '{"a": [1, {"body": 0}], "answer" : {"x\\"": "}", "body":  {"n": 1.50, "s": "\\u0041"} }}'
+    assert member_text(text, ("answer", "body")) == '{"n": 1.50, "s": "\\u0041"}'
+    assert member_text(text, ("answer", "none")) is None
+    assert member_text("[]", ("answer",)) is None

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 
+from ._raw import keep_bytes
 from .errors import Conflict, InDoubt, ProblemError
 from .retry import problem_of
 
@@ -61,7 +62,9 @@ class Answer:
 def problem_error(response: httpx.Response) -> ProblemError:
     """The error for a refusal."""
     problem = problem_of(response)
-    code = problem.get("code")
+    code, claim = problem.get("code"), problem.get("claim")
+    if isinstance(claim, dict):
+        keep_bytes(claim, response.content, ("claim",))
     kind = {"idempotency_conflict": Conflict, "idempotency_in_doubt": InDoubt}.get(str(code), ProblemError)
     return kind(response.status_code, problem)
 

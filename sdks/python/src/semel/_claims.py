@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -15,13 +15,13 @@ from uuid import UUID
 import httpx
 
 from ._answer import problem_error
+from ._raw import keep_bytes
 from ._send import Reply
 from .api_types import AnswerInput, AnswerView, ClaimRequest, ClaimView, Crash, Outcome, Overrides
 from .errors import AnswerNotKept, EffectFailed, NoEffect, SemelError, Unknown
 from .errors import Final as FinalError
 from .fingerprint import fingerprint_of
 from .keys import check_key
-from .retry import problem_of
 
 MAX_BODY_BYTES: Final = 1024 * 1024
 """Larger answers are not sent: the server would not keep them."""
@@ -143,14 +143,9 @@ def refuse(response: httpx.Response) -> None:
 def claim_view(reply: Reply) -> ClaimView:
     """The answer to a claim or a look."""
     refuse(reply.response)
-    return cast(ClaimView, json.loads(reply.response.content))
-
-
-def lost_to(response: httpx.Response) -> ClaimView | None:
-    """Where a settlement came too late: what the other run answered, which is everybody's answer."""
-    view = problem_of(response).get("claim")
-    done = isinstance(view, Mapping) and view.get("status") in ("completed", "failed")
-    return cast(ClaimView, view) if done else None
+    view = cast(ClaimView, json.loads(reply.response.content))
+    keep_bytes(view, reply.response.content)
+    return view
 
 
 def value_of(view: ClaimView, decode: Callable[[Any], Any]) -> Any:
@@ -162,7 +157,7 @@ def value_of(view: ClaimView, decode: Callable[[Any], Any]) -> Any:
         raise SemelError(f"no answer yet: {view['status']}")
     if "body_omitted_bytes" in answer:
         raise AnswerNotKept(answer["body_omitted_bytes"])
-    if "body_base64" in answer:
+    if "body_base64" in answer and "body" not in answer:
         raise SemelError("the answer isn't JSON: another door of this scope wrote it")
     return decode(answer.get("body"))
 

@@ -114,7 +114,7 @@ class FakeSemel:
         owned = record is not None and (record.token, record.fence) == (body["token"], body["fence"])
         if record is None or not owned:
             done = action == "settle" and record is not None and record.state in ("completed", "failed")
-            other = {"claim": self._view(path[1], record, replayed=True)} if done and record else {}
+            other: dict[str, Any] = {"claim": self._view(path[1], record, replayed=True)} if done and record else {}
             return _problem(409, "idempotency_lease_lost", **other)
         return self._renew(path[1], record, body) if action == "renew" else self._settle(path[1], record, body)
 

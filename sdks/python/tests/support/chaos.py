@@ -43,6 +43,10 @@ class Chaos:
         ready.set()
         async with server:
             await stop.wait()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         fault = self._random.choices(list(FAULTS), list(FAULTS.values()))[0]
@@ -66,7 +70,8 @@ class Chaos:
         if fault == "drop_request":
             return
         # One request a connection, so that an answer ends with it.
-        sent = head.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") + body
+        lines = [line for line in head.split(b"\r\n") if line and not line.lower().startswith(b"connection:")]
+        sent = b"\r\n".join([*lines, b"Connection: close", b"", body])
         answer = await self._forward(sent)
         if fault == "duplicate":
             answer = await self._forward(sent)
