@@ -67,3 +67,11 @@ def test_names_are_bounded_and_never_a_path(tmp_path: Path) -> None:
     assert json.loads(file.read_text())["name"] == "../../elsewhere"
     outbox.forget("../../elsewhere")
     assert list(outbox.pending()) == []
+
+
+def test_what_is_printed_shows_neither_key_nor_body(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path)
+    request = StoredRequest("POST", "/charges", "application/json", b'{"card": "4242"}')
+    entry = outbox.attach(outbox.begin("order-1"), request)
+    assert entry.key not in repr(entry)
+    assert "4242" not in repr(entry) + repr(request)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -18,7 +18,7 @@ class Answer:
     """An answer that won't change by asking again: 2xx, 3xx, or a final 4xx."""
 
     response: httpx.Response
-    key: str
+    key: str = field(repr=False)
     """Under which it was asked for: to be kept with the order."""
     attempts: int
     """How many it took."""

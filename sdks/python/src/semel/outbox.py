@@ -15,7 +15,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ class StoredRequest:
     method: str
     url: str
     content_type: str | None
-    body: bytes
+    body: bytes = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in the file."""
@@ -58,9 +58,9 @@ class Entry:
     """One call: its name, its key, and what it sends once that is known."""
 
     name: str
-    key: str
+    key: str = field(repr=False)
     created: float
-    request: StoredRequest | None = None
+    request: StoredRequest | None = field(default=None, repr=False)
 
 
 class Outbox:
