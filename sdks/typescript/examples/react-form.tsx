@@ -32,8 +32,8 @@ export function OrderForm({ client }: { client: Client }) {
     <form
       onSubmit={(event) => {
         event.preventDefault();
-        const fields = new FormData(event.currentTarget);
-        void submit({ company: String(fields.get("company")) });
+        const company = new FormData(event.currentTarget).get("company");
+        void submit({ company: typeof company === "string" ? company : "" });
       }}
     >
       <input name="company" aria-label="company" />

@@ -1,6 +1,6 @@
 /** Calls through a network that drops, delays, duplicates and truncates: every effect once, one key for each call. */
 import { spawn } from "node:child_process";
-import { mkdtemp, readFile, readdir } from "node:fs/promises";
+import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -103,8 +103,10 @@ test("keys survive a client that is killed", { timeout: LIMIT }, () =>
       await ended(child);
       kills += 1;
     }
+    await rm(outDir, { recursive: true });
     const lines = (await readFile(results, "utf8")).trim().split("\n");
-    const kept = new Map(lines.map((line) => Object.values(JSON.parse(line) as Record<string, string>) as [string, string, string]).map(([order, , receipt]) => [order, receipt]));
+    const parsed = lines.map((line) => JSON.parse(line) as { order: string; receipt: string });
+    const kept = new Map(parsed.map(({ order, receipt }) => [order, receipt]));
     expect(kills).toBeGreaterThanOrEqual(5);
     expect(most(payments.effects.values()), `seed ${SEED}`).toBe(1);
     expect(kept).toEqual(payments.receipts);

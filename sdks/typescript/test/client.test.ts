@@ -229,7 +229,8 @@ describe("the outbox", () => {
       expect([call.name, again.key, again.replayed]).toEqual(["order-1", first, true]);
     });
     expect(await other.outbox.pending()).toEqual([]);
-    await client.call("order-1", (call) => Promise.resolve(expect(call.key).not.toBe(first)));
+    const next = await client.call("order-1", (call) => Promise.resolve(call.key));
+    expect(next).not.toBe(first);
     expect(payments.effects.get(order.order)).toBe(1);
   });
 
