@@ -11,6 +11,7 @@ from typing import Any
 
 HERE = Path(__file__).parents[1]
 SPEC = HERE.parents[1] / "spec" / "openapi.json"
+CALLED = ("/v1/",)
 OUTPUT = HERE / "src" / "semel" / "api_types.py"
 
 
@@ -25,8 +26,8 @@ def names_in(value: Any) -> set[str]:
 
 
 def ours(document: dict[str, Any]) -> dict[str, Any]:
-    """What a client calls: everything but the admin API."""
-    paths = {path: value for path, value in document["paths"].items() if not path.startswith("/admin")}
+    """What this package calls."""
+    paths = {path: value for path, value in document["paths"].items() if path.startswith(CALLED)}
     schemas, found, todo = document["components"]["schemas"], set[str](), names_in(paths)
     while todo:
         found |= todo
