@@ -10,6 +10,7 @@ import sys
 import time
 
 import httpx
+
 import semel
 from semel.testing import FakeSemel
 

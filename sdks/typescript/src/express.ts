@@ -61,6 +61,8 @@ function hold(request: Request, response: Response, lease: Lease, keepHeaders?: 
   };
   const passOn = () => {
     outcome();
+    // Node writes the head by this method when the first chunk comes.
+    Object.assign(response, { writeHead });
     for (const chunk of chunks.splice(0)) write(chunk);
   };
   const finish = async () => {

@@ -36,7 +36,10 @@ export function idempotency(options: MiddlewareOptions<C>): MiddlewareHandler<{ 
       await lease.settle("retry").finally(() => lease.stop());
       throw error;
     }
-    c.res = await recorded(c.res, lease, options.keepHeaders);
+    const answer = await recorded(c.res, lease, options.keepHeaders);
+    // Hono adds the headers of the answer before to the next one, unless there is none.
+    c.res = undefined;
+    c.res = answer;
     return undefined;
   };
 }
