@@ -11,7 +11,7 @@ from semel import RetryPolicy, Semel, Terms
 app = Celery("shop", broker=os.environ["BROKER_URL"], backend=os.environ["BROKER_URL"])
 # A worker that dies leaves its task to the next one.
 app.conf.update(task_acks_late=True, task_reject_on_worker_lost=True, worker_prefetch_multiplier=1)
-semel = Semel(os.environ["SEMEL_URL"], terms=Terms(lease=2), retry=RetryPolicy(total_timeout=30))
+semel = Semel(os.environ["SIDECAR_URL"], terms=Terms(lease=2), retry=RetryPolicy(total_timeout=30))
 
 
 @app.task(name="shop.charge")  # type: ignore[untyped-decorator]

@@ -17,7 +17,7 @@ settings.configure(
     ROOT_URLCONF=__name__,
     SECRET_KEY="for this example alone",  # noqa: S106
     MIDDLEWARE=["semel.django.IdempotencyMiddleware"],  # after the authentication middleware, where there is one
-    SEMEL={"URL": os.environ["SEMEL_URL"], "SCOPE": "charges", "REQUIRE_KEY": True},
+    SEMEL={"URL": os.environ["SIDECAR_URL"], "SCOPE": "charges", "REQUIRE_KEY": True},
 )
 django.setup()
 charges: list[Any] = []

@@ -19,7 +19,7 @@ def user(scope: Scope) -> str | None:
 
 app.add_middleware(
     IdempotencyMiddleware,
-    semel=AsyncSemel(os.environ["SEMEL_URL"], terms=Terms(derive=("bank",))),
+    semel=AsyncSemel(os.environ["SIDECAR_URL"], terms=Terms(derive=("bank",))),
     scope="charges",
     principal=user,  # keys of two users never meet
 )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from semel import Semel, Terms
 
-semel = Semel(os.environ["SEMEL_URL"], terms=Terms(lease=30))
+semel = Semel(os.environ["SIDECAR_URL"], terms=Terms(lease=30))
 
 
 def export(report: str, pages: int, write: Callable[[int], None]) -> int:

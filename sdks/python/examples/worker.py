@@ -5,7 +5,7 @@ from typing import Any
 
 from semel import Final, Semel, Terms, Unknown, current_lease
 
-semel = Semel(os.environ["SEMEL_URL"])  # http://127.0.0.1:8080/_semel
+semel = Semel(os.environ["SIDECAR_URL"])  # http://127.0.0.1:8080/_semel
 charges: list[dict[str, Any]] = []
 
 

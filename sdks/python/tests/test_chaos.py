@@ -17,7 +17,7 @@ from semel import AsyncClient, AsyncLease, AsyncSemel, RetryBudget, RetryPolicy,
 from support.chaos import FAULTS, chaos
 from support.servers import payments, python, sidecar
 
-SEED = int(os.environ.get("SEMEL_SEED", "7"))
+SEED = int(os.environ.get("SEMEL_TEST_SEED", "7"))
 CALLS = 2000
 POLICY = RetryPolicy(max_attempts=60, base=0.01, cap=0.1, attempt_timeout=1.0, total_timeout=120)
 

@@ -35,12 +35,12 @@ def test_the_outbox(sidecar: str, payments: Payments, tmp_path: Path) -> None:
 
 
 def test_the_worker(api: str) -> None:
-    assert said("worker.py", SEMEL_URL=api) == ["{'charge': 'ch_1'}"] * 3 + ["1 charge(s)"]
+    assert said("worker.py", SIDECAR_URL=api) == ["{'charge': 'ch_1'}"] * 3 + ["1 charge(s)"]
 
 
 def test_the_long_export(api: str) -> None:
-    assert said("long_export.py", SEMEL_URL=api) == ["0", "1", "2", "3 pages"]
-    assert said("long_export.py", SEMEL_URL=api) == ["3 pages"]
+    assert said("long_export.py", SIDECAR_URL=api) == ["0", "1", "2", "3 pages"]
+    assert said("long_export.py", SIDECAR_URL=api) == ["3 pages"]
 
 
 def test_the_page_shows_the_files() -> None:

@@ -25,7 +25,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 def fastapi(api: str) -> Iterator[str]:
     port = free_port()
     process = python(
-        "-m", "uvicorn", "fastapi_app:app", "--port", str(port), "--log-level", "error", env={"SEMEL_URL": api}
+        "-m", "uvicorn", "fastapi_app:app", "--port", str(port), "--log-level", "error", env={"SIDECAR_URL": api}
     )
     with running(process):
         url = f"http://127.0.0.1:{port}/charges"
@@ -36,7 +36,7 @@ def fastapi(api: str) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def django(api: str) -> Iterator[str]:
     port = free_port()
-    process = python(str(EXAMPLES / "django_app.py"), str(port), env={"SEMEL_URL": api})
+    process = python(str(EXAMPLES / "django_app.py"), str(port), env={"SIDECAR_URL": api})
     with running(process):
         url = f"http://127.0.0.1:{port}/charges"
         until_answered(url, process)
@@ -145,7 +145,7 @@ def celery_env(api: str, tmp_path: Path) -> dict[str, str]:
     # A database of its own inside the test's Redis keeps queues of two runs apart.
     prefix = secrets.token_hex(4)
     return {
-        "SEMEL_URL": api,
+        "SIDECAR_URL": api,
         "BROKER_URL": redis_url(),
         "CHARGES": str(tmp_path / "charges"),
         "QUEUE": f"shop-{prefix}",

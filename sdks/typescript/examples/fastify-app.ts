@@ -3,7 +3,7 @@ import { Semel } from "@semel/client";
 import { idempotency, leaseOf } from "@semel/client/fastify";
 import { fastify } from "fastify";
 
-const semel = new Semel({ url: process.env["SEMEL_URL"] ?? "", terms: { derive: ["bank"] } });
+const semel = new Semel({ url: process.env["SIDECAR_URL"] ?? "", terms: { derive: ["bank"] } });
 const charges: unknown[] = [];
 
 export const app = fastify();

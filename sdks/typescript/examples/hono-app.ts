@@ -3,7 +3,7 @@ import { Semel } from "@semel/client";
 import { type Variables, idempotency } from "@semel/client/hono";
 import { Hono } from "hono";
 
-const semel = new Semel({ url: process.env["SEMEL_URL"] ?? "", terms: { derive: ["bank"] } });
+const semel = new Semel({ url: process.env["SIDECAR_URL"] ?? "", terms: { derive: ["bank"] } });
 const charges: unknown[] = [];
 
 export const app = new Hono<{ Variables: Variables }>();

@@ -1,7 +1,7 @@
 /** Long work: the lease is renewed in the background, and progress survives the process. */
 import { Semel } from "@semel/client";
 
-const semel = new Semel({ url: process.env["SEMEL_URL"] ?? "", terms: { leaseMs: 30_000 } });
+const semel = new Semel({ url: process.env["SIDECAR_URL"] ?? "", terms: { leaseMs: 30_000 } });
 
 export async function exportReport(report: string, pages: number, write: (page: number) => void): Promise<number> {
   const { value } = await semel.run({ scope: "export", key: report, payload: { pages } }, async (lease) => {

@@ -1,7 +1,7 @@
 /** A worker's function that runs once for each order, over the sidecar's protocol API. */
 import { Final, Semel, Unknown } from "@semel/client";
 
-const semel = new Semel({ url: process.env["SEMEL_URL"] ?? "" }); // http://127.0.0.1:8080/_semel
+const semel = new Semel({ url: process.env["SIDECAR_URL"] ?? "" }); // http://127.0.0.1:8080/_semel
 
 export interface Order {
   id: string;

@@ -10,7 +10,7 @@ import { type Answer, Client, RetryBudget, Semel, newKey } from "../src/index.js
 import { Chaos, FAULTS, seeded } from "./support/chaos.js";
 import { Payments, ended, sidecar, sleep } from "./support/servers.js";
 
-const SEED = Number(process.env["SEMEL_SEED"] ?? 7);
+const SEED = Number(process.env["SEMEL_TEST_SEED"] ?? 7);
 const CALLS = 2000;
 const RETRY = { maxAttempts: 60, base: 10, cap: 100, attemptTimeout: 1000, totalTimeout: 120_000 };
 const LIMIT = 300_000;

@@ -14,7 +14,7 @@ beforeAll(async () => {
   service = await payments.start();
   way = await sidecar(service.url);
   process.env["PAYMENTS_URL"] = way.url;
-  process.env["SEMEL_URL"] = `${way.url}/_semel`;
+  process.env["SIDECAR_URL"] = `${way.url}/_semel`;
   process.env["OUTBOX"] = await mkdtemp(join(tmpdir(), "semel-example-"));
 });
 afterAll(async () => {

@@ -11,7 +11,7 @@ const urls: Record<string, string> = {};
 
 beforeAll(async () => {
   way = await sidecar();
-  process.env["SEMEL_URL"] = `${way.url}/_semel`;
+  process.env["SIDECAR_URL"] = `${way.url}/_semel`;
   const { app: express } = await import("../examples/express-app.js");
   const { app: fastify } = await import("../examples/fastify-app.js");
   const { app: hono } = await import("../examples/hono-app.js");
