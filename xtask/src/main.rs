@@ -12,6 +12,7 @@ mod generate;
 mod house;
 mod programs;
 mod schemathesis;
+mod sdks;
 mod services;
 mod table;
 mod time;
@@ -67,6 +68,11 @@ enum Command {
     Faults(programs::Faults),
     /// Test both APIs from outside, by what their OpenAPI document says.
     Schemathesis(schemathesis::Options),
+    /// Check, test and build the packages for Python and TypeScript.
+    Sdks {
+        /// Both, unless one is named.
+        language: Option<sdks::Language>,
+    },
     /// Compare the list of requirements with the tests that exist.
     Conformance,
     /// Check which crates may depend on which.
@@ -96,6 +102,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Bench { name, arguments } => return bench::run(&workspace, &name, &arguments),
         Command::Faults(faults) => programs::faults(&workspace, &faults)?,
         Command::Schemathesis(options) => schemathesis::run(&workspace, &options)?,
+        Command::Sdks { language } => sdks::run(&workspace, language)?,
         Command::Conformance => conformance::run(&workspace)?,
         Command::Deps => deps::run(&workspace)?,
         Command::House => house::run(&workspace)?,

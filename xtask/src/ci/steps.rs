@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use super::Outcome;
 use crate::workspace::Workspace;
-use crate::{deps, exec, generate, house, programs, schemathesis, services};
+use crate::{deps, exec, generate, house, programs, schemathesis, sdks, services};
 
 /// One check.
 pub(crate) struct Step {
@@ -56,6 +56,9 @@ pub(crate) const STEPS: &[Step] = &[
     }),
     step("APIs from outside", |w| {
         schemathesis::run(w, &schemathesis::Options::default()).map(passed)
+    }),
+    step("packages for other languages", |w| {
+        sdks::run(w, None).map(passed)
     }),
     step("examples", examples),
     Step {

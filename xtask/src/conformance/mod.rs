@@ -5,6 +5,7 @@
 
 mod judge;
 mod page;
+mod sdks;
 
 use std::collections::BTreeMap;
 
@@ -86,12 +87,11 @@ fn existing_tests(workspace: &Workspace) -> Result<Vec<String>> {
     let list: List = serde_json::from_str(&exec::capture(&mut command)?)
         .context("cannot read the list of tests")?;
     let suites = list.rust_suites.into_iter();
-    Ok(suites
-        .flat_map(|(id, suite)| {
-            suite
-                .testcases
-                .into_keys()
-                .map(move |test| format!("{id}::{test}"))
-        })
-        .collect())
+    let rust = suites.flat_map(|(id, suite)| {
+        suite
+            .testcases
+            .into_keys()
+            .map(move |test| format!("{id}::{test}"))
+    });
+    Ok(rust.chain(sdks::tests(workspace.root())?).collect())
 }

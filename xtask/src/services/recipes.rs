@@ -14,7 +14,7 @@ const PYTHON: &str = include_str!("../../../examples/sidecar/fastapi/requirement
 const EXPRESS: &str = include_str!("../../../examples/sidecar/express/package.json");
 
 /// What is installed is named by what was asked for: another version is another folder.
-pub(super) fn folder(tools: &Path, name: &str, wanted: &str) -> PathBuf {
+pub(crate) fn folder(tools: &Path, name: &str, wanted: &str) -> PathBuf {
     let sum = wanted.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
         (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -108,7 +108,7 @@ impl Service for Recipes {
 }
 
 /// A mark in the folder says that it is whole: a virtual environment can't be moved into place when it is done.
-pub(super) fn install(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+pub(crate) fn install(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let whole = folder.join("whole");
     if whole.is_file() {
         return Ok(());

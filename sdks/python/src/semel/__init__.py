@@ -1,0 +1,69 @@
+"""Sent many times, done once, answered the same every time.
+
+`Client` and `AsyncClient` call a service that knows idempotency keys: the key is made once, kept, and the request sent
+again until there is an answer. `Semel` and `AsyncSemel` make functions run once, over the protocol API of a sidecar.
+"""
+
+from ._answer import Answer
+from ._claims import NOTHING, Terms
+from ._lease import Result
+from .aworker import AsyncLease, AsyncSemel, current_async_lease
+from .client import AsyncClient, Client
+from .errors import (
+    AnswerNotKept,
+    CallChanged,
+    Conflict,
+    EffectFailed,
+    Final,
+    GaveUp,
+    InDoubt,
+    KeyInvalid,
+    LeaseLost,
+    NoEffect,
+    PayloadInvalid,
+    ProblemError,
+    SemelError,
+    Unknown,
+    Unrecorded,
+)
+from .fingerprint import fingerprint_of
+from .keys import check_key, new_key
+from .outbox import Outbox
+from .retry import RetryBudget, RetryPolicy
+from .worker import Lease, Semel, current_lease
+
+__all__ = [
+    "NOTHING",
+    "Answer",
+    "AnswerNotKept",
+    "AsyncClient",
+    "AsyncLease",
+    "AsyncSemel",
+    "CallChanged",
+    "Client",
+    "Conflict",
+    "EffectFailed",
+    "Final",
+    "GaveUp",
+    "InDoubt",
+    "KeyInvalid",
+    "Lease",
+    "LeaseLost",
+    "NoEffect",
+    "Outbox",
+    "PayloadInvalid",
+    "ProblemError",
+    "Result",
+    "RetryBudget",
+    "RetryPolicy",
+    "Semel",
+    "SemelError",
+    "Terms",
+    "Unknown",
+    "Unrecorded",
+    "check_key",
+    "current_async_lease",
+    "current_lease",
+    "fingerprint_of",
+    "new_key",
+]

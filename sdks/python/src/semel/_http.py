@@ -1,0 +1,194 @@
+"""HTTP requests as operations, without I/O: what counts, what an answer means, what is kept of it.
+
+The rules are those of the sidecar's HTTP layer (`docs/http.md`).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ._claims import MAX_BODY_BYTES
+from .api_types import AnswerInput, ClaimView, Outcome
+from .errors import GaveUp, KeyInvalid, LeaseLost, PayloadInvalid, ProblemError, SemelError
+from .fingerprint import Part, fingerprint
+from .retry import problem_of
+
+Headers = list[tuple[str, str]]
+
+METHODS = frozenset({"POST", "PATCH"})
+MAX_REQUEST_BYTES = 2 * 1024 * 1024
+KEY_HEADERS = ("idempotency-key", "x-idempotency-key")
+OUTCOME_HEADER = "semel-outcome"
+KEPT = frozenset(
+    {
+        "content-type",
+        "content-encoding",
+        "content-language",
+        "content-disposition",
+        "content-location",
+        "etag",
+        "last-modified",
+        "link",
+        "location",
+        "vary",
+    }
+)
+NOT_NOW = frozenset({401, 408, 409, 425, 429})
+CREDENTIALS = ("authorization", "x-api-key")
+
+
+@dataclass(frozen=True)
+class Plain:
+    """An answer to be sent."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+def key_lines(headers: Iterable[tuple[str, str]]) -> list[str]:
+    """The lines of either key header."""
+    return [value for name, value in headers if name.lower() in KEY_HEADERS]
+
+
+def request_fingerprint(
+    method: str, path: str, query: str, headers: Headers, body: bytes, *, with_credentials: bool
+) -> str:
+    """Method, path, query, media type and body; JSON by its meaning. Where nobody said whose request it is, the
+    credentials count too: a key that is used with others is refused, never answered with somebody else's answer."""
+
+    def lines(name: str) -> list[str]:
+        return [value for found, value in headers if found.lower() == name]
+
+    media = (lines("content-type") or [""])[0].split(";")[0].strip().lower()
+    is_json = bool(body) and (media == "application/json" or media.endswith("+json"))
+    parts = [Part.raw(method.upper()), Part.raw(path), Part.raw(query), Part.raw(media)]
+    parts.append(Part.json(body) if is_json else Part.raw(body))
+    if with_credentials:
+        parts += [Part.raw("\n".join(lines(name))) for name in CREDENTIALS]
+    return fingerprint(parts).hex()
+
+
+def principal_key(principal: str, key: str) -> str:
+    """The key under which a principal's `key` is claimed: keys of two principals never meet."""
+    owner, name = principal.encode(), key.encode()
+    digest = hashlib.sha256(len(owner).to_bytes(8, "little") + owner + name)
+    return "p-" + digest.hexdigest()
+
+
+def outcome_of_status(status: int, said: str | None) -> Outcome:
+    """What an answer says about the effect."""
+    if said == "no-effect" or (said is None and status in NOT_NOW):
+        return "release"
+    if said == "unknown":
+        return "doubt"
+    if status >= 500:
+        return "retry"
+    return "fail" if status >= 400 else "complete"
+
+
+def kept_answer(status: int, headers: Headers, body: bytes | None, size: int, more: frozenset[str]) -> AnswerInput:
+    """What is stored of an answer: status, end-to-end headers of a list, the body where it was gathered."""
+    allowed = KEPT | more
+    out: AnswerInput = {"status": status}
+    # A header that the record can't hold is left out, rather than the whole answer.
+    kept = [(name, value) for name, value in headers if name.lower() in allowed and _printable(value)]
+    out["headers"] = [{"name": name, "value": value} for name, value in kept[:64]]
+    if body is None or len(body) > MAX_BODY_BYTES:
+        out["body_omitted_bytes"] = size
+    else:
+        out["body_base64"] = base64.b64encode(body).decode()
+    return out
+
+
+def _printable(value: str) -> bool:
+    return len(value) <= 4096 and all(" " <= c <= "~" for c in value)
+
+
+def replayed(view: ClaimView) -> Plain:
+    """The answer of an earlier run, again."""
+    answer = view.get("answer", {})
+    if "status" not in answer:
+        return problem(409, "idempotency_answer_unreadable", "The stored answer is none of HTTP")
+    headers = [(header["name"], header["value"]) for header in answer.get("headers", [])]
+    headers += [("Idempotent-Replayed", "true"), ("Cache-Control", "no-store")]
+    if "original_time" in view:
+        headers.append(("X-Original-Request-Time", view["original_time"]))
+    if "body_omitted_bytes" in answer:
+        plain = problem(answer["status"], "idempotency_body_not_kept", "Done before; the answer's body was not kept")
+        headers = [(name, value) for name, value in headers if name.lower() != "content-type"]
+        return Plain(answer["status"], [*headers, ("Idempotent-Not-Kept", "body"), *plain.headers], plain.body)
+    if "body_base64" in answer:
+        return Plain(answer["status"], headers, base64.b64decode(answer["body_base64"]))
+    return Plain(answer["status"], headers, b"")
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def problem(
+    status: int, code: str, title: str, *, detail: str = "", retryable: bool = False, after: float | None = None
+) -> Plain:
+    """A problem document (RFC 9457) of our own."""
+    document: dict[str, Any] = {
+        "type": f"urn:semel:problem:{code}",
+        "title": title,
+        "status": status,
+        "detail": detail or title,
+        "code": code,
+        "retryable": retryable,
+    }
+    if after is not None:
+        document["retryAfterMs"] = round(after * 1000)
+    return from_document(status, document, after)
+
+
+def from_document(status: int, document: Mapping[str, Any], after: float | None) -> Plain:
+    """One of the server's, passed on."""
+    headers = [("Content-Type", "application/problem+json"), ("Cache-Control", "no-store")]
+    if after is not None:
+        headers.append(("Retry-After", str(max(1, math.ceil(after)))))
+    return Plain(status, headers, _json(dict(document)))
+
+
+UNREACHABLE = "The request was not started"
+
+
+def of_error(error: Exception) -> Plain:
+    """The answer where there is none: nothing was started, or nobody knows; never a guess."""
+    if isinstance(error, KeyInvalid):
+        return problem(400, "idempotency_key_invalid", "The Idempotency-Key can't be used", detail=str(error))
+    if isinstance(error, PayloadInvalid):
+        return problem(400, "idempotency_payload_invalid", "The payload can't be compared", detail=str(error))
+    if isinstance(error, GaveUp) and error.response is not None:
+        found = problem_of(error.response)
+        if found.get("code"):
+            return _passed_on(error.response.status_code, found)
+    if isinstance(error, ProblemError) and error.code.startswith("idempotency_"):
+        return _passed_on(error.status, error.problem)
+    if isinstance(error, (LeaseLost, SemelError)):
+        return problem(503, "idempotency_store_unavailable", UNREACHABLE, retryable=True, after=1.0)
+    raise error
+
+
+def _passed_on(status: int, found: Mapping[str, Any]) -> Plain:
+    document = {name: value for name, value in found.items() if name != "claim"}
+    after = found.get("retryAfterMs")
+    return from_document(status, document, after / 1000 if isinstance(after, int) else None)
+
+
+def unsettled(error: Exception) -> Plain:
+    """The answer where the effect ran and its outcome could not be recorded."""
+    if isinstance(error, ProblemError) and error.code == "idempotency_lease_lost":
+        other = error.problem.get("claim")
+        if isinstance(other, Mapping):
+            return replayed(other)  # type: ignore[arg-type]
+        return problem(503, "idempotency_lease_lost", "Another took the request over", retryable=True, after=1.0)
+    return problem(503, "idempotency_unrecorded", "The outcome could not be recorded", retryable=True, after=1.0)

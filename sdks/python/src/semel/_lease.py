@@ -1,0 +1,77 @@
+"""What a lease knows, whoever renews it."""
+
+from __future__ import annotations
+
+import contextvars
+import time
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from ._claims import Terms
+from .api_types import ClaimView, LeaseView, RenewView
+from .errors import LeaseLost
+
+T = TypeVar("T")
+
+
+class LeaseState:
+    """The right to run, until a time, on this process's monotonic clock."""
+
+    def __init__(self, view: ClaimView, sent_at: float, clock: Callable[[], float] = time.monotonic) -> None:
+        lease: LeaseView = view["lease"]
+        self.id: str = view["id"]
+        """The claim's id: for logs, and for an operator."""
+        self.fence: int = lease["fence"]
+        """Larger than that of any earlier lease of the key: whoever keeps the highest can refuse a lower one."""
+        self.attempt: int = lease["attempt"]
+        """1, or more where earlier owners vanished."""
+        self.last_checkpoint: Any = lease.get("checkpoint")
+        """What the last owner kept, where it vanished after that."""
+        self.renew_every: float = lease["renew_every_ms"] / 1000
+        self.lost = False
+        """Whether another is known to have it."""
+        self._token = lease["token"]
+        self._keys: dict[str, str] = dict(lease.get("downstream_keys", {}))
+        self._clock = clock
+        self._deadline = sent_at + (view["took_ms"] + lease["expires_in_ms"]) / 1000
+
+    def __repr__(self) -> str:
+        return f"<lease of {self.id[:8]}, fence {self.fence}, attempt {self.attempt}>"
+
+    @property
+    def remaining(self) -> float:
+        """Seconds in which something may still be started; 0 or less where it is over."""
+        return 0.0 if self.lost else self._deadline - self._clock()
+
+    def check(self) -> None:
+        """`LeaseLost` where nothing more may be started: to be asked before each step that can't be undone."""
+        if self.remaining <= 0:
+            raise LeaseLost("the lease is another's" if self.lost else "the lease is past its deadline")
+
+    def _prolong(self, view: RenewView, sent_at: float) -> None:
+        self._deadline = max(self._deadline, sent_at + (view["took_ms"] + view["expires_in_ms"]) / 1000)
+
+
+class Result(Generic[T]):
+    """What became of an operation."""
+
+    def __init__(self, value: T, view: ClaimView | None, *, replayed: bool) -> None:
+        self.value = value
+        """What the effect returned, now or in an earlier run."""
+        self.replayed = replayed
+        """Whether an earlier run answered."""
+        self.original_time: str | None = view.get("original_time") if view else None
+        """When the key was first claimed."""
+        self.attempt: int | None = view.get("attempt") if view else None
+        """Runs begun since the key was last free."""
+
+    def __repr__(self) -> str:
+        return f"<result, {'replayed' if self.replayed else 'run now'}>"
+
+
+CURRENT: contextvars.ContextVar[Any] = contextvars.ContextVar("semel-lease")
+
+
+def merged(terms: Terms | None, default: Terms) -> Terms:
+    """The operation's own, or those of all."""
+    return default if terms is None else terms

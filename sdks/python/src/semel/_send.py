@@ -1,0 +1,122 @@
+"""Sends until there is an answer: the only two loops of this package that talk HTTP, one for each kind of caller."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import httpx
+
+from .retry import Course
+
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+"""The largest answer that is read."""
+
+Build = Callable[[int], httpx.Request]
+"""Makes the request of an attempt, counted from 1. Its key is the same every time."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The answer that counts, and when its attempt was sent, on the monotonic clock."""
+
+    response: httpx.Response
+    sent_at: float
+    attempts: int
+
+
+class AnswerTooLarge(httpx.TransportError):
+    """Past `MAX_ANSWER_BYTES`."""
+
+
+def _timed(request: httpx.Request, seconds: float) -> httpx.Request:
+    request.extensions = {**request.extensions, "timeout": httpx.Timeout(seconds).as_dict()}
+    return request
+
+
+class _Gathered:
+    """A body that is read piece by piece, so that its size and its time are bounded."""
+
+    def __init__(self, response: httpx.Response, until: float) -> None:
+        self._response, self._until = response, until
+        self._chunks: list[bytes] = []
+        self._size = 0
+
+    def add(self, chunk: bytes) -> None:
+        self._size += len(chunk)
+        if self._size > MAX_ANSWER_BYTES:
+            raise AnswerTooLarge(f"the answer has more than {MAX_ANSWER_BYTES} bytes")
+        if time.monotonic() > self._until:
+            raise httpx.ReadTimeout("the answer took too long", request=self._response.request)
+        self._chunks.append(chunk)
+
+    def whole(self) -> httpx.Response:
+        # The body is decoded by now; headers that described its coded form would be wrong.
+        gone = ("content-encoding", "content-length", "transfer-encoding")
+        headers = [(name, value) for name, value in self._response.headers.multi_items() if name not in gone]
+        return httpx.Response(
+            self._response.status_code,
+            headers=headers,
+            content=b"".join(self._chunks),
+            request=self._response.request,
+        )
+
+
+def send(http: httpx.Client, build: Build, course: Course, sleep: Callable[[float], object] = time.sleep) -> Reply:
+    """One call of a program with threads."""
+    while True:
+        seconds = course.begin()
+        sent_at = time.monotonic()
+        pause: float | None
+        try:
+            request = _timed(build(course.attempts), seconds)
+            raw = http.send(request, stream=True)
+            try:
+                gathered = _Gathered(raw, sent_at + seconds)
+                for chunk in raw.iter_bytes():
+                    gathered.add(chunk)
+            finally:
+                raw.close()
+            response = gathered.whole()
+        except AnswerTooLarge:
+            raise
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            pause = course.after_error(error)
+        else:
+            pause = course.after_response(response)
+            if pause is None:
+                return Reply(response, sent_at, course.attempts)
+        sleep(pause)
+
+
+async def asend(http: httpx.AsyncClient, build: Build, course: Course) -> Reply:
+    """The same for asyncio."""
+    while True:
+        seconds = course.begin()
+        sent_at = time.monotonic()
+        pause: float | None
+        try:
+            request = _timed(build(course.attempts), seconds)
+            response = await asyncio.wait_for(_attempt(http, request, sent_at + seconds), seconds)
+        except AnswerTooLarge:
+            raise
+        except (httpx.TransportError, httpx.DecodingError, asyncio.TimeoutError) as error:
+            pause = course.after_error(error)
+        else:
+            pause = course.after_response(response)
+            if pause is None:
+                return Reply(response, sent_at, course.attempts)
+        await asyncio.sleep(pause)
+
+
+async def _attempt(http: httpx.AsyncClient, request: httpx.Request, until: float) -> httpx.Response:
+    raw = await http.send(request, stream=True)
+    try:
+        gathered = _Gathered(raw, until)
+        async for chunk in raw.aiter_bytes():
+            gathered.add(chunk)
+    finally:
+        await raw.aclose()
+    return gathered.whole()

@@ -1,0 +1,224 @@
+"""The protocol API, call by call. Most programs want `Semel` or `AsyncSemel`, which are made of these."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+import httpx
+
+from ._claims import NOTHING, claim_view, refuse
+from ._send import Build, Reply, asend, send
+from .api_types import AnswerInput, ClaimRequest, ClaimView, LookupRequest, Outcome, RenewView, SettleView
+from .errors import LeaseLost, ProblemError
+from .retry import Course, RetryBudget, RetryPolicy, problem_of
+
+
+def _is_lost(response: httpx.Response) -> bool:
+    return response.status_code == 409 and problem_of(response).get("code") == "idempotency_lease_lost"
+
+
+class _Base:
+    def __init__(self, url: str, token: str | None, retry: RetryPolicy | None, budget: RetryBudget | None) -> None:
+        self.url = url.rstrip("/")
+        self.retry = retry or RetryPolicy()
+        self.budget = budget or RetryBudget()
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    def _course(self, within: float | None = None) -> Course:
+        policy = self.retry
+        if within is not None:
+            # What is worth doing only until a moment is tried as often as fits.
+            policy = RetryPolicy(
+                max_attempts=1_000_000,
+                base=policy.base,
+                cap=min(policy.cap, max(within / 4, 0.05)),
+                attempt_timeout=min(policy.attempt_timeout, max(within / 2, 0.1)),
+                total_timeout=max(within, 0.1),
+            )
+        return Course(policy, self.budget)
+
+
+def _build(
+    http: httpx.Client | httpx.AsyncClient, base: str, headers: Mapping[str, str], method: str, path: str, body: Any
+) -> Build:
+    url = f"{base}/{path}"
+
+    def build(attempt: int) -> httpx.Request:
+        if body is None:
+            return http.build_request(method, url, headers=headers)
+        # The server may look before it writes where it knows that this was asked before.
+        again = {"retry": True} if attempt > 1 and path == "v1/claims" else {}
+        content = json.dumps({**body, **again}, ensure_ascii=False, allow_nan=False)
+        return http.build_request(
+            method, url, headers={**headers, "Content-Type": "application/json"}, content=content.encode()
+        )
+
+    return build
+
+
+def _look_path(claim_id: str, wait_ms: int | None) -> str:
+    return f"v1/claims/{claim_id}" + ("" if wait_ms is None else f"?wait_ms={wait_ms}")
+
+
+def _renewal(token: str, fence: int, checkpoint: Any) -> dict[str, Any]:
+    body: dict[str, Any] = {"token": token, "fence": fence}
+    return body if checkpoint is NOTHING else {**body, "checkpoint": checkpoint}
+
+
+def _settlement(token: str, fence: int, outcome: Outcome, answer: AnswerInput | None) -> dict[str, Any]:
+    body: dict[str, Any] = {"token": token, "fence": fence, "outcome": outcome}
+    return body if answer is None else {**body, "answer": answer}
+
+
+def _renewed(reply: Reply) -> RenewView:
+    if _is_lost(reply.response):
+        raise LeaseLost("the lease is another's")
+    refuse(reply.response)
+    return cast(RenewView, json.loads(reply.response.content))
+
+
+def _settled(reply: Reply) -> SettleView:
+    refuse(reply.response)
+    return cast(SettleView, json.loads(reply.response.content))
+
+
+def _found(reply: Reply) -> ClaimView | None:
+    return None if reply.response.status_code == 404 else claim_view(reply)
+
+
+def _keys(reply: Reply) -> dict[str, str]:
+    refuse(reply.response)
+    return cast("dict[str, str]", json.loads(reply.response.content)["keys"])
+
+
+class Api(_Base):
+    """For programs with threads."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        retry: RetryPolicy | None = None,
+        budget: RetryBudget | None = None,
+        http: httpx.Client | None = None,
+    ) -> None:
+        super().__init__(url, token, retry, budget)
+        self._http = http or httpx.Client()
+
+    def send(self, method: str, path: str, body: Any = None, *, within: float | None = None) -> Reply:
+        """One call, until there is an answer."""
+        return send(self._http, _build(self._http, self.url, self._headers, method, path, body), self._course(within))
+
+    def claim(self, request: ClaimRequest) -> tuple[ClaimView, float]:
+        """Asks to be the one who runs. Also: when the answered attempt was sent, on the monotonic clock."""
+        reply = self.send("POST", "v1/claims", request)
+        return claim_view(reply), reply.sent_at
+
+    def renew(
+        self, claim_id: str, token: str, fence: int, *, checkpoint: Any = NOTHING, within: float | None = None
+    ) -> tuple[RenewView, float]:
+        """Keeps the lease, and a checkpoint with it. `LeaseLost` where it is another's."""
+        path = f"v1/claims/{claim_id}/renew"
+        reply = self.send("POST", path, _renewal(token, fence, checkpoint), within=within)
+        return _renewed(reply), reply.sent_at
+
+    def settle(
+        self,
+        claim_id: str,
+        token: str,
+        fence: int,
+        outcome: Outcome,
+        answer: AnswerInput | None = None,
+        *,
+        within: float | None = None,
+    ) -> SettleView:
+        """Says what became of the work. A `ProblemError` `idempotency_lease_lost` where the lease was another's."""
+        path = f"v1/claims/{claim_id}/settle"
+        return _settled(self.send("POST", path, _settlement(token, fence, outcome, answer), within=within))
+
+    def look(self, claim_id: str, *, wait_ms: int | None = None) -> ClaimView | None:
+        """Where a claim stands; waits for its end up to `wait_ms`."""
+        return _found(self.send("GET", _look_path(claim_id, wait_ms)))
+
+    def lookup(self, request: LookupRequest) -> ClaimView | None:
+        """The same, by key."""
+        return _found(self.send("POST", "v1/lookups", request))
+
+    def keys(self, claim_id: str, names: list[str]) -> dict[str, str]:
+        """Keys for systems further down the road."""
+        return _keys(self.send("POST", f"v1/claims/{claim_id}/keys", {"names": names}))
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._http.close()
+
+
+class AsyncApi(_Base):
+    """For asyncio."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        retry: RetryPolicy | None = None,
+        budget: RetryBudget | None = None,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        super().__init__(url, token, retry, budget)
+        self._http = http or httpx.AsyncClient()
+
+    async def send(self, method: str, path: str, body: Any = None, *, within: float | None = None) -> Reply:
+        """As `Api.send`."""
+        return await asend(
+            self._http, _build(self._http, self.url, self._headers, method, path, body), self._course(within)
+        )
+
+    async def claim(self, request: ClaimRequest) -> tuple[ClaimView, float]:
+        """As `Api.claim`."""
+        reply = await self.send("POST", "v1/claims", request)
+        return claim_view(reply), reply.sent_at
+
+    async def renew(
+        self, claim_id: str, token: str, fence: int, *, checkpoint: Any = NOTHING, within: float | None = None
+    ) -> tuple[RenewView, float]:
+        """As `Api.renew`."""
+        path = f"v1/claims/{claim_id}/renew"
+        reply = await self.send("POST", path, _renewal(token, fence, checkpoint), within=within)
+        return _renewed(reply), reply.sent_at
+
+    async def settle(
+        self,
+        claim_id: str,
+        token: str,
+        fence: int,
+        outcome: Outcome,
+        answer: AnswerInput | None = None,
+        *,
+        within: float | None = None,
+    ) -> SettleView:
+        """As `Api.settle`."""
+        path = f"v1/claims/{claim_id}/settle"
+        return _settled(await self.send("POST", path, _settlement(token, fence, outcome, answer), within=within))
+
+    async def look(self, claim_id: str, *, wait_ms: int | None = None) -> ClaimView | None:
+        """As `Api.look`."""
+        return _found(await self.send("GET", _look_path(claim_id, wait_ms)))
+
+    async def lookup(self, request: LookupRequest) -> ClaimView | None:
+        """As `Api.lookup`."""
+        return _found(await self.send("POST", "v1/lookups", request))
+
+    async def keys(self, claim_id: str, names: list[str]) -> dict[str, str]:
+        """As `Api.keys`."""
+        return _keys(await self.send("POST", f"v1/claims/{claim_id}/keys", {"names": names}))
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._http.aclose()
+
+
+__all__ = ["Api", "AsyncApi", "ProblemError"]

@@ -1,0 +1,265 @@
+"""ASGI middleware: requests with a key run once. For FastAPI, Starlette, Django's ASGI application, and any other.
+
+The handler runs on a task of its own and isn't told when the client hangs up: a client that leaves cuts nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+
+import httpx
+
+from . import _http
+from ._claims import MAX_BODY_BYTES, NOTHING, Terms, claim_request
+from ._http import Headers, Plain
+from ._lease import CURRENT
+from .api_types import ClaimRequest
+from .aworker import AsyncLease, AsyncSemel
+from .errors import KeyInvalid, PayloadInvalid, SemelError
+from .keys import key_of_header
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+LEASE = "semel.lease"
+"""Where a handler finds its lease: `request.scope["semel.lease"]`."""
+
+
+class IdempotencyMiddleware:
+    """Put it inside whatever authenticates, and outside whatever acts.
+
+    `principal` says whose request it is (`None`: nobody known); without it, the credentials count as payload. `scope`
+    names what is done, for the server's policies and figures. A request without a key passes, unless `require_key`.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        semel: AsyncSemel,
+        scope: str | Callable[[Scope], str] = "http",
+        principal: Callable[[Scope], str | None] | None = None,
+        methods: Iterable[str] = _http.METHODS,
+        require_key: bool = False,
+        terms: Terms | None = None,
+        max_body: int = _http.MAX_REQUEST_BYTES,
+        keep_headers: Iterable[str] = (),
+    ) -> None:
+        self._app, self._semel, self._scope, self._principal = app, semel, scope, principal
+        self._methods = frozenset(method.upper() for method in methods)
+        self._require_key, self._max_body = require_key, max_body
+        self._terms = terms or semel.terms
+        self._keep = frozenset(name.lower() for name in keep_headers)
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, self._draining(receive), send)
+            return
+        if scope["type"] != "http" or scope["method"].upper() not in self._methods:
+            await self._app(scope, receive, send)
+            return
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+        try:
+            key = key_of_header(_http.key_lines(headers))
+        except KeyInvalid as error:
+            await _answer(send, _http.of_error(error))
+            return
+        if key is None:
+            if self._require_key:
+                plain = _http.problem(400, "idempotency_key_required", "This operation needs an Idempotency-Key")
+                await _answer(send, plain)
+            else:
+                await self._app(scope, receive, send)
+            return
+        await self._keyed(scope, receive, send, headers, key)
+
+    async def idle(self) -> None:
+        """Waits for what callers that left have left behind; asked by itself at the end of the lifespan."""
+        while self._running:
+            await asyncio.wait(self._running)
+
+    async def _keyed(self, scope: Scope, receive: Receive, send: Send, headers: Headers, key: str) -> None:
+        body = await _body(receive, self._max_body)
+        if body is None:
+            return
+        if len(body) > self._max_body:
+            plain = _http.problem(413, "idempotency_body_too_large", "The request's body is too large to be compared")
+            await _answer(send, plain, close=True)
+            return
+        try:
+            request = self._request(scope, headers, key, body)
+        except PayloadInvalid as error:
+            await _answer(send, _http.of_error(error))
+            return
+        task = asyncio.create_task(self._run(scope, request, body, send))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        await asyncio.shield(task)
+
+    def _request(self, scope: Scope, headers: Headers, key: str, body: bytes) -> ClaimRequest:
+        principal = self._principal(scope) if self._principal else None
+        digest = _http.request_fingerprint(
+            scope["method"],
+            scope["path"],
+            scope.get("query_string", b"").decode("latin-1"),
+            headers,
+            body,
+            with_credentials=principal is None,
+        )
+        name = self._scope if isinstance(self._scope, str) else self._scope(scope)
+        owned = key if principal is None else _http.principal_key(principal, key)
+        return claim_request(
+            name, owned, NOTHING, self._terms, tenant=self._semel.tenant, actor=self._semel.actor, fingerprint=digest
+        )
+
+    async def _run(self, scope: Scope, request: ClaimRequest, body: bytes, send: Send) -> None:
+        try:
+            view, lease = await self._semel.admit(request)
+        except (SemelError, httpx.HTTPError) as error:
+            await _answer(send, _http.of_error(error))
+            return
+        if view["status"] == "unprotected":
+            await self._app(scope, _replaying(body, asyncio.Event()), send)
+        elif lease is None:
+            await _answer(send, _http.replayed(view))
+        else:
+            async with lease:
+                await self._effect({**scope, LEASE: lease}, body, send, lease)
+
+    async def _effect(self, scope: Scope, body: bytes, send: Send, lease: AsyncLease) -> None:
+        answered = asyncio.Event()
+        gather = _Gather(send)
+        mark = CURRENT.set(lease)
+        failure: BaseException | None = None
+        try:
+            await self._app(scope, _replaying(body, answered), gather)
+        except BaseException as error:
+            failure = error
+        finally:
+            CURRENT.reset(mark)
+        answered.set()
+        broken = failure is not None or not gather.whole
+        outcome = "retry" if broken else _http.outcome_of_status(gather.status, gather.said)
+        keeps = outcome in ("complete", "fail")
+        kept = _http.kept_answer(gather.status, gather.headers, gather.body(), gather.size, self._keep)
+        try:
+            await lease.settle(outcome, kept if keeps else None)
+        except (SemelError, httpx.HTTPError) as error:
+            if keeps and not gather.passing:
+                await _answer(send, _http.unsettled(error))
+                return
+        await gather.release()
+        if failure is not None:
+            raise failure
+
+    def _draining(self, receive: Receive) -> Receive:
+        async def drained() -> Message:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                await self.idle()
+            return message
+
+        return drained
+
+
+class _Gather:
+    """Takes an answer in. What is too large or a stream goes to its caller as it comes, and isn't kept."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._start: Message | None = None
+        self._chunks: list[bytes] = []
+        self.status = 500
+        self.headers: Headers = []
+        self.said: str | None = None
+        self.size = 0
+        self.whole = False
+        self.passing = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._begin(message)
+        elif message["type"] == "http.response.body":
+            chunk = message.get("body", b"")
+            self.size += len(chunk)
+            self._chunks.append(chunk)
+            self.whole = not message.get("more_body", False)
+            if self.passing or self.size > MAX_BODY_BYTES:
+                await self._pass_on()
+
+    def _begin(self, message: Message) -> None:
+        self.status = message["status"]
+        self.headers = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in message.get("headers", [])]
+        said = [value for name, value in self.headers if name.lower() == _http.OUTCOME_HEADER]
+        self.said = said[0].strip().lower() if said else None
+        self.headers = [pair for pair in self.headers if pair[0].lower() != _http.OUTCOME_HEADER]
+        self._start = {**message, "headers": [(n.encode("latin-1"), v.encode("latin-1")) for n, v in self.headers]}
+        media = [value for name, value in self.headers if name.lower() == "content-type"]
+        self.passing = bool(media) and media[0].lower().startswith("text/event-stream")
+
+    def body(self) -> bytes | None:
+        """The body, where it was kept."""
+        return None if self.passing else b"".join(self._chunks)
+
+    async def release(self) -> None:
+        """Sends what was held back, now that it is recorded."""
+        if self._start is not None or self._chunks:
+            await self._pass_on()
+
+    async def _pass_on(self) -> None:
+        self.passing = True
+        # The client may be gone; the effect is not cut short for that.
+        with contextlib.suppress(OSError, RuntimeError):
+            if self._start is not None:
+                start, self._start = self._start, None
+                await self._send(start)
+            chunks, self._chunks = self._chunks, []
+            await self._send({"type": "http.response.body", "body": b"".join(chunks), "more_body": not self.whole})
+
+
+def _replaying(body: bytes, answered: asyncio.Event) -> Receive:
+    given = False
+
+    async def receive() -> Message:
+        nonlocal given
+        if not given:
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
+        await answered.wait()
+        return {"type": "http.disconnect"}
+
+    return receive
+
+
+async def _body(receive: Receive, most: int) -> bytes | None:
+    """The body; one byte more than allowed where it is too large; `None` where the client left before its end."""
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        chunks.append(message.get("body", b""))
+        size += len(chunks[-1])
+        if size > most:
+            return b"".join(chunks)[: most + 1]
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+async def _answer(send: Send, plain: Plain, *, close: bool = False) -> None:
+    headers = [*plain.headers, ("Content-Length", str(len(plain.body)))]
+    if close:
+        headers.append(("Connection", "close"))
+    coded = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    with contextlib.suppress(OSError, RuntimeError):
+        await send({"type": "http.response.start", "status": plain.status, "headers": coded})
+        await send({"type": "http.response.body", "body": plain.body})

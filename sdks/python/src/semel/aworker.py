@@ -1,0 +1,307 @@
+"""`worker` for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, ParamSpec, TypeVar, cast
+
+import httpx
+from typing_extensions import Self
+
+from ._claims import NOTHING, Terms, answer_input, claim_request, identity_function, new_token, outcome_of, value_of
+from ._lease import CURRENT, LeaseState, Result, merged
+from .api import AsyncApi
+from .api_types import AnswerInput, ClaimRequest, ClaimView, Outcome
+from .errors import AnswerNotKept, EffectFailed, GaveUp, LeaseLost, ProblemError, SemelError, Unrecorded
+from .retry import RetryBudget, RetryPolicy
+from .worker import bound
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AsyncLease(LeaseState):
+    """A lease that a task of its own renews until the effect has ended."""
+
+    def __init__(self, api: AsyncApi, view: ClaimView, sent_at: float) -> None:
+        super().__init__(view, sent_at)
+        self._api = api
+        self._task: asyncio.Task[None] | None = None
+
+    async def renew(self, checkpoint: Any = NOTHING) -> None:
+        """As `Lease.renew`."""
+        within = max(self.remaining, 1.0)
+        try:
+            view, sent_at = await self._api.renew(
+                self.id, self._token, self.fence, checkpoint=checkpoint, within=within
+            )
+        except LeaseLost:
+            self.lost = True
+            raise
+        self._prolong(view, sent_at)
+
+    async def save_checkpoint(self, value: Any) -> None:
+        """As `Lease.save_checkpoint`."""
+        await self.renew(value)
+
+    async def derive_key(self, step: str) -> str:
+        """As `Lease.derive_key`."""
+        if step not in self._keys:
+            self._keys.update(await self._api.keys(self.id, [step]))
+        return self._keys[step]
+
+    async def settle(self, outcome: Outcome, answer: AnswerInput | None) -> None:
+        """As `Lease.settle`. A caller that is cancelled doesn't cut it short."""
+        within = max(self.remaining, 3 * self.renew_every)
+        sending = self._api.settle(self.id, self._token, self.fence, outcome, answer, within=within)
+        await uncut(sending)
+
+    async def _renewing(self) -> None:
+        while True:
+            await asyncio.sleep(self.renew_every)
+            try:
+                await self.renew()
+            except LeaseLost:
+                return
+            except (SemelError, httpx.HTTPError):
+                # No answer in time. The deadline stands, and the next turn may do better.
+                continue
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._renewing())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+
+async def uncut(work: Coroutine[Any, Any, T]) -> T:
+    """Waits for `work` to its end, also when cancelled meanwhile; only then is the cancellation passed on."""
+    task = asyncio.ensure_future(work)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise
+            cancelled = True
+        except BaseException:
+            break
+    if cancelled:
+        if not task.cancelled():
+            task.exception()
+        raise asyncio.CancelledError
+    return task.result()
+
+
+class AsyncOperation:
+    """As `worker.Operation`."""
+
+    def __init__(self, lease: AsyncLease | None, value: Any, *, replayed: bool) -> None:
+        self._lease = lease
+        self.value = value
+        self.replayed = replayed
+
+    @property
+    def lease(self) -> AsyncLease:
+        """The lease, where this is to be done now."""
+        if self._lease is None:
+            raise SemelError("there is no lease: it was done before, or its scope is not enforced")
+        return self._lease
+
+    def complete(self, value: Any) -> None:
+        """The answer to keep; recorded when the block ends."""
+        if self.replayed:
+            raise SemelError("it was done before: its answer is fixed")
+        self.value = value
+
+
+class AsyncSemel:
+    """As `worker.Semel`."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        tenant: str | None = None,
+        actor: str | None = None,
+        terms: Terms | None = None,
+        retry: RetryPolicy | None = None,
+        budget: RetryBudget | None = None,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        self.api = AsyncApi(url, token=token, retry=retry, budget=budget, http=http)
+        self.terms = terms or Terms()
+        self.tenant, self.actor = tenant, actor
+
+    def idempotent(
+        self,
+        scope: str,
+        *,
+        key: Callable[P, str],
+        payload: Callable[P, Any] | None = None,
+        terms: Terms | None = None,
+        encode: Callable[[Any], Any] = identity_function,
+        decode: Callable[[Any], Any] = identity_function,
+    ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, T]]]:
+        """As `Semel.idempotent`, for coroutine functions."""
+
+        def wrap(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+            if not inspect.iscoroutinefunction(function):
+                raise TypeError("not a coroutine function: use Semel")
+
+            @functools.wraps(function)
+            async def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+                asked = bound(function, args, kwargs) if payload is None else payload(*args, **kwargs)
+
+                async def effect(_: AsyncLease | None) -> T:
+                    return await function(*args, **kwargs)
+
+                found = await self.run(
+                    scope, key(*args, **kwargs), effect, payload=asked, terms=terms, encode=encode, decode=decode
+                )
+                return cast(T, found.value)
+
+            return wrapped
+
+        return wrap
+
+    async def run(
+        self,
+        scope: str,
+        key: str,
+        effect: Callable[[AsyncLease | None], Awaitable[T]],
+        *,
+        payload: Any = NOTHING,
+        terms: Terms | None = None,
+        fingerprint: str | None = None,
+        encode: Callable[[T], Any] = identity_function,
+        decode: Callable[[Any], T] = identity_function,
+    ) -> Result[T]:
+        """As `Semel.run`."""
+        terms = merged(terms, self.terms)
+        request = claim_request(
+            scope, key, payload, terms, tenant=self.tenant, actor=self.actor, fingerprint=fingerprint
+        )
+        view, lease = await self.admit(request)
+        if view["status"] == "unprotected":
+            return Result(await effect(None), view, replayed=False)
+        if lease is None:
+            return Result(value_of(view, decode), view, replayed=True)
+        async with lease:
+            value = await self._effect(lease, effect, terms)
+            return await self._complete(lease, value, view, encode, decode)
+
+    @asynccontextmanager
+    async def operation(
+        self, scope: str, key: str, *, payload: Any = NOTHING, terms: Terms | None = None
+    ) -> AsyncIterator[AsyncOperation]:
+        """As `Semel.operation`."""
+        terms = merged(terms, self.terms)
+        request = claim_request(scope, key, payload, terms, tenant=self.tenant, actor=self.actor)
+        view, lease = await self.admit(request)
+        if lease is None:
+            replayed = view["status"] != "unprotected"
+            yield AsyncOperation(None, value_of(view, identity_function) if replayed else None, replayed=replayed)
+            return
+        async with lease:
+            done = AsyncOperation(lease, None, replayed=False)
+            mark = CURRENT.set(lease)
+            try:
+                yield done
+            except BaseException as error:
+                await self._fail(lease, error, terms)
+                raise
+            finally:
+                CURRENT.reset(mark)
+            await self._complete(lease, done.value, view, identity_function, identity_function)
+
+    async def admit(self, request: ClaimRequest) -> tuple[ClaimView, AsyncLease | None]:
+        """An answer, or a lease that is still good when its effect starts."""
+        for _ in range(10):
+            view, sent_at = await self.api.claim(request)
+            if view["status"] != "claimed":
+                return view, None
+            lease = AsyncLease(self.api, view, sent_at)
+            try:
+                if lease.remaining <= 0:
+                    await lease.renew()
+                return view, lease
+            except LeaseLost:
+                # The reply was so late that the lease had lapsed: ask anew.
+                request = {**request, "token": new_token()}
+        raise LeaseLost("every lease had lapsed before its answer came")
+
+    async def _effect(self, lease: AsyncLease, effect: Callable[[AsyncLease | None], Awaitable[T]], terms: Terms) -> T:
+        mark = CURRENT.set(lease)
+        try:
+            return await effect(lease)
+        except BaseException as error:
+            await self._fail(lease, error, terms)
+            raise
+        finally:
+            CURRENT.reset(mark)
+
+    async def _fail(self, lease: AsyncLease, error: BaseException, terms: Terms) -> None:
+        """Records what an error says. That it can't be recorded must not hide the error itself."""
+        outcome, answer = outcome_of(error, terms)
+        try:
+            await lease.settle(outcome, answer)
+        except (SemelError, httpx.HTTPError) as second:
+            error.__context__ = second
+        if outcome == "fail":
+            raise EffectFailed((answer or {}).get("body"), replayed=False) from error
+
+    async def _complete(
+        self,
+        lease: AsyncLease,
+        value: T,
+        view: ClaimView,
+        encode: Callable[[T], Any],
+        decode: Callable[[Any], T],
+    ) -> Result[T]:
+        try:
+            answer, plain = answer_input(value, encode)
+        except Exception as error:
+            # It happened all the same, and must not happen again.
+            await lease.settle("complete", {"body_omitted_bytes": 0})
+            raise AnswerNotKept(0) from error
+        try:
+            await lease.settle("complete", answer)
+        except ProblemError as error:
+            if error.code != "idempotency_lease_lost":
+                raise Unrecorded(value) from error
+            # Another run was quicker: its answer is everybody's.
+            other = error.problem.get("claim")
+            if other is None:
+                raise LeaseLost("the effect ran, but the lease was another's by then") from error
+            return Result(value_of(cast(ClaimView, other), decode), cast(ClaimView, other), replayed=True)
+        except GaveUp as error:
+            raise Unrecorded(value) from error
+        return Result(decode(plain), view, replayed=False)
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self.api.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+def current_async_lease() -> AsyncLease:
+    """The lease under which the coroutine that asks is running."""
+    found = CURRENT.get(None)
+    if not isinstance(found, AsyncLease):
+        raise SemelError("no lease: this isn't running under AsyncSemel.idempotent, run or operation")
+    return found

@@ -1,0 +1,206 @@
+"""When to ask again: full jitter, `Retry-After`, a budget, and a stop on conflict. No I/O: one place decides."""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import httpx
+
+from .errors import GaveUp
+
+RETRYABLE = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""Statuses that are asked again where the answer itself doesn't say: with a key, that is safe."""
+
+NOT_STARTED = frozenset(
+    {
+        "idempotency_store_unavailable",
+        "idempotency_late",
+        "idempotency_shut_down",
+        "idempotency_too_many_waiters",
+        "idempotency_body_broken",
+        "idempotency_body_slow",
+        "upstream_unreachable",
+        "audit_unavailable",
+    }
+)
+"""Codes that say that this attempt did nothing."""
+
+WAITING = frozenset({"idempotency_in_flight", "idempotency_too_many_waiters"})
+"""Codes of a server in good health that asks for patience: bounded by time, not by attempts."""
+
+MAX_PROBLEM_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """All spans in seconds."""
+
+    max_attempts: int = 6
+    """The most attempts of one call; being told to wait for a run under way doesn't count."""
+    base: float = 0.2
+    """The first pause is random between 0 and this; each further one between 0 and twice the last bound."""
+    cap: float = 10.0
+    """The bound's bound."""
+    attempt_timeout: float = 35.0
+    """For one attempt. Longer than the server waits for a run under way, which is 30."""
+    total_timeout: float = 120.0
+    """For all of them, pauses included."""
+    max_retry_after: float = 60.0
+    """A server that asks for a longer pause is not waited for."""
+
+    def __post_init__(self) -> None:
+        if self.max_attempts < 1 or min(self.base, self.cap, self.attempt_timeout, self.total_timeout) <= 0:
+            raise ValueError("a retry policy needs at least one attempt, and spans above 0")
+
+
+class RetryBudget:
+    """How many retries a process may spend: a reserve, and a share of its calls.
+
+    When a server is down, every client that retries multiplies its load; the budget bounds that to `per_call`.
+    """
+
+    def __init__(self, reserve: float = 100.0, per_call: float = 0.2) -> None:
+        self._reserve = reserve
+        self._per_call = per_call
+        self._left = reserve
+        self._lock = threading.Lock()
+
+    def call(self) -> None:
+        """A first attempt: earns its share."""
+        with self._lock:
+            self._left = min(self._reserve, self._left + self._per_call)
+
+    def retry(self) -> bool:
+        """Whether one more retry may be spent."""
+        with self._lock:
+            if self._left < 1:
+                return False
+            self._left -= 1
+            return True
+
+    @property
+    def left(self) -> float:
+        """What may still be spent."""
+        with self._lock:
+            return self._left
+
+
+def problem_of(response: httpx.Response) -> Mapping[str, Any]:
+    """The problem document of an answer, or nothing."""
+    kind = response.headers.get("content-type", "").split(";")[0].strip().lower()
+    if not (kind.endswith("+json") or kind == "application/json") or len(response.content) > MAX_PROBLEM_BYTES:
+        return {}
+    if response.status_code < 400:
+        return {}
+    try:
+        value = json.loads(response.content)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def retry_after(response: httpx.Response, problem: Mapping[str, Any], now: datetime | None = None) -> float | None:
+    """How long the server asks to wait: the finer of what it says, in seconds."""
+    exact = problem.get("retryAfterMs")
+    if isinstance(exact, int) and not isinstance(exact, bool) and exact >= 0:
+        return exact / 1000
+    text = response.headers.get("retry-after", "").strip()
+    if text.isascii() and text.isdigit() and len(text) < 10:
+        return float(text)
+    try:
+        at = email.utils.parsedate_to_datetime(text)
+    except (ValueError, TypeError):
+        return None
+    at = at if at.tzinfo else at.replace(tzinfo=timezone.utc)
+    return max(0.0, (at - (now or datetime.now(timezone.utc))).total_seconds())
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What an answer means for the next attempt."""
+
+    again: bool
+    counts: bool = True
+    after: float | None = None
+    nothing_done: bool = False
+
+
+def judge(response: httpx.Response) -> Verdict:
+    """Whether to ask again. What the answer says itself counts more than its status."""
+    status, problem = response.status_code, problem_of(response)
+    after, code = retry_after(response, problem), problem.get("code")
+    says = problem.get("retryable")
+    if isinstance(says, bool):
+        again = says and status >= 400
+    else:
+        # A plain 409 may be a conflict for good; one that names a time is not.
+        again = status in RETRYABLE or (status == 409 and after is not None)
+    return Verdict(again, counts=code not in WAITING, after=after, nothing_done=code in NOT_STARTED)
+
+
+class Course:
+    """The attempts of one call: how many, how long, when the next."""
+
+    def __init__(
+        self,
+        policy: RetryPolicy,
+        budget: RetryBudget,
+        *,
+        key: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._policy, self._budget, self._key = policy, budget, key
+        self._clock, self._chance = clock, chance
+        self._end = clock() + policy.total_timeout
+        self._counted = 0
+        self.attempts = 0
+        self.unknown = False
+        budget.call()
+
+    def begin(self) -> float:
+        """Begins an attempt; answers with the time it may take."""
+        self.attempts += 1
+        return max(0.001, min(self._policy.attempt_timeout, self._end - self._clock()))
+
+    def after_response(self, response: httpx.Response) -> float | None:
+        """The pause before the next attempt, or `None` where this answer is the last; else `GaveUp`."""
+        verdict = judge(response)
+        if not verdict.again:
+            return None
+        self.unknown = self.unknown or not verdict.nothing_done
+        reason = f"the last answer was {response.status_code}"
+        return self._pause(reason, counts=verdict.counts, after=verdict.after, response=response)
+
+    def after_error(self, error: Exception) -> float:
+        """The pause after an attempt without an answer."""
+        never_sent = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
+        self.unknown = self.unknown or not never_sent
+        return self._pause(f"no answer ({type(error).__name__})", counts=True, after=None, response=None)
+
+    def _pause(self, reason: str, *, counts: bool, after: float | None, response: httpx.Response | None) -> float:
+        policy = self._policy
+        self._counted += counts
+        bound = min(policy.cap, policy.base * 2.0 ** min(self.attempts - 1, 32))
+        # What the server asks for is the least, and the jitter comes on top: all who were told the same come apart.
+        pause = (after or 0.0) + self._chance() * bound
+        if counts and self._counted >= policy.max_attempts:
+            raise self._gave_up(reason, response)
+        if after is not None and after > policy.max_retry_after:
+            raise self._gave_up(f"{reason}, which asks to wait {after:.0f} s", response)
+        if self._clock() + pause >= self._end:
+            raise self._gave_up(f"{reason}, and the time is up", response)
+        if counts and not self._budget.retry():
+            raise self._gave_up(f"{reason}, and the retry budget is spent", response)
+        return pause
+
+    def _gave_up(self, reason: str, response: httpx.Response | None) -> GaveUp:
+        return GaveUp(self._key, self.attempts, reason=reason, unknown=self.unknown, response=response)

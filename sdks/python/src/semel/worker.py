@@ -1,0 +1,304 @@
+"""Run it once: the decorator, the context manager and the function behind them, for programs with threads."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ParamSpec, TypeVar, cast
+
+import httpx
+from typing_extensions import Self
+
+from ._claims import (
+    NOTHING,
+    Terms,
+    answer_input,
+    claim_request,
+    identity_function,
+    new_token,
+    outcome_of,
+    value_of,
+)
+from ._lease import CURRENT, LeaseState, Result, merged
+from .api import Api
+from .api_types import AnswerInput, ClaimRequest, ClaimView, Outcome
+from .errors import AnswerNotKept, EffectFailed, GaveUp, LeaseLost, ProblemError, SemelError, Unrecorded
+from .retry import RetryBudget, RetryPolicy
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Lease(LeaseState):
+    """A lease that a thread of its own renews until the effect has ended."""
+
+    def __init__(self, api: Api, view: ClaimView, sent_at: float) -> None:
+        super().__init__(view, sent_at)
+        self._api = api
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._renewing, name="semel-renew", daemon=True)
+
+    def renew(self, checkpoint: Any = NOTHING) -> None:
+        """Prolongs it now. `LeaseLost` where it is another's."""
+        within = max(self.remaining, 1.0)
+        try:
+            view, sent_at = self._api.renew(self.id, self._token, self.fence, checkpoint=checkpoint, within=within)
+        except LeaseLost:
+            self.lost = True
+            raise
+        self._prolong(view, sent_at)
+
+    def save_checkpoint(self, value: Any) -> None:
+        """Keeps progress (any JSON, at most 64 KiB) for whoever runs next, should this process vanish."""
+        self.renew(value)
+
+    def derive_key(self, step: str) -> str:
+        """The key for a system further down the road: the same on every attempt of this operation."""
+        if step not in self._keys:
+            self._keys.update(self._api.keys(self.id, [step]))
+        return self._keys[step]
+
+    def settle(self, outcome: Outcome, answer: AnswerInput | None) -> None:
+        """Ends it. Sent until it is acknowledged, for as long as the lease may live."""
+        within = max(self.remaining, 3 * self.renew_every)
+        self._api.settle(self.id, self._token, self.fence, outcome, answer, within=within)
+
+    def _renewing(self) -> None:
+        while not self._ended.wait(self.renew_every):
+            try:
+                self.renew()
+            except LeaseLost:
+                return
+            except (SemelError, httpx.HTTPError):
+                # No answer in time. The deadline stands, and the next turn may do better.
+                continue
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+
+
+class Operation:
+    """What `with semel.operation(…)` gives: an answer there is already, or a lease to do it under."""
+
+    def __init__(self, lease: Lease | None, value: Any, *, replayed: bool) -> None:
+        self._lease = lease
+        self.value = value
+        """What an earlier run returned, where `replayed`; else what `complete` was given."""
+        self.replayed = replayed
+        """Whether there is nothing left to do."""
+
+    @property
+    def lease(self) -> Lease:
+        """The lease, where this is to be done now."""
+        if self._lease is None:
+            raise SemelError("there is no lease: it was done before, or its scope is not enforced")
+        return self._lease
+
+    def complete(self, value: Any) -> None:
+        """The answer to keep; recorded when the block ends."""
+        if self.replayed:
+            raise SemelError("it was done before: its answer is fixed")
+        self.value = value
+
+
+class Semel:
+    """Over the protocol API of a sidecar: `Semel("http://127.0.0.1:8080/_semel")`. One may be shared by all threads."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        tenant: str | None = None,
+        actor: str | None = None,
+        terms: Terms | None = None,
+        retry: RetryPolicy | None = None,
+        budget: RetryBudget | None = None,
+        http: httpx.Client | None = None,
+    ) -> None:
+        self.api = Api(url, token=token, retry=retry, budget=budget, http=http)
+        self.terms = terms or Terms()
+        self.tenant, self.actor = tenant, actor
+
+    def idempotent(
+        self,
+        scope: str,
+        *,
+        key: Callable[P, str],
+        payload: Callable[P, Any] | None = None,
+        terms: Terms | None = None,
+        encode: Callable[[Any], Any] = identity_function,
+        decode: Callable[[Any], Any] = identity_function,
+    ) -> Callable[[Callable[P, T]], Callable[P, T]]:
+        """Makes a function run once for each key: `key` reads it from the arguments.
+
+        All arguments are the payload, unless `payload` says what counts. Everybody gets what the first run returned, as
+        JSON gives it back; `encode` and `decode` are for values that aren't JSON.
+        """
+
+        def wrap(function: Callable[P, T]) -> Callable[P, T]:
+            if inspect.iscoroutinefunction(function):
+                raise TypeError(f"{function.__name__} is a coroutine function: use AsyncSemel")
+
+            @functools.wraps(function)
+            def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+                asked = bound(function, args, kwargs) if payload is None else payload(*args, **kwargs)
+
+                def effect(_: Lease | None) -> T:
+                    return function(*args, **kwargs)
+
+                found = self.run(
+                    scope, key(*args, **kwargs), effect, payload=asked, terms=terms, encode=encode, decode=decode
+                )
+                return cast(T, found.value)
+
+            return wrapped
+
+        return wrap
+
+    def run(
+        self,
+        scope: str,
+        key: str,
+        effect: Callable[[Lease | None], T],
+        *,
+        payload: Any = NOTHING,
+        terms: Terms | None = None,
+        encode: Callable[[T], Any] = identity_function,
+        decode: Callable[[Any], T] = identity_function,
+    ) -> Result[T]:
+        """Runs `effect` unless it was done; the lease is `None` where the server doesn't enforce the scope.
+
+        Raises what the effect raised; `EffectFailed` where an earlier run failed for good; `Conflict`, `InDoubt`,
+        `GaveUp`; `LeaseLost` and `Unrecorded` where it ran and that isn't recorded.
+        """
+        terms = merged(terms, self.terms)
+        request = claim_request(scope, key, payload, terms, tenant=self.tenant, actor=self.actor)
+        view, lease = self.admit(request)
+        if view["status"] == "unprotected":
+            return Result(effect(None), view, replayed=False)
+        if lease is None:
+            return Result(value_of(view, decode), view, replayed=True)
+        with lease:
+            value = self._effect(lease, effect, terms)
+            return self._complete(lease, value, view, encode, decode)
+
+    @contextmanager
+    def operation(
+        self, scope: str, key: str, *, payload: Any = NOTHING, terms: Terms | None = None
+    ) -> Iterator[Operation]:
+        """The same as a block: look whether it was `replayed`, else do it and say `complete(value)`."""
+        terms = merged(terms, self.terms)
+        request = claim_request(scope, key, payload, terms, tenant=self.tenant, actor=self.actor)
+        view, lease = self.admit(request)
+        if lease is None:
+            replayed = view["status"] != "unprotected"
+            yield Operation(None, value_of(view, identity_function) if replayed else None, replayed=replayed)
+            return
+        with lease:
+            done = Operation(lease, None, replayed=False)
+            mark = CURRENT.set(lease)
+            try:
+                yield done
+            except BaseException as error:
+                self._fail(lease, error, terms)
+                raise
+            finally:
+                CURRENT.reset(mark)
+            self._complete(lease, done.value, view, identity_function, identity_function)
+
+    def admit(self, request: ClaimRequest) -> tuple[ClaimView, Lease | None]:
+        """An answer, or a lease that is still good when its effect starts."""
+        for _ in range(10):
+            view, sent_at = self.api.claim(request)
+            if view["status"] != "claimed":
+                return view, None
+            lease = Lease(self.api, view, sent_at)
+            try:
+                if lease.remaining <= 0:
+                    lease.renew()
+                return view, lease
+            except LeaseLost:
+                # The reply was so late that the lease had lapsed: ask anew.
+                request = {**request, "token": new_token()}
+        raise LeaseLost("every lease had lapsed before its answer came")
+
+    def _effect(self, lease: Lease, effect: Callable[[Lease | None], T], terms: Terms) -> T:
+        mark = CURRENT.set(lease)
+        try:
+            return effect(lease)
+        except BaseException as error:
+            self._fail(lease, error, terms)
+            raise
+        finally:
+            CURRENT.reset(mark)
+
+    def _fail(self, lease: Lease, error: BaseException, terms: Terms) -> None:
+        """Records what an error says. That it can't be recorded must not hide the error itself."""
+        outcome, answer = outcome_of(error, terms)
+        try:
+            lease.settle(outcome, answer)
+        except (SemelError, httpx.HTTPError) as second:
+            error.__context__ = second
+        if outcome == "fail":
+            raise EffectFailed((answer or {}).get("body"), replayed=False) from error
+
+    def _complete(
+        self,
+        lease: Lease,
+        value: T,
+        view: ClaimView,
+        encode: Callable[[T], Any],
+        decode: Callable[[Any], T],
+    ) -> Result[T]:
+        try:
+            answer, plain = answer_input(value, encode)
+        except Exception as error:
+            # It happened all the same, and must not happen again.
+            lease.settle("complete", {"body_omitted_bytes": 0})
+            raise AnswerNotKept(0) from error
+        try:
+            lease.settle("complete", answer)
+        except ProblemError as error:
+            if error.code != "idempotency_lease_lost":
+                raise Unrecorded(value) from error
+            # Another run was quicker: its answer is everybody's.
+            other = error.problem.get("claim")
+            if other is None:
+                raise LeaseLost("the effect ran, but the lease was another's by then") from error
+            return Result(value_of(cast(ClaimView, other), decode), cast(ClaimView, other), replayed=True)
+        except GaveUp as error:
+            raise Unrecorded(value) from error
+        return Result(decode(plain), view, replayed=False)
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self.api.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def bound(function: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
+    """The arguments by name, so that `f(1)` and `f(order=1)` ask for the same."""
+    found = inspect.signature(function).bind(*args, **kwargs)
+    found.apply_defaults()
+    return {name: value for name, value in found.arguments.items() if name not in ("self", "cls")}
+
+
+def current_lease() -> Lease:
+    """The lease under which the code that asks is running."""
+    found = CURRENT.get(None)
+    if not isinstance(found, Lease):
+        raise SemelError("no lease: this isn't running under Semel.idempotent, run or operation")
+    return found

@@ -1,0 +1,62 @@
+"""The examples run, and `docs/python.md` shows exactly these files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from support.servers import Payments, python
+
+HERE = Path(__file__).parents[1]
+PAGE = HERE.parents[1] / "docs" / "python.md"
+BLOCK = re.compile(r"<!-- file: (\S+) -->\n```python\n(.*?)```", re.DOTALL)
+
+
+def said(file: str, *arguments: str, **env: str) -> list[str]:
+    process = python(str(HERE / "examples" / file), *arguments, env=env, stdout=-1)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    return out.decode().splitlines()
+
+
+def test_the_first_call(sidecar: str, payments: Payments) -> None:
+    once = said("first_call.py", PAYMENTS_URL=sidecar)
+    again = said("first_call.py", PAYMENTS_URL=sidecar)
+    assert (once[0].split()[0], once[0].split()[2], again[0].split()[2]) == ("201", "new", "replayed")
+    assert once[0].split()[1] == again[0].split()[1] == payments.receipts["ord-1"]
+
+
+def test_the_outbox(sidecar: str, payments: Payments, tmp_path: Path) -> None:
+    (line,) = said("outbox_calls.py", "o-1", "o-2", PAYMENTS_URL=sidecar, OUTBOX=str(tmp_path))
+    assert line == str({name: payments.receipts[name] for name in ("o-1", "o-2")})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_worker(api: str) -> None:
+    assert said("worker.py", SIDECAR_URL=api) == ["{'charge': 'ch_1'}"] * 3 + ["1 charge(s)"]
+
+
+def test_the_long_export(api: str) -> None:
+    assert said("long_export.py", SIDECAR_URL=api) == ["0", "1", "2", "3 pages"]
+    assert said("long_export.py", SIDECAR_URL=api) == ["3 pages"]
+
+
+def test_the_page_shows_the_files() -> None:
+    blocks = dict(BLOCK.findall(PAGE.read_text()))
+    assert PAGE.read_text().count("```python") == len(blocks), "every block names its file"
+    for file, text in blocks.items():
+        assert text == (HERE / "examples" / file).read_text(), file
+    left_out = {file.name for file in (HERE / "examples").glob("*.py")} - set(blocks)
+    assert not left_out
+
+
+@pytest.mark.parametrize("name", ["keys", "canonical", "fingerprint", "testing"])
+def test_what_docstrings_say(name: str) -> None:
+    import doctest  # noqa: PLC0415
+    import importlib  # noqa: PLC0415
+
+    result = doctest.testmod(importlib.import_module(f"semel.{name}"))
+    assert result.attempted > 0
+    assert result.failed == 0

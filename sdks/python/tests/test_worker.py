@@ -1,0 +1,260 @@
+"""Functions that run once: against the real sidecar, and the fake one that this package ships for its users' tests."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from semel import (
+    AnswerNotKept,
+    Conflict,
+    EffectFailed,
+    Final,
+    InDoubt,
+    LeaseLost,
+    NoEffect,
+    RetryPolicy,
+    Semel,
+    Terms,
+    Unknown,
+    current_lease,
+    new_key,
+)
+from semel.testing import FakeSemel
+
+QUICK = RetryPolicy(base=0.01, cap=0.1, total_timeout=30)
+
+
+@pytest.fixture(params=["real", "fake"])
+def semel(request: pytest.FixtureRequest) -> Iterator[Semel]:
+    """One test for both: what holds for the real one has to hold for the fake."""
+    if request.param == "fake":
+        with FakeSemel().semel() as client:
+            yield client
+    else:
+        with Semel(request.getfixturevalue("api"), retry=QUICK) as client:
+            yield client
+
+
+@dataclass
+class Order:
+    id: str
+    cents: int
+
+
+def test_a_decorated_function_runs_once(semel: Semel) -> None:
+    runs: list[str] = []
+
+    @semel.idempotent("charge", key=lambda order: order.id)
+    def charge(order: Order) -> dict[str, Any]:
+        runs.append(current_lease().derive_key("psp"))
+        return {"charge": f"ch_{len(runs)}", "pair": (1, 2)}
+
+    order = Order(new_key(), 500)
+    answers = [charge(order), charge(order=order), charge(order)]
+    assert answers == [{"charge": "ch_1", "pair": [1, 2]}] * 3, "everybody gets what JSON gives back"
+    assert len(runs) == 1
+    with pytest.raises(Conflict):
+        charge(Order(order.id, 501))
+
+
+def test_callers_at_once_share_one_run(semel: Semel) -> None:
+    runs: list[int] = []
+    key = new_key()
+
+    def effect(_: object) -> int:
+        time.sleep(0.2)
+        runs.append(1)
+        return len(runs)
+
+    with ThreadPoolExecutor(8) as threads:
+        results = list(threads.map(lambda _: semel.run("charge", key, effect), range(8)))
+    assert [result.value for result in results] == [1] * 8
+    assert sorted(result.replayed for result in results) == [False] + [True] * 7
+
+
+def test_a_block_is_an_operation_too(semel: Semel) -> None:
+    key = new_key()
+    for replayed in (False, True):
+        with semel.operation("charge", key, payload={"cents": 5}) as operation:
+            assert operation.replayed == replayed
+            if not operation.replayed:
+                assert operation.lease.attempt == 1
+                operation.complete({"charge": "ch_1"})
+        assert operation.value == {"charge": "ch_1"}
+    with pytest.raises(ZeroDivisionError), semel.operation("charge", new_key()) as operation:
+        1 / 0  # noqa: B018
+
+
+def raising(error: Exception, runs: list[int]) -> Callable[[object], None]:
+    def effect(_: object) -> None:
+        runs.append(1)
+        if len(runs) == 1:
+            raise error
+
+    return effect
+
+
+@pytest.mark.parametrize(
+    ("error", "terms", "then"),
+    [
+        (ZeroDivisionError(), Terms(), "runs"),
+        (ZeroDivisionError(), Terms(crash="hold"), "in doubt"),
+        (ZeroDivisionError(), Terms(on_error="doubt"), "in doubt"),
+        (ZeroDivisionError(), Terms(crash="hold", on_error="release"), "runs"),
+        (ZeroDivisionError(), Terms(crash="hold", no_effect=(ArithmeticError,)), "runs"),
+        (ZeroDivisionError(), Terms(final=(ArithmeticError,)), "failed"),
+        (NoEffect(), Terms(crash="hold"), "runs"),
+        (Unknown(), Terms(), "in doubt"),
+        (Final({"why": "card"}), Terms(), "failed"),
+    ],
+    ids=lambda value: repr(value)[:60],
+)
+def test_what_an_error_says_decides_what_comes_next(semel: Semel, error: Exception, terms: Terms, then: str) -> None:
+    runs: list[int] = []
+    key, effect = new_key(), raising(error, runs)
+    with pytest.raises(EffectFailed if then == "failed" else type(error)):
+        semel.run("charge", key, effect, terms=terms)
+    if then == "runs":
+        assert not semel.run("charge", key, effect, terms=terms).replayed
+        assert len(runs) == 2
+        return
+    with pytest.raises(InDoubt if then == "in doubt" else EffectFailed) as again:
+        semel.run("charge", key, effect, terms=terms)
+    assert len(runs) == 1
+    if isinstance(again.value, EffectFailed):
+        assert again.value.replayed
+        expected = {"why": "card"} if isinstance(error, Final) else {"error": "ZeroDivisionError", "message": ""}
+        assert again.value.answer == expected
+
+
+def test_a_lease_is_renewed_while_the_effect_runs(semel: Semel) -> None:
+    key, terms = new_key(), Terms(lease=0.6, wait=10.0)
+
+    def effect(lease: Any) -> str:
+        time.sleep(2)
+        lease.check()
+        return "done"
+
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(semel.run, "slow", key, effect, terms=terms)
+        time.sleep(1)
+        second = semel.run("slow", key, lambda _: "taken over", terms=terms)
+    assert (first.result().value, second.value, second.replayed) == ("done", "done", True)
+
+
+def test_a_checkpoint_reaches_whoever_runs_next(semel: Semel) -> None:
+    key, terms = new_key(), Terms(lease=0.5)
+    paused = threading.Event()
+
+    class Vanished(BaseException):
+        pass
+
+    def vanishing(lease: Any) -> None:
+        lease.save_checkpoint({"page": 3})
+        lease._ended.set()
+        lease.settle = lambda *_: None
+        paused.set()
+        raise Vanished
+
+    with pytest.raises(Vanished):
+        semel.run("export", key, vanishing, terms=terms)
+    resumed = semel.run(
+        "export", key, lambda lease: [lease.attempt, lease.last_checkpoint] if lease else None, terms=terms
+    )
+    assert resumed.value == [2, {"page": 3}]
+
+
+def test_a_lease_that_was_taken_over_says_so_and_both_get_one_answer(semel: Semel) -> None:
+    key, terms = new_key(), Terms(lease=0.5)
+
+    def stalled(lease: Any) -> str:
+        lease._ended.set()
+        time.sleep(1.5)
+        with pytest.raises(LeaseLost):
+            lease.check()
+        assert semel.run("charge", key, lambda _: "the other's", terms=terms).value == "the other's"
+        return "mine"
+
+    assert semel.run("charge", key, stalled, terms=terms).value == "the other's"
+
+
+def test_answers_that_cant_be_kept_are_done_all_the_same(semel: Semel) -> None:
+    runs: list[int] = []
+
+    def effect(size: int) -> Callable[[object], Any]:
+        def run(_: object) -> Any:
+            runs.append(1)
+            return "x" * size if size else object()
+
+        return run
+
+    for size in (0, 1024 * 1024 + 1):
+        key = new_key()
+        runs.clear()
+        if size:
+            assert len(semel.run("big", key, effect(size)).value) == size
+        else:
+            with pytest.raises(AnswerNotKept):
+                semel.run("big", key, effect(size))
+        with pytest.raises(AnswerNotKept):
+            semel.run("big", key, effect(size))
+        assert len(runs) == 1
+
+
+def test_encode_and_decode_are_for_other_values(semel: Semel) -> None:
+    key = new_key()
+    results = [
+        semel.run("order", key, lambda _: Order("a", 1), encode=vars, decode=lambda value: Order(**value))
+        for _ in range(2)
+    ]
+    assert [result.value for result in results] == [Order("a", 1)] * 2
+
+
+def test_downstream_keys_are_the_same_on_every_attempt(semel: Semel) -> None:
+    key, seen = new_key(), []
+
+    def effect(lease: Any) -> None:
+        seen.append((lease.derive_key("psp"), lease.derive_key("mail")))
+        if len(seen) < 2:
+            raise NoEffect
+
+    terms = Terms(derive=("psp",))
+    with pytest.raises(NoEffect):
+        semel.run("charge", key, effect, terms=terms)
+    semel.run("charge", key, effect, terms=terms)
+    assert seen[0] == seen[1]
+    assert seen[0][0] != seen[0][1]
+
+
+def test_a_payload_may_stay_in_the_process(semel: Semel) -> None:
+    key, terms = new_key(), Terms(compare="fingerprint")
+    semel.run("charge", key, lambda _: 1, payload={"b": 1, "a": 2}, terms=terms)
+    assert semel.run("charge", key, lambda _: 2, payload={"a": 2, "b": 1.0}, terms=terms).value == 1
+    with pytest.raises(Conflict):
+        semel.run("charge", key, lambda _: 3, payload={"a": 2}, terms=terms)
+
+
+def test_lost_replies_cost_nothing_but_time() -> None:
+    for lost in (1, 2, 3):
+        fake, runs = FakeSemel(), []
+        fake.lose_replies(lost)
+        assert fake.semel().run("charge", "k", lambda _: runs.append(1)).value is None  # noqa: B023
+        assert (len(runs), fake.state("charge", "k")) == (1, "completed")
+        assert len(fake.calls) == 2 + lost
+
+
+def test_the_fakes_clock_is_the_tests() -> None:
+    fake = FakeSemel(retention=60)
+    semel = fake.semel()
+    assert semel.run("charge", "k", lambda _: 1).value == 1
+    fake.advance(59)
+    assert semel.run("charge", "k", lambda _: 2).value == 1
+    fake.advance(2)
+    assert semel.run("charge", "k", lambda _: 3).value == 3

@@ -1,0 +1,132 @@
+/** The protocol API, call by call. Most programs want `Semel`, which is made of these. */
+import { keepBytes, problemError } from "./answer.js";
+import type {
+  AnswerInput,
+  ClaimRequest,
+  ClaimView,
+  KeysView,
+  LookupRequest,
+  Outcome,
+  RenewRequest,
+  RenewView,
+  SettleRequest,
+  SettleView,
+} from "./api-types.js";
+import { LeaseLost } from "./errors.js";
+import { Course, DEFAULT_RETRY, RetryBudget, type RetryPolicy, problemOf, textOf } from "./retry.js";
+import { type Fetch, type Reply, send } from "./send.js";
+
+/** How the API is reached. */
+export interface ApiOptions {
+  /** Such as `http://127.0.0.1:8080/_semel`. */
+  url: string;
+  token?: string;
+  retry?: Partial<RetryPolicy>;
+  budget?: RetryBudget;
+  fetch?: Fetch;
+}
+
+/** What names an owner. */
+export interface Owner {
+  id: string;
+  token: string;
+  fence: number;
+}
+
+/** An answer, and when its attempt was sent, by `performance.now()`: what deadlines count from. */
+export type Timed<T> = T & { sentAt: number };
+
+function read(reply: Reply): unknown {
+  if (reply.status >= 300) throw problemError(reply);
+  return JSON.parse(textOf(reply));
+}
+
+function viewOf(reply: Reply): ClaimView {
+  const view = read(reply) as ClaimView;
+  keepBytes(view, textOf(reply));
+  return view;
+}
+
+/** One for a process. */
+export class Api {
+  readonly retry: RetryPolicy;
+  readonly budget: RetryBudget;
+  readonly #url: string;
+  readonly #headers: Record<string, string>;
+  readonly #fetch: Fetch;
+
+  constructor(options: ApiOptions) {
+    this.#url = options.url.replace(/\/$/, "");
+    this.#headers = options.token === undefined ? {} : { Authorization: `Bearer ${options.token}` };
+    this.retry = { ...DEFAULT_RETRY, ...options.retry };
+    this.budget = options.budget ?? new RetryBudget();
+    this.#fetch = options.fetch ?? ((url, init) => fetch(url, init));
+  }
+
+  /** Asks to be the one who runs. */
+  async claim(request: ClaimRequest): Promise<Timed<ClaimView>> {
+    // The server may look before it writes where it knows that this was asked before.
+    const body = (attempt: number) => (attempt > 1 ? { ...request, retry: true } : request);
+    const reply = await this.#send("POST", "/v1/claims", body);
+    return { ...viewOf(reply), sentAt: reply.sentAt };
+  }
+
+  /** Keeps the lease, and a checkpoint with it. `LeaseLost` where it is another's. */
+  async renew(owner: Owner, checkpoint?: unknown, within?: number): Promise<Timed<RenewView>> {
+    const body: RenewRequest = { token: owner.token, fence: owner.fence };
+    if (checkpoint !== undefined) body.checkpoint = checkpoint;
+    const reply = await this.#send("POST", `/v1/claims/${owner.id}/renew`, () => body, within);
+    if (reply.status === 409 && problemOf(reply).code === "idempotency_lease_lost") {
+      throw new LeaseLost("the lease is another's");
+    }
+    return { ...(read(reply) as RenewView), sentAt: reply.sentAt };
+  }
+
+  /** Says what became of the work. A `ProblemError` `idempotency_lease_lost` where the lease was another's. */
+  async settle(owner: Owner, outcome: Outcome, answer?: AnswerInput, within?: number): Promise<SettleView> {
+    const body: SettleRequest = { token: owner.token, fence: owner.fence, outcome };
+    if (answer !== undefined) body.answer = answer;
+    return read(await this.#send("POST", `/v1/claims/${owner.id}/settle`, () => body, within)) as SettleView;
+  }
+
+  /** Where a claim stands; waits for its end up to `waitMs`. */
+  async look(id: string, waitMs?: number): Promise<ClaimView | undefined> {
+    const query = waitMs === undefined ? "" : `?wait_ms=${waitMs}`;
+    const reply = await this.#send("GET", `/v1/claims/${id}${query}`);
+    return reply.status === 404 ? undefined : viewOf(reply);
+  }
+
+  /** The same, by key. */
+  async lookup(request: LookupRequest): Promise<ClaimView | undefined> {
+    const reply = await this.#send("POST", "/v1/lookups", () => request);
+    return reply.status === 404 ? undefined : viewOf(reply);
+  }
+
+  /** Keys for systems further down the road. */
+  async keys(id: string, names: string[]): Promise<Record<string, string>> {
+    return (read(await this.#send("POST", `/v1/claims/${id}/keys`, () => ({ names }))) as KeysView).keys;
+  }
+
+  #send(method: string, path: string, body?: (attempt: number) => unknown, within?: number): Promise<Reply> {
+    const headers = body ? { ...this.#headers, "Content-Type": "application/json" } : this.#headers;
+    const build = (attempt: number) => ({
+      method,
+      url: this.#url + path,
+      headers,
+      body: body && JSON.stringify(body(attempt)),
+    });
+    return send(this.#fetch, build, new Course(this.#policy(within), this.budget));
+  }
+
+  /** What is worth doing only until a moment is tried as often as fits. */
+  #policy(within?: number): RetryPolicy {
+    if (within === undefined) return this.retry;
+    return {
+      ...this.retry,
+      maxAttempts: 1_000_000,
+      cap: Math.min(this.retry.cap, Math.max(within / 4, 50)),
+      attemptTimeout: Math.min(this.retry.attemptTimeout, Math.max(within / 2, 100)),
+      totalTimeout: Math.max(within, 100),
+    };
+  }
+}

@@ -1,0 +1,174 @@
+/** A client that asks until there is an answer, always with the key it began with. */
+import { type Answer, answerOf } from "./answer.js";
+import { SemelError } from "./errors.js";
+import { checkKey, newKey } from "./keys.js";
+import type { Entry, Outbox, StoredRequest } from "./outbox.js";
+import { Course, DEFAULT_RETRY, RetryBudget, type RetryPolicy } from "./retry.js";
+import { type Fetch, type Outgoing, send } from "./send.js";
+
+/** How a client is set up. */
+export interface ClientOptions {
+  /** Put before paths that aren't whole URLs. */
+  baseUrl?: string;
+  /** With every request: credentials and the like. */
+  headers?: Record<string, string>;
+  retry?: Partial<RetryPolicy>;
+  budget?: RetryBudget;
+  /** From `@semel/client/outbox`: for callers that may crash. */
+  outbox?: Outbox;
+  fetch?: Fetch;
+}
+
+/** What a request may carry besides its method and URL. */
+export interface RequestOptions {
+  json?: unknown;
+  body?: string | Uint8Array<ArrayBuffer>;
+  contentType?: string;
+  headers?: Record<string, string>;
+  signal?: AbortSignal;
+}
+
+/** With a key of your own, where the operation has one. */
+export interface KeyedOptions extends RequestOptions {
+  key?: string;
+}
+
+function stored(method: string, url: string, options: RequestOptions): StoredRequest {
+  if (options.json !== undefined && options.body !== undefined) throw new TypeError("either json or body");
+  const json = options.json !== undefined;
+  const text = json ? JSON.stringify(options.json) : (options.body ?? "");
+  const body = typeof text === "string" ? new TextEncoder().encode(text) : text;
+  return { method: method.toUpperCase(), url, contentType: options.contentType ?? (json ? "application/json" : null), body };
+}
+
+/** One may be shared by a whole process, so that its retry budget is. */
+export class Client {
+  readonly retry: RetryPolicy;
+  readonly budget: RetryBudget;
+  readonly #options: ClientOptions;
+  readonly #fetch: Fetch;
+
+  constructor(options: ClientOptions = {}) {
+    this.#options = options;
+    this.retry = { ...DEFAULT_RETRY, ...options.retry };
+    this.budget = options.budget ?? new RetryBudget();
+    this.#fetch = options.fetch ?? ((url, init) => fetch(url, init));
+  }
+
+  /**
+   * Asks until there is an answer. The key is made here, once, unless the operation has one of its own. Throws `Conflict`
+   * and `InDoubt`, which are never retried; other `ProblemError`s where Semel refused; `GaveUp`.
+   */
+  async request(method: string, url: string, options: KeyedOptions = {}): Promise<Answer> {
+    const key = options.key === undefined ? newKey() : checkKey(options.key);
+    return this.#send(key, stored(method, url, options), options);
+  }
+
+  /** `request` with POST. */
+  post(url: string, options: KeyedOptions = {}): Promise<Answer> {
+    return this.request("POST", url, options);
+  }
+
+  /** `request` with PATCH. */
+  patch(url: string, options: KeyedOptions = {}): Promise<Answer> {
+    return this.request("PATCH", url, options);
+  }
+
+  /**
+   * A call whose key is on disk before anything is sent. Once `work` has ended, the call is done and forgotten: keep the
+   * answer inside it. If it throws, or the process dies, the next one that opens the same name asks with the same key.
+   */
+  async call<T>(name: string, work: (call: Call) => Promise<T>): Promise<T> {
+    return this.#within(await this.outbox.begin(name), work);
+  }
+
+  /** Gives `work` every call that nobody has finished, the oldest first. */
+  async resume(work: (call: Call) => Promise<void>): Promise<void> {
+    for (const entry of await this.outbox.pending()) await this.#within(entry, work);
+  }
+
+  /** The outbox that was given. */
+  get outbox(): Outbox {
+    if (!this.#options.outbox) throw new SemelError("this client has no outbox: new Client({ outbox: await Outbox.open(…) })");
+    return this.#options.outbox;
+  }
+
+  async #within<T>(entry: Entry, work: (call: Call) => Promise<T>): Promise<T> {
+    const call = new Call(this.outbox, entry, (key, request, options) => this.#send(key, request, options));
+    const value = await work(call);
+    await call.forget();
+    return value;
+  }
+
+  async #send(key: string, request: StoredRequest, options: RequestOptions): Promise<Answer> {
+    const { baseUrl = "", headers = {} } = this.#options;
+    const url = /^[a-z]+:\/\//i.test(request.url) ? request.url : baseUrl.replace(/\/$/, "") + request.url;
+    const outgoing: Outgoing = {
+      method: request.method,
+      url,
+      headers: {
+        ...headers,
+        ...options.headers,
+        ...(request.contentType === null ? {} : { "Content-Type": request.contentType }),
+        "Idempotency-Key": key,
+      },
+      body: request.body.length > 0 ? request.body : undefined,
+    };
+    const course = new Course(this.retry, this.budget, key);
+    const reply = await send(this.#fetch, () => outgoing, course, options.signal);
+    return answerOf(reply, key, reply.attempts);
+  }
+}
+
+type Sender = (key: string, request: StoredRequest, options: RequestOptions) => Promise<Answer>;
+
+/** One call of an outbox. */
+export class Call {
+  readonly #outbox: Outbox;
+  readonly #send: Sender;
+  #entry: Entry;
+
+  constructor(outbox: Outbox, entry: Entry, sender: Sender) {
+    this.#outbox = outbox;
+    this.#entry = entry;
+    this.#send = sender;
+  }
+
+  /** Its name. */
+  get name(): string {
+    return this.#entry.name;
+  }
+
+  /** Its key, the same in every process. */
+  get key(): string {
+    return this.#entry.key;
+  }
+
+  /** Whether there is a request to send again. */
+  get sent(): boolean {
+    return this.#entry.request !== undefined;
+  }
+
+  /** Keeps the request, then asks until there is an answer. */
+  async request(method: string, url: string, options: RequestOptions = {}): Promise<Answer> {
+    this.#entry = await this.#outbox.attach(this.#entry, stored(method, url, options));
+    return this.send(options);
+  }
+
+  /** `request` with POST. */
+  post(url: string, options: RequestOptions = {}): Promise<Answer> {
+    return this.request("POST", url, options);
+  }
+
+  /** Sends the request that was kept. */
+  async send(options: Pick<RequestOptions, "headers" | "signal"> = {}): Promise<Answer> {
+    const { key, request } = this.#entry;
+    if (!request) throw new SemelError("this call was begun, and never sent anything; make its request anew, or forget it");
+    return this.#send(key, request, options);
+  }
+
+  /** Takes it out of the outbox, answered or not. */
+  forget(): Promise<void> {
+    return this.#outbox.forget(this.#entry.name);
+  }
+}

@@ -1,0 +1,218 @@
+/**
+ * HTTP requests as operations, without I/O: what counts, what an answer means, what is kept of it. The rules are those of
+ * the sidecar's HTTP layer (`docs/http.md`).
+ */
+import { sha256 } from "@noble/hashes/sha2.js";
+import { bytesToHex, concatBytes, utf8ToBytes } from "@noble/hashes/utils.js";
+import { fromBase64, toBase64 } from "./answer.js";
+import type { AnswerInput, ClaimView, Outcome } from "./api-types.js";
+import { GaveUp, KeyInvalid, PayloadInvalid, type Problem, ProblemError, SemelError } from "./errors.js";
+import { type Part, fingerprint } from "./fingerprint.js";
+import { keyOfHeader } from "./keys.js";
+import type { Lease } from "./lease.js";
+import { MAX_BODY_BYTES, type Semel, type Terms } from "./worker.js";
+
+export const OUTCOME_HEADER = "semel-outcome";
+export const MAX_REQUEST_BYTES = 2 * 1024 * 1024;
+const KEY_HEADERS = ["idempotency-key", "x-idempotency-key"];
+const CREDENTIALS = ["authorization", "x-api-key"];
+const NOT_NOW = new Set([401, 408, 409, 425, 429]);
+const KEPT = new Set(
+  "content-type content-encoding content-language content-disposition content-location etag last-modified link location vary".split(" "),
+);
+
+/** Settings that all middlewares share. `R` is the framework's request. */
+export interface MiddlewareOptions<R> {
+  semel: Semel;
+  /** What is done, for the server's policies and figures. */
+  scope?: string | ((request: R) => string);
+  /** Whose request it is; where it isn't said, the credentials count as payload. */
+  principal?: (request: R) => string | undefined;
+  methods?: string[];
+  /** Refuse requests without a key. */
+  requireKey?: boolean;
+  terms?: Terms;
+  /** Names of further headers to keep. */
+  keepHeaders?: string[];
+}
+
+/** A request, as all frameworks have it. */
+export interface Asked {
+  method: string;
+  path: string;
+  query: string;
+  /** All lines of a header, by its name in lower case. */
+  header: (name: string) => string[];
+  /** As bytes, or parsed by the framework. */
+  body: Uint8Array | { json: unknown };
+}
+
+/** An answer to be sent. */
+export interface Plain {
+  status: number;
+  headers: [string, string][];
+  body: Uint8Array<ArrayBuffer>;
+}
+
+/** What the middleware does with a request: passes it, answers it, or lets it run under a lease. */
+export type Admission = { pass: true } | { answer: Plain } | { lease: Lease };
+
+function requestFingerprint(asked: Asked, withCredentials: boolean): string {
+  const media = (asked.header("content-type")[0] ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
+  const isJson = media === "application/json" || media.endsWith("+json");
+  const parts: Part[] = [asked.method.toUpperCase(), asked.path, asked.query, media].map((data) => ({ kind: "raw", data }));
+  if (!(asked.body instanceof Uint8Array)) parts.push({ kind: "json", data: JSON.stringify(asked.body.json) });
+  else parts.push({ kind: isJson && asked.body.length > 0 ? "json" : "raw", data: asked.body });
+  if (withCredentials) {
+    for (const name of CREDENTIALS) parts.push({ kind: "raw", data: asked.header(name).join("\n") });
+  }
+  return bytesToHex(fingerprint(parts));
+}
+
+/** The key under which a principal's `key` is claimed: keys of two principals never meet. */
+export function principalKey(principal: string, key: string): string {
+  const owner = utf8ToBytes(principal);
+  const size = new Uint8Array(8);
+  new DataView(size.buffer).setUint32(0, owner.length, true);
+  return `p-${bytesToHex(sha256(concatBytes(size, owner, utf8ToBytes(key))))}`;
+}
+
+/** Decides about a request. `asked` is called only where its body is needed. */
+export async function admit<R>(
+  options: MiddlewareOptions<R>,
+  request: R,
+  method: string,
+  header: Asked["header"],
+  asked: () => Asked | Promise<Asked>,
+): Promise<Admission> {
+  const methods = options.methods ?? ["POST", "PATCH"];
+  if (!methods.includes(method.toUpperCase())) return { pass: true };
+  try {
+    const key = keyOfHeader(KEY_HEADERS.flatMap(header));
+    if (key === undefined) {
+      if (!options.requireKey) return { pass: true };
+      return { answer: problem(400, "idempotency_key_required", "This operation needs an Idempotency-Key") };
+    }
+    const principal = options.principal?.(request);
+    const { semel, scope = "http" } = options;
+    const operation = {
+      ...semel.terms,
+      ...options.terms,
+      scope: typeof scope === "string" ? scope : scope(request),
+      key: principal === undefined ? key : principalKey(principal, key),
+    };
+    const digest = requestFingerprint(await asked(), principal === undefined);
+    const { view, lease } = await semel.admit(semel.claimRequest(operation, digest));
+    if (view.status === "unprotected") return { pass: true };
+    return lease ? { lease } : { answer: replayed(view) };
+  } catch (error) {
+    return { answer: ofError(error) };
+  }
+}
+
+/** Records a handler's answer; gives the one to send in its place, where that isn't the handler's. */
+export async function settled(
+  lease: Lease,
+  answer: { status: number; headers: [string, string][]; body: Uint8Array | undefined; size: number },
+  said: string | undefined,
+  keepHeaders: string[] = [],
+): Promise<Plain | undefined> {
+  const outcome = outcomeOfStatus(answer.status, said);
+  const keeps = outcome === "complete" || outcome === "fail";
+  try {
+    await lease.settle(outcome, keeps ? kept(answer, keepHeaders) : undefined);
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof SemelError)) throw error;
+    return keeps ? unsettled(error) : undefined;
+  } finally {
+    lease.stop();
+  }
+}
+
+function outcomeOfStatus(status: number, said: string | undefined): Outcome {
+  if (said === "no-effect" || (said === undefined && NOT_NOW.has(status))) return "release";
+  if (said === "unknown") return "doubt";
+  if (status >= 500) return "retry";
+  return status >= 400 ? "fail" : "complete";
+}
+
+function kept(
+  answer: { status: number; headers: [string, string][]; body: Uint8Array | undefined; size: number },
+  more: string[],
+): AnswerInput {
+  const allowed = new Set([...KEPT, ...more.map((name) => name.toLowerCase())]);
+  // A header that the record can't hold is left out, rather than the whole answer.
+  const headers = answer.headers
+    .filter(([name, value]) => allowed.has(name.toLowerCase()) && value.length <= 4096 && /^[ -~]*$/.test(value))
+    .map(([name, value]) => ({ name, value }))
+    .slice(0, 64);
+  const { status, body, size } = answer;
+  if (body === undefined || size > MAX_BODY_BYTES) return { status, headers, body_omitted_bytes: size };
+  return { status, headers, body_base64: toBase64(body) };
+}
+
+/** The answer of an earlier run, again. */
+export function replayed(view: ClaimView): Plain {
+  const answer = view.answer ?? {};
+  if (answer.status === undefined) {
+    return problem(409, "idempotency_answer_unreadable", "The stored answer is none of HTTP");
+  }
+  const { status } = answer;
+  const headers = (answer.headers ?? []).map((header): [string, string] => [header.name, header.value]);
+  headers.push(["Idempotent-Replayed", "true"], ["Cache-Control", "no-store"]);
+  if (view.original_time !== undefined) headers.push(["X-Original-Request-Time", view.original_time]);
+  if (answer.body_omitted_bytes !== undefined) {
+    const told = problem(status, "idempotency_body_not_kept", "Done before; the answer's body was not kept");
+    const own = headers.filter(([name]) => name.toLowerCase() !== "content-type");
+    return { status, headers: [...own, ["Idempotent-Not-Kept", "body"], ...told.headers.slice(0, 1)], body: told.body };
+  }
+  return { status, headers, body: fromBase64(answer.body_base64 ?? "") };
+}
+
+/** A problem document (RFC 9457) of our own. */
+export function problem(status: number, code: string, title: string, more: Partial<Problem> = {}): Plain {
+  return ofDocument(status, { type: `urn:semel:problem:${code}`, title, status, detail: title, code, retryable: false, ...more });
+}
+
+function ofDocument(status: number, document: Problem): Plain {
+  const shown = { ...document };
+  delete shown.claim;
+  const headers: [string, string][] = [
+    ["Content-Type", "application/problem+json"],
+    ["Cache-Control", "no-store"],
+  ];
+  const after = document.retryAfterMs;
+  if (after !== undefined) headers.push(["Retry-After", String(Math.max(1, Math.ceil(after / 1000)))]);
+  return { status, headers, body: new TextEncoder().encode(JSON.stringify(shown)) };
+}
+
+const AGAIN = { retryable: true, retryAfterMs: 1000 };
+
+/** The answer where there is none: nothing was started, or nobody knows; never a guess. */
+function ofError(error: unknown): Plain {
+  if (error instanceof KeyInvalid) return problem(400, "idempotency_key_invalid", "The Idempotency-Key can't be used");
+  if (error instanceof PayloadInvalid) return problem(400, "idempotency_payload_invalid", "The payload can't be compared");
+  if (error instanceof TooLarge) {
+    return problem(413, "idempotency_body_too_large", "The request's body is too large to be compared");
+  }
+  if (error instanceof GaveUp && error.problem?.code && error.status !== undefined) {
+    return ofDocument(error.status, error.problem);
+  }
+  if (error instanceof ProblemError && error.code.startsWith("idempotency_")) return ofDocument(error.status, error.problem);
+  if (error instanceof SemelError) {
+    return problem(503, "idempotency_store_unavailable", "The request was not started", AGAIN);
+  }
+  throw error;
+}
+
+function unsettled(error: SemelError): Plain {
+  if (error instanceof ProblemError && error.code === "idempotency_lease_lost") {
+    if (error.problem.claim) return replayed(error.problem.claim);
+    return problem(503, "idempotency_lease_lost", "Another took the request over", AGAIN);
+  }
+  return problem(503, "idempotency_unrecorded", "The outcome could not be recorded", AGAIN);
+}
+
+/** The request's body is past the bound. */
+export class TooLarge extends SemelError {}

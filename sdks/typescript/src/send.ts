@@ -1,0 +1,96 @@
+/** Sends until there is an answer: the only loop of this package that talks HTTP. */
+import { SemelError } from "./errors.js";
+import type { Course, Received } from "./retry.js";
+
+/** The largest answer that is read. */
+export const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
+
+/** What `fetch` looks like, for one of your own. */
+export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
+
+/** A request. Its key is among its headers, the same on every attempt. */
+export interface Outgoing {
+  method: string;
+  url: string;
+  headers: Record<string, string>;
+  body?: string | Uint8Array<ArrayBuffer> | undefined;
+}
+
+/** The answer that counts, and when its attempt was sent, by `performance.now()`. */
+export interface Reply extends Received {
+  sentAt: number;
+  attempts: number;
+}
+
+/** Past `MAX_ANSWER_BYTES`. */
+export class AnswerTooLarge extends SemelError {}
+
+const sleep = (ms: number, signal?: AbortSignal) =>
+  new Promise<void>((resolve, reject) => {
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", stop);
+      resolve();
+    }, ms);
+    const stop = () => {
+      clearTimeout(timer);
+      reject(signal?.reason as Error);
+    };
+    signal?.addEventListener("abort", stop, { once: true });
+  });
+
+/** One call. A `signal` ends it: no further attempt is made, and what was sent may have taken effect. */
+export async function send(
+  fetch: Fetch,
+  build: (attempt: number) => Outgoing,
+  course: Course,
+  signal?: AbortSignal,
+): Promise<Reply> {
+  for (;;) {
+    signal?.throwIfAborted();
+    const limit = course.begin();
+    const sentAt = performance.now();
+    let pause: number | undefined;
+    try {
+      const received = await attempt(fetch, build(course.attempts), limit, signal);
+      pause = course.afterResponse(received);
+      if (pause === undefined) return { ...received, sentAt, attempts: course.attempts };
+    } catch (error) {
+      signal?.throwIfAborted();
+      if (error instanceof SemelError) throw error;
+      pause = course.afterError(error);
+    }
+    await sleep(pause, signal);
+  }
+}
+
+async function attempt(fetch: Fetch, outgoing: Outgoing, limit: number, outer?: AbortSignal): Promise<Received> {
+  // Covers the body as well: an answer that drips for ever is no answer.
+  const timeout = new AbortController();
+  const timer = setTimeout(() => timeout.abort(new DOMException("no answer in time", "TimeoutError")), limit);
+  const signal = outer ? AbortSignal.any([outer, timeout.signal]) : timeout.signal;
+  try {
+    const { method, headers, body } = outgoing;
+    const response = await fetch(outgoing.url, { method, headers, signal, ...(body === undefined ? {} : { body }) });
+    return { status: response.status, headers: response.headers, body: await gathered(response) };
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function gathered(response: Response): Promise<Uint8Array<ArrayBuffer>> {
+  if (response.body === null) return new Uint8Array();
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
+    size += chunk.length;
+    if (size > MAX_ANSWER_BYTES) throw new AnswerTooLarge(`the answer has more than ${MAX_ANSWER_BYTES} bytes`);
+    chunks.push(chunk);
+  }
+  const out = new Uint8Array(size);
+  let at = 0;
+  for (const chunk of chunks) {
+    out.set(chunk, at);
+    at += chunk.length;
+  }
+  return out;
+}

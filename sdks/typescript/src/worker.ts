@@ -1,0 +1,254 @@
+/** Run it once: a function, or a wrapper around one, over the protocol API of a sidecar. */
+import { Api, type ApiOptions, type Timed } from "./api.js";
+import type { AnswerInput, ClaimRequest, ClaimView, Crash, Outcome } from "./api-types.js";
+import { AnswerNotKept, EffectFailed, Final, GaveUp, LeaseLost, NoEffect, ProblemError, SemelError } from "./errors.js";
+import { Unknown, Unrecorded } from "./errors.js";
+import { fingerprintOf } from "./fingerprint.js";
+import { checkKey } from "./keys.js";
+import { Lease } from "./lease.js";
+
+/** Larger answers are not sent: the server would not keep them. */
+export const MAX_BODY_BYTES = 1024 * 1024;
+
+type ErrorClass = abstract new (...args: never[]) => Error;
+
+/** How an operation is treated. What is left out is the server's choice. */
+export interface Terms {
+  /** How long the owner may be silent before it counts as gone. It is renewed by itself. */
+  leaseMs?: number;
+  /** How long the answer is kept. */
+  retentionMs?: number;
+  /** What becomes of the key should the owner vanish: `takeover` runs it again, `hold` leaves it in doubt. */
+  crash?: Crash;
+  /** How long the server lets a duplicate wait for the first; 0 doesn't wait. */
+  waitMs?: number;
+  /** Names of downstream keys that shall come with the lease, which spares a round trip. */
+  derive?: string[];
+  /** `fingerprint` keeps the payload inside this process, and sends a digest of it. */
+  compare?: "payload" | "fingerprint";
+  /** What an error means that nobody has named: `retry` leaves it to the crash policy, the others decide. */
+  onError?: "retry" | "doubt" | "release";
+  /** Errors that are failures for good: kept, and given to everybody who asks again. */
+  final?: ErrorClass[];
+  /** Errors by which nothing happened: the key is free again. */
+  noEffect?: ErrorClass[];
+}
+
+/** How a process reaches its sidecar, and for whom. */
+export interface SemelOptions extends ApiOptions {
+  tenant?: string;
+  /** For the audit trail alone. */
+  actor?: string;
+  terms?: Terms;
+}
+
+/** What is asked for. */
+export interface Operation extends Terms {
+  /** What is done, such as `charge`. */
+  scope: string;
+  key: string;
+  /** Any JSON; left out, the key alone counts. */
+  payload?: unknown;
+}
+
+/** What became of it. */
+export interface Result<T> {
+  /** What the effect returned, now or in an earlier run, as JSON gives it back. */
+  value: T;
+  replayed: boolean;
+  attempt: number | undefined;
+  originalTime: string | undefined;
+}
+
+/** The lease is missing where the server doesn't enforce the scope. */
+export type Effect<T> = (lease: Lease | undefined) => Promise<T> | T;
+
+/** How a wrapped function is treated. */
+export interface Wrapping<A extends unknown[]> extends Terms {
+  scope: string;
+  /** Reads the key from the arguments. */
+  key: (...args: A) => string;
+  /** What counts as payload; all arguments, where it isn't said. */
+  payload?: (...args: A) => unknown;
+}
+
+/** 128 random bits: with them, a claim that is sent again gets the same lease. */
+export function newToken(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** One for a process: `new Semel({ url: "http://127.0.0.1:8080/_semel" })`. */
+export class Semel {
+  readonly api: Api;
+  readonly #options: SemelOptions;
+
+  constructor(options: SemelOptions) {
+    this.api = new Api(options);
+    this.#options = options;
+  }
+
+  /** Makes a function run once for each key. Everybody gets what the first run returned. */
+  idempotent<A extends unknown[], T>(
+    wrapping: Wrapping<A>,
+    effect: (lease: Lease | undefined, ...args: A) => Promise<T> | T,
+  ): (...args: A) => Promise<T> {
+    const { key, payload, ...terms } = wrapping;
+    return async (...args) => {
+      const asked = payload ? payload(...args) : args;
+      const operation = { ...terms, key: key(...args), payload: asked };
+      return (await this.run(operation, (lease) => effect(lease, ...args))).value;
+    };
+  }
+
+  /**
+   * Runs `effect` unless it was done. Throws what the effect threw; `EffectFailed` where an earlier run failed for good;
+   * `Conflict`, `InDoubt`, `GaveUp`; `LeaseLost` and `Unrecorded` where it ran and that isn't recorded.
+   */
+  async run<T>(operation: Operation, effect: Effect<T>): Promise<Result<T>> {
+    const terms = { ...this.#options.terms, ...operation };
+    const { view, lease } = await this.admit(this.claimRequest(terms));
+    if (view.status === "unprotected") return result(await effect(undefined), view, false);
+    if (!lease) return result(valueOf(view) as T, view, true);
+    lease.start();
+    try {
+      let value: T;
+      try {
+        value = await effect(lease);
+      } catch (error) {
+        throw await failed(lease, error, terms);
+      }
+      return await completed(lease, value, view);
+    } finally {
+      lease.stop();
+    }
+  }
+
+  /** The claim for an operation; `fingerprint` in place of its payload. */
+  claimRequest(operation: Operation, fingerprint?: string): ClaimRequest {
+    const { tenant, actor } = this.#options;
+    const request: ClaimRequest = { scope: operation.scope, key: checkKey(operation.key), token: newToken() };
+    const { payload } = operation;
+    if (fingerprint !== undefined) request.fingerprint = fingerprint;
+    else if (payload !== undefined && operation.compare === "fingerprint") request.fingerprint = fingerprintOf(payload);
+    else if (payload !== undefined) request.payload = payload;
+    const policy = overrides(operation);
+    if (Object.keys(policy).length > 0) request.policy = policy;
+    if (operation.derive?.length) request.derive = operation.derive;
+    if (tenant !== undefined) request.tenant = tenant;
+    if (actor !== undefined) request.actor = actor;
+    return request;
+  }
+
+  /** The terms of all operations. */
+  get terms(): Terms {
+    return this.#options.terms ?? {};
+  }
+
+  /** An answer, or a lease that is still good when its effect starts. */
+  async admit(request: ClaimRequest): Promise<{ view: Timed<ClaimView>; lease: Lease | undefined }> {
+    let asked = request;
+    for (let turn = 0; turn < 10; turn++) {
+      const view = await this.api.claim(asked);
+      if (view.status !== "claimed" || !view.lease) return { view, lease: undefined };
+      const lease = new Lease(this.api, view, view.lease);
+      try {
+        if (lease.remaining <= 0) await lease.renew();
+        return { view, lease };
+      } catch (error) {
+        if (!(error instanceof LeaseLost)) throw error;
+        // The reply was so late that the lease had lapsed: ask anew.
+        asked = { ...asked, token: newToken() };
+      }
+    }
+    throw new LeaseLost("every lease had lapsed before its answer came");
+  }
+}
+
+function overrides(terms: Terms): NonNullable<ClaimRequest["policy"]> {
+  const out: NonNullable<ClaimRequest["policy"]> = {};
+  if (terms.leaseMs !== undefined) out.lease_ms = terms.leaseMs;
+  if (terms.retentionMs !== undefined) out.retention_ms = terms.retentionMs;
+  if (terms.crash !== undefined) out.crash = terms.crash;
+  if (terms.waitMs !== undefined) {
+    out.wait_ms = terms.waitMs;
+    out.on_busy = terms.waitMs > 0 ? "wait" : "refuse";
+  }
+  return out;
+}
+
+function result<T>(value: T, view: ClaimView, replayed: boolean): Result<T> {
+  return { value, replayed, attempt: view.attempt, originalTime: view.original_time };
+}
+
+/** What an earlier run returned; throws what it threw. */
+function valueOf(view: ClaimView): unknown {
+  const answer = view.answer ?? {};
+  if (view.status === "failed") throw new EffectFailed(answer.body, true);
+  if (view.status !== "completed") throw new SemelError(`no answer yet: ${view.status}`);
+  if (answer.body_omitted_bytes !== undefined) throw new AnswerNotKept(answer.body_omitted_bytes);
+  if (answer.body_base64 !== undefined && !("body" in answer)) {
+    throw new SemelError("the answer isn't JSON: another door of this scope wrote it");
+  }
+  // An effect that returned nothing kept nothing.
+  return answer.body ?? undefined;
+}
+
+/** The answer to keep, and the value as everybody will read it, the first caller too. */
+function answerInput(value: unknown): { answer: AnswerInput; plain: unknown } {
+  // What has no JSON form, such as a function, is undefined here, whatever its type says.
+  const text = JSON.stringify(value) as string | undefined;
+  if (text === undefined) {
+    if (value === undefined) return { answer: {}, plain: undefined };
+    throw new TypeError("the effect returned what is no JSON");
+  }
+  const size = new TextEncoder().encode(text).length;
+  const plain: unknown = JSON.parse(text);
+  return { answer: size > MAX_BODY_BYTES ? { body_omitted_bytes: size } : { body: plain }, plain: plain ?? undefined };
+}
+
+function outcomeOf(error: unknown, terms: Terms): { outcome: Outcome; answer?: AnswerInput } {
+  const is = (classes: ErrorClass[] = []) => classes.some((kind) => error instanceof kind);
+  if (error instanceof NoEffect || is(terms.noEffect)) return { outcome: "release" };
+  if (error instanceof Unknown) return { outcome: "doubt" };
+  if (error instanceof Final) return { outcome: "fail", answer: answerInput(error.answer).answer };
+  if (is(terms.final)) {
+    const { name, message } = error as Error;
+    return { outcome: "fail", answer: { body: { error: name, message: message.slice(0, 4096) } } };
+  }
+  return { outcome: terms.onError ?? "retry" };
+}
+
+/** Records what an error says, and gives the error to throw. That it can't be recorded must not hide the error itself. */
+async function failed(lease: Lease, error: unknown, terms: Terms): Promise<unknown> {
+  const { outcome, answer } = outcomeOf(error, terms);
+  try {
+    await lease.settle(outcome, answer);
+  } catch (second) {
+    if (!(second instanceof SemelError)) throw second;
+  }
+  return outcome === "fail" ? new EffectFailed(answer?.body, false, { cause: error }) : error;
+}
+
+async function completed<T>(lease: Lease, value: T, view: ClaimView): Promise<Result<T>> {
+  let kept: ReturnType<typeof answerInput>;
+  try {
+    kept = answerInput(value);
+  } catch (cause) {
+    // It happened all the same, and must not happen again.
+    await lease.settle("complete", { body_omitted_bytes: 0 });
+    throw new AnswerNotKept(0, { cause });
+  }
+  try {
+    await lease.settle("complete", kept.answer);
+  } catch (error) {
+    if (error instanceof ProblemError && error.code === "idempotency_lease_lost") {
+      // Another run was quicker: its answer is everybody's.
+      const other = error.problem.claim;
+      if (!other) throw new LeaseLost("the effect ran, but the lease was another's by then", { cause: error });
+      return result(valueOf(other) as T, other, true);
+    }
+    if (error instanceof GaveUp || error instanceof ProblemError) throw new Unrecorded(value, { cause: error });
+    throw error;
+  }
+  return result(kept.plain as T, view, false);
+}

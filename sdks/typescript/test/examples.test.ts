@@ -1,0 +1,62 @@
+/** The examples run, and `docs/typescript.md` shows exactly these files. */
+import { mkdtemp, readFile, readdir } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { EffectFailed, newKey } from "../src/index.js";
+import { Payments, type Running, sidecar } from "./support/servers.js";
+
+const EXAMPLES = new URL("../examples/", import.meta.url);
+const payments = new Payments();
+let service: Running, way: Running;
+
+beforeAll(async () => {
+  service = await payments.start();
+  way = await sidecar(service.url);
+  process.env["PAYMENTS_URL"] = way.url;
+  process.env["SIDECAR_URL"] = `${way.url}/_semel`;
+  process.env["OUTBOX"] = await mkdtemp(join(tmpdir(), "semel-example-"));
+});
+afterAll(async () => {
+  await way.stop();
+  await service.stop();
+});
+
+test("the first call", async () => {
+  const { charge } = await import("../examples/first-call.js");
+  const [first, again] = [await charge("ord-1", 500), await charge("ord-1", 500)];
+  expect([first?.status, first?.replayed, again?.replayed]).toEqual([201, false, true]);
+  expect(payments.effects.get("ord-1")).toBe(1);
+});
+
+test("the outbox", async () => {
+  const { charge, finishWhatWasLeft, receipts } = await import("../examples/outbox-calls.js");
+  await charge("o-1", 5);
+  await finishWhatWasLeft();
+  expect(receipts.get("o-1")).toEqual({ order: "o-1", receipt: payments.receipts.get("o-1") });
+  expect(await readdir(process.env["OUTBOX"] ?? "")).toEqual([]);
+});
+
+test("the worker", async () => {
+  const { charge, charges } = await import("../examples/worker.js");
+  const order = { id: newKey(), cents: 500 };
+  expect([await charge(order), await charge(order)]).toEqual([{ charge: "ch_1" }, { charge: "ch_1" }]);
+  expect(charges.length).toBe(1);
+  await expect(charge({ id: newKey(), cents: 20_000 })).rejects.toBeInstanceOf(EffectFailed);
+});
+
+test("the long export", async () => {
+  const { exportReport } = await import("../examples/long-export.js");
+  const pages: number[] = [];
+  expect(await exportReport("r-1", 3, (page) => pages.push(page))).toBe(3);
+  expect(await exportReport("r-1", 3, (page) => pages.push(page))).toBe(3);
+  expect(pages).toEqual([0, 1, 2]);
+});
+
+test("the page shows the files", async () => {
+  const page = await readFile(new URL("../../../docs/typescript.md", import.meta.url), "utf8");
+  const blocks = new Map([...page.matchAll(/<!-- file: (\S+) -->\n```tsx?\n(.*?)```/gs)].map(([, file, text]) => [file!, text!]));
+  expect(page.match(/```tsx?\n/g)?.length).toBe(blocks.size);
+  for (const [file, text] of blocks) expect(text, file).toBe(await readFile(new URL(file, EXAMPLES), "utf8"));
+  expect([...blocks.keys()].sort()).toEqual((await readdir(EXAMPLES)).sort());
+});

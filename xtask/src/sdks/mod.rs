@@ -1,0 +1,99 @@
+//! `cargo xtask sdks`: the packages for Python and TypeScript, checked, tested and built as their users get them.
+//!
+//! Their tests run the real program on the real Redis, so `services up redis` comes first. What they need besides is
+//! installed under `target/sdks`, and beside the TypeScript package, where its tools look for it.
+
+mod python;
+mod typescript;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use clap::ValueEnum;
+
+use crate::workspace::Workspace;
+use crate::{exec, services};
+
+/// Which package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Language {
+    Python,
+    Typescript,
+}
+
+/// One package, or both.
+pub(crate) fn run(workspace: &Workspace, language: Option<Language>) -> Result<()> {
+    let mut build = exec::cargo();
+    build.args(["build", "--quiet", "--package", "semel-cli"]);
+    exec::run(build.current_dir(workspace.root()))?;
+    let bench = Bench::new(workspace)?;
+    if language != Some(Language::Typescript) {
+        python::run(&bench)?;
+    }
+    if language != Some(Language::Python) {
+        typescript::run(&bench)?;
+    }
+    Ok(())
+}
+
+/// Where things are, and what tests are told.
+struct Bench {
+    /// What is installed and built.
+    folder: PathBuf,
+    sources: PathBuf,
+    program: PathBuf,
+    variables: Vec<(String, String)>,
+}
+
+impl Bench {
+    fn new(workspace: &Workspace) -> Result<Self> {
+        let folder = workspace.path("target/sdks");
+        std::fs::create_dir_all(&folder)?;
+        let program = workspace.path("target/debug/semel");
+        let mut variables = services::variables(workspace)
+            .context("the tests need Redis: `cargo xtask services up redis`")?;
+        variables.push((
+            "SEMEL_TEST_PROGRAM".to_owned(),
+            program.display().to_string(),
+        ));
+        Ok(Self {
+            folder,
+            sources: workspace.path("sdks"),
+            program,
+            variables,
+        })
+    }
+
+    /// A command in a package's folder, told what its tests need.
+    fn command(&self, program: impl AsRef<OsStr>, package: &str) -> Command {
+        let mut command = Command::new(program);
+        command
+            .current_dir(self.sources.join(package))
+            .envs(self.variables.iter().cloned());
+        command
+    }
+
+    /// A folder that has nothing in it.
+    fn empty(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.folder.join(name);
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder)?;
+        }
+        std::fs::create_dir_all(&folder)?;
+        Ok(folder)
+    }
+}
+
+/// The one file in `folder` that ends so.
+fn only(folder: &Path, ending: &str) -> Result<PathBuf> {
+    let mut found = None;
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.to_string_lossy().ends_with(ending) {
+            found = Some(path);
+        }
+    }
+    found.with_context(|| format!("nothing that ends in {ending} was built"))
+}

@@ -1,0 +1,75 @@
+//! The Python package: ruff, generated types, mypy, pytest, and the wheel in a clean environment.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use super::{Bench, only};
+use crate::exec;
+use crate::services::{folder, install};
+
+const WANTED: &str = include_str!("../../../sdks/python/requirements-dev.txt");
+const PACKAGE: &str = "python";
+
+pub(super) fn run(bench: &Bench) -> Result<()> {
+    let environment = environment(bench)?;
+    let tool = |name: &str| environment.join("bin").join(name);
+    let caches = bench.folder.join("caches");
+    let ruff = |arguments: &[&str]| {
+        let mut command = bench.command(tool("ruff"), PACKAGE);
+        exec::run(command.args(arguments).arg("--no-cache"))
+    };
+    ruff(&["check", "."])?;
+    ruff(&["format", "--check", "--quiet", "."])?;
+    let python = || {
+        let mut command = bench.command(tool("python"), PACKAGE);
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
+        command
+    };
+    exec::run(python().args(["tools/generate.py", "--check"]))?;
+    exec::run(python().args(["-m", "mypy", "--cache-dir"]).arg(&caches))?;
+    exec::run(python().args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]))?;
+    let built = bench.empty("wheel")?;
+    let mut build = python();
+    build.args(["-m", "build", "--wheel", "--no-isolation", "--outdir"]);
+    exec::capture(build.arg(&built))?;
+    smoke(bench, &only(&built, ".whl")?)
+}
+
+/// The tools, in an environment that is named by what is in it.
+fn environment(bench: &Bench) -> Result<PathBuf> {
+    let environment = folder(&bench.folder, "python", WANTED);
+    install(&environment, |beside| {
+        println!("installing what the Python package is checked with");
+        virtual_environment(beside)?;
+        let list = beside.join("requirements.txt");
+        std::fs::write(&list, WANTED)?;
+        pip(beside, |command| command.arg("-r").arg(&list))
+    })?;
+    Ok(environment)
+}
+
+fn virtual_environment(at: &Path) -> Result<()> {
+    let mut venv = Command::new("python3");
+    exec::capture(venv.args(["-m", "venv"]).arg(at))
+        .context("needs Python with its venv module (Debian: python3-venv)")
+        .map(drop)
+}
+
+fn pip(environment: &Path, more: impl FnOnce(&mut Command) -> &mut Command) -> Result<()> {
+    let mut command = Command::new(environment.join("bin/python"));
+    command.args(["-m", "pip", "--disable-pip-version-check", "install"]);
+    exec::capture(more(command.arg("--quiet"))).map(drop)
+}
+
+/// As its users get it: nothing but the wheel and what it asks for.
+fn smoke(bench: &Bench, wheel: &Path) -> Result<()> {
+    let clean = bench.empty("clean-python")?;
+    virtual_environment(&clean)?;
+    pip(&clean, |command| command.arg(wheel))?;
+    let mut command = Command::new(clean.join("bin/python"));
+    command.arg("-I");
+    command.arg(bench.sources.join("python/tools/smoke.py"));
+    exec::run(command.arg(&bench.program).current_dir(&clean))
+}
