@@ -16,7 +16,7 @@ pub struct Settings {
     pub name: String,
     /// The tenant: keys of different ones never meet. Empty by default.
     pub tenant: String,
-    /// What the user says of tools; the first whose pattern fits a tool's name is the one.
+    /// What the user says of tools. Where several fit a tool's name, the first that says something counts.
     pub tools: Vec<ToolRule>,
     /// How long a call without a key is the same call when it is made again, where a tool's key is derived. 120 s.
     pub window: Duration,
@@ -85,23 +85,24 @@ impl Settings {
     }
 
     pub(crate) fn treatment(&self, tool: &str, hints: Hints) -> Treatment {
-        let rule = self.tools.iter().find(|rule| fits(&rule.name, tool));
-        let rule = rule.cloned().unwrap_or_default();
+        let rules: Vec<&ToolRule> = self.tools.iter().filter(|rule| fits(&rule.name, tool)).collect();
+        let rules = rules.as_slice();
         let bypass = hints.read_only || (hints.idempotent && self.bypass_idempotent);
         let by_hint = match (hints.idempotent, hints.destructive) {
             (true, _) | (_, false) => CrashPolicy::Takeover,
             (false, true) => CrashPolicy::Hold,
         };
-        let crash = rule.crash.map_or(by_hint, CrashPolicy::from);
+        let crash = rules.iter().find_map(|rule| rule.crash);
+        let crash = crash.map_or(by_hint, CrashPolicy::from);
         let by_crash = match crash {
             CrashPolicy::Hold => Errors::Keep,
             CrashPolicy::Takeover => Errors::Release,
         };
         Treatment {
-            bypass: rule.bypass.unwrap_or(bypass),
-            key: rule.key.unwrap_or_default(),
+            bypass: rules.iter().find_map(|rule| rule.bypass).unwrap_or(bypass),
+            key: rules.iter().find_map(|rule| rule.key).unwrap_or_default(),
             crash,
-            errors: rule.errors.unwrap_or(by_crash),
+            errors: rules.iter().find_map(|rule| rule.errors).unwrap_or(by_crash),
         }
     }
 

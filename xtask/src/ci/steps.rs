@@ -82,6 +82,7 @@ const SERVERS: &[&str] = &[
     "azurite",
     "prometheus",
     "recipes",
+    "mcp",
     "dashboard",
 ];
 

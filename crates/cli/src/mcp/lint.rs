@@ -15,7 +15,7 @@ Examples:
   semel mcp lint -- npx -y some-mcp-server
   semel mcp lint --upstream http://127.0.0.1:8000/mcp --json
 
-Exit codes: 0 nothing that acts twice, 9 something does.")]
+Exit codes: 0 nothing that acts twice, 12 something does.")]
 pub(super) struct Lint {
     #[command(flatten)]
     target: Target,
@@ -48,7 +48,7 @@ impl Lint {
         let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
         match errors {
             0 => Ok(()),
-            _ => Err(Exit::failed(exit::REFUSED, "")),
+            _ => Err(Exit::failed(exit::BROKEN, "")),
         }
     }
 }

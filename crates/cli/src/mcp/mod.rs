@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use clap::{Args, Subcommand};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use semel::Semel;
-use semel_mcp::{Caller, Child, Gateway, RunError, Serve, Upstream};
+use semel_mcp::{Child, Gateway, RunError, Serve, Upstream};
 use semel_server::config::{Log, without_password};
 
 use crate::exit::{self, Exit};

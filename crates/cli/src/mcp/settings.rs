@@ -13,7 +13,7 @@ use crate::exit::{self, Exit};
 /// How calls are treated.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct Given {
-    /// A file with settings (TOML): the same names as the flags, and `[tools.NAME]`.
+    /// A file (TOML) with what is said of single tools, as `[tools.NAME]`, and some of what follows.
     #[arg(long, short, value_name = "FILE", env = "SEMEL_MCP_CONFIG")]
     config: Option<PathBuf>,
     /// Where the records are kept: redis://…, postgres://…, mysql://…, sqlite://…, s3://…; else a file of this user's.
@@ -84,8 +84,6 @@ struct File {
     bypass_idempotent: bool,
     downstream_key: Option<bool>,
     observe: bool,
-    /// Spanned by name; the order of the file is kept by `[[tool]]`.
-    tool: Vec<ToolRule>,
     tools: std::collections::BTreeMap<String, ToolRule>,
 }
 
@@ -104,9 +102,11 @@ impl Given {
         let named = self.name.clone().or(file.name);
         let mut settings = Settings::new(named.as_deref().unwrap_or(name));
         settings.tenant = self.tenant.clone().or(file.tenant).unwrap_or_default();
-        settings.tools = file.tool;
         let named = file.tools.into_iter().map(|(name, rule)| ToolRule { name, ..rule });
-        settings.tools.extend(named);
+        settings.tools = named.collect();
+        // The more is said by a name, the earlier it counts.
+        let key = |rule: &ToolRule| (rule.name.contains('*'), std::cmp::Reverse(rule.name.len()));
+        settings.tools.sort_by_key(key);
         settings.tools.extend(self.derive.iter().map(|name| ToolRule {
             name: name.clone(),
             key: Some(KeyRule::Derive),
