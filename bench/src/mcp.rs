@@ -38,12 +38,19 @@ fn program() -> PathBuf {
 
 async fn rows() -> anyhow::Result<Vec<Row>> {
     let modules = std::env::var_os("SEMEL_TEST_MCP_NODE");
-    let modules = modules.context("SEMEL_TEST_MCP_NODE is not set; `cargo xtask services up mcp` tells it")?;
+    let modules = modules
+        .context("SEMEL_TEST_MCP_NODE is not set; `cargo xtask services up mcp` tells it")?;
     let folder = std::env::temp_dir().join(format!("semel-bench-mcp-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     std::fs::copy("tests/mcp/tools.mjs", folder.join("tools.mjs"))?;
-    std::os::unix::fs::symlink(Path::new(&modules).join("node_modules"), folder.join("node_modules"))?;
-    let server = vec!["node".to_owned(), folder.join("tools.mjs").display().to_string()];
+    std::os::unix::fs::symlink(
+        Path::new(&modules).join("node_modules"),
+        folder.join("node_modules"),
+    )?;
+    let server = vec![
+        "node".to_owned(),
+        folder.join("tools.mjs").display().to_string(),
+    ];
     let ledger = folder.join("ledger");
     let sqlite = format!("sqlite://{}", folder.join("semel.db").display());
     let mut rows = Vec::new();
@@ -57,7 +64,12 @@ async fn rows() -> anyhow::Result<Vec<Row>> {
     words.push(upstream.to_string());
     let _server = start(&words, &ledger, false)?;
     let upstream = format!("http://127.0.0.1:{upstream}/mcp");
-    let flags = ["--upstream", &upstream, "--listen", &format!("127.0.0.1:{listen}")];
+    let flags = [
+        "--upstream",
+        &upstream,
+        "--listen",
+        &format!("127.0.0.1:{listen}"),
+    ];
     let _gateway = start(&gateway(&sqlite, &flags, &[]), &ledger, false)?;
     let mut direct = Http::start(&upstream).await?;
     let mut through = Http::start(&format!("http://127.0.0.1:{listen}/mcp")).await?;
@@ -73,7 +85,12 @@ fn free() -> anyhow::Result<u16> {
 
 fn gateway(store: &str, flags: &[&str], server: &[String]) -> Vec<String> {
     let mut words = vec![program().display().to_string()];
-    words.extend(["mcp", "--store", store].iter().chain(flags).map(|&word| word.to_owned()));
+    words.extend(
+        ["mcp", "--store", store]
+            .iter()
+            .chain(flags)
+            .map(|&word| word.to_owned()),
+    );
     if !server.is_empty() {
         words.push("--".to_owned());
         words.extend_from_slice(server);
@@ -84,13 +101,18 @@ fn gateway(store: &str, flags: &[&str], server: &[String]) -> Vec<String> {
 fn start(words: &[String], ledger: &Path, is_piped: bool) -> anyhow::Result<Child> {
     std::fs::write(ledger, "")?;
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).env("LEDGER", ledger).kill_on_drop(true);
+    command
+        .args(&words[1..])
+        .env("LEDGER", ledger)
+        .kill_on_drop(true);
     match is_piped {
         true => command.stdin(Stdio::piped()).stdout(Stdio::piped()),
         false => command.stdin(Stdio::null()).stdout(Stdio::null()),
     };
     command.stderr(Stdio::null());
-    command.spawn().with_context(|| format!("{} can't be started", words[0]))
+    command
+        .spawn()
+        .with_context(|| format!("{} can't be started", words[0]))
 }
 
 /// Whoever takes requests and answers them.
@@ -99,11 +121,20 @@ trait Peer {
 }
 
 /// A pass-through call, a new key each, and a replay, each beside the server itself.
-async fn pair<P: Peer>(way: &str, store: &str, ours: &mut P, bare: &mut P) -> anyhow::Result<Vec<Row>> {
+async fn pair<P: Peer>(
+    way: &str,
+    store: &str,
+    ours: &mut P,
+    bare: &mut P,
+) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     let run = std::process::id();
     let mut next = 1_000_u64;
-    for (what, key) in [("no key", None), ("a new key each", Some(true)), ("a replay", Some(false))] {
+    for (what, key) in [
+        ("no key", None),
+        ("a new key each", Some(true)),
+        ("a replay", Some(false)),
+    ] {
         let name = format!("{way}, {store}: {what}, beside direct");
         eprintln!("measuring: {name}");
         let (mut ours_took, mut bare_took) = (Vec::new(), Vec::new());
@@ -113,14 +144,23 @@ async fn pair<P: Peer>(way: &str, store: &str, ours: &mut P, bare: &mut P) -> an
                 Some(true) => json!({"idempotencyKey": format!("b-{run}-{way}-{store}-{n}")}),
                 Some(false) => json!({"idempotencyKey": format!("b-{run}-{way}-{store}")}),
             };
-            let took = [timed(ours, &mut next, &keyed).await?, timed(bare, &mut next, &keyed).await?];
+            let took = [
+                timed(ours, &mut next, &keyed).await?,
+                timed(bare, &mut next, &keyed).await?,
+            ];
             // The first turn makes connections and fills caches.
             if turn > 0 {
                 ours_took.push(took[0]);
                 bare_took.push(took[1]);
             }
         }
-        let ratio = median(ours_took.iter().zip(&bare_took).map(|(ours, bare)| ours / bare).collect());
+        let ratio = median(
+            ours_took
+                .iter()
+                .zip(&bare_took)
+                .map(|(ours, bare)| ours / bare)
+                .collect(),
+        );
         let row = Row::at_most(name, "µs/call", median(ours_took), median(bare_took), None);
         rows.push(row.with_ratio(ratio));
     }
@@ -128,7 +168,11 @@ async fn pair<P: Peer>(way: &str, store: &str, ours: &mut P, bare: &mut P) -> an
 }
 
 /// Microseconds of a call.
-async fn timed<P: Peer>(peer: &mut P, next: &mut u64, meta: &impl Fn(u64) -> Value) -> anyhow::Result<f64> {
+async fn timed<P: Peer>(
+    peer: &mut P,
+    next: &mut u64,
+    meta: &impl Fn(u64) -> Value,
+) -> anyhow::Result<f64> {
     let clock = SystemTime::default();
     let began = clock.now();
     for _ in 0..CALLS {
@@ -174,14 +218,18 @@ impl Stdin {
             output: BufReader::new(output.context("its output")?).lines(),
         };
         peer.ask(&hello()).await?;
-        peer.input.write_all(format!("{}\n", ready()).as_bytes()).await?;
+        peer.input
+            .write_all(format!("{}\n", ready()).as_bytes())
+            .await?;
         Ok(peer)
     }
 }
 
 impl Peer for Stdin {
     async fn ask(&mut self, message: &Value) -> anyhow::Result<()> {
-        self.input.write_all(format!("{message}\n").as_bytes()).await?;
+        self.input
+            .write_all(format!("{message}\n").as_bytes())
+            .await?;
         loop {
             let line = self.output.next_line().await?.context("an answer")?;
             let answer: Value = serde_json::from_str(&line)?;
@@ -209,7 +257,11 @@ struct Http {
 impl Http {
     async fn start(url: &str) -> anyhow::Result<Self> {
         let client = Client::builder(TokioExecutor::new()).build_http();
-        let mut peer = Self { client, url: url.to_owned(), session: None };
+        let mut peer = Self {
+            client,
+            url: url.to_owned(),
+            session: None,
+        };
         let mut pause = tokio::time::interval(Duration::from_millis(100));
         for _ in 0..200 {
             pause.tick().await;
@@ -226,9 +278,14 @@ impl Http {
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream");
         if let Some(session) = &self.session {
-            request = request.header("mcp-session-id", session).header("mcp-protocol-version", "2025-06-18");
+            request = request
+                .header("mcp-session-id", session)
+                .header("mcp-protocol-version", "2025-06-18");
         }
-        let response = self.client.request(request.body(Body::from(message.to_string()))?).await?;
+        let response = self
+            .client
+            .request(request.body(Body::from(message.to_string()))?)
+            .await?;
         if let Some(session) = response.headers().get("mcp-session-id") {
             self.session = Some(session.clone());
         }
@@ -240,7 +297,10 @@ impl Http {
 impl Peer for Http {
     async fn ask(&mut self, message: &Value) -> anyhow::Result<()> {
         let said = self.post(message).await?;
-        let json = said.lines().find_map(|line| line.strip_prefix("data:").filter(|data| data.contains("\"id\"")));
+        let json = said.lines().find_map(|line| {
+            line.strip_prefix("data:")
+                .filter(|data| data.contains("\"id\""))
+        });
         right(&serde_json::from_str(json.unwrap_or(&said))?)
     }
 }

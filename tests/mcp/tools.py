@@ -30,10 +30,11 @@ async def act(what: str, seconds: float = 0) -> dict[str, int]:
 
 
 @server.tool(annotations=ToolAnnotations(destructive_hint=True))
-async def act_then_wait(what: str, seconds: float) -> dict[str, int]:
-    """Acts, and answers after a while."""
+async def act_then_wait(what: str, until: str) -> dict[str, int]:
+    """Acts, and answers when there is a file of that name."""
     line = note(f"act {what}")
-    await anyio.sleep(seconds)
+    while not os.path.exists(until):
+        await anyio.sleep(0.02)
     return {"line": line}
 
 

@@ -51,15 +51,29 @@ pub(crate) fn write(
         Response::Problem(problem) => return problem_of(call, key, &problem),
     };
     match outcome {
-        Outcome::Answered(_) if is_in_doubt => in_doubt(call, key, "The server answered with an error. "),
+        Outcome::Answered(_) if is_in_doubt => {
+            in_doubt(call, key, "The server answered with an error. ")
+        }
         Outcome::Answered(message) => Reply::Message(message),
-        Outcome::Http(_) if is_in_doubt => in_doubt(call, key, "The server failed while it was called. "),
+        Outcome::Http(_) if is_in_doubt => {
+            in_doubt(call, key, "The server failed while it was called. ")
+        }
         Outcome::Http(reply) => Reply::Http(reply),
         Outcome::Cancelled => Reply::Silence,
         Outcome::NotSent(CANCELLED) => Reply::Silence,
-        Outcome::NotSent(why) => told(call, &Told::again("idempotency_not_sent", format!("Nothing was done: {why}. It is safe to call again."))),
+        Outcome::NotSent(why) => told(
+            call,
+            &Told::again(
+                "idempotency_not_sent",
+                format!("Nothing was done: {why}. It is safe to call again."),
+            ),
+        ),
         Outcome::TimedOut => in_doubt(call, key, "The server gave no answer in time. "),
-        Outcome::Lost if is_in_doubt => in_doubt(call, key, "The connection to the server ended before it answered. "),
+        Outcome::Lost if is_in_doubt => in_doubt(
+            call,
+            key,
+            "The connection to the server ended before it answered. ",
+        ),
         Outcome::Lost => {
             let text = "The connection to the server ended before it answered. Call again with the same arguments \
                         and the same idempotencyKey: this tool may run again.";
@@ -121,11 +135,21 @@ struct Told {
 
 impl Told {
     const fn again(code: &'static str, text: String) -> Self {
-        Self { code, is_retryable: true, text, key: None }
+        Self {
+            code,
+            is_retryable: true,
+            text,
+            key: None,
+        }
     }
 
     const fn done(code: &'static str, text: String) -> Self {
-        Self { code, is_retryable: false, text, key: None }
+        Self {
+            code,
+            is_retryable: false,
+            text,
+            key: None,
+        }
     }
 }
 
@@ -238,13 +262,26 @@ mod tests {
 
     #[test]
     fn a_doubt_tells_the_model_exactly_that_and_what_to_ask() {
-        let said = value(in_doubt(&call(&json!({"name": "pay"})), &Key::parse("k-1").unwrap(), ""));
+        let said = value(in_doubt(
+            &call(&json!({"name": "pay"})),
+            &Key::parse("k-1").unwrap(),
+            "",
+        ));
         let text = said["result"]["content"][0]["text"].as_str().unwrap();
-        for words in ["NOT KNOWN", "Do not call it again", "semel_status", "k-1", "pay"] {
+        for words in [
+            "NOT KNOWN",
+            "Do not call it again",
+            "semel_status",
+            "k-1",
+            "pay",
+        ] {
             assert!(text.contains(words), "{words}: {text}");
         }
         assert_eq!(said["result"]["isError"], true);
-        assert_eq!(said["result"]["_meta"]["semel/code"], "idempotency_in_doubt");
+        assert_eq!(
+            said["result"]["_meta"]["semel/code"],
+            "idempotency_in_doubt"
+        );
         assert_eq!(said["id"], "c");
         assert!(said["result"].get("resultType").is_none());
     }
@@ -252,10 +289,22 @@ mod tests {
     #[test]
     fn where_a_task_is_expected_it_is_an_error_and_where_a_type_is_it_is_there() {
         let key = Key::parse("k-1").unwrap();
-        let task = value(in_doubt(&call(&json!({"name": "pay", "task": {}})), &key, ""));
-        assert!(task["error"]["message"].as_str().unwrap().contains("NOT KNOWN"));
+        let task = value(in_doubt(
+            &call(&json!({"name": "pay", "task": {}})),
+            &key,
+            "",
+        ));
+        assert!(
+            task["error"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("NOT KNOWN")
+        );
         let modern = json!({"name": "pay", "_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}});
-        assert_eq!(value(in_doubt(&call(&modern), &key, ""))["result"]["resultType"], "complete");
+        assert_eq!(
+            value(in_doubt(&call(&modern), &key, ""))["result"]["resultType"],
+            "complete"
+        );
     }
 
     #[test]
@@ -266,12 +315,25 @@ mod tests {
         };
         let mut more = Members::default();
         more.set(REPLAYED, &true);
-        let said = value(kept(&call(&json!({"name": "pay"})), &answer, more.clone(), false));
-        assert_eq!(said["result"]["_meta"], json!({"own": 1, "semel/replayed": true}));
+        let said = value(kept(
+            &call(&json!({"name": "pay"})),
+            &answer,
+            more.clone(),
+            false,
+        ));
+        assert_eq!(
+            said["result"]["_meta"],
+            json!({"own": 1, "semel/replayed": true})
+        );
         assert_eq!(said["result"]["content"].as_array().unwrap().len(), 1);
         assert_eq!(said["result"]["structuredContent"], json!({"n": 1.0}));
         let said = value(kept(&call(&json!({"name": "pay"})), &answer, more, true));
         let content = said["result"]["content"].as_array().unwrap();
-        assert!(content[1]["text"].as_str().unwrap().contains("did not act again"));
+        assert!(
+            content[1]["text"]
+                .as_str()
+                .unwrap()
+                .contains("did not act again")
+        );
     }
 }

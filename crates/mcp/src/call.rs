@@ -111,7 +111,11 @@ impl Call {
     }
 
     /// Takes the key out of the arguments, but for a tool that takes one of that name itself.
-    pub(crate) fn take_key(&mut self, known: Known, rules: &KeyRules) -> Result<Option<Key>, NoKey> {
+    pub(crate) fn take_key(
+        &mut self,
+        known: Known,
+        rules: &KeyRules,
+    ) -> Result<Option<Key>, NoKey> {
         let mut found: Option<String> = None;
         let from = self.arguments.iter().flat_map(|arguments| {
             let names = [KEY, KEY_TOO];
@@ -254,7 +258,10 @@ mod tests {
 
     #[test]
     fn a_tools_own_argument_of_that_name_is_passed_on() {
-        let known = Known { takes_key: true, ..Known::default() };
+        let known = Known {
+            takes_key: true,
+            ..Known::default()
+        };
         let params = json!({"name": "pay", "arguments": {"idempotencyKey": "k-1"}});
         let (key, arguments) = taken(&params, known);
         assert_eq!(key.unwrap(), Some(Key::parse("k-1").unwrap()));
@@ -267,7 +274,11 @@ mod tests {
             let params = json!({"name": "pay", "arguments": {"idempotencyKey": nothing}});
             assert_eq!(taken(&params, Known::default()).0.unwrap(), None);
         }
-        for nonsense in [json!(7), json!("sk_live_secret with spaces"), json!({"a": 1})] {
+        for nonsense in [
+            json!(7),
+            json!("sk_live_secret with spaces"),
+            json!({"a": 1}),
+        ] {
             let params = json!({"name": "pay", "arguments": {"idempotencyKey": nonsense}});
             let told = taken(&params, Known::default()).0.unwrap_err().to_string();
             assert!(!told.contains("sk_live"), "{told}");
@@ -280,17 +291,49 @@ mod tests {
     fn a_derived_key_is_of_principal_session_tool_and_the_meaning_of_the_arguments() {
         let secret = Secret::none();
         let derived = |params: &Value, principal: &str, session: &str| {
-            let caller = Caller { principal: principal.to_owned(), session: session.to_owned() };
-            call(params).key(None, KeyRule::Derive, &caller, &secret).unwrap()
+            let caller = Caller {
+                principal: principal.to_owned(),
+                session: session.to_owned(),
+            };
+            call(params)
+                .key(None, KeyRule::Derive, &caller, &secret)
+                .unwrap()
         };
-        let one = derived(&json!({"name": "pay", "arguments": {"a": 1, "b": 2}}), "p", "s");
+        let one = derived(
+            &json!({"name": "pay", "arguments": {"a": 1, "b": 2}}),
+            "p",
+            "s",
+        );
         assert!(matches!(&one, CallKey::Derived(_)));
-        assert_eq!(one, derived(&json!({"name": "pay", "arguments": {"b": 2.0, "a": 1}, "_meta": {"progressToken": 9}}), "p", "s"));
+        assert_eq!(
+            one,
+            derived(
+                &json!({"name": "pay", "arguments": {"b": 2.0, "a": 1}, "_meta": {"progressToken": 9}}),
+                "p",
+                "s"
+            )
+        );
         for other in [
-            derived(&json!({"name": "pay", "arguments": {"a": 1, "b": 3}}), "p", "s"),
-            derived(&json!({"name": "pay2", "arguments": {"a": 1, "b": 2}}), "p", "s"),
-            derived(&json!({"name": "pay", "arguments": {"a": 1, "b": 2}}), "q", "s"),
-            derived(&json!({"name": "pay", "arguments": {"a": 1, "b": 2}}), "p", "t"),
+            derived(
+                &json!({"name": "pay", "arguments": {"a": 1, "b": 3}}),
+                "p",
+                "s",
+            ),
+            derived(
+                &json!({"name": "pay2", "arguments": {"a": 1, "b": 2}}),
+                "p",
+                "s",
+            ),
+            derived(
+                &json!({"name": "pay", "arguments": {"a": 1, "b": 2}}),
+                "q",
+                "s",
+            ),
+            derived(
+                &json!({"name": "pay", "arguments": {"a": 1, "b": 2}}),
+                "p",
+                "t",
+            ),
         ] {
             assert_ne!(one, other);
         }
@@ -300,7 +343,8 @@ mod tests {
     fn what_is_sent_on_keeps_what_we_do_not_know() {
         let params = json!({"name": "pay", "arguments": {"n": 1}, "_meta": {"progressToken": 4}, "task": {"ttl": 1}, "later": [1]});
         let mut call = call(&params);
-        call.take_key(Known::default(), &KeyRules::default()).unwrap();
+        call.take_key(Known::default(), &KeyRules::default())
+            .unwrap();
         let sent: Value = serde_json::from_slice(&call.to_message(Some("semel-1"))).unwrap();
         let mut expected = params;
         expected["_meta"][DOWNSTREAM] = json!("semel-1");

@@ -79,7 +79,10 @@ impl Gateway {
 
     /// Whether a call may need protection: it brings a key, or the user wants its tool protected.
     pub(crate) fn concerns(&self, call: &Call) -> bool {
-        let rule = self.settings.treatment(&call.tool, crate::tools::Hints::default()).key;
+        let rule = self
+            .settings
+            .treatment(&call.tool, crate::tools::Hints::default())
+            .key;
         rule != KeyRule::Optional || call.brings_key()
     }
 
@@ -145,7 +148,11 @@ impl Gateway {
         })
     }
 
-    pub(crate) fn namespace(&self, tool: &str, caller: &Caller) -> Result<Namespace, NamespaceError> {
+    pub(crate) fn namespace(
+        &self,
+        tool: &str,
+        caller: &Caller,
+    ) -> Result<Namespace, NamespaceError> {
         Namespace::of_principal(
             self.semel.environment(),
             &self.settings.tenant,
@@ -228,7 +235,11 @@ impl Gateway {
         for ((identity, fence), resolution) in open.leases.iter().zip(steps) {
             // The doubt may still be on its way to the store.
             for pause in [10, 100, 1_000, 5_000] {
-                let done = self.semel.engine().resolve(identity, *fence, &resolution).await;
+                let done = self
+                    .semel
+                    .engine()
+                    .resolve(identity, *fence, &resolution)
+                    .await;
                 if matches!(done, Ok(Operated::Done { .. })) {
                     break;
                 }

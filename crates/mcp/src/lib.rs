@@ -12,7 +12,7 @@
 //! | `gateway` | the door: a call → the engine → an answer |
 //! | `outcome` | what became of a call that was sent on, as a verdict |
 //! | `answer`, `status` | what the caller is told |
-//! | `session` | one caller and one server, message by message |
+//! | `session`, `sending` | one caller and one server, message by message; calls on their way to the server |
 //! | `lines`, `server` | standard input and output; a server's process |
 //! | `http` | streamable HTTP: a server behind it, callers before it |
 //! | `lint` | what is wrong with a server's tools |
@@ -26,6 +26,7 @@ mod lint;
 mod members;
 mod message;
 mod outcome;
+mod sending;
 mod server;
 mod session;
 mod settings;

@@ -3,7 +3,9 @@
 use std::io;
 
 use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::io::{
+    AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader,
+};
 use tokio::sync::mpsc;
 
 use crate::message::MAX_BYTES;
@@ -65,7 +67,10 @@ async fn read<R: AsyncBufRead + Unpin>(reader: &mut R, most: usize) -> io::Resul
     }
 }
 
-async fn write<W: AsyncWrite + Unpin>(mut writer: W, mut lines: mpsc::Receiver<Bytes>) -> io::Result<()> {
+async fn write<W: AsyncWrite + Unpin>(
+    mut writer: W,
+    mut lines: mpsc::Receiver<Bytes>,
+) -> io::Result<()> {
     let mut out = BytesMut::new();
     while let Some(line) = lines.recv().await {
         push(&mut out, &line);
@@ -84,7 +89,13 @@ async fn write<W: AsyncWrite + Unpin>(mut writer: W, mut lines: mpsc::Receiver<B
 /// One message is one line: an end of line inside it can only be white space between its parts.
 fn push(out: &mut BytesMut, message: &[u8]) {
     if message.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
-        let space = |byte: &u8| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte };
+        let space = |byte: &u8| {
+            if matches!(byte, b'\n' | b'\r') {
+                b' '
+            } else {
+                *byte
+            }
+        };
         out.extend(message.iter().map(space));
     } else {
         out.extend_from_slice(message);

@@ -87,7 +87,9 @@ pub async fn lint(server: Server) -> Result<(usize, Vec<Finding>), LintError> {
     });
     let listing = async {
         let talk = |error: &dyn std::fmt::Display| LintError::Talk(error.to_string());
-        let client = rmcp::serve_client((), ours).await.map_err(|error| talk(&error))?;
+        let client = rmcp::serve_client((), ours)
+            .await
+            .map_err(|error| talk(&error))?;
         let tools = client.list_all_tools().await.map_err(|error| talk(&error));
         let _ = client.cancel().await;
         tools
@@ -118,9 +120,9 @@ const KEYS: [&str; 10] = [
 
 /// Words that a name of a tool that acts begins with, or has between its parts.
 const ACTS: [&str; 26] = [
-    "add", "apply", "approve", "book", "buy", "cancel", "charge", "create", "delete", "deploy", "execute", "insert",
-    "invite", "order", "pay", "post", "publish", "purchase", "refund", "remove", "send", "submit", "transfer", "update",
-    "upload", "write",
+    "add", "apply", "approve", "book", "buy", "cancel", "charge", "create", "delete", "deploy",
+    "execute", "insert", "invite", "order", "pay", "post", "publish", "purchase", "refund",
+    "remove", "send", "submit", "transfer", "update", "upload", "write",
 ];
 
 /// Phrases with which a description asks for the same call again.
@@ -142,7 +144,10 @@ const INVITES: [&str; 11] = [
 fn look(tool: &Tool) -> Vec<Finding> {
     let hints = tool.annotations.clone().unwrap_or_default();
     let is = |hint: Option<bool>, otherwise: bool| hint.unwrap_or(otherwise);
-    let (read_only, idempotent) = (is(hints.read_only_hint, false), is(hints.idempotent_hint, false));
+    let (read_only, idempotent) = (
+        is(hints.read_only_hint, false),
+        is(hints.idempotent_hint, false),
+    );
     let key = key_argument(tool);
     let mut findings = Vec::new();
     let mut find = |severity, code, message: String, fix| {
@@ -175,7 +180,8 @@ fn look(tool: &Tool) -> Vec<Finding> {
         find(
             Severity::Error,
             "acts-without-a-key",
-            "it acts, and a caller that got no answer can't call it again without acting twice".to_owned(),
+            "it acts, and a caller that got no answer can't call it again without acting twice"
+                .to_owned(),
             "take an optional idempotencyKey and honour it, or run it behind `semel mcp`, with [tools.NAME] key = \
              \"derive\" for agents that send none",
         );
@@ -184,11 +190,17 @@ fn look(tool: &Tool) -> Vec<Finding> {
         find(
             Severity::Warning,
             "key-is-required",
-            format!("its argument `{name}` is required: a model makes up a new one for each call, which protects nothing"),
+            format!(
+                "its argument `{name}` is required: a model makes up a new one for each call, which protects nothing"
+            ),
             "make it optional, and say in its description that a repeated call repeats the value",
         );
     }
-    let description = tool.description.as_deref().unwrap_or_default().to_lowercase();
+    let description = tool
+        .description
+        .as_deref()
+        .unwrap_or_default()
+        .to_lowercase();
     if !read_only
         && !idempotent
         && let Some(words) = INVITES.iter().find(|words| description.contains(*words))
@@ -196,7 +208,10 @@ fn look(tool: &Tool) -> Vec<Finding> {
         find(
             Severity::Error,
             "invites-double-calls",
-            format!("its description asks for the same call again (\"{}\")", words.trim_end_matches([',', ' '])),
+            format!(
+                "its description asks for the same call again (\"{}\")",
+                words.trim_end_matches([',', ' '])
+            ),
             "say instead how to find out whether it took effect, or that a repeated call repeats its idempotencyKey",
         );
     }
@@ -207,7 +222,9 @@ fn look(tool: &Tool) -> Vec<Finding> {
 fn key_argument(tool: &Tool) -> Option<(String, bool)> {
     let properties = tool.input_schema.get("properties")?.as_object()?;
     let plain = |name: &str| name.replace(['_', '-'], "").to_lowercase();
-    let name = properties.keys().find(|name| KEYS.contains(&plain(name).as_str()))?;
+    let name = properties
+        .keys()
+        .find(|name| KEYS.contains(&plain(name).as_str()))?;
     let required = tool.input_schema.get("required").and_then(Value::as_array);
     let is_required = required.is_some_and(|names| names.iter().any(|of| of == name));
     Some((name.clone(), is_required))
@@ -241,21 +258,27 @@ mod tests {
     #[test]
     fn what_acts_without_a_key_is_found_and_what_is_safe_is_not() {
         let schema = json!({"type": "object", "properties": {"to": {"type": "string"}}});
-        assert_eq!(codes(json!({"name": "pay", "inputSchema": schema})), ["says-nothing", "acts-without-a-key"]);
-        let marked = json!({"name": "pay", "inputSchema": schema, "annotations": {"destructiveHint": true}});
+        assert_eq!(
+            codes(json!({"name": "pay", "inputSchema": schema})),
+            ["says-nothing", "acts-without-a-key"]
+        );
+        let marked =
+            json!({"name": "pay", "inputSchema": schema, "annotations": {"destructiveHint": true}});
         assert_eq!(codes(marked), ["acts-without-a-key"]);
         let safe = json!({"name": "set_name", "inputSchema": schema, "annotations": {"idempotentHint": true}});
         assert!(codes(safe).is_empty());
         let reads = json!({"name": "look_up", "inputSchema": schema, "annotations": {"readOnlyHint": true}});
         assert!(codes(reads).is_empty());
-        let keyed = json!({"type": "object", "properties": {"idempotency_key": {"type": "string"}}});
+        let keyed =
+            json!({"type": "object", "properties": {"idempotency_key": {"type": "string"}}});
         let keyed = json!({"name": "pay", "inputSchema": keyed, "annotations": {}});
         assert!(codes(keyed).is_empty());
     }
 
     #[test]
     fn contradictions_required_keys_and_invitations_are_found() {
-        let lies = json!({"name": "sendMail", "inputSchema": {}, "annotations": {"readOnlyHint": true}});
+        let lies =
+            json!({"name": "sendMail", "inputSchema": {}, "annotations": {"readOnlyHint": true}});
         assert_eq!(codes(lies), ["read-only-but-acts"]);
         let required = json!({"name": "pay", "annotations": {}, "inputSchema": {"type": "object",
             "properties": {"requestId": {}}, "required": ["requestId"]}});
@@ -267,7 +290,13 @@ mod tests {
 
     #[test]
     fn a_name_acts_by_its_words() {
-        for (name, acts) in [("sendMail", true), ("mail_send", true), ("sender", false), ("list_orders", false), ("order.create", true)] {
+        for (name, acts) in [
+            ("sendMail", true),
+            ("mail_send", true),
+            ("sender", false),
+            ("list_orders", false),
+            ("order.create", true),
+        ] {
             assert_eq!(acts_by_name(name), acts, "{name}");
         }
     }

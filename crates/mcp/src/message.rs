@@ -19,10 +19,17 @@ pub(crate) struct Message {
 /// What it is, by its outermost members.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
-    Request { id: Id, method: String },
-    Notification { method: String },
+    Request {
+        id: Id,
+        method: String,
+    },
+    Notification {
+        method: String,
+    },
     /// A result or an error.
-    Response { id: Id },
+    Response {
+        id: Id,
+    },
     /// Several at once, which the protocol had for a short time.
     Batch,
     /// Not for us to judge: the other side may know it.
@@ -112,9 +119,15 @@ mod tests {
             of(r#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{}}"#),
             Kind::Request { id, method } if &*id.0 == r#""a""# && method == "tools/call"
         ));
-        assert!(matches!(of(r#"{"method":"notifications/x"}"#), Kind::Notification { .. }));
+        assert!(matches!(
+            of(r#"{"method":"notifications/x"}"#),
+            Kind::Notification { .. }
+        ));
         assert!(matches!(of(r#"{"id":1,"result":{}}"#), Kind::Response { id } if &*id.0 == "1"));
-        assert!(matches!(of(r#"{"id":1,"error":{"code":-1,"message":"no"}}"#), Kind::Response { .. }));
+        assert!(matches!(
+            of(r#"{"id":1,"error":{"code":-1,"message":"no"}}"#),
+            Kind::Response { .. }
+        ));
         assert!(matches!(of(r#" [{"id":1,"method":"ping"}]"#), Kind::Batch));
         assert!(matches!(of("no JSON"), Kind::Other));
     }

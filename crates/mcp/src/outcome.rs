@@ -96,7 +96,10 @@ fn answered(message: &[u8], errors: Errors) -> Verdict {
     };
     let says = Members::of(result).unwrap_or_default();
     // The server wants to be called again, with more: this is no end.
-    if says.read::<String>("resultType").is_some_and(|is| is != "complete" && is != "task") {
+    if says
+        .read::<String>("resultType")
+        .is_some_and(|is| is != "complete" && is != "task")
+    {
         return Verdict::NoEffect;
     }
     let failed = says.read::<bool>("isError").unwrap_or(false);

@@ -70,7 +70,9 @@ impl Child {
         };
         let mut process = command.spawn().map_err(failed)?;
         let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
-            return Err(failed(std::io::Error::other("it has no standard input or output")));
+            return Err(failed(std::io::Error::other(
+                "it has no standard input or output",
+            )));
         };
         let (end, _) = lines::end(output, input);
         Ok((Running { process }, end))

@@ -85,7 +85,11 @@ impl Settings {
     }
 
     pub(crate) fn treatment(&self, tool: &str, hints: Hints) -> Treatment {
-        let rules: Vec<&ToolRule> = self.tools.iter().filter(|rule| fits(&rule.name, tool)).collect();
+        let rules: Vec<&ToolRule> = self
+            .tools
+            .iter()
+            .filter(|rule| fits(&rule.name, tool))
+            .collect();
         let rules = rules.as_slice();
         let bypass = hints.read_only || (hints.idempotent && self.bypass_idempotent);
         let by_hint = match (hints.idempotent, hints.destructive) {
@@ -102,7 +106,10 @@ impl Settings {
             bypass: rules.iter().find_map(|rule| rule.bypass).unwrap_or(bypass),
             key: rules.iter().find_map(|rule| rule.key).unwrap_or_default(),
             crash,
-            errors: rules.iter().find_map(|rule| rule.errors).unwrap_or(by_crash),
+            errors: rules
+                .iter()
+                .find_map(|rule| rule.errors)
+                .unwrap_or(by_crash),
         }
     }
 
@@ -246,12 +253,25 @@ mod tests {
     fn a_tool_is_treated_by_the_users_word_then_by_its_own() {
         let mut settings = Settings::new("vendors");
         let of = |settings: &Settings, read_only, idempotent, destructive| {
-            settings.treatment("submit", Hints { read_only, idempotent, destructive })
+            settings.treatment(
+                "submit",
+                Hints {
+                    read_only,
+                    idempotent,
+                    destructive,
+                },
+            )
         };
         assert!(of(&settings, true, false, true).bypass);
         assert_eq!(of(&settings, false, false, true).crash, CrashPolicy::Hold);
-        assert_eq!(of(&settings, false, false, false).crash, CrashPolicy::Takeover);
-        assert_eq!(of(&settings, false, true, true).crash, CrashPolicy::Takeover);
+        assert_eq!(
+            of(&settings, false, false, false).crash,
+            CrashPolicy::Takeover
+        );
+        assert_eq!(
+            of(&settings, false, true, true).crash,
+            CrashPolicy::Takeover
+        );
         assert!(!of(&settings, false, true, true).bypass);
         settings.bypass_idempotent = true;
         assert!(of(&settings, false, true, true).bypass);
@@ -274,7 +294,10 @@ mod tests {
     #[test]
     fn a_long_name_of_a_tool_still_has_a_scope_of_its_own() {
         let settings = Settings::new("vendors");
-        let (one, other) = (settings.scope(&"a".repeat(200)), settings.scope(&"a".repeat(201)));
+        let (one, other) = (
+            settings.scope(&"a".repeat(200)),
+            settings.scope(&"a".repeat(201)),
+        );
         assert_ne!(one, other);
         assert!(one.len() <= MAX_PART_BYTES && other.len() <= MAX_PART_BYTES);
     }

@@ -45,8 +45,14 @@ impl Gateway {
         let tool = call.argument("tool").ok_or_else(|| missing("tool"))?;
         let key = call.argument("idempotencyKey");
         let key = key.ok_or_else(|| missing("idempotencyKey"))?;
-        let key: Key = self.semel.key_rules().check(&key).map_err(|error| format!("{error}."))?;
-        let namespace = self.namespace(&tool, caller).map_err(|error| format!("{error}."))?;
+        let key: Key = self
+            .semel
+            .key_rules()
+            .check(&key)
+            .map_err(|error| format!("{error}."))?;
+        let namespace = self
+            .namespace(&tool, caller)
+            .map_err(|error| format!("{error}."))?;
         let engine = self.semel.engine();
         let down = |_| "The store of idempotency keys gave no answer. Ask again.".to_owned();
         let now = self.semel.store().now().await.map_err(down)?;
@@ -74,7 +80,12 @@ impl Gateway {
             Some(record) => (record.state.as_str(), words(record.state)),
         };
         let mut status = json!({"tool": tool, "state": state});
-        if let Some(Record { created_at, attempt, .. }) = &record {
+        if let Some(Record {
+            created_at,
+            attempt,
+            ..
+        }) = &record
+        {
             status["firstCalled"] = json!(rfc3339(*created_at));
             status["attempt"] = json!(attempt);
         }
@@ -87,7 +98,9 @@ impl Gateway {
 
 const fn words(state: State) -> &'static str {
     match state {
-        State::Running => "The call is still running. Make the same call with the same key to wait for its result.",
+        State::Running => {
+            "The call is still running. Make the same call with the same key to wait for its result."
+        }
         State::Completed => {
             "The call took effect. Make the same call with the same key to see its result; it does not act again."
         }
@@ -96,6 +109,8 @@ const fn words(state: State) -> &'static str {
              needs a new key."
         }
         State::InDoubt => "It is not known whether the call took effect.",
-        State::Released => "The call did not take effect, or may be made again: call with the same key.",
+        State::Released => {
+            "The call did not take effect, or may be made again: call with the same key."
+        }
     }
 }

@@ -176,7 +176,9 @@ mod tests {
         assert_eq!(next, None);
         let tools = page["result"]["tools"].as_array_mut().unwrap();
         assert_eq!(tools.pop().unwrap()["name"], status::NAME);
-        let properties = tools[0]["inputSchema"]["properties"].as_object_mut().unwrap();
+        let properties = tools[0]["inputSchema"]["properties"]
+            .as_object_mut()
+            .unwrap();
         assert_eq!(properties.remove(KEY).unwrap()["type"], "string");
         assert_eq!(page, list);
         assert!(catalog.get("own").unwrap().takes_key_too);
@@ -198,6 +200,9 @@ mod tests {
     #[test]
     fn an_error_passes_as_it_is() {
         let error = Bytes::from_static(br#"{"id":1,"error":{"code":-32601,"message":"none"}}"#);
-        assert_eq!(Catalog::default().page(&error, &Settings::new("test")).0, error);
+        assert_eq!(
+            Catalog::default().page(&error, &Settings::new("test")).0,
+            error
+        );
     }
 }

@@ -7,12 +7,17 @@ use crate::support::{Place, Sdk, needs, said, words};
 /// `SEMEL_MCP_CALLS` makes it a longer one.
 fn intended() -> usize {
     let said = std::env::var("SEMEL_MCP_CALLS").ok();
-    said.map_or(1000, |said| said.parse().expect("SEMEL_MCP_CALLS is a number"))
+    said.map_or(1000, |said| {
+        said.parse().expect("SEMEL_MCP_CALLS is a number")
+    })
 }
 
 fn agent(place: &Place, kills: usize, command: &[String]) -> Value {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/mcp/agent.py");
-    let python = words(&[&needs("SEMEL_TEST_MCP_PYTHON"), std::path::Path::new(script)]);
+    let python = words(&[
+        &needs("SEMEL_TEST_MCP_PYTHON"),
+        std::path::Path::new(script),
+    ]);
     let mut run = place.command(&python);
     run.args([&intended().to_string(), "7", &kills.to_string()]);
     run.arg(place.folder.join("pid")).args(command);
@@ -23,7 +28,9 @@ fn agent(place: &Place, kills: usize, command: &[String]) -> Value {
 fn done(place: &Place) -> Vec<usize> {
     let mut done = vec![0; intended()];
     for line in place.ledger() {
-        let number = line.strip_prefix("act n").and_then(|number| number.parse::<usize>().ok());
+        let number = line
+            .strip_prefix("act n")
+            .and_then(|number| number.parse::<usize>().ok());
         done[number.expect("an act of the agent's")] += 1;
     }
     done
@@ -33,8 +40,15 @@ fn done(place: &Place) -> Vec<usize> {
 fn an_agent_that_loses_results_acts_once_though_the_gateway_is_killed_twice() {
     let place = Place::new();
     let flags = ["--derive", "*", "--lease", "2s"];
-    let told = agent(&place, 2, &place.gateway(&flags, &place.server(Sdk::Python)));
-    let doubts: Vec<usize> = told["in_doubt"].as_array().expect("doubts").iter()
+    let told = agent(
+        &place,
+        2,
+        &place.gateway(&flags, &place.server(Sdk::Python)),
+    );
+    let doubts: Vec<usize> = told["in_doubt"]
+        .as_array()
+        .expect("doubts")
+        .iter()
         .map(|doubt| usize::try_from(doubt["number"].as_u64().expect("a number")).expect("small"))
         .collect();
     let done = done(&place);
@@ -46,19 +60,47 @@ fn an_agent_that_loses_results_acts_once_though_the_gateway_is_killed_twice() {
         }
     }
     assert_eq!(told["killed"], 2);
-    assert_eq!(told["refused"].as_array().expect("refusals").len(), 0, "{told}");
-    assert_eq!(told["done"].as_u64().expect("a number") as usize + doubts.len(), intended());
+    assert_eq!(
+        told["refused"].as_array().expect("refusals").len(),
+        0,
+        "{told}"
+    );
+    assert_eq!(
+        told["done"].as_u64().expect("a number") as usize + doubts.len(),
+        intended()
+    );
     // A call that ran when its gateway was killed is one that nobody saw the end of, unless it was over by then.
     assert!(doubts.len() <= 2, "{told}");
     // The agent did lose results, and was answered from the record.
     let lost = told["lost"].as_u64().expect("a number") as usize;
-    assert!(lost > intended() / 5 && told["replayed"].as_u64().expect("a number") as usize >= lost, "{told}");
-    eprintln!("{} calls for {} acts, {lost} results lost, in doubt: {doubts:?}", told["calls"], intended());
+    assert!(
+        lost > intended() / 5 && told["replayed"].as_u64().expect("a number") as usize >= lost,
+        "{told}"
+    );
+    eprintln!(
+        "{} calls for {} acts, {lost} results lost, in doubt: {doubts:?}",
+        told["calls"],
+        intended()
+    );
     // What is in doubt is listed for a person.
     let mut list = semel_tests::semel_command(&semel_tests::semel());
-    list.args(["keys", "list", "--in-doubt", "--json", "--store", &place.store()]);
+    list.args([
+        "keys",
+        "list",
+        "--in-doubt",
+        "--json",
+        "--store",
+        &place.store(),
+    ]);
     let listed = said(&mut list).to_string();
-    assert_eq!(listed.matches("\"open-").count().max(listed.matches("open-").count()), doubts.len(), "{listed}");
+    assert_eq!(
+        listed
+            .matches("\"open-")
+            .count()
+            .max(listed.matches("open-").count()),
+        doubts.len(),
+        "{listed}"
+    );
 }
 
 /// The same script without the gateway: the test above is able to fail.

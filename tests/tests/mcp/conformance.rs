@@ -7,7 +7,10 @@ use crate::support::{Place, Sdk, needs, said, words};
 
 fn raw(place: &Place, target: &str) -> Vec<Value> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/mcp/raw.py");
-    let command = words(&[&needs("SEMEL_TEST_MCP_PYTHON"), std::path::Path::new(script)]);
+    let command = words(&[
+        &needs("SEMEL_TEST_MCP_PYTHON"),
+        std::path::Path::new(script),
+    ]);
     let seen = said(place.command(&command).arg(target));
     serde_json::from_value(seen).expect("messages")
 }
@@ -15,30 +18,43 @@ fn raw(place: &Place, target: &str) -> Vec<Value> {
 /// Takes out of a list what the gateway adds. → how much that was.
 fn without_ours(messages: &mut [Value]) -> usize {
     let mut removed = 0;
-    for tools in messages.iter_mut().filter_map(|message| message["result"]["tools"].as_array_mut()) {
+    let lists = messages
+        .iter_mut()
+        .filter_map(|message| message.pointer_mut("/result/tools")?.as_array_mut());
+    for tools in lists {
         let before = tools.len();
         tools.retain(|tool| tool["name"] != "semel_status");
         removed += before - tools.len();
         for tool in tools {
-            let properties = tool["inputSchema"]["properties"].as_object_mut();
-            removed += usize::from(properties.is_some_and(|all| all.remove("idempotencyKey").is_some()));
+            let properties = tool.pointer_mut("/inputSchema/properties");
+            let gained = properties.and_then(|all| all.as_object_mut()?.remove("idempotencyKey"));
+            removed += usize::from(gained.is_some());
         }
     }
     removed
 }
 
 fn compare(direct: &[Value], mut through: Vec<Value>) {
-    assert!(without_ours(&mut through) > 3, "the list was not changed at all");
+    assert!(
+        without_ours(&mut through) > 3,
+        "the list was not changed at all"
+    );
     for (n, (one, other)) in direct.iter().zip(&through).enumerate() {
         assert_eq!(one, other, "message {n}");
     }
     assert_eq!(direct.len(), through.len());
     // The script has seen what it is about.
     let has = |what: &dyn Fn(&Value) -> bool| direct.iter().filter(|message| what(message)).count();
-    assert_eq!(has(&|message| message["method"] == "notifications/progress"), 6);
+    assert_eq!(
+        has(&|message| message["method"] == "notifications/progress"),
+        6
+    );
     assert_eq!(has(&|message| message["method"] == "elicitation/create"), 1);
     assert!(has(&|message| message["error"].is_object()) >= 1);
-    assert_eq!(has(&|message| message["result"]["protocolVersion"] == "2025-06-18"), 1);
+    assert_eq!(
+        has(&|message| message["result"]["protocolVersion"] == "2025-06-18"),
+        1
+    );
 }
 
 fn stdio(sdk: Sdk) {

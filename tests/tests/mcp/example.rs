@@ -8,18 +8,39 @@ use serde_json::Value;
 use crate::support::{Place, needs, words};
 
 fn example(file: &str) -> PathBuf {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/mcp-tools")).join(file)
+    Path::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../examples/mcp-tools"
+    ))
+    .join(file)
 }
 
 /// What the agent says at the end, and how many vendors there are then.
 fn onboarded(place: &Place, server: &[String]) -> (String, usize) {
     let book = place.folder.join("vendors.jsonl");
-    let mut command = place.command(&words(&[&needs("SEMEL_TEST_MCP_PYTHON"), &example("agent.py")]));
-    command.args(server).env("VENDORS", &book).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = place.command(&words(&[
+        &needs("SEMEL_TEST_MCP_PYTHON"),
+        &example("agent.py"),
+    ]));
+    command
+        .args(server)
+        .env("VENDORS", &book)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let output = command.output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    (said, std::fs::read_to_string(book).expect("the book").lines().count())
+    assert!(
+        output.status.success(),
+        "{said}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    (
+        said,
+        std::fs::read_to_string(book)
+            .expect("the book")
+            .lines()
+            .count(),
+    )
 }
 
 #[test]
@@ -31,7 +52,10 @@ fn the_vendor_is_onboarded_once_and_three_times_without_the_gateway() {
     let place = Place::new();
     let (said, vendors) = onboarded(&place, &place.gateway(&[], &server));
     assert_eq!(vendors, 1, "{said}");
-    assert!(said.contains("(replayed)") && said.contains("submissions: sub_0001"), "{said}");
+    assert!(
+        said.contains("(replayed)") && said.contains("submissions: sub_0001"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -42,7 +66,10 @@ fn the_snippet_for_a_desktop_client_starts_this_gateway() {
     assert_eq!(server["command"], "semel");
     let mut command: Vec<String> = serde_json::from_value(server["args"].clone()).expect("words");
     assert!(Path::new(command.last().expect("a script")).ends_with("examples/mcp-tools/server.py"));
-    let at = command.iter().position(|word| word == "--").expect("the server's own command");
+    let at = command
+        .iter()
+        .position(|word| word == "--")
+        .expect("the server's own command");
     command.truncate(at);
     command[0] = "--store".to_owned();
     let place = Place::new();

@@ -141,12 +141,33 @@ pub(crate) fn words(paths: &[&Path]) -> Vec<String> {
 
 /// What a command prints, as JSON.
 pub(crate) fn said(command: &mut Command) -> Value {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let output = command.output().expect("it starts");
     let errors = String::from_utf8_lossy(&output.stderr);
-    let last = |text: &str| text.lines().rev().take(60).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n");
-    assert!(output.status.success(), "{command:?}: {}\n{}", output.status, last(&errors));
+    let last = |text: &str| {
+        text.lines()
+            .rev()
+            .take(60)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .rev()
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}",
+        output.status,
+        last(&errors)
+    );
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
-        panic!("{error}: {}\n{}", String::from_utf8_lossy(&output.stdout), last(&errors))
+        panic!(
+            "{error}: {}\n{}",
+            String::from_utf8_lossy(&output.stdout),
+            last(&errors)
+        )
     })
 }

@@ -24,7 +24,10 @@ impl Talk {
     pub(crate) async fn with(place: &Place, words: &[String], env: &[(&str, &str)]) -> Self {
         let mut command = Command::from(place.command(words));
         command.envs(env.iter().copied());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true);
         let mut process = command.spawn().expect("it starts");
         let input = process.stdin.take();
         let output = process.stdout.take().expect("its output");
@@ -36,13 +39,17 @@ impl Talk {
         };
         let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "talk", "version": "1"}});
         talk.ask("initialize", &hello).await;
-        talk.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+        talk.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+            .await;
         talk
     }
 
     pub(crate) async fn say(&mut self, message: &Value) {
         let input = self.input.as_mut().expect("its input");
-        input.write_all(format!("{message}\n").as_bytes()).await.expect("it reads");
+        input
+            .write_all(format!("{message}\n").as_bytes())
+            .await
+            .expect("it reads");
     }
 
     /// Sends a request. → its id.
@@ -77,7 +84,9 @@ impl Talk {
 
     /// Calls a tool. → its result.
     pub(crate) async fn call(&mut self, tool: &str, arguments: &Value) -> Value {
-        let answer = self.ask("tools/call", &json!({"name": tool, "arguments": arguments})).await;
+        let answer = self
+            .ask("tools/call", &json!({"name": tool, "arguments": arguments}))
+            .await;
         answer["result"].clone()
     }
 
@@ -85,7 +94,10 @@ impl Talk {
     pub(crate) async fn status(&mut self, tool: &str, key: &str) -> String {
         let asked = json!({"tool": tool, "idempotencyKey": key});
         let status = self.call("semel_status", &asked).await;
-        status["structuredContent"]["state"].as_str().expect("a state").to_owned()
+        status["structuredContent"]["state"]
+            .as_str()
+            .expect("a state")
+            .to_owned()
     }
 
     /// Leaves, and waits for it to end.

@@ -39,13 +39,17 @@ impl Lint {
             }
         };
         let looked = lint(server).await;
-        let (tools, findings) = looked.map_err(|error| Exit::failed(exit::UNEXPECTED, error.to_string()))?;
+        let (tools, findings) =
+            looked.map_err(|error| Exit::failed(exit::UNEXPECTED, error.to_string()))?;
         if self.json {
             println!("{}", as_json(tools, &findings));
         } else {
             show(tools, &findings);
         }
-        let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
+        let errors = findings
+            .iter()
+            .filter(|finding| finding.severity == Severity::Error)
+            .count();
         match errors {
             0 => Ok(()),
             _ => Err(Exit::failed(exit::BROKEN, "")),
@@ -61,11 +65,27 @@ const fn word(severity: Severity) -> &'static str {
 }
 
 fn show(tools: usize, findings: &[Finding]) {
-    for Finding { tool, severity, code, message, fix } in findings {
-        println!("{} {tool} [{code}]\n    {message}\n    fix: {fix}", word(*severity));
+    for Finding {
+        tool,
+        severity,
+        code,
+        message,
+        fix,
+    } in findings
+    {
+        println!(
+            "{} {tool} [{code}]\n    {message}\n    fix: {fix}",
+            word(*severity)
+        );
     }
-    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
-    println!("{tools} tools, {errors} errors, {} warnings", findings.len() - errors);
+    let errors = findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::Error)
+        .count();
+    println!(
+        "{tools} tools, {errors} errors, {} warnings",
+        findings.len() - errors
+    );
 }
 
 fn as_json(tools: usize, findings: &[Finding]) -> serde_json::Value {

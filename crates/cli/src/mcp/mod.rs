@@ -5,16 +5,21 @@ mod settings;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use semel::Semel;
-use semel_mcp::{Child, Gateway, RunError, Serve, Upstream};
+use semel_mcp::{Child, Gateway, RunError, Serve, Settings, Upstream};
 use semel_server::config::{Log, without_password};
+use semel_server::open_audited;
 
 use crate::exit::{self, Exit};
 use crate::log;
 use settings::{Given, Store};
+
+/// How long an answer may take from the engine to whoever reads it.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// A gateway in front of any MCP server: a tool call that is made again does not act again.
 #[derive(Args)]
@@ -64,10 +69,20 @@ enum Command {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Target {
     /// A server behind streamable HTTP.
-    #[arg(long, value_name = "URL", required_unless_present = "server", conflicts_with = "server")]
+    #[arg(
+        long,
+        value_name = "URL",
+        required_unless_present = "server",
+        conflicts_with = "server"
+    )]
     pub(crate) upstream: Option<String>,
     /// A header for every request to it, such as `Authorization: Bearer …`; better by SEMEL_MCP_HEADER than by a flag.
-    #[arg(long, value_name = "NAME: VALUE", env = "SEMEL_MCP_HEADER", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "NAME: VALUE",
+        env = "SEMEL_MCP_HEADER",
+        hide_env_values = true
+    )]
     header: Vec<String>,
     /// A server's command and its arguments, after `--`.
     #[arg(last = true, value_name = "COMMAND")]
@@ -97,20 +112,34 @@ impl Target {
             headers.append(name, value);
         }
         let upstream = Upstream::new(url, headers);
-        upstream.map(Some).map_err(|message| Exit::failed(exit::CONFIG, message))
+        upstream
+            .map(Some)
+            .map_err(|message| Exit::failed(exit::CONFIG, message))
     }
 
     /// A name that stays the same for the same server, and that no other has.
     fn name(&self) -> String {
-        let mut words: Vec<String> = self.server.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let mut words: Vec<String> = self
+            .server
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
         words.extend(self.upstream.clone());
         let digest = semel::core::Fingerprint::builder(&semel::Secret::none());
-        let digest = words.iter().fold(digest, |digest, word| digest.part(word.as_bytes()));
+        let digest = words
+            .iter()
+            .fold(digest, |digest, word| digest.part(word.as_bytes()));
         let digest = digest.finish();
         let [_, a, b, c, d, ..] = digest.as_bytes();
         // For people: the last word that looks like a name of something.
-        let readable = words.iter().rev().filter(|word| !word.starts_with('-') && !word.contains('='));
-        let readable = readable.map(|word| word.trim_end_matches('/')).next().unwrap_or_default();
+        let readable = words
+            .iter()
+            .rev()
+            .filter(|word| !word.starts_with('-') && !word.contains('='));
+        let readable = readable
+            .map(|word| word.trim_end_matches('/'))
+            .next()
+            .unwrap_or_default();
         let readable = readable.rsplit(['/', '\\']).next().unwrap_or_default();
         let is_fit = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
         let readable: String = readable.chars().filter(is_fit).take(32).collect();
@@ -124,7 +153,9 @@ impl Mcp {
             return lint.run();
         }
         log::start(&Log::default());
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build();
         let runtime = match runtime {
             Ok(runtime) => runtime,
             Err(error) => return Exit::failed(exit::UNEXPECTED, error.to_string()),
@@ -138,13 +169,16 @@ impl Mcp {
     async fn serve(self) -> Result<(), Exit> {
         let settings = self.given.settings(&self.target.name())?;
         let Store { url, promise } = self.given.store()?;
-        let semel = Semel::builder()
-            .environment(&self.given.environment())
-            .secret(self.given.secret()?)
-            .open(&url)
-            .await
-            .map_err(|error| Exit::failed(exit::STORE, error.to_string()))?;
-        tracing::info!("records are in {}: {promise}; scope {}", without_password(&url), settings.name);
+        let opened = open_audited(&self.given.config(&url)).await?;
+        let shown = without_password(&url);
+        tracing::info!("records are in {shown}: {promise}; scope {}", settings.name);
+        let served = self.serve_on(opened.semel, settings).await;
+        opened.trail.flush().await;
+        opened.telemetry.flush().await;
+        served
+    }
+
+    async fn serve_on(self, semel: Semel, settings: Settings) -> Result<(), Exit> {
         let wrong = |message| Exit::failed(exit::CONFIG, message);
         let gateway = Gateway::new(semel.clone(), settings).map_err(wrong)?;
         let caller = self.given.caller();
@@ -165,23 +199,39 @@ impl Mcp {
                 listened(serve.child(gateway, child, address, told_to_end()).await)
             }
             (Some(upstream), _, None) => {
-                tokio::select! {
-                    () = semel_mcp::bridge(gateway, caller, upstream) => {}
-                    () = told_to_end() => semel.idle().await,
-                }
+                let served = semel_mcp::bridge(gateway, caller, upstream);
+                drained(&semel, served).await;
                 Ok(())
             }
             (None, Some(child), None) => {
-                tokio::select! {
-                    ended = semel_mcp::stdio(gateway, caller, child) => ended.map_err(|error| ended_early(&error)),
-                    () = told_to_end() => {
-                        semel.idle().await;
-                        Ok(())
-                    }
-                }
+                let served = drained(&semel, semel_mcp::stdio(gateway, caller, child)).await;
+                served
+                    .unwrap_or(Ok(()))
+                    .map_err(|error| ended_early(&error))
             }
-            (None, None, _) => Err(wrong("no server: write `semel mcp -- COMMAND`, or --upstream URL".to_owned())),
+            (None, None, _) => Err(wrong(
+                "no server: write `semel mcp -- COMMAND`, or --upstream URL".to_owned(),
+            )),
         }
+    }
+}
+
+/// Serves until the client leaves, or until this process is told to end: then for as long as calls run.
+async fn drained<T>(semel: &Semel, served: impl Future<Output = T>) -> Option<T> {
+    // Not dropped when told to end: the server's process would go with it, in the midst of a call.
+    let mut served = std::pin::pin!(served);
+    tokio::select! {
+        served = &mut served => return Some(served),
+        () = told_to_end() => {}
+    }
+    let done = async {
+        semel.idle().await;
+        // What was answered last still has to be written.
+        semel.engine().env().clock.sleep(LAST_WORDS).await;
+    };
+    tokio::select! {
+        served = &mut served => Some(served),
+        () = done => None,
     }
 }
 
@@ -192,7 +242,10 @@ fn ended_early(error: &RunError) -> Exit {
 /// Completes when this process is told to end.
 async fn told_to_end() {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+    let (Ok(mut term), Ok(mut int)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) else {
         return std::future::pending().await;
     };
     tokio::select! {

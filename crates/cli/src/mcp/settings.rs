@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use semel::{Mode, OnBusy, Secret};
+use semel::{Mode, OnBusy};
 use semel_mcp::{Caller, KeyRule, Settings, ToolRule};
-use semel_server::config::Span;
+use semel_server::config::{Config, Span};
 use serde::Deserialize;
 
 use crate::exit::{self, Exit};
@@ -17,7 +17,12 @@ pub(super) struct Given {
     #[arg(long, short, value_name = "FILE", env = "SEMEL_MCP_CONFIG")]
     config: Option<PathBuf>,
     /// Where the records are kept: redis://…, postgres://…, mysql://…, sqlite://…, s3://…; else a file of this user's.
-    #[arg(long, value_name = "URL", env = "SEMEL_STORE_URL", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "SEMEL_STORE_URL",
+        hide_env_values = true
+    )]
     store: Option<String>,
     /// The environment that keys live in, such as production.
     #[arg(long, value_name = "NAME")]
@@ -66,7 +71,10 @@ pub(super) struct Given {
     observe: bool,
     /// A file with the secret that identities are made with: the same for every gateway and sidecar on the store.
     #[arg(long, value_name = "FILE")]
-    secret_file: Option<PathBuf>,
+    secret_file: Option<String>,
+    /// A file for the audit trail (JSON lines), one that no other process writes.
+    #[arg(long, value_name = "FILE")]
+    audit: Option<String>,
 }
 
 /// What a file may say.
@@ -102,16 +110,21 @@ impl Given {
         let named = self.name.clone().or(file.name);
         let mut settings = Settings::new(named.as_deref().unwrap_or(name));
         settings.tenant = self.tenant.clone().or(file.tenant).unwrap_or_default();
-        let named = file.tools.into_iter().map(|(name, rule)| ToolRule { name, ..rule });
+        let named = file
+            .tools
+            .into_iter()
+            .map(|(name, rule)| ToolRule { name, ..rule });
         settings.tools = named.collect();
         // The more is said by a name, the earlier it counts.
         let key = |rule: &ToolRule| (rule.name.contains('*'), std::cmp::Reverse(rule.name.len()));
         settings.tools.sort_by_key(key);
-        settings.tools.extend(self.derive.iter().map(|name| ToolRule {
-            name: name.clone(),
-            key: Some(KeyRule::Derive),
-            ..ToolRule::default()
-        }));
+        settings
+            .tools
+            .extend(self.derive.iter().map(|name| ToolRule {
+                name: name.clone(),
+                key: Some(KeyRule::Derive),
+                ..ToolRule::default()
+            }));
         let set = |to: &mut std::time::Duration, flag: Option<Span>, file: Option<Span>| {
             if let Some(Span(span)) = flag.or(file) {
                 *to = span;
@@ -119,7 +132,11 @@ impl Given {
         };
         set(&mut settings.window, self.window, file.window);
         set(&mut settings.call_limit, self.call_limit, file.call_limit);
-        set(&mut settings.policy.retention, self.retention, file.retention);
+        set(
+            &mut settings.policy.retention,
+            self.retention,
+            file.retention,
+        );
         set(&mut settings.policy.lease, self.lease, file.lease);
         if let Some(Span(wait)) = self.wait.or(file.wait) {
             settings.policy.on_busy = OnBusy::Wait(wait);
@@ -133,8 +150,14 @@ impl Given {
         Ok(settings)
     }
 
-    pub(super) fn environment(&self) -> String {
-        self.environment.clone().unwrap_or_default()
+    /// What the store is opened with: as a sidecar's, so that both say the same of the same records.
+    pub(super) fn config(&self, url: &str) -> Config {
+        let mut config = Config::default();
+        config.store.url = Some(url.to_owned());
+        config.store.secret_file.clone_from(&self.secret_file);
+        config.environment = self.environment.clone().unwrap_or_default();
+        config.audit.file.clone_from(&self.audit);
+        config
     }
 
     pub(super) fn caller(&self) -> Caller {
@@ -144,33 +167,35 @@ impl Given {
         }
     }
 
-    pub(super) fn secret(&self) -> Result<Secret, Exit> {
-        let Some(path) = &self.secret_file else {
-            return Ok(Secret::none());
-        };
-        let failed = |error: &dyn std::fmt::Display| {
-            Exit::failed(exit::CONFIG, format!("--secret-file {}: {error}", path.display()))
-        };
-        let text = std::fs::read(path).map_err(|error| failed(&error))?;
-        Secret::new(1, text.trim_ascii_end()).map_err(|error| failed(&error))
-    }
-
     /// The store that was named, or a file of this user's on this host.
     pub(super) fn store(&self) -> Result<Store, Exit> {
         if let Some(url) = &self.store {
             let promise = match url.split("://").next() {
-                Some("memory") => "they are gone when this process ends, and no other process sees them",
-                Some("sqlite") => "they survive the end of this process and of this machine; only gateways on this host share them",
-                _ => "they survive what that server survives, and every gateway and sidecar on it shares them",
+                Some("memory") => {
+                    "they are gone when this process ends, and no other process sees them"
+                }
+                Some("sqlite") => {
+                    "they survive the end of this process and of this machine; only gateways on this host share them"
+                }
+                _ => {
+                    "they survive what that server survives, and every gateway and sidecar on it shares them"
+                }
             };
-            return Ok(Store { url: url.clone(), promise });
+            return Ok(Store {
+                url: url.clone(),
+                promise,
+            });
         }
         let Some(folder) = state_folder() else {
-            let message = "there is no home folder to keep records in\n    fix: --store sqlite:///a/file.db";
+            let message =
+                "there is no home folder to keep records in\n    fix: --store sqlite:///a/file.db";
             return Err(Exit::failed(exit::CONFIG, message));
         };
         let failed = |error: std::io::Error| {
-            let message = format!("{}: {error}\n    fix: --store sqlite:///a/file.db", folder.display());
+            let message = format!(
+                "{}: {error}\n    fix: --store sqlite:///a/file.db",
+                folder.display()
+            );
             Exit::failed(exit::STORE, message)
         };
         std::fs::create_dir_all(&folder).map_err(failed)?;
@@ -183,7 +208,11 @@ impl Given {
 }
 
 fn state_folder() -> Option<PathBuf> {
-    let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let named = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     let state = named("XDG_STATE_HOME").or_else(|| Some(named("HOME")?.join(".local/state")))?;
     Some(state.join("semel"))
 }

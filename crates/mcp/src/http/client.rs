@@ -41,7 +41,9 @@ impl Upstream {
     pub fn new(url: &str, headers: HeaderMap) -> Result<Self, String> {
         let uri: Uri = url.parse().map_err(|_| format!("{url} is not a URL"))?;
         if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.authority().is_none() {
-            return Err(format!("{url} is not the URL of a server: write http://HOST:PORT/mcp"));
+            return Err(format!(
+                "{url} is not the URL of a server: write http://HOST:PORT/mcp"
+            ));
         }
         // The same provider as everywhere: some dependency may have brought another.
         let tls = rustls::ClientConfig::builder_with_provider(std::sync::Arc::new(
@@ -92,7 +94,10 @@ impl Upstream {
         headers.insert(ACCEPT, HeaderValue::from_static(EVENT_STREAM));
         headers.remove(CONTENT_TYPE);
         headers.insert(LAST_EVENT, HeaderValue::from_str(last).ok()?);
-        let response = self.send(Method::GET, uri, headers, Body::empty()).await.ok()?;
+        let response = self
+            .send(Method::GET, uri, headers, Body::empty())
+            .await
+            .ok()?;
         (response.status().is_success() && is_event_stream(response.headers()))
             .then(|| Events::new(response.into_body()))
     }
@@ -106,7 +111,9 @@ pub(crate) fn never_sent(error: &Error) -> bool {
 pub(crate) const EVENT_STREAM: &str = "text/event-stream";
 
 pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
     kind.is_some_and(|kind| kind.trim_start().starts_with(EVENT_STREAM))
 }
 

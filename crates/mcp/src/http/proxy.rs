@@ -80,9 +80,10 @@ impl Proxy {
                 self.list(&parts, &message, &id).await
             }
             (Kind::Request { .. }, Some("tools/call")) => self.call(parts, message).await,
-            (Kind::Batch, _) if has_call(&message) => {
-                plain(StatusCode::BAD_REQUEST, "tool calls are taken one at a time")
-            }
+            (Kind::Batch, _) if has_call(&message) => plain(
+                StatusCode::BAD_REQUEST,
+                "tool calls are taken one at a time",
+            ),
             _ => self.pass(&parts, message.text.into()).await,
         }
     }
@@ -123,7 +124,9 @@ impl Proxy {
     async fn send(&self, parts: &Parts, body: Body) -> Result<Response<Incoming>, Response<Body>> {
         let target = self.target(parts);
         let headers = parts.headers.clone();
-        let sent = self.upstream.send(parts.method.clone(), &target, headers, body);
+        let sent = self
+            .upstream
+            .send(parts.method.clone(), &target, headers, body);
         sent.await.map_err(|error| {
             tracing::warn!("the server can't be reached: {error}");
             plain(StatusCode::BAD_GATEWAY, "the server can't be reached")
@@ -176,7 +179,12 @@ impl Proxy {
         self.catalog.get(&call.tool)
     }
 
-    async fn page(&self, call: &Call, parts: &Parts, cursor: Option<&str>) -> Option<Option<String>> {
+    async fn page(
+        &self,
+        call: &Call,
+        parts: &Parts,
+        cursor: Option<&str>,
+    ) -> Option<Option<String>> {
         let id = Id("\"semel:list\"".into());
         let target = self.target(parts);
         let mut headers = parts.headers.clone();
@@ -185,8 +193,13 @@ impl Proxy {
             headers.remove(NAME);
         }
         let body = call.list(&id, cursor).into();
-        let sent = self.upstream.send(Method::POST, &target, headers.clone(), body);
-        let response = sent.await.ok().filter(|response| response.status().is_success())?;
+        let sent = self
+            .upstream
+            .send(Method::POST, &target, headers.clone(), body);
+        let response = sent
+            .await
+            .ok()
+            .filter(|response| response.status().is_success())?;
         let text = if is_event_stream(response.headers()) {
             let mut stream = Stream::new(&self.upstream, &target, headers, response.into_body());
             loop {
@@ -213,7 +226,11 @@ pub(crate) fn has_call(batch: &Message) -> bool {
 }
 
 /// Whose request it is: of a header that something in front of us has checked, or of whoever has this token.
-pub(crate) fn caller(gateway: &Gateway, principal: Option<&HeaderName>, headers: &HeaderMap) -> Caller {
+pub(crate) fn caller(
+    gateway: &Gateway,
+    principal: Option<&HeaderName>,
+    headers: &HeaderMap,
+) -> Caller {
     let name = principal.unwrap_or(&AUTHORIZATION);
     let digest = |value: &HeaderValue| {
         let secret = gateway.semel.engine().secret();

@@ -39,7 +39,13 @@ impl Proxy {
         let (tell, mut events) = mpsc::channel(QUEUE);
         let proxy = Arc::clone(&self);
         let send = move |sending| {
-            let forward = Forward { proxy, target, headers: parts.headers, id, tell };
+            let forward = Forward {
+                proxy,
+                target,
+                headers: parts.headers,
+                id,
+                tell,
+            };
             Box::pin(forward.within_limit(sending)) as semel::core::BoxFuture<'static, Outcome>
         };
         let gateway = Arc::clone(&self.gateway);
@@ -111,16 +117,29 @@ impl Forward {
     }
 
     async fn send(self, sending: Sending) -> Outcome {
-        let Self { proxy, target, mut headers, id, tell } = self;
-        let downstream = sending.downstream.and_then(|key| HeaderValue::from_str(&key).ok());
+        let Self {
+            proxy,
+            target,
+            mut headers,
+            id,
+            tell,
+        } = self;
+        let downstream = sending
+            .downstream
+            .and_then(|key| HeaderValue::from_str(&key).ok());
         if let Some(key) = downstream {
             headers.insert(IDEMPOTENCY_KEY, key);
         }
         let body = sending.message.into();
-        let sent = proxy.upstream.send(Method::POST, &target, headers.clone(), body).await;
+        let sent = proxy
+            .upstream
+            .send(Method::POST, &target, headers.clone(), body)
+            .await;
         let response = match sent {
             Ok(response) => response,
-            Err(error) if never_sent(&error) => return Outcome::NotSent("the server can't be reached"),
+            Err(error) if never_sent(&error) => {
+                return Outcome::NotSent("the server can't be reached");
+            }
             Err(_) => return Outcome::Lost,
         };
         let (mut head, body) = response.into_parts();

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -17,6 +18,9 @@ use super::proxy::{Proxy, plain};
 use super::sessions::Sessions;
 use crate::gateway::Gateway;
 use crate::server::Child;
+
+/// How long an answer may take from the engine to whoever reads it.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// A gateway for callers on HTTP.
 #[derive(Clone, Debug, Default)]
@@ -53,11 +57,14 @@ impl Serve {
         address: SocketAddr,
         end: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ServeError> {
-        let idle = gateway.semel.clone();
+        let ending = Arc::clone(&gateway);
         let proxy = Arc::new(Proxy::new(gateway, upstream, self.principal.clone()));
-        let router = Router::new().fallback(move |request: Request| Arc::clone(&proxy).handle(request));
+        let router =
+            Router::new().fallback(move |request: Request| Arc::clone(&proxy).handle(request));
         self.listen(router, address, end).await?;
-        idle.idle().await;
+        ending.semel.idle().await;
+        // What was answered last still has to be written.
+        ending.sleep(LAST_WORDS).await;
         Ok(())
     }
 
@@ -72,12 +79,14 @@ impl Serve {
         address: SocketAddr,
         end: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ServeError> {
-        let idle = gateway.semel.clone();
+        let ending = Arc::clone(&gateway);
         let sessions = Arc::new(Sessions::new(gateway, child, self.principal.clone()));
         let handle = move |request: Request| Arc::clone(&sessions).handle(request);
         let router = Router::new().route("/mcp", axum::routing::any(handle));
         self.listen(router, address, end).await?;
-        idle.idle().await;
+        ending.semel.idle().await;
+        // What was answered last still has to be written.
+        ending.sleep(LAST_WORDS).await;
         Ok(())
     }
 
@@ -90,7 +99,10 @@ impl Serve {
         let failed = |source| ServeError { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let guard = Arc::new(Guard { serve: self, is_local: address.ip().is_loopback() });
+        let guard = Arc::new(Guard {
+            serve: self,
+            is_local: address.ip().is_loopback(),
+        });
         let guarded = move |request: Request, next: Next| {
             let refused = guard.refused(&request);
             async move {
@@ -122,7 +134,9 @@ impl Guard {
         if let Some(origin) = request.headers().get(ORIGIN) {
             let origin = origin.to_str().unwrap_or_default();
             let is_named = self.serve.origins.iter().any(|allowed| allowed == origin);
-            let is_own = origin.parse::<Uri>().is_ok_and(|uri| uri.host().is_some_and(is_this_machine));
+            let is_own = origin
+                .parse::<Uri>()
+                .is_ok_and(|uri| uri.host().is_some_and(is_this_machine));
             if !is_named && !is_own {
                 return Some("this origin may not call; --allow-origin lets it");
             }
@@ -130,7 +144,10 @@ impl Guard {
         if !self.is_local && self.serve.hosts.is_empty() {
             return None;
         }
-        let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+        let host = request
+            .headers()
+            .get(HOST)
+            .and_then(|host| host.to_str().ok());
         let host = host.and_then(|host| host.parse::<Authority>().ok());
         let is_known = host.is_some_and(|host| {
             let host = host.host();
@@ -142,7 +159,10 @@ impl Guard {
 
 fn is_this_machine(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    host == "localhost"
+        || host
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]
@@ -152,22 +172,39 @@ mod tests {
     #[test]
     fn pages_of_others_and_borrowed_names_are_refused() {
         let guard = |is_local| Guard {
-            serve: Serve { origins: vec!["https://app.example".to_owned()], ..Serve::default() },
+            serve: Serve {
+                origins: vec!["https://app.example".to_owned()],
+                ..Serve::default()
+            },
             is_local,
         };
         let refused = |is_local, host: &str, origin: Option<&str>| {
             let mut request = http::Request::new(Body::empty());
             request.headers_mut().insert(HOST, host.parse().unwrap());
             if let Some(origin) = origin {
-                request.headers_mut().insert(ORIGIN, origin.parse().unwrap());
+                request
+                    .headers_mut()
+                    .insert(ORIGIN, origin.parse().unwrap());
             }
             guard(is_local).refused(&request).is_some()
         };
         assert!(!refused(true, "127.0.0.1:9000", None));
-        assert!(!refused(true, "localhost:9000", Some("http://localhost:5173")));
-        assert!(!refused(true, "localhost:9000", Some("https://app.example")));
+        assert!(!refused(
+            true,
+            "localhost:9000",
+            Some("http://localhost:5173")
+        ));
+        assert!(!refused(
+            true,
+            "localhost:9000",
+            Some("https://app.example")
+        ));
         assert!(!refused(true, "[::1]:9000", None));
-        assert!(refused(true, "localhost:9000", Some("https://evil.example")));
+        assert!(refused(
+            true,
+            "localhost:9000",
+            Some("https://evil.example")
+        ));
         assert!(refused(true, "localhost:9000", Some("null")));
         assert!(refused(true, "rebound.example", None));
         assert!(!refused(false, "gateway.internal", None));

@@ -75,7 +75,8 @@ impl Sessions {
                 let Ok(body) = Limited::new(body, MAX_BYTES).collect().await else {
                     return plain(StatusCode::PAYLOAD_TOO_LARGE, "the message is too large");
                 };
-                self.post(caller, &parts.headers, Message::new(body.to_bytes())).await
+                self.post(caller, &parts.headers, Message::new(body.to_bytes()))
+                    .await
             }
             Method::GET => match self.seat(&caller) {
                 Some(seat) => seat.listen(),
@@ -108,7 +109,12 @@ impl Sessions {
         Some(Arc::clone(seat))
     }
 
-    async fn post(self: &Arc<Self>, caller: Caller, headers: &HeaderMap, message: Message) -> Response<Body> {
+    async fn post(
+        self: &Arc<Self>,
+        caller: Caller,
+        headers: &HeaderMap,
+        message: Message,
+    ) -> Response<Body> {
         if headers.contains_key(SESSION) {
             return match self.seat(&caller) {
                 Some(seat) => seat.post(message).await,
@@ -157,7 +163,10 @@ impl Sessions {
         drop(seats);
         let gateway = Arc::clone(&self.gateway);
         let session = name.clone();
-        let caller = Caller { session: session.clone(), ..caller };
+        let caller = Caller {
+            session: session.clone(),
+            ..caller
+        };
         tokio::spawn(async move {
             Session::run(gateway, caller, End { says, told }, server, DRAIN).await;
             running.end().await;
@@ -213,14 +222,21 @@ impl Seat {
         match says.recv().await {
             Some(text) if super::upstream::answers_id(&text, &id) => json(text),
             Some(first) => events(Some(first), says),
-            None => plain(StatusCode::BAD_GATEWAY, "the server ended before it answered"),
+            None => plain(
+                StatusCode::BAD_GATEWAY,
+                "the server ended before it answered",
+            ),
         }
     }
 
     fn listen(&self) -> Response<Body> {
         let (say, says) = mpsc::channel(QUEUE);
         let mut heard = self.heard.lock();
-        if heard.listener.as_ref().is_some_and(|listener| !listener.is_closed()) {
+        if heard
+            .listener
+            .as_ref()
+            .is_some_and(|listener| !listener.is_closed())
+        {
             return plain(StatusCode::CONFLICT, "somebody listens already");
         }
         for text in heard.unheard.drain(..).take(QUEUE) {
@@ -258,14 +274,23 @@ impl Seat {
             heard.progress.retain(|_, of| of != id);
             return heard.requests.remove(id);
         }
-        let token = message.params().get("progressToken").map(|raw| raw.get().to_owned());
+        let token = message
+            .params()
+            .get("progressToken")
+            .map(|raw| raw.get().to_owned());
         let request = token.and_then(|token| heard.progress.get(token.as_str()).cloned());
         if let Some(listener) = request.and_then(|id| heard.requests.get(&id)) {
             return Some(listener.clone());
         }
         // What the server asks meanwhile is about a request that runs: its stream is sure to be read.
-        let of_a_request = heard.requests.values().find(|listener| !listener.is_closed());
-        let listener = heard.listener.as_ref().filter(|listener| !listener.is_closed());
+        let of_a_request = heard
+            .requests
+            .values()
+            .find(|listener| !listener.is_closed());
+        let listener = heard
+            .listener
+            .as_ref()
+            .filter(|listener| !listener.is_closed());
         match message.kind {
             Kind::Request { .. } => of_a_request.or(listener).cloned(),
             _ => listener.or(of_a_request).cloned(),

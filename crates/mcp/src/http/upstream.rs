@@ -48,7 +48,10 @@ impl Upstream {
             while let Some(text) = to_send.recv().await {
                 let message = Message::new(text);
                 // What begins a session is waited for: everything after it depends on what it brings.
-                let is_first = matches!(message.method(), Some("initialize" | "notifications/initialized"));
+                let is_first = matches!(
+                    message.method(),
+                    Some("initialize" | "notifications/initialized")
+                );
                 let link = Arc::clone(&link);
                 if is_first {
                     link.post(message).await;
@@ -88,7 +91,10 @@ impl Link {
         let headers = self.headers(Some(&message));
         let uri = &self.upstream.uri;
         let body = Body::from(message.text.clone());
-        let sent = self.upstream.send(Method::POST, uri, headers.clone(), body).await;
+        let sent = self
+            .upstream
+            .send(Method::POST, uri, headers.clone(), body)
+            .await;
         let response = match sent {
             Ok(response) => response,
             Err(error) => {
@@ -116,7 +122,12 @@ impl Link {
                 }
             }
             if !is_answered {
-                self.failed(&message, "the server's stream ended without an answer", false).await;
+                self.failed(
+                    &message,
+                    "the server's stream ended without an answer",
+                    false,
+                )
+                .await;
             }
         } else if status != StatusCode::ACCEPTED {
             match whole(response.into_body()).await {
@@ -169,8 +180,12 @@ impl Link {
         tokio::spawn(async move {
             let uri = upstream.uri.clone();
             let listening = async {
-                let sent = upstream.send(Method::GET, &uri, headers.clone(), Body::empty()).await;
-                let response = sent.ok().filter(|response| is_event_stream(response.headers()))?;
+                let sent = upstream
+                    .send(Method::GET, &uri, headers.clone(), Body::empty())
+                    .await;
+                let response = sent
+                    .ok()
+                    .filter(|response| is_event_stream(response.headers()))?;
                 let mut stream = Stream::new(&upstream, &uri, headers, response.into_body());
                 while let Some(Said { text, .. }) = stream.next().await {
                     say.send(text).await.ok()?;
@@ -192,7 +207,9 @@ impl Link {
     async fn end(&self) {
         if self.agreed.lock().session.is_some() {
             let headers = self.headers(None);
-            let ended = self.upstream.send(Method::DELETE, &self.upstream.uri, headers, Body::empty());
+            let ended =
+                self.upstream
+                    .send(Method::DELETE, &self.upstream.uri, headers, Body::empty());
             let _ = tokio::time::timeout(std::time::Duration::from_secs(2), ended).await;
         }
     }
