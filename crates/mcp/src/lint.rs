@@ -19,7 +19,7 @@ pub enum Server {
     /// A process.
     Child(Child),
     /// Behind HTTP.
-    Upstream(Upstream),
+    Upstream(Box<Upstream>),
 }
 
 /// How bad it is.
@@ -143,79 +143,79 @@ const INVITES: [&str; 11] = [
 /// What there is to say about one tool.
 fn look(tool: &Tool) -> Vec<Finding> {
     let hints = tool.annotations.clone().unwrap_or_default();
-    let is = |hint: Option<bool>, otherwise: bool| hint.unwrap_or(otherwise);
-    let (read_only, idempotent) = (
-        is(hints.read_only_hint, false),
-        is(hints.idempotent_hint, false),
-    );
+    let read_only = hints.read_only_hint == Some(true);
+    let acts_unkeyed = !read_only && hints.idempotent_hint != Some(true);
     let key = key_argument(tool);
-    let mut findings = Vec::new();
-    let mut find = |severity, code, message: String, fix| {
-        findings.push(Finding {
-            tool: tool.name.to_string(),
-            severity,
-            code,
-            message,
-            fix,
-        });
+    let says_it_acts = hints.destructive_hint == Some(true) || acts_by_name(&tool.name);
+    let description = tool.description.as_deref().unwrap_or_default();
+    let description = description.to_lowercase();
+    let invites = INVITES.iter().find(|words| description.contains(*words));
+    let required = key.as_ref().filter(|(_, is_required)| *is_required);
+    let found = [
+        (read_only && says_it_acts).then(read_only_but_acts),
+        (!read_only && tool.annotations.is_none()).then(says_nothing),
+        (acts_unkeyed && key.is_none()).then(acts_without_a_key),
+        required.map(|(name, _)| key_is_required(name)),
+        invites
+            .filter(|_| acts_unkeyed)
+            .map(|words| invites_double_calls(words)),
+    ];
+    let named = |(severity, code, message, fix)| Finding {
+        tool: tool.name.to_string(),
+        severity,
+        code,
+        message,
+        fix,
     };
-    if read_only && (hints.destructive_hint == Some(true) || acts_by_name(&tool.name)) {
-        find(
-            Severity::Error,
-            "read-only-but-acts",
-            "it says that it only reads, and its name or its other hints say that it acts: nothing protects its calls"
-                .to_owned(),
-            "take readOnlyHint away, or rename it; meanwhile [tools.NAME] bypass = false",
-        );
-    }
-    if !read_only && tool.annotations.is_none() {
-        find(
-            Severity::Warning,
-            "says-nothing",
-            "it has no annotations, so callers have to assume the worst: that it destroys something".to_owned(),
-            "set readOnlyHint, destructiveHint and idempotentHint to what is true",
-        );
-    }
-    if !read_only && !idempotent && key.is_none() {
-        find(
-            Severity::Error,
-            "acts-without-a-key",
-            "it acts, and a caller that got no answer can't call it again without acting twice"
-                .to_owned(),
-            "take an optional idempotencyKey and honour it, or run it behind `semel mcp`, with [tools.NAME] key = \
-             \"derive\" for agents that send none",
-        );
-    }
-    if let Some((name, true)) = &key {
-        find(
-            Severity::Warning,
-            "key-is-required",
-            format!(
-                "its argument `{name}` is required: a model makes up a new one for each call, which protects nothing"
-            ),
-            "make it optional, and say in its description that a repeated call repeats the value",
-        );
-    }
-    let description = tool
-        .description
-        .as_deref()
-        .unwrap_or_default()
-        .to_lowercase();
-    if !read_only
-        && !idempotent
-        && let Some(words) = INVITES.iter().find(|words| description.contains(*words))
-    {
-        find(
-            Severity::Error,
-            "invites-double-calls",
-            format!(
-                "its description asks for the same call again (\"{}\")",
-                words.trim_end_matches([',', ' '])
-            ),
-            "say instead how to find out whether it took effect, or that a repeated call repeats its idempotencyKey",
-        );
-    }
-    findings
+    found.into_iter().flatten().map(named).collect()
+}
+
+type Rule = (Severity, &'static str, String, &'static str);
+
+fn read_only_but_acts() -> Rule {
+    let message = "it says that it only reads, and its name or its other hints say that it acts: nothing protects its calls";
+    let fix = "take readOnlyHint away, or rename it; meanwhile [tools.NAME] bypass = false";
+    (
+        Severity::Error,
+        "read-only-but-acts",
+        message.to_owned(),
+        fix,
+    )
+}
+
+fn says_nothing() -> Rule {
+    let message =
+        "it has no annotations, so callers have to assume the worst: that it destroys something";
+    let fix = "set readOnlyHint, destructiveHint and idempotentHint to what is true";
+    (Severity::Warning, "says-nothing", message.to_owned(), fix)
+}
+
+fn acts_without_a_key() -> Rule {
+    let message =
+        "it acts, and a caller that got no answer can't call it again without acting twice";
+    let fix = "take an optional idempotencyKey and honour it, or run it behind `semel mcp`, with [tools.NAME] key = \
+               \"derive\" for agents that send none";
+    (
+        Severity::Error,
+        "acts-without-a-key",
+        message.to_owned(),
+        fix,
+    )
+}
+
+fn key_is_required(name: &str) -> Rule {
+    let message = format!(
+        "its argument `{name}` is required: a model makes up a new one for each call, which protects nothing"
+    );
+    let fix = "make it optional, and say in its description that a repeated call repeats the value";
+    (Severity::Warning, "key-is-required", message, fix)
+}
+
+fn invites_double_calls(words: &str) -> Rule {
+    let words = words.trim_end_matches([',', ' ']);
+    let message = format!("its description asks for the same call again (\"{words}\")");
+    let fix = "say instead how to find out whether it took effect, or that a repeated call repeats its idempotencyKey";
+    (Severity::Error, "invites-double-calls", message, fix)
 }
 
 /// The argument by which the tool knows a call again, and whether it is required.

@@ -102,11 +102,11 @@ impl Session {
         loop {
             tokio::select! {
                 said = client.recv(), if end.is_none() => match said {
-                    Some(text) => self.from_client(text).await,
+                    Some(text) => self.client_says(text).await,
                     None => end = Some(self.gateway.sleep(drain)),
                 },
                 said = server.recv() => match said {
-                    Some(text) => self.from_server(text).await,
+                    Some(text) => self.server_says(text).await,
                     None => return,
                 },
                 () = none(&mut running), if end.is_some() && !is_closing => {
@@ -136,7 +136,7 @@ impl Session {
         }
     }
 
-    pub(crate) async fn from_client(self: &Arc<Self>, text: Bytes) {
+    pub(crate) async fn client_says(self: &Arc<Self>, text: Bytes) {
         let message = Message::new(text);
         match (&message.kind, message.method()) {
             (Kind::Request { .. }, Some("tools/call")) => return self.call(message).await,
@@ -144,7 +144,7 @@ impl Session {
                 self.waiting.lock().insert(id.clone(), Waiting::Page);
             }
             (Kind::Notification { .. }, Some("notifications/cancelled")) => {
-                self.cancelled(&message)
+                self.cancelled(&message);
             }
             (Kind::Batch, _) if self.has_call(&message) => {
                 let text = "tool calls are taken one at a time, not in a batch";
@@ -176,7 +176,7 @@ impl Session {
         }
     }
 
-    pub(crate) async fn from_server(&self, text: Bytes) {
+    pub(crate) async fn server_says(&self, text: Bytes) {
         let message = Message::new(text);
         match &message.kind {
             Kind::Response { id } => {

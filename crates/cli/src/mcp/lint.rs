@@ -31,7 +31,7 @@ impl Lint {
 
     async fn look(self) -> Result<(), Exit> {
         let server = match (self.target.upstream()?, self.target.child()) {
-            (Some(upstream), _) => Server::Upstream(upstream),
+            (Some(upstream), _) => Server::Upstream(Box::new(upstream)),
             (None, Some(child)) => Server::Child(child),
             (None, None) => {
                 let message = "no server: write `semel mcp lint -- COMMAND`, or --upstream URL";

@@ -126,7 +126,7 @@ impl Sessions {
         }
         let (name, seat) = match self.open(caller) {
             Ok(opened) => opened,
-            Err(response) => return response,
+            Err((status, why)) => return plain(status, why),
         };
         let mut response = seat.post(message).await;
         if let Ok(name) = HeaderValue::from_str(&name) {
@@ -136,7 +136,10 @@ impl Sessions {
     }
 
     /// A new session, with a server of its own.
-    fn open(self: &Arc<Self>, caller: Caller) -> Result<(String, Arc<Seat>), Response<Body>> {
+    fn open(
+        self: &Arc<Self>,
+        caller: Caller,
+    ) -> Result<(String, Arc<Seat>), (StatusCode, &'static str)> {
         let env = self.gateway.semel.engine().env();
         let now = env.clock.now();
         let mut seats = self.seats.lock();
@@ -144,11 +147,11 @@ impl Sessions {
             seats.retain(|_, seat| now.since(*seat.used.lock()) < IDLE);
         }
         if seats.len() >= MOST_SESSIONS {
-            return Err(plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions"));
+            return Err((StatusCode::SERVICE_UNAVAILABLE, "too many sessions"));
         }
         let (running, server) = self.child.start().map_err(|error| {
             tracing::error!("{error}");
-            plain(StatusCode::BAD_GATEWAY, "the server can't be started")
+            (StatusCode::BAD_GATEWAY, "the server can't be started")
         })?;
         let name = format!("{:032x}", env.entropy.next_u128());
         let (tell, says) = mpsc::channel(QUEUE);
