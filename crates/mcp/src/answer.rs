@@ -51,8 +51,8 @@ pub(crate) fn write(
         Response::Problem(problem) => return problem_of(call, key, &problem),
     };
     match outcome {
-        Outcome::Answered(_) if is_in_doubt => {
-            in_doubt(call, key, "The server answered with an error. ")
+        Outcome::Answered(message) if is_in_doubt && !says_cancelled(&message) => {
+            in_doubt(call, key, &error_of(&message))
         }
         Outcome::Answered(message) => Reply::Message(message),
         Outcome::Http(_) if is_in_doubt => {
@@ -82,6 +82,22 @@ pub(crate) fn write(
         Outcome::Kept(answer) => kept(call, &answer, Members::default(), false),
         Outcome::Problem(problem) => problem_of(call, key, &problem),
     }
+}
+
+/// How a server says that it has cancelled a request: whoever wanted that expects to hear it.
+const SAYS_CANCELLED: i64 = -32800;
+
+fn says_cancelled(message: &[u8]) -> bool {
+    let error = Members::parse(message).and_then(|message| message.object("error"));
+    error.and_then(|error| error.read("code")) == Some(SAYS_CANCELLED)
+}
+
+/// What a server's error says, within bounds.
+fn error_of(message: &[u8]) -> String {
+    let error = Members::parse(message).and_then(|message| message.object("error"));
+    let text = error.and_then(|error| error.read::<String>("message"));
+    let text: String = text.unwrap_or_default().chars().take(500).collect();
+    format!("The server answered with an error ({text}). ")
 }
 
 /// Why a call was not sent that its caller took back: nobody waits for an answer.
