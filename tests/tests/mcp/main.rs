@@ -6,5 +6,6 @@ mod conformance;
 mod example;
 mod faults;
 mod peers;
+mod rules;
 mod support;
 mod talk;

@@ -171,3 +171,19 @@ pub(crate) fn said(command: &mut Command) -> Value {
         )
     })
 }
+
+/// What an operator sees of the store.
+pub(crate) fn in_doubt(place: &Place) -> Vec<Value> {
+    let mut command = semel_command(&semel());
+    command.args([
+        "keys",
+        "list",
+        "--in-doubt",
+        "--json",
+        "--store",
+        &place.store(),
+    ]);
+    let listed = said(&mut command);
+    let records = listed.as_array().or_else(|| listed["records"].as_array());
+    records.unwrap_or_else(|| panic!("{listed}")).clone()
+}

@@ -195,6 +195,11 @@ impl Mcp {
             (Some(upstream), _, Some(address)) => {
                 listened(serve.proxy(gateway, upstream, address, told_to_end()).await)
             }
+            (None, Some(_), Some(address)) if !address.ip().is_loopback() => {
+                let message = "a server that is a process asks nobody who they are\n    fix: --listen 127.0.0.1:PORT, and \
+                               in front of it something that does";
+                Err(wrong(message.to_owned()))
+            }
             (None, Some(child), Some(address)) => {
                 listened(serve.child(gateway, child, address, told_to_end()).await)
             }
