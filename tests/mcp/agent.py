@@ -25,8 +25,8 @@ def connect():
     return Client(StdioServerParameters(command="sh", args=args, env=dict(os.environ)), mode="legacy")
 
 
-async def kill():
-    await anyio.sleep(chance.uniform(0.0, 0.08))
+async def kill(after):
+    await anyio.sleep(after)
     with open(pidfile) as file:
         os.kill(int(file.read()), signal.SIGKILL)
     told["killed"] += 1
@@ -39,9 +39,12 @@ async def intend(client, number):
         arguments = {"what": f"n{number}"}
         if number in kill_at:
             kill_at.discard(number)
-            arguments["seconds"] = 0.02
+            # The first time surely while the call runs, then at any moment of it.
+            first = told["killed"] == 0
+            arguments["seconds"] = 3 if first else 0.02
+            after = 0.5 if first else chance.uniform(0.0, 0.08)
             async with anyio.create_task_group() as group:
-                group.start_soon(kill)
+                group.start_soon(kill, after)
                 with anyio.move_on_after(2):
                     try:
                         await client.call_tool("act", arguments)
