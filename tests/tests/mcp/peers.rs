@@ -8,121 +8,104 @@ fn texts(seen: &Value) -> &str {
     seen["text"][0].as_str().unwrap_or_default()
 }
 
+fn all<'a>(said: &'a Value, name: &str) -> &'a Vec<Value> {
+    said[name].as_array().expect("a list")
+}
+
 /// What a client saw behind a gateway, and what the servers did.
 fn check(said: &Value, place: &Place) {
-    let all = |name: &str| said[name].as_array().expect(name).clone();
-    // A list with the argument, where it helps, and the built-in tool.
+    lists(said);
+    keys(said, place);
+    refusals(said);
+    passed_on(said, place);
+    meanwhile(said, place);
+    failures(said, place);
+    together(said, place);
+    let others = (said["resource"].as_str(), said["prompt"].as_str());
+    assert_eq!(others, (Some("the note a"), Some("Greet Ann.")));
+}
+
+/// A list with the argument, where it helps, and the built-in tool.
+fn lists(said: &Value) {
+    let tools = &said["tools"];
+    assert_eq!(tools["act"], json!(["idempotencyKey", "seconds", "what"]));
+    assert_eq!(tools["count"], json!([]), "read-only tools gain nothing");
+    assert_eq!(tools["own_key"], json!(["idempotency_key", "what"]));
+    assert_eq!(tools["semel_status"], json!(["idempotencyKey", "tool"]));
+}
+
+/// Without a key every call acts; with one, the first does.
+fn keys(said: &Value, place: &Place) {
+    let acts = ["act plain", "act one", "act two"].map(|line| place.acts(line));
+    assert_eq!(acts, [2, 1, 0]);
+    let (first, replays) = all(said, "key").split_first().expect("three");
     assert_eq!(
-        said["tools"]["act"],
-        json!(["idempotencyKey", "seconds", "what"])
+        (&first["replayed"], &first["error"]),
+        (&json!(false), &json!(false))
     );
-    assert_eq!(
-        said["tools"]["count"],
-        json!([]),
-        "read-only tools gain nothing"
-    );
-    assert!(
-        said["tools"]["own_key"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .all(|name| name != "idempotencyKey")
-    );
-    assert_eq!(
-        said["tools"]["semel_status"],
-        json!(["idempotencyKey", "tool"])
-    );
-    // Without a key every call acts; with one, the first does.
-    assert_eq!(place.acts("act plain"), 2);
-    assert_eq!(place.acts("act one"), 1);
-    assert_eq!(place.acts("act two"), 0);
-    let first = &said["key"][0];
-    assert_eq!(
-        (first["replayed"].clone(), first["error"].clone()),
-        (json!(false), json!(false))
-    );
-    let replays = all("key")
-        .into_iter()
-        .skip(1)
-        .chain([said["other_name"].clone(), said["meta"].clone()]);
-    for replay in replays {
+    for replay in replays.iter().chain([&said["other_name"], &said["meta"]]) {
         assert_eq!(replay["replayed"], true, "{replay}");
-        assert_eq!(
-            (&replay["text"], &replay["structured"]),
-            (&first["text"], &first["structured"])
-        );
+        assert_eq!(replay["text"], first["text"]);
+        assert_eq!(replay["structured"], first["structured"]);
     }
+    assert_eq!(said["status"]["structured"]["state"], "completed");
+    assert_eq!(said["no_status"]["structured"]["state"], "unknown");
+}
+
+fn refusals(said: &Value) {
     assert_eq!(said["mismatch"]["code"], "idempotency_conflict");
     assert!(texts(&said["mismatch"]).contains("with other arguments"));
+    let bad = texts(&said["bad_key"]);
     assert!(
-        texts(&said["bad_key"]).contains("Nothing was done")
-            && !texts(&said["bad_key"]).contains("not a key")
+        bad.contains("Nothing was done") && !bad.contains("not a key"),
+        "{bad}"
     );
-    // A tool's own key reaches it; the systems behind get one that stays the same.
+}
+
+/// A tool's own key reaches it; the systems behind get one that stays the same.
+fn passed_on(said: &Value, place: &Place) {
     assert_eq!(
         (texts(&said["own_key"][0]), place.acts("own x")),
         ("k-own", 1)
     );
-    assert!(
-        texts(&said["downstream"][0]).starts_with("semel-"),
-        "{}",
-        said["downstream"]
-    );
+    let keys = all(said, "downstream");
+    assert!(texts(&keys[0]).starts_with("semel-"), "{keys:?}");
     assert_eq!(
-        (texts(&said["downstream"][0]), place.acts("downstream x")),
-        (texts(&said["downstream"][1]), 1)
+        (texts(&keys[0]), place.acts("downstream x")),
+        (texts(&keys[1]), 1)
     );
-    // Progress and questions get through while a call runs under its key.
-    assert_eq!(
-        said["progress"].as_array().unwrap().len(),
-        3,
-        "{}",
-        said["progress"]
-    );
+}
+
+/// Progress and questions get through while a call runs under its key.
+fn meanwhile(said: &Value, place: &Place) {
+    assert_eq!(all(said, "progress").len(), 3, "{}", said["progress"]);
     assert_eq!((texts(&said["slowly"]), place.acts("slowly p")), ("p", 1));
     // The protocol without sessions has no questions of the server's.
     if said["version"] != "2026-07-28" {
-        assert_eq!(
-            (texts(&said["asked"][0]), place.acts("ask a accept")),
-            ("accept", 1),
-            "{}",
-            said["asked"]
-        );
-        assert_eq!(said["asked"][1]["replayed"], true);
+        let asked = all(said, "asked");
+        let first = (texts(&asked[0]), place.acts("ask a accept"));
+        assert_eq!(first, ("accept", 1), "{asked:?}");
+        assert_eq!(asked[1]["replayed"], true);
     }
-    assert!(
-        all("read_only")
-            .iter()
-            .all(|seen| seen["replayed"] == false && seen["error"] == false)
-    );
-    // A failure of a tool that destroys nothing is tried again.
-    assert!(
-        all("failed")
-            .iter()
-            .all(|seen| seen["error"] == true && seen["replayed"] == false)
-    );
+}
+
+/// A failure of a tool that destroys nothing is tried again; what only reads is never a replay.
+fn failures(said: &Value, place: &Place) {
+    let is = |seen: &Value, error: bool| seen["error"] == error && seen["replayed"] == false;
+    assert!(all(said, "failed").iter().all(|seen| is(seen, true)));
+    assert!(all(said, "read_only").iter().all(|seen| is(seen, false)));
     assert_eq!(place.acts("fail f"), 2);
     assert_eq!(said["unknown_tool"]["error"], true);
-    assert_eq!(said["status"]["structured"]["state"], "completed");
-    assert_eq!(said["no_status"]["structured"]["state"], "unknown");
-    // Five at once: one acts, and all get its result.
+}
+
+/// Five at once: one acts, and all get its result.
+fn together(said: &Value, place: &Place) {
     assert_eq!(place.acts("act t"), 1);
-    assert!(
-        all("together")
-            .iter()
-            .all(|seen| seen["text"] == said["together"][0]["text"] && seen["error"] == false)
-    );
-    assert_eq!(
-        all("together")
-            .iter()
-            .filter(|seen| seen["replayed"] == false)
-            .count(),
-        1
-    );
-    assert_eq!(
-        (said["resource"].as_str(), said["prompt"].as_str()),
-        (Some("the note a"), Some("Greet Ann."))
-    );
+    let together = all(said, "together");
+    let alike = |seen: &Value| seen["text"] == together[0]["text"] && seen["error"] == false;
+    assert!(together.iter().all(alike), "{together:?}");
+    let ran = together.iter().filter(|seen| seen["replayed"] == false);
+    assert_eq!(ran.count(), 1);
 }
 
 fn stdio(client: Sdk, server: Sdk, mode: &str) {
