@@ -3,6 +3,7 @@
 //! A figure is an instruction count, or a ratio to something measured beside it; never a time alone.
 
 mod core;
+mod mcp;
 mod report;
 mod sidecar;
 mod stores;
@@ -42,6 +43,8 @@ enum Command {
     Telemetry,
     /// The sidecar against nginx as a plain proxy.
     Sidecar,
+    /// Calls of a tool through the gateway, against the server itself.
+    Mcp,
     /// The window of keys against a bare LRU map, and marks against the window.
     Stream {
         /// The most keys, for the bytes that each takes.
@@ -64,6 +67,7 @@ fn main() -> anyhow::Result<()> {
         Command::Stores { records, only } => stores::bench(records, &only),
         Command::Telemetry => telemetry::bench(),
         Command::Sidecar => sidecar::bench(),
+        Command::Mcp => mcp::bench(),
         Command::Stream { keys } => stream::bench(keys),
         Command::CoreOp { op, times } => core::ops::repeat(op, times),
     }

@@ -11,6 +11,7 @@ mod gc;
 mod keys;
 mod lifecycle;
 mod log;
+mod mcp;
 mod migrate;
 mod migrate_store;
 mod out;
@@ -48,6 +49,8 @@ struct Cli {
 enum Command {
     /// Forwards requests to a service; those with a key run once.
     Serve(Box<serve::Serve>),
+    /// Stands before an MCP server: a tool call that is made again does not act again.
+    Mcp(Box<mcp::Mcp>),
     /// Shows what it does: payments, a network that loses responses, and a client that retries.
     Demo(demo::Demo),
     /// Looks at records, and mends them.
@@ -83,6 +86,7 @@ enum Command {
 fn main() -> std::process::ExitCode {
     let exit = match Cli::parse().command {
         Command::Serve(serve) => serve.run(),
+        Command::Mcp(mcp) => mcp.run(),
         Command::Demo(demo) => demo.run(),
         Command::Keys(keys) => keys.run(),
         Command::Tail(tail) => tail.run(),

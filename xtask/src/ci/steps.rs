@@ -85,6 +85,7 @@ const SERVERS: &[&str] = &[
     "azurite",
     "prometheus",
     "recipes",
+    "mcp",
     "dashboard",
 ];
 

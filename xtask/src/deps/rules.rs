@@ -103,6 +103,12 @@ pub(crate) const RULES: &[Rule] = &[
         why: "a replica or a consumer needs no store of records, and no server",
     },
     Rule {
+        name: "tool-gateway-without-a-server",
+        who: Who::Package("semel-mcp"),
+        never: &["semel-server", "semel-cli", "semel-stream"],
+        why: "a door knows the engine; sidecar, dashboard and command line are built on doors",
+    },
+    Rule {
         name: "no-testkit-in-a-shipped-crate",
         who: Who::Published,
         never: &["semel-testkit"],

@@ -10,6 +10,7 @@ mod http;
 mod install;
 mod instance;
 mod mariadb;
+mod mcp;
 mod nats;
 mod pgbouncer;
 mod ports;
@@ -87,6 +88,7 @@ fn all() -> Vec<Box<dyn Service>> {
         Box::new(nats::Nats),
         Box::new(rabbitmq::RabbitMq),
         Box::new(recipes::Recipes),
+        Box::new(mcp::Mcp),
         Box::new(dashboard::Dashboard),
         Box::new(prometheus::Prometheus),
     ]
@@ -249,7 +251,7 @@ mod tests {
             assert!(!seen.contains(&profile.name), "{} twice", profile.name);
             // What tests start themselves is only installed.
             let is_server =
-                !["dashboard", "prometheus", "recipes", "s3-unfit"].contains(&profile.name);
+                !["dashboard", "mcp", "prometheus", "recipes", "s3-unfit"].contains(&profile.name);
             assert_eq!(!profile.ports.is_empty(), is_server, "{}", profile.name);
             assert!(
                 profile.needs.iter().all(|need| seen.contains(need)),

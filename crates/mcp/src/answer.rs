@@ -1,0 +1,355 @@
+//! The last step: what the caller is told. A model reads the text of a result and nothing else, so what it must know
+//! is in the text.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use semel::core::engine::{Problem, Ran, Replayed, Response};
+use semel::core::{Answer, Body, Key, NamespaceError, State};
+use semel::http::rfc3339;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::call::{Call, NoKey};
+use crate::members::Members;
+use crate::message;
+use crate::outcome::{HEAD, HttpReply, Outcome};
+use crate::settings::Settings;
+use crate::status;
+
+/// What the caller gets.
+#[derive(Clone, Debug)]
+pub(crate) enum Reply {
+    /// A message.
+    Message(Bytes),
+    /// The answer of the server's HTTP side.
+    Http(Arc<HttpReply>),
+    /// Nothing: the caller doesn't wait any more.
+    Silence,
+}
+
+/// What a key's answer is called in `_meta`.
+const REPLAYED: &str = "semel/replayed";
+const ORIGINAL_TIME: &str = "semel/originalTime";
+const REPLAY_NUMBER: &str = "semel/replayNumber";
+const CODE: &str = "semel/code";
+const RETRYABLE: &str = "semel/retryable";
+pub(crate) const IN_META_KEY: &str = "semel/idempotencyKey";
+
+/// Writes the engine's response.
+pub(crate) fn write(
+    settings: &Settings,
+    call: &Call,
+    key: &Key,
+    response: Response<Outcome>,
+) -> Reply {
+    let (outcome, is_in_doubt) = match response {
+        Response::Ran(Ran { value, state, .. }) => (value, state == State::InDoubt),
+        Response::Unprotected(value) => (value, false),
+        Response::Replayed(replayed) => return replay(settings, call, &replayed),
+        Response::Problem(problem) => return problem_of(call, key, &problem),
+    };
+    match outcome {
+        Outcome::Answered(message) if is_in_doubt && !says_cancelled(&message) => {
+            in_doubt(call, key, &error_of(&message))
+        }
+        Outcome::Answered(message) => Reply::Message(message),
+        Outcome::Http(_) if is_in_doubt => {
+            in_doubt(call, key, "The server failed while it was called. ")
+        }
+        Outcome::Http(reply) => Reply::Http(reply),
+        Outcome::Cancelled => Reply::Silence,
+        Outcome::NotSent(CANCELLED) => Reply::Silence,
+        Outcome::NotSent(why) => told(
+            call,
+            &Told::again(
+                "idempotency_not_sent",
+                format!("Nothing was done: {why}. It is safe to call again."),
+            ),
+        ),
+        Outcome::TimedOut => in_doubt(call, key, "The server gave no answer in time. "),
+        Outcome::Lost if is_in_doubt => in_doubt(
+            call,
+            key,
+            "The connection to the server ended before it answered. ",
+        ),
+        Outcome::Lost => {
+            let text = "The connection to the server ended before it answered. Call again with the same arguments \
+                        and the same idempotencyKey: this tool may run again.";
+            told(call, &Told::again("idempotency_lost", text.to_owned()))
+        }
+        Outcome::Kept(answer) => kept(call, &answer, Members::default(), false),
+        Outcome::Problem(problem) => problem_of(call, key, &problem),
+    }
+}
+
+/// How a server says that it has cancelled a request: whoever wanted that expects to hear it.
+const SAYS_CANCELLED: i64 = -32800;
+
+fn says_cancelled(message: &[u8]) -> bool {
+    let error = Members::parse(message).and_then(|message| message.object("error"));
+    error.and_then(|error| error.read("code")) == Some(SAYS_CANCELLED)
+}
+
+/// What a server's error says, within bounds.
+fn error_of(message: &[u8]) -> String {
+    let error = Members::parse(message).and_then(|message| message.object("error"));
+    let text = error.and_then(|error| error.read::<String>("message"));
+    let text: String = text.unwrap_or_default().chars().take(500).collect();
+    format!("The server answered with an error ({text}). ")
+}
+
+/// Why a call was not sent that its caller took back: nobody waits for an answer.
+pub(crate) const CANCELLED: &str = "its caller cancelled it";
+
+fn replay(settings: &Settings, call: &Call, replayed: &Replayed) -> Reply {
+    let mut meta = Members::default();
+    meta.set(REPLAYED, &true);
+    meta.set(ORIGINAL_TIME, &rfc3339(replayed.replay.requested_at));
+    if let Some(number) = replayed.number {
+        meta.set(REPLAY_NUMBER, &number);
+    }
+    kept(call, &replayed.replay.answer, meta, settings.say_replayed)
+}
+
+/// A kept answer, with `more` in its metadata.
+fn kept(call: &Call, answer: &Answer, more: Members, say: bool) -> Reply {
+    let body = match &answer.body {
+        Body::Kept(body) => body,
+        Body::Omitted { bytes } => {
+            let text = format!(
+                "This call was made before and took effect. Its result ({bytes} bytes) was too large to be kept, so \
+                 it can't be shown again. Don't call again for it."
+            );
+            return told(call, &Told::done("idempotency_not_kept", text));
+        }
+    };
+    let Some(mut result) = Members::parse(body).filter(|_| &*answer.head == HEAD) else {
+        let text = "An operator recorded that this call took effect. There is no result to show.";
+        return told(call, &Told::done("idempotency_no_result", text.to_owned()));
+    };
+    let mut meta = result.object("_meta").unwrap_or_default();
+    meta.merge(more);
+    result.set("_meta", &meta);
+    if say {
+        let mut content: Vec<Box<RawValue>> = result.read("content").unwrap_or_default();
+        let line = json!({"type": "text", "text": "(This is the result of an earlier call with the same key. The tool did not act again.)"});
+        content.extend(serde_json::value::to_raw_value(&line).ok());
+        result.set("content", &content);
+    }
+    Reply::Message(message::result(&call.id, &raw(&result)))
+}
+
+/// A result of ours.
+struct Told {
+    code: &'static str,
+    is_retryable: bool,
+    text: String,
+    key: Option<String>,
+}
+
+impl Told {
+    const fn again(code: &'static str, text: String) -> Self {
+        Self {
+            code,
+            is_retryable: true,
+            text,
+            key: None,
+        }
+    }
+
+    const fn done(code: &'static str, text: String) -> Self {
+        Self {
+            code,
+            is_retryable: false,
+            text,
+            key: None,
+        }
+    }
+}
+
+/// Says it in a result, as models don't see errors of the protocol; or in such an error where the caller expects
+/// another kind of result.
+fn told(call: &Call, told: &Told) -> Reply {
+    if call.is_task() {
+        return Reply::Message(message::error(&call.id, -32603, &told.text));
+    }
+    let mut meta = json!({CODE: told.code, RETRYABLE: told.is_retryable});
+    if let Some(key) = &told.key {
+        meta[IN_META_KEY] = json!(key);
+    }
+    let result = json!({
+        "content": [{"type": "text", "text": told.text}],
+        "isError": true,
+        "_meta": meta,
+    });
+    Reply::Message(of_ours(call, result))
+}
+
+/// A result of ours, as a message.
+pub(crate) fn of_ours(call: &Call, mut result: Value) -> Bytes {
+    if call.is_modern() {
+        result["resultType"] = json!("complete");
+    }
+    message::result(&call.id, &raw(&result))
+}
+
+fn raw(value: &impl serde::Serialize) -> Box<RawValue> {
+    let written = serde_json::value::to_raw_value(value);
+    written.unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+fn in_doubt(call: &Call, key: &Key, why: &str) -> Reply {
+    let text = format!(
+        "{why}It is NOT KNOWN whether this call of `{tool}` took effect. Do not call it again, neither with a new \
+         key nor with other arguments: it might act twice. To learn more, call `{status}` with \
+         {{\"tool\": {tool:?}, \"idempotencyKey\": {key:?}}}; or look whether the effect is there, or tell the user. \
+         A person can settle it (`semel keys resolve`).",
+        tool = call.tool,
+        status = status::NAME,
+        key = key.as_str(),
+    );
+    let doubt = Told {
+        code: "idempotency_in_doubt",
+        is_retryable: false,
+        text,
+        key: Some(key.as_str().to_owned()),
+    };
+    told(call, &doubt)
+}
+
+fn problem_of(call: &Call, key: &Key, problem: &Problem) -> Reply {
+    let text = match problem {
+        Problem::InDoubt(_) => return in_doubt(call, key, ""),
+        Problem::Mismatch => "Nothing was done: this idempotencyKey was used before, with other arguments. Use a new \
+                              one for a new action."
+            .to_owned(),
+        Problem::Busy { retry_after, .. } => format!(
+            "The same call is still running. Call again in {} with the same arguments and the same idempotencyKey \
+             for its result; it does not act twice.",
+            seconds(*retry_after)
+        ),
+        Problem::Unavailable { .. } | Problem::Late => "Nothing was done: the store of idempotency keys gave no \
+                                                        answer. It is safe to call again."
+            .to_owned(),
+        other => format!("{other}."),
+    };
+    let is_retryable = problem.is_retryable();
+    let problem = Told {
+        code: problem.code(),
+        is_retryable,
+        text,
+        key: None,
+    };
+    told(call, &problem)
+}
+
+fn seconds(span: Duration) -> String {
+    format!("{} s", span.as_millis().div_ceil(1000).max(1))
+}
+
+pub(crate) fn no_key(call: &Call, error: &NoKey) -> Reply {
+    let text = format!("Nothing was done: {error}.");
+    told(call, &Told::done("idempotency_key_required", text))
+}
+
+pub(crate) fn no_namespace(call: &Call, error: &NamespaceError) -> Reply {
+    let text = format!("Nothing was done: {error}.");
+    told(call, &Told::done("idempotency_refused", text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Message;
+
+    fn call(params: &Value) -> Call {
+        let text = json!({"jsonrpc": "2.0", "id": "c", "method": "tools/call", "params": params});
+        Call::read(&Message::new(Bytes::from(text.to_string()))).unwrap()
+    }
+
+    fn value(reply: Reply) -> Value {
+        match reply {
+            Reply::Message(message) => serde_json::from_slice(&message).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_doubt_tells_the_model_exactly_that_and_what_to_ask() {
+        let said = value(in_doubt(
+            &call(&json!({"name": "pay"})),
+            &Key::parse("k-1").unwrap(),
+            "",
+        ));
+        let text = said["result"]["content"][0]["text"].as_str().unwrap();
+        for words in [
+            "NOT KNOWN",
+            "Do not call it again",
+            "semel_status",
+            "k-1",
+            "pay",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        assert_eq!(said["result"]["isError"], true);
+        assert_eq!(
+            said["result"]["_meta"]["semel/code"],
+            "idempotency_in_doubt"
+        );
+        assert_eq!(said["id"], "c");
+        assert!(said["result"].get("resultType").is_none());
+    }
+
+    #[test]
+    fn where_a_task_is_expected_it_is_an_error_and_where_a_type_is_it_is_there() {
+        let key = Key::parse("k-1").unwrap();
+        let task = value(in_doubt(
+            &call(&json!({"name": "pay", "task": {}})),
+            &key,
+            "",
+        ));
+        assert!(
+            task["error"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("NOT KNOWN")
+        );
+        let modern = json!({"name": "pay", "_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}});
+        assert_eq!(
+            value(in_doubt(&call(&modern), &key, ""))["result"]["resultType"],
+            "complete"
+        );
+    }
+
+    #[test]
+    fn a_replay_says_so_in_metadata_and_on_request_in_text() {
+        let answer = Answer {
+            head: Bytes::from_static(HEAD),
+            body: Body::Kept(Bytes::from_static(br#"{"content":[{"type":"text","text":"paid"}],"structuredContent":{"n":1.0},"_meta":{"own":1}}"#)),
+        };
+        let mut more = Members::default();
+        more.set(REPLAYED, &true);
+        let said = value(kept(
+            &call(&json!({"name": "pay"})),
+            &answer,
+            more.clone(),
+            false,
+        ));
+        assert_eq!(
+            said["result"]["_meta"],
+            json!({"own": 1, "semel/replayed": true})
+        );
+        assert_eq!(said["result"]["content"].as_array().unwrap().len(), 1);
+        assert_eq!(said["result"]["structuredContent"], json!({"n": 1.0}));
+        let said = value(kept(&call(&json!({"name": "pay"})), &answer, more, true));
+        let content = said["result"]["content"].as_array().unwrap();
+        assert!(
+            content[1]["text"]
+                .as_str()
+                .unwrap()
+                .contains("did not act again")
+        );
+    }
+}

@@ -1,0 +1,287 @@
+//! Callers and server both on HTTP: each request passes by itself, with its sessions, streams and tokens. Only calls and
+//! lists of tools are looked at.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::header::{self, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use semel::core::Fingerprint;
+
+use super::client::{Said, Stream, Upstream, is_event_stream, whole};
+use super::upstream::answers_id;
+use super::{METHOD, NAME, SESSION};
+use crate::answer::Reply;
+use crate::call::{Call, Caller};
+use crate::gateway::Gateway;
+use crate::message::{self, Id, Kind, MAX_BYTES, Message};
+use crate::settings::hex;
+use crate::status;
+use crate::tools::{Catalog, Known};
+
+/// How long a server may take to list its tools when it is asked on our own account.
+const LIST_LIMIT: Duration = Duration::from_secs(10);
+const MOST_PAGES: usize = 100;
+
+/// What belongs to one connection (RFC 9110, 7.6.1).
+const HOP_BY_HOP: [HeaderName; 7] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// A server behind HTTP, for callers on HTTP.
+pub(crate) struct Proxy {
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) upstream: Upstream,
+    pub(crate) principal: Option<HeaderName>,
+    catalog: Catalog,
+}
+
+impl Proxy {
+    pub(crate) fn new(
+        gateway: Arc<Gateway>,
+        upstream: Upstream,
+        principal: Option<HeaderName>,
+    ) -> Self {
+        Self {
+            gateway,
+            upstream,
+            principal,
+            catalog: Catalog::default(),
+        }
+    }
+
+    pub(crate) async fn handle(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
+        let (mut parts, body) = request.into_parts();
+        strip(&mut parts.headers);
+        if parts.method != Method::POST {
+            return self.pass(&parts, body).await;
+        }
+        let Ok(body) = Limited::new(body, MAX_BYTES).collect().await else {
+            return plain(StatusCode::PAYLOAD_TOO_LARGE, "the message is too large");
+        };
+        parts.headers.remove(CONTENT_LENGTH);
+        // What is read here has to be readable.
+        parts.headers.remove(ACCEPT_ENCODING);
+        let message = Message::new(body.to_bytes());
+        match (&message.kind, message.method()) {
+            (Kind::Request { id, .. }, Some("tools/list")) => {
+                let id = id.clone();
+                self.list(&parts, &message, &id).await
+            }
+            (Kind::Request { .. }, Some("tools/call")) => self.call(parts, message).await,
+            (Kind::Batch, _) if has_call(&message) => plain(
+                StatusCode::BAD_REQUEST,
+                "tool calls are taken one at a time",
+            ),
+            _ => self.pass(&parts, message.text.into()).await,
+        }
+    }
+
+    async fn call(self: Arc<Self>, parts: Parts, message: Message) -> Response<Body> {
+        let Some(call) = Call::read(&message) else {
+            return self.pass(&parts, message.text.into()).await;
+        };
+        let caller = caller(&self.gateway, self.principal.as_ref(), &parts.headers);
+        let own_status = self.catalog.get(status::NAME).is_some();
+        if call.tool == status::NAME && self.gateway.settings.enforces() && !own_status {
+            return json(self.gateway.status(&call, &caller).await);
+        }
+        if !self.gateway.concerns(&call) {
+            return self.pass(&parts, message.text.into()).await;
+        }
+        self.protect(parts, message, call, caller).await
+    }
+
+    /// Where a request goes: the server's own address, and the path that was asked for.
+    pub(crate) fn target(&self, parts: &Parts) -> Uri {
+        let mut target = self.upstream.uri.clone().into_parts();
+        target.path_and_query = parts.uri.path_and_query().cloned();
+        Uri::from_parts(target).unwrap_or_else(|_| self.upstream.uri.clone())
+    }
+
+    /// Sends a request on, and its answer back, as they are.
+    pub(crate) async fn pass(&self, parts: &Parts, body: Body) -> Response<Body> {
+        match self.send(parts, body).await {
+            Ok(mut response) => {
+                strip(response.headers_mut());
+                response.map(Body::new)
+            }
+            Err(unreachable) => unreachable,
+        }
+    }
+
+    async fn send(&self, parts: &Parts, body: Body) -> Result<Response<Incoming>, Response<Body>> {
+        let target = self.target(parts);
+        let headers = parts.headers.clone();
+        let sent = self
+            .upstream
+            .send(parts.method.clone(), &target, headers, body);
+        sent.await.map_err(|error| {
+            tracing::warn!("the server can't be reached: {error}");
+            plain(StatusCode::BAD_GATEWAY, "the server can't be reached")
+        })
+    }
+
+    /// A page of the server's list, with what we add to it.
+    async fn list(&self, parts: &Parts, message: &Message, id: &Id) -> Response<Body> {
+        let response = match self.send(parts, message.text.clone().into()).await {
+            Ok(response) => response,
+            Err(unreachable) => return unreachable,
+        };
+        let (mut head, body) = response.into_parts();
+        strip(&mut head.headers);
+        if !is_event_stream(&head.headers) {
+            let Some(text) = whole(body).await else {
+                return plain(StatusCode::BAD_GATEWAY, "the server's answer broke off");
+            };
+            let (page, _) = self.catalog.page(&text, &self.gateway.settings);
+            head.headers.remove(CONTENT_LENGTH);
+            return Response::from_parts(head, page.into());
+        }
+        let target = self.target(parts);
+        let mut stream = Stream::new(&self.upstream, &target, parts.headers.clone(), body);
+        let mut events = Vec::new();
+        while let Some(mut said) = stream.next().await {
+            let is_end = answers_id(&said.text, id);
+            if is_end {
+                said.text = self.catalog.page(&said.text, &self.gateway.settings).0;
+            }
+            events.extend_from_slice(&said.encode());
+            if is_end {
+                break;
+            }
+        }
+        head.headers.remove(CONTENT_LENGTH);
+        Response::from_parts(head, events.into())
+    }
+
+    /// What is known of the tool; asks the server, as this caller, where its list was not seen yet.
+    pub(crate) async fn known(&self, call: &Call, parts: &Parts) -> Option<Known> {
+        let mut cursor: Option<String> = None;
+        for _ in 0..MOST_PAGES {
+            if self.catalog.get(&call.tool).is_some() || self.catalog.is_whole() {
+                break;
+            }
+            let page = self.page(call, parts, cursor.as_deref());
+            cursor = tokio::time::timeout(LIST_LIMIT, page).await.ok()??;
+        }
+        self.catalog.get(&call.tool)
+    }
+
+    async fn page(
+        &self,
+        call: &Call,
+        parts: &Parts,
+        cursor: Option<&str>,
+    ) -> Option<Option<String>> {
+        let id = Id("\"semel:list\"".into());
+        let target = self.target(parts);
+        let mut headers = parts.headers.clone();
+        if headers.contains_key(METHOD) {
+            headers.insert(METHOD, HeaderValue::from_static("tools/list"));
+            headers.remove(NAME);
+        }
+        let body = call.list(&id, cursor).into();
+        let sent = self
+            .upstream
+            .send(Method::POST, &target, headers.clone(), body);
+        let response = sent
+            .await
+            .ok()
+            .filter(|response| response.status().is_success())?;
+        let text = if is_event_stream(response.headers()) {
+            let mut stream = Stream::new(&self.upstream, &target, headers, response.into_body());
+            loop {
+                let Said { text, .. } = stream.next().await?;
+                if answers_id(&text, &id) {
+                    break text;
+                }
+            }
+        } else {
+            whole(response.into_body()).await?
+        };
+        Some(self.catalog.page(&text, &self.gateway.settings).1)
+    }
+}
+
+/// Whether a batch has a call of a tool.
+pub(crate) fn has_call(batch: &Message) -> bool {
+    let messages: Vec<Box<serde_json::value::RawValue>> =
+        serde_json::from_slice(&batch.text).unwrap_or_default();
+    let mut messages = messages
+        .iter()
+        .map(|raw| Message::new(Bytes::copy_from_slice(raw.get().as_bytes())));
+    messages.any(|message| message.method() == Some("tools/call"))
+}
+
+/// Whose request it is: of a header that something in front of us has checked, or of whoever has this token.
+pub(crate) fn caller(
+    gateway: &Gateway,
+    principal: Option<&HeaderName>,
+    headers: &HeaderMap,
+) -> Caller {
+    let name = principal.unwrap_or(&AUTHORIZATION);
+    let digest = |value: &HeaderValue| {
+        let secret = gateway.semel.engine().secret();
+        let parts = Fingerprint::builder(secret).part(b"mcp-principal");
+        hex(parts.part(value.as_bytes()).finish().as_bytes())
+    };
+    let session = headers.get(SESSION).and_then(|value| value.to_str().ok());
+    Caller {
+        principal: headers.get(name).map(digest).unwrap_or_default(),
+        session: session.unwrap_or_default().to_owned(),
+    }
+}
+
+/// Takes out what ends here.
+pub(crate) fn strip(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|list| list.split(','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
+        .collect();
+    for name in named.iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
+}
+
+pub(crate) fn plain(status: StatusCode, text: &str) -> Response<Body> {
+    let id = Id("null".into());
+    let mut response = json(message::error(&id, -32600, text));
+    *response.status_mut() = status;
+    response
+}
+
+pub(crate) fn json(message: Bytes) -> Response<Body> {
+    let mut response = Response::new(Body::from(message));
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+/// A reply by itself.
+pub(crate) fn respond(reply: Reply) -> Response<Body> {
+    match reply {
+        Reply::Message(message) => json(message),
+        Reply::Http(reply) => {
+            let mut response = Response::new(Body::from(reply.body.clone()));
+            *response.status_mut() = reply.status;
+            *response.headers_mut() = reply.headers.clone();
+            response
+        }
+        Reply::Silence => plain(StatusCode::REQUEST_TIMEOUT, "the call was cancelled"),
+    }
+}

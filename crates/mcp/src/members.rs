@@ -1,0 +1,123 @@
+//! [`Members`]: a JSON object whose values stay the bytes that they were.
+//!
+//! What passes through is changed in one place at most. A value that was read and written again would lose what our
+//! types don't know: large numbers, the order of members, fields of a later protocol.
+
+use std::fmt;
+
+use serde::de::{MapAccess, Visitor};
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// An object: names and values in their order, the values as they were written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Members(Vec<(String, Box<RawValue>)>);
+
+impl Members {
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
+        serde_json::from_slice(text).ok()
+    }
+
+    /// The object that `value` is, if it is one.
+    pub(crate) fn of(value: &RawValue) -> Option<Self> {
+        Self::parse(value.get().as_bytes())
+    }
+
+    /// The last of that name: what a reader that keeps one would keep.
+    pub(crate) fn get(&self, name: &str) -> Option<&RawValue> {
+        let mut found = self.0.iter().rev().filter(|(n, _)| n == name);
+        found.next().map(|(_, value)| &**value)
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// The value read as a `T`, if there is one that can be.
+    pub(crate) fn read<'a, T: Deserialize<'a>>(&'a self, name: &str) -> Option<T> {
+        serde_json::from_str(self.get(name)?.get()).ok()
+    }
+
+    pub(crate) fn object(&self, name: &str) -> Option<Self> {
+        Self::of(self.get(name)?)
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.0.retain(|(n, _)| n != name);
+    }
+
+    /// In the place of what was there, or at the end.
+    pub(crate) fn set(&mut self, name: &str, value: &impl Serialize) {
+        let Ok(raw) = serde_json::value::to_raw_value(value) else {
+            return;
+        };
+        match self.0.iter_mut().rev().find(|(n, _)| n == name) {
+            Some(member) => member.1 = raw,
+            None => self.0.push((name.to_owned(), raw)),
+        }
+    }
+
+    /// Sets all members of `other`.
+    pub(crate) fn merge(&mut self, other: Self) {
+        for (name, value) in other.0 {
+            self.set(&name, &value);
+        }
+    }
+
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        // Names are strings and values are JSON already: there is nothing that could fail.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+}
+
+impl Serialize for Members {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in &self.0 {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Members;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Reader)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_changed_stays_the_bytes_that_it_was() {
+        let text = r#"{"z":1.0,"a":123456789012345678901234567890,"b":{"y" : [1, 2]}}"#;
+        let mut members = Members::parse(text.as_bytes()).unwrap();
+        assert_eq!(members.to_bytes(), text.as_bytes());
+        members.set("a", &"new");
+        members.remove("z");
+        members.set("c", &true);
+        assert_eq!(
+            String::from_utf8(members.to_bytes()).unwrap(),
+            r#"{"a":"new","b":{"y" : [1, 2]},"c":true}"#
+        );
+    }
+}

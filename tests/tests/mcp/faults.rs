@@ -1,0 +1,143 @@
+//! What goes wrong: servers that take too long, that die, clients that leave, gateways that are told to end.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::{Place, Sdk, in_doubt};
+use crate::talk::{Talk, code, is_replay};
+
+/// Asks again and again until the state is the wanted one.
+async fn becomes(talk: &mut Talk, tool: &str, key: &str, wanted: &str) {
+    let mut pause = tokio::time::interval(Duration::from_millis(50));
+    for _ in 0..600 {
+        pause.tick().await;
+        if talk.status(tool, key).await == wanted {
+            return;
+        }
+    }
+    panic!("{tool} never is {wanted}");
+}
+
+#[tokio::test]
+async fn a_server_that_takes_too_long_is_in_doubt_until_its_late_answer_ends_that() {
+    let place = Place::new();
+    let command = place.gateway(&["--call-limit", "1s"], &place.server(Sdk::Python));
+    let mut talk = Talk::start(&place, &command).await;
+    let until = place.folder.join("until");
+    let call = json!({"what": "late", "until": until, "idempotencyKey": "k-late"});
+    let result = talk.call("act_then_wait", &call).await;
+    assert_eq!(
+        (code(&result), &result["isError"]),
+        ("idempotency_in_doubt", &json!(true)),
+        "{result}"
+    );
+    let text = result["content"][0]["text"].as_str().expect("a text");
+    assert!(
+        text.contains("NOT KNOWN") && text.contains("k-late") && text.contains("semel_status"),
+        "{text}"
+    );
+    assert_eq!(talk.status("act_then_wait", "k-late").await, "in_doubt");
+    assert_eq!(in_doubt(&place).len(), 1);
+    // Called again, it does not act: the server may still be at it.
+    let again = talk.call("act_then_wait", &call).await;
+    assert_eq!(code(&again), "idempotency_in_doubt");
+    std::fs::write(until, "").expect("a folder of our own");
+    becomes(&mut talk, "act_then_wait", "k-late", "completed").await;
+    let replay = talk.call("act_then_wait", &call).await;
+    assert!(is_replay(&replay), "{replay}");
+    assert_eq!((place.acts("act late"), in_doubt(&place).len()), (1, 0));
+    assert!(talk.leave().await.success());
+}
+
+#[tokio::test]
+async fn a_server_that_dies_leaves_a_doubt_and_no_second_act() {
+    let place = Place::new();
+    let command = place.gateway(&[], &place.server(Sdk::Python));
+    let mut talk = Talk::start(&place, &command).await;
+    let call = json!({"what": "dying", "idempotencyKey": "k-die"});
+    let result = talk.call("act_then_die", &call).await;
+    assert_eq!(code(&result), "idempotency_in_doubt", "{result}");
+    assert!(
+        talk.hear().await.is_none(),
+        "the client sees that the server has gone"
+    );
+    assert!(!talk.leave().await.success());
+    let mut talk = Talk::start(&place, &command).await;
+    let again = talk.call("act_then_die", &call).await;
+    assert_eq!(code(&again), "idempotency_in_doubt");
+    assert_eq!((place.acts("act dying"), in_doubt(&place).len()), (1, 1));
+    talk.leave().await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_cuts_no_call_in_half() {
+    let place = Place::new();
+    let command = place.gateway(&[], &place.server(Sdk::Python));
+    let mut talk = Talk::start(&place, &command).await;
+    let call = json!({"what": "left", "seconds": 1, "idempotencyKey": "k-left"});
+    talk.ask("ping", &json!({})).await;
+    talk.send("tools/call", &json!({"name": "act", "arguments": call}))
+        .await;
+    assert!(talk.leave().await.success());
+    assert_eq!((place.acts("act left"), in_doubt(&place).len()), (1, 0));
+    let mut talk = Talk::start(&place, &command).await;
+    assert!(is_replay(&talk.call("act", &call).await));
+    assert_eq!(place.acts("act left"), 1);
+    talk.leave().await;
+}
+
+#[tokio::test]
+async fn told_to_end_a_gateway_sees_its_calls_through() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let place = Place::new();
+    let command = place.gateway(&[], &place.server(Sdk::Python));
+    let mut talk = Talk::start(&place, &command).await;
+    let call = json!({"what": "drained", "seconds": 1, "idempotencyKey": "k-drain"});
+    let id = talk
+        .send("tools/call", &json!({"name": "act", "arguments": call}))
+        .await;
+    becomes(&mut talk, "act", "k-drain", "running").await;
+    let process = talk
+        .process
+        .id()
+        .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+    kill_process(process.expect("it runs"), Signal::TERM).expect("it is ours");
+    let answer = talk.answer(id).await;
+    assert_eq!(answer["result"]["structuredContent"]["line"], 1, "{answer}");
+    assert!(talk.process.wait().await.expect("it ends").success());
+    assert_eq!((place.acts("act drained"), in_doubt(&place).len()), (1, 0));
+}
+
+/// A server behind HTTP that is killed while it works on a call.
+#[tokio::test]
+async fn a_server_behind_http_that_is_killed_leaves_a_doubt() {
+    let place = Place::new();
+    let (mut server, upstream) = place.http_server(Sdk::Python).await;
+    let (_gateway, url) = place.http_gateway(&["--upstream", &upstream], &[]).await;
+    let meta = json!({"idempotencyKey": "k-gone"});
+    let arguments = json!({"what": "gone", "until": place.folder.join("never")});
+    let call = json!({"name": "act_then_wait", "arguments": arguments, "_meta": meta});
+    let mut talk = Talk::start(
+        &place,
+        &place.gateway(&["--observe", "--upstream", &url], &[]),
+    )
+    .await;
+    let id = talk.send("tools/call", &call).await;
+    let mut pause = tokio::time::interval(Duration::from_millis(20));
+    while place.acts("act gone") == 0 {
+        pause.tick().await;
+    }
+    server.kill();
+    let answer = talk.answer(id).await;
+    assert_eq!(code(&answer["result"]), "idempotency_in_doubt", "{answer}");
+    let again = talk.ask("tools/call", &call).await;
+    assert_eq!(code(&again["result"]), "idempotency_in_doubt", "{again}");
+    assert_eq!(place.acts("act gone"), 1);
+    // What never reached the server is no doubt.
+    let meta = json!({"idempotencyKey": "k-never"});
+    let call = json!({"name": "act", "arguments": {"what": "never"}, "_meta": meta});
+    let never = talk.ask("tools/call", &call).await;
+    assert_eq!(code(&never["result"]), "idempotency_not_sent", "{never}");
+    talk.leave().await;
+}

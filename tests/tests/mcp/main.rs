@@ -1,0 +1,11 @@
+//! `semel mcp` with real peers: servers and clients built on the official Python and TypeScript SDKs, over standard
+//! input and output and over streamable HTTP.
+
+mod agent;
+mod conformance;
+mod example;
+mod faults;
+mod peers;
+mod rules;
+mod support;
+mod talk;
