@@ -13,7 +13,9 @@ pub enum Error {
     #[error("this key stands for a job with other parameters; use a new key for a new job")]
     Conflict,
     /// As many jobs wait as may.
-    #[error("the queue is full for this {full}; submit again in {retry_after:?}, with the same key")]
+    #[error(
+        "the queue is full for this {full}; submit again in {retry_after:?}, with the same key"
+    )]
     Full {
         /// Kind or client.
         full: &'static str,

@@ -179,11 +179,27 @@ impl NewJob {
 
     /// Whether everything is within its bounds.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        check_name(&self.kind, false, "a kind has 1 to 120 printable ASCII characters")?;
-        check_name(&self.client, true, "a client has at most 120 printable ASCII characters")?;
-        check_name(&self.tenant, true, "a tenant has at most 120 printable ASCII characters")?;
+        check_name(
+            &self.kind,
+            false,
+            "a kind has 1 to 120 printable ASCII characters",
+        )?;
+        check_name(
+            &self.client,
+            true,
+            "a client has at most 120 printable ASCII characters",
+        )?;
+        check_name(
+            &self.tenant,
+            true,
+            "a tenant has at most 120 printable ASCII characters",
+        )?;
         if let Some(scope) = &self.scope {
-            check_name(scope, false, "a scope has 1 to 120 printable ASCII characters")?;
+            check_name(
+                scope,
+                false,
+                "a scope has 1 to 120 printable ASCII characters",
+            )?;
         }
         if self.params.len() > MAX_PARAMS_BYTES {
             return Err(Error::Invalid("the parameters have more than 1 MiB"));
@@ -194,7 +210,10 @@ impl NewJob {
         if self.delay > MAX_DELAY {
             return Err(Error::Invalid("a job is delayed by at most a year"));
         }
-        if self.max_attempts.is_some_and(|most| most == 0 || most > MAX_ATTEMPTS) {
+        if self
+            .max_attempts
+            .is_some_and(|most| most == 0 || most > MAX_ATTEMPTS)
+        {
             return Err(Error::Invalid("a job is started 1 to 1,000 times"));
         }
         Ok(())

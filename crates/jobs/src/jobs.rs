@@ -68,7 +68,8 @@ impl Jobs {
     /// Submits many at once, by the same way.
     pub async fn submit_all(&self, jobs: Vec<NewJob>) -> Vec<Result<Submitted, Error>> {
         let answers = self.queue.enqueue(jobs).await;
-        let is_new = |answer: &Result<Submitted, Error>| matches!(answer, Ok(Submitted::Accepted(_)));
+        let is_new =
+            |answer: &Result<Submitted, Error>| matches!(answer, Ok(Submitted::Accepted(_)));
         if answers.iter().any(is_new) {
             self.submitted.notify_waiters();
         }

@@ -40,7 +40,8 @@ pub trait Queue: Send + Sync + 'static {
     fn complete(&self, id: JobId, lease: LeaseToken, answer: Bytes) -> Called<'_, ()>;
 
     /// It failed: it is run again after a while, or, if it can't be, is a dead letter.
-    fn fail<'a>(&'a self, id: JobId, lease: LeaseToken, failed: &'a Failed) -> Called<'a, JobState>;
+    fn fail<'a>(&'a self, id: JobId, lease: LeaseToken, failed: &'a Failed)
+    -> Called<'a, JobState>;
 
     /// The job as it is now.
     fn look(&self, id: JobId) -> Called<'_, Option<Job>>;

@@ -58,10 +58,22 @@ impl LeaseAsk {
             return Err(Error::Invalid("a worker asks for 1 to 16 kinds"));
         }
         for kind in &self.kinds {
-            check_name(kind, false, "a kind has 1 to 120 printable ASCII characters")?;
+            check_name(
+                kind,
+                false,
+                "a kind has 1 to 120 printable ASCII characters",
+            )?;
         }
-        check_name(&self.worker, false, "a worker has 1 to 120 printable ASCII characters")?;
-        check_name(&self.tenant, true, "a tenant has at most 120 printable ASCII characters")?;
+        check_name(
+            &self.worker,
+            false,
+            "a worker has 1 to 120 printable ASCII characters",
+        )?;
+        check_name(
+            &self.tenant,
+            true,
+            "a tenant has at most 120 printable ASCII characters",
+        )?;
         if self.most == 0 || self.most > MAX_LEASED {
             return Err(Error::Invalid("a worker gets 1 to 100 jobs at once"));
         }

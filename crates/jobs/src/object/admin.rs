@@ -14,6 +14,10 @@ const VANISHED: &str = "the worker vanished, and it was the last attempt";
 impl Inner {
     /// Where a task lies, whosever it is.
     pub(super) async fn find(&self, id: JobId) -> Result<Option<Path>, Error> {
+        let nameless = self.task_path("", id);
+        if self.store.get(&nameless).await?.is_some() {
+            return Ok(Some(nameless));
+        }
         for tenant in self.tenants().await? {
             let path = self.task_path(&tenant, id);
             if self.store.get(&path).await?.is_some() {
@@ -45,6 +49,9 @@ impl Inner {
     }
 
     pub(super) async fn look(&self, id: JobId) -> Result<Option<Job>, Error> {
+        if let Some(seen) = self.read(&self.task_path("", id)).await? {
+            return seen.task.job("").map(Some);
+        }
         for tenant in self.tenants().await? {
             if let Some(seen) = self.read(&self.task_path(&tenant, id)).await? {
                 return seen.task.job(&tenant).map(Some);
@@ -56,11 +63,17 @@ impl Inner {
     pub(super) async fn list(&self, query: &JobQuery) -> Result<Page, Error> {
         let mut found: Vec<(JobId, String, Path)> = Vec::new();
         for tenant in self.tenants().await? {
-            if query.tenant.as_ref().is_some_and(|wanted| *wanted != tenant) {
+            if query
+                .tenant
+                .as_ref()
+                .is_some_and(|wanted| *wanted != tenant)
+            {
                 continue;
             }
             self.each(&tenant, |path| {
-                if let Some(id) = id_of(path).filter(|id| query.after.is_none_or(|after| *id < after)) {
+                if let Some(id) =
+                    id_of(path).filter(|id| query.after.is_none_or(|after| *id < after))
+                {
                     found.push((id, tenant.clone(), path.clone()));
                 }
             })

@@ -86,7 +86,9 @@ pub(super) struct TaskFile {
 
 impl TaskFile {
     pub(super) fn id(&self) -> Result<JobId, Error> {
-        of_uuid(&self.task_id).map(JobId::from_u128).ok_or_else(unreadable)
+        of_uuid(&self.task_id)
+            .map(JobId::from_u128)
+            .ok_or_else(unreadable)
     }
 
     pub(super) fn is_leased_under(&self, lease: LeaseToken) -> bool {
@@ -184,7 +186,9 @@ pub(super) fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, Er
 
 pub(super) fn write(file: &impl Serialize) -> Result<Bytes, Error> {
     let written = serde_json::to_vec(file);
-    Ok(written.map_err(|error| Error::Params(error.to_string()))?.into())
+    Ok(written
+        .map_err(|error| Error::Params(error.to_string()))?
+        .into())
 }
 
 pub(super) fn raw(text: &[u8]) -> Result<Box<RawValue>, Error> {

@@ -75,7 +75,8 @@ impl ObjectQueue {
     /// Where the record of a key lies.
     #[must_use]
     pub fn record_path(&self, tenant: &str, scope: &str, key: &str) -> Path {
-        self.inner.record_path(tenant, scope, &file::key_hash(scope, key))
+        self.inner
+            .record_path(tenant, scope, &file::key_hash(scope, key))
     }
 
     /// Where a task lies.
@@ -140,7 +141,12 @@ impl Queue for ObjectQueue {
         Box::pin(self.inner.complete(id, lease, answer))
     }
 
-    fn fail<'a>(&'a self, id: JobId, lease: LeaseToken, failed: &'a Failed) -> Called<'a, JobState> {
+    fn fail<'a>(
+        &'a self,
+        id: JobId,
+        lease: LeaseToken,
+        failed: &'a Failed,
+    ) -> Called<'a, JobState> {
         Box::pin(self.inner.fail(id, lease, failed))
     }
 

@@ -6,8 +6,8 @@ use semel_stores::object::Version;
 
 use super::Inner;
 use super::file::{
-    Phase, RecordFile, Status, TaskFile, input_hash, job_ref, key_hash, raw, read, read_time, task_id,
-    time, unreadable, write,
+    Phase, RecordFile, Status, TaskFile, input_hash, job_ref, key_hash, raw, read, read_time,
+    task_id, time, unreadable, write,
 };
 use crate::error::Error;
 use crate::job::{JobAnswer, JobId, NewJob, Submitted, of_uuid};
@@ -79,7 +79,11 @@ impl Inner {
         let now = self.store.server_time();
         let ttl = self.config.retention_of(job.retention)?;
         let record = RecordFile {
-            key: job.key.as_ref().map(|key| key.as_str().to_owned()).unwrap_or_default(),
+            key: job
+                .key
+                .as_ref()
+                .map(|key| key.as_str().to_owned())
+                .unwrap_or_default(),
             key_hash: format!("sha256:{key_hash}"),
             task_id: task_id(id),
             task_key: self.task_path(&job.tenant, id).to_string(),
@@ -130,7 +134,9 @@ impl Inner {
         record: RecordFile,
         version: &Version,
     ) -> Result<Submitted, Error> {
-        let id = of_uuid(&record.task_id).map(JobId::from_u128).ok_or_else(unreadable)?;
+        let id = of_uuid(&record.task_id)
+            .map(JobId::from_u128)
+            .ok_or_else(unreadable)?;
         self.create_task(job, id, Some(&record)).await?;
         let ready = RecordFile {
             status: Phase::Ready,
@@ -163,7 +169,8 @@ impl Inner {
             created_at: record.map_or_else(|| time(now), |record| record.created_at.clone()),
             due_us: now.plus(job.delay).as_micros(),
             started_us: None,
-            expires_at: record.map_or_else(|| time(now.plus(ttl)), |record| record.expires_at.clone()),
+            expires_at: record
+                .map_or_else(|| time(now.plus(ttl)), |record| record.expires_at.clone()),
             worker: None,
             lease: None,
             result: None,
@@ -187,7 +194,9 @@ impl Inner {
 
     /// What a submitter is told of a task that was submitted before.
     async fn stands(&self, tenant: &str, record: &RecordFile) -> Result<Submitted, Error> {
-        let id = of_uuid(&record.task_id).map(JobId::from_u128).ok_or_else(unreadable)?;
+        let id = of_uuid(&record.task_id)
+            .map(JobId::from_u128)
+            .ok_or_else(unreadable)?;
         let found = self.store.get(&self.task_path(tenant, id)).await?;
         let (bytes, _) = found.ok_or(Error::NotFound)?;
         let task: TaskFile = read(&bytes)?;

@@ -223,18 +223,32 @@ fn bind(query: Bound, rows: &[Row<'_>]) -> Bound {
         .bind(each(rows, |job| job.lane))
         .bind(each(rows, |job| job.priority))
         .bind(each(rows, |job| job.max_attempts))
-        .bind(rows.iter().map(|(.., claim)| secret(*claim)).collect::<Vec<i16>>())
+        .bind(
+            rows.iter()
+                .map(|(.., claim)| secret(*claim))
+                .collect::<Vec<i16>>(),
+        )
         .bind(each(rows, |job| job.delay_us))
         .bind(each(rows, |job| job.environment.clone()))
         .bind(each(rows, |job| job.tenant.clone()))
         .bind(each(rows, |job| job.kind.clone()))
         .bind(each(rows, |job| job.client.clone()))
-        .bind(rows.iter().map(|(.., claim)| hint(*claim)).collect::<Vec<String>>())
+        .bind(
+            rows.iter()
+                .map(|(.., claim)| hint(*claim))
+                .collect::<Vec<String>>(),
+        )
         .bind(each(rows, |job| job.params.to_vec()))
-        .bind(of_claim(rows, |claim| Uuid::from_bytes(claim.identity.address())))
-        .bind(of_claim(rows, |claim| Uuid::from_bytes(claim.identity.seal())))
+        .bind(of_claim(rows, |claim| {
+            Uuid::from_bytes(claim.identity.address())
+        }))
+        .bind(of_claim(rows, |claim| {
+            Uuid::from_bytes(claim.identity.seal())
+        }))
         .bind(of_claim(rows, |claim| uuid(claim.token.0)))
-        .bind(of_claim(rows, |claim| claim.fingerprint.as_bytes().to_vec()))
+        .bind(of_claim(rows, |claim| {
+            claim.fingerprint.as_bytes().to_vec()
+        }))
         .bind(each(rows, |job| job.retention_ms))
         .bind(each(rows, |job| job.scope.clone()))
 }

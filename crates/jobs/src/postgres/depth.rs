@@ -55,7 +55,11 @@ impl Depths {
         let full = if is_full(limits.queued_per_kind, &counted.queued, &job.kind) {
             Some("kind")
         } else if !job.client.is_empty()
-            && is_full(limits.unfinished_per_client, &counted.unfinished, &job.client)
+            && is_full(
+                limits.unfinished_per_client,
+                &counted.unfinished,
+                &job.client,
+            )
         {
             Some("client")
         } else {
@@ -105,8 +109,10 @@ impl Depths {
         let (mut queued, mut unfinished) = (HashMap::new(), HashMap::new());
         for row in &rows {
             let tenant: String = PostgresStore::column(row, 0)?;
-            let (kind, client): (String, String) =
-                (PostgresStore::column(row, 1)?, PostgresStore::column(row, 2)?);
+            let (kind, client): (String, String) = (
+                PostgresStore::column(row, 1)?,
+                PostgresStore::column(row, 2)?,
+            );
             let number = |at| PostgresStore::column::<i64>(row, at).map(i64::unsigned_abs);
             *queued.entry((tenant.clone(), kind)).or_default() += number(3)?;
             *unfinished.entry((tenant, client)).or_default() += number(4)?;

@@ -8,8 +8,8 @@ use semel_core::engine::{Problem, RemoteLease, Response, Verdict};
 use semel_core::store::{Capabilities, Store, StoreResult};
 use semel_core::wake::Wakeup;
 use semel_core::{
-    Answer, Body, BoxFuture, Claim, Claimed, CrashPolicy, Fence, Grant, Identity, Namespace, Record,
-    Renewed, Resolution, Resolved, Settled, Settlement, State, Terms, Timestamp, Token,
+    Answer, Body, BoxFuture, Claim, Claimed, CrashPolicy, Fence, Grant, Identity, Namespace,
+    Record, Renewed, Resolution, Resolved, Settled, Settlement, State, Terms, Timestamp, Token,
 };
 use semel_stores::postgres::{Bound, SettledWith};
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,8 @@ pub(super) const END: &str = "UPDATE semel.jobs SET state = $+3, result = $+4, r
 const END_ALONE: &str = "UPDATE semel.jobs SET state = $3, result = $4, result_bytes = $5, error = $6, \
     due_us = semel.now_us() WHERE id = $1 AND lease = $2 AND state < 3 RETURNING 1";
 
-const NOTE: &str = "UPDATE semel.jobs SET fence = $2, token = $3 WHERE id = $1 AND state < 3 RETURNING 1";
+const NOTE: &str =
+    "UPDATE semel.jobs SET fence = $2, token = $3 WHERE id = $1 AND state < 3 RETURNING 1";
 
 /// How often an end that was overtaken is tried again.
 const TRIES: usize = 8;
@@ -117,7 +118,11 @@ impl Inner {
             let held = self.held(id, lease).await?;
             if held.state.has_ended() {
                 // Told again, or told otherwise.
-                return if held.state == end.state { Ok(()) } else { Err(Error::LeaseLost) };
+                return if held.state == end.state {
+                    Ok(())
+                } else {
+                    Err(Error::LeaseLost)
+                };
             }
             let Some(record) = held.record.clone() else {
                 self.end_alone(id, lease, &end).await?;
@@ -143,7 +148,8 @@ impl Inner {
             let response = self.settle(&run, remote, job).await;
             match response {
                 Response::Problem(Problem::LeaseLost { .. }) => {
-                    if *run.not_held.lock() {
+                    let not_held = *run.not_held.lock();
+                    if not_held {
                         self.claim_again(&run, &held).await?;
                     }
                 }
@@ -164,7 +170,10 @@ impl Inner {
             _ => Verdict::Complete(answer),
         };
         let engine = self.engine.over(run.clone());
-        let most = self.config.max_answer_bytes.max(crate::job::MAX_ERROR_BYTES);
+        let most = self
+            .config
+            .max_answer_bytes
+            .max(crate::job::MAX_ERROR_BYTES);
         Box::pin(engine.settle(lease, verdict, most, |_| true)).await
     }
 
@@ -244,7 +253,9 @@ struct Ending {
 
 impl Ending {
     async fn settle(&self, lease: &Grant, settlement: &Settlement) -> StoreResult<Settled> {
-        let Inner { store, with_end, .. } = &*self.queue;
+        let Inner {
+            store, with_end, ..
+        } = &*self.queue;
         let bind = |query| bind_end(query, self.place, &self.end);
         let settled = store.settle_with(with_end, lease, settlement, bind).await?;
         match settled {

@@ -54,13 +54,17 @@ impl Inner {
             .partition(|kind| self.config.limits.running_of(kind).is_some());
         let mut leased = Vec::new();
         if !free.is_empty() {
-            let lanes: Vec<Uuid> = free.iter().map(|kind| self.lane(&ask.tenant, kind)).collect();
+            let lanes: Vec<Uuid> = free
+                .iter()
+                .map(|kind| self.lane(&ask.tenant, kind))
+                .collect();
             self.take(ask, TAKE, &lanes, None, &mut leased).await?;
         }
         for kind in bounded {
             let lanes = [self.lane(&ask.tenant, kind)];
             let most = self.config.limits.running_of(kind);
-            self.take(ask, TAKE_BOUNDED, &lanes, most, &mut leased).await?;
+            self.take(ask, TAKE_BOUNDED, &lanes, most, &mut leased)
+                .await?;
         }
         Ok(leased)
     }

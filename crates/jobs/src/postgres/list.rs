@@ -42,7 +42,11 @@ const REVIVE_ALONE: &str = "UPDATE semel.jobs SET state = 1, attempt = 0, due_us
 
 impl Inner {
     pub(super) async fn look(&self, id: JobId) -> Result<Option<Job>, Error> {
-        let bind = |query: Bound| query.bind(uuid(id.as_u128())).bind(self.environment.clone());
+        let bind = |query: Bound| {
+            query
+                .bind(uuid(id.as_u128()))
+                .bind(self.environment.clone())
+        };
         let rows = self.store.rows(LOOK, bind).await?;
         rows.first().map(row::job).transpose()
     }
@@ -111,7 +115,11 @@ impl Inner {
         }
         let Some(record) = held.record else {
             let rows = self.store.rows(REVIVE_ALONE, bind).await?;
-            return if rows.is_empty() { Err(Error::NotDead) } else { Ok(()) };
+            return if rows.is_empty() {
+                Err(Error::NotDead)
+            } else {
+                Ok(())
+            };
         };
         // A failed answer is final; only its own job may take it away.
         if let Some(found) = self.store.read(&record.identity).await? {
@@ -138,7 +146,10 @@ impl Inner {
         let mut rows = self.store.claim_with(&self.with_retry, asks, bind).await?;
         if rows.is_empty() {
             // What a deletion leaves behind, or somebody who was faster.
-            let again = self.store.reclaim_with(&self.with_retry, &claim, bind).await?;
+            let again = self
+                .store
+                .reclaim_with(&self.with_retry, &claim, bind)
+                .await?;
             rows = again.map(|(_, rows)| rows).unwrap_or_default();
         }
         let revived = rows.first().map(|row| PostgresStore::column::<i64>(row, 1));

@@ -150,7 +150,12 @@ impl Queue for PostgresQueue {
         Box::pin(self.inner.complete(id, lease, answer))
     }
 
-    fn fail<'a>(&'a self, id: JobId, lease: LeaseToken, failed: &'a Failed) -> Called<'a, JobState> {
+    fn fail<'a>(
+        &'a self,
+        id: JobId,
+        lease: LeaseToken,
+        failed: &'a Failed,
+    ) -> Called<'a, JobState> {
         Box::pin(self.inner.fail(id, lease, failed))
     }
 

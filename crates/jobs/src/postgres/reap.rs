@@ -51,7 +51,9 @@ impl Inner {
             }
         }
         let kept = micros(self.config.max_retention);
-        let swept = self.all(SWEEP, |query| query.bind(kept).bind(AT_ONCE)).await?;
+        let swept = self
+            .all(SWEEP, |query| query.bind(kept).bind(AT_ONCE))
+            .await?;
         Ok(Reaped {
             requeued,
             buried,
@@ -60,11 +62,7 @@ impl Inner {
     }
 
     /// Again and again, until there is no more. → how many rows.
-    async fn all(
-        &self,
-        text: &'static str,
-        bind: impl Fn(Bound) -> Bound,
-    ) -> Result<u64, Error> {
+    async fn all(&self, text: &'static str, bind: impl Fn(Bound) -> Bound) -> Result<u64, Error> {
         let mut total = 0;
         loop {
             let rows = self.store.rows(text, &bind).await?.len() as u64;

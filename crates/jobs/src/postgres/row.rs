@@ -126,7 +126,9 @@ pub(super) fn job(row: &PgRow) -> Result<Job, Error> {
 }
 
 fn state(number: i16) -> Result<JobState, Error> {
-    let found = JobState::ALL.into_iter().find(|state| *state as i16 == number);
+    let found = JobState::ALL
+        .into_iter()
+        .find(|state| *state as i16 == number);
     found.ok_or_else(unreadable)
 }
 

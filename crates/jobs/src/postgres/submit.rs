@@ -77,8 +77,9 @@ impl Inner {
         identity: &Identity,
         admitted: Admitted,
     ) -> Result<Option<Submitted>, Error> {
+        let written = run.written.lock().and_then(|written| written.job);
         match admitted {
-            Admitted::Won(out) => match (*run.written.lock()).and_then(|written| written.job) {
+            Admitted::Won(out) => match written {
                 Some(job) if job == run.job.job => Ok(Some(Submitted::Accepted(job))),
                 Some(job) => Ok(Some(Submitted::InProgress(job))),
                 None => self.won_without_a_job(run, &out.grant).await,
