@@ -94,6 +94,14 @@ const BENCHES: &[Bench] = &[
         starts: None,
         manifest: None,
     },
+    Bench {
+        name: "jobs",
+        what: "the queue of jobs, beside the bare statements that do the same",
+        arrives_with: None,
+        servers: &["postgres"],
+        starts: None,
+        manifest: None,
+    },
     later("mcp", "tool calls through the gateway", "the MCP gateway"),
 ];
 
