@@ -25,6 +25,8 @@
 //! |---|---|
 //! | `postgres` | `PostgresQueue`: the job and the record of its key are written by one statement |
 //! | `object` | `ObjectQueue`: no server but a bucket |
+//! | `nats` | `nats::Submitter`: a JetStream stream as the queue, with duplicates found in front of it |
+//! | `tower` | `tower::OnceLayer`: for workers that are tower services, such as those of `apalis` |
 
 mod error;
 mod job;
@@ -32,10 +34,14 @@ mod jobs;
 mod queue;
 mod work;
 
+#[cfg(feature = "nats")]
+pub mod nats;
 #[cfg(feature = "object")]
 pub mod object;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 pub use error::Error;
 pub use job::{
