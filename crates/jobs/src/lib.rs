@@ -29,6 +29,7 @@
 //! | `tower` | `tower::OnceLayer`: for workers that are tower services, such as those of `apalis` |
 
 mod error;
+mod id;
 mod job;
 mod jobs;
 mod queue;

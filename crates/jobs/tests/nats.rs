@@ -57,7 +57,7 @@ fn job(key: Option<&str>, amount: u64) -> NewJob {
 async fn a_key_is_published_once_however_often_it_is_submitted() {
     let bench = Bench::new().await;
     let submitter = bench.submitter().await;
-    let all = (0..20).map(|_| submitter.submit(job(Some("k-1"), 5)));
+    let all = (0..8).map(|_| submitter.submit(job(Some("k-1"), 5)));
     let answers = futures_util::future::join_all(all).await;
     let answers: Vec<Submitted> = answers.into_iter().map(Result::unwrap).collect();
     assert_eq!(

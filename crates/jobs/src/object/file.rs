@@ -9,7 +9,8 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::error::Error;
-use crate::job::{Job, JobAnswer, JobId, JobRef, JobState, RequestId, as_uuid, of_uuid};
+use crate::id::{as_uuid, of_uuid};
+use crate::job::{Job, JobAnswer, JobId, JobRef, JobState, RequestId};
 use crate::work::LeaseToken;
 
 /// Whether the task of a record is there.

@@ -103,7 +103,7 @@ impl Inner {
 
     fn task_path(&self, tenant: &str, id: JobId) -> Path {
         let folder = self.base(tenant).join("tasks").join(file::shard(id));
-        folder.join(format!("{}.json", crate::job::as_uuid(id.as_u128())))
+        folder.join(format!("{}.json", crate::id::as_uuid(id.as_u128())))
     }
 
     fn remember_ended(&self, id: JobId) {

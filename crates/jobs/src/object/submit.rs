@@ -10,7 +10,8 @@ use super::file::{
     task_id, time, unreadable, write,
 };
 use crate::error::Error;
-use crate::job::{JobAnswer, JobId, NewJob, Submitted, of_uuid};
+use crate::id::of_uuid;
+use crate::job::{JobAnswer, JobId, NewJob, Submitted};
 
 /// How often a submission that was overtaken is tried again.
 const TRIES: u32 = 12;

@@ -10,7 +10,8 @@ use semel_stores::object::Version;
 use super::Inner;
 use super::file::{SHARDS, Status, TaskFile, raw, read, token, write};
 use crate::error::Error;
-use crate::job::{JobId, JobState, MAX_ERROR_BYTES, RequestId, of_uuid};
+use crate::id::of_uuid;
+use crate::job::{JobId, JobState, MAX_ERROR_BYTES, RequestId};
 use crate::queue::Failed;
 use crate::work::{LeaseAsk, LeaseToken, Leased, check_span};
 

@@ -5,20 +5,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use semel_core::engine::{Problem, RemoteLease, Response, Verdict};
-use semel_core::store::{Capabilities, Store, StoreResult};
-use semel_core::wake::Wakeup;
-use semel_core::{
-    Answer, Body, BoxFuture, Claim, Claimed, CrashPolicy, Fence, Grant, Identity, Namespace,
-    Record, Renewed, Resolution, Resolved, Settled, Settlement, State, Terms, Timestamp, Token,
-};
-use semel_stores::postgres::{Bound, SettledWith};
+use semel_core::{Answer, Body, Claim, Claimed, Store as _, Token};
+use semel_stores::postgres::Bound;
 use serde::{Deserialize, Serialize};
 
+use super::ending::Ending;
 use super::row::{self, Held, Noted};
 use super::submit::check_json;
 use super::{Inner, uuid};
 use crate::error::Error;
-use crate::job::{JobId, JobRef, JobState, RequestId, as_uuid};
+use crate::id::as_uuid;
+use crate::job::{JobId, JobRef, JobState, RequestId};
 use crate::work::LeaseToken;
 
 /// Late is fine, as long as nobody else has it.
@@ -39,8 +36,8 @@ const NOTE: &str =
 const TRIES: usize = 8;
 
 /// What becomes of a job.
-struct End {
-    state: JobState,
+pub(super) struct End {
+    pub(super) state: JobState,
     answer: Answer,
     error: Option<String>,
 }
@@ -225,7 +222,7 @@ impl Inner {
     }
 }
 
-fn bind_end(query: Bound, (id, lease): (JobId, LeaseToken), end: &End) -> Bound {
+pub(super) fn bind_end(query: Bound, (id, lease): (JobId, LeaseToken), end: &End) -> Bound {
     let (result, bytes) = match (&end.state, &end.answer.body) {
         (JobState::Done, Body::Kept(body)) => (Some(body.to_vec()), None),
         (JobState::Done, Body::Omitted { bytes }) => (None, Some(bytes.cast_signed())),
@@ -238,110 +235,4 @@ fn bind_end(query: Bound, (id, lease): (JobId, LeaseToken), end: &End) -> Bound 
         .bind(result)
         .bind(bytes)
         .bind(end.error.clone())
-}
-
-/// The records, as the end of one job is settled in them.
-struct Ending {
-    queue: Arc<Inner>,
-    namespace: Namespace,
-    place: (JobId, LeaseToken),
-    end: Arc<End>,
-    record: Noted,
-    /// The job is the worker's, and the record isn't the job's any more.
-    not_held: Mutex<bool>,
-}
-
-impl Ending {
-    async fn settle(&self, lease: &Grant, settlement: &Settlement) -> StoreResult<Settled> {
-        let Inner {
-            store, with_end, ..
-        } = &*self.queue;
-        let bind = |query| bind_end(query, self.place, &self.end);
-        let settled = store.settle_with(with_end, lease, settlement, bind).await?;
-        match settled {
-            SettledWith::Both => Ok(Settled::Done),
-            SettledWith::NotHeld => {
-                *self.not_held.lock() = true;
-                Ok(Settled::Lost)
-            }
-            // Another worker's, or ended before and the reply was lost: the job says which.
-            SettledWith::NotLocked => Ok(Settled::Lost),
-        }
-    }
-
-    /// The record as the job knows it: enough to say whose it is. Whether it still is so, the settlement decides.
-    fn record(&self) -> Record {
-        let Noted {
-            identity,
-            fence,
-            token,
-            fingerprint,
-            secret_id,
-            retention,
-            hint,
-            ..
-        } = self.record;
-        Record {
-            seal: identity.seal(),
-            state: State::Running,
-            crash: CrashPolicy::Takeover,
-            fence,
-            token,
-            attempt: 1,
-            max_attempts: u16::MAX,
-            fingerprint,
-            secret_id,
-            lease: retention.min(Terms::MAX_LEASE),
-            retention,
-            created_at: Timestamp::default(),
-            written_at: Timestamp::default(),
-            namespace: self.namespace.clone(),
-            hint,
-            checkpoint: Bytes::new(),
-            answer: None,
-        }
-    }
-}
-
-impl Store for Ending {
-    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
-        self.queue.store.claim(claim)
-    }
-
-    fn renew<'a>(
-        &'a self,
-        lease: &'a Grant,
-        checkpoint: Option<&'a Bytes>,
-    ) -> BoxFuture<'a, StoreResult<Renewed>> {
-        self.queue.store.renew(lease, checkpoint)
-    }
-
-    fn settle<'a>(
-        &'a self,
-        lease: &'a Grant,
-        settlement: &'a Settlement,
-    ) -> BoxFuture<'a, StoreResult<Settled>> {
-        Box::pin(self.settle(lease, settlement))
-    }
-
-    fn resolve<'a>(
-        &'a self,
-        identity: &'a Identity,
-        fence: Fence,
-        resolution: &'a Resolution,
-    ) -> BoxFuture<'a, StoreResult<Resolved>> {
-        self.queue.store.resolve(identity, fence, resolution)
-    }
-
-    fn read<'a>(&'a self, _: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
-        Box::pin(std::future::ready(Ok(Some(self.record()))))
-    }
-
-    fn watch(&self, identity: &Identity) -> Wakeup {
-        self.queue.store.watch(identity)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.queue.store.capabilities()
-    }
 }

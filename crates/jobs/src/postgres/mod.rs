@@ -9,7 +9,7 @@
 //! | `batch` | all jobs that wait to be written, in one statement |
 //! | `depth` | how many wait, for the limits |
 //! | `lease` | taking jobs, keeping them, giving them back |
-//! | `end` | a store for one settlement: the record's end and the job's are one |
+//! | `end`, `ending` | the end of a job; a store for one settlement, in which the record's end and the job's are one |
 //! | `reap` | what workers that vanished left behind |
 //! | `list` | looking, listing, counting, retrying dead letters |
 //! | `row` | a job as a row, and back |
@@ -17,6 +17,7 @@
 mod batch;
 mod depth;
 mod end;
+mod ending;
 mod lease;
 mod list;
 mod reap;
