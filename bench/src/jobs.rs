@@ -22,6 +22,8 @@ const BARE: &str = "CREATE TABLE bare (id uuid PRIMARY KEY, key text NOT NULL UN
 
 /// How often a latency is taken, and how many jobs go at once.
 const LOOKS: usize = 400;
+/// Looks that don't count.
+const WARM_UP: usize = 50;
 const BULK: usize = 1000;
 
 const PARAMS: &str =
@@ -40,17 +42,14 @@ async fn rows(depth: u64) -> anyhow::Result<Vec<Row>> {
     let database = Database::make("jobs").await?;
     let pool = database.pool().await?;
     sqlx::raw_sql(BARE).execute(&pool).await?;
-    let semel = Semel::open(&format!("{}?max_connections=16", database.url)).await?;
-    let store = semel.postgres().context("PostgreSQL")?;
-    let queue = PostgresQueue::open(semel.engine(), store, "", QueueConfig::default()).await?;
-    let queue: Arc<dyn Queue> = Arc::new(queue);
+    let queue: Arc<dyn Queue> = Arc::new(open(&database).await?);
     let rows = vec![
         whole(&queue, &pool).await?,
         bulk(&queue).await?,
-        deep(&queue, &pool, depth).await?,
+        deep(depth).await?,
     ];
     pool.close().await;
-    drop((queue, semel));
+    drop(queue);
     database.discard().await?;
     Ok(rows)
 }
@@ -160,55 +159,67 @@ async fn bulk(queue: &Arc<dyn Queue>) -> anyhow::Result<Row> {
     ))
 }
 
-/// How long a lease takes, with this many jobs waiting.
-async fn lease_micros(queue: &dyn Queue) -> anyhow::Result<f64> {
-    let clock = tokio_env().clock;
-    let ask = LeaseAsk::new("w", &["deep"]);
-    let mut all = Vec::new();
-    for _ in 0..LOOKS {
-        let began = clock.now();
-        let leased = queue.lease(&ask).await?;
-        all.push(clock.now().since(began).as_secs_f64() * 1e6);
-        ensure!(leased.len() == 1, "there are jobs");
-    }
-    Ok(median(all))
-}
-
-/// The time of a lease while `depth` jobs wait, against a thousand.
-async fn deep(queue: &Arc<dyn Queue>, pool: &PgPool, depth: u64) -> anyhow::Result<Row> {
+/// The time of a lease while `depth` jobs wait, against a thousand: two databases, taking turns.
+async fn deep(depth: u64) -> anyhow::Result<Row> {
     eprintln!("measuring: a lease at a depth of {depth}");
-    let params = || NewJob::new("deep", PARAMS);
-    let _ = lease_at(queue, pool, 1, params()).await?;
-    let shallow = lease_at(queue, pool, 1000, params()).await?;
-    let deep = lease_at(queue, pool, depth, params()).await?;
+    let (shallow, deep) = (Depth::make(1000).await?, Depth::make(depth).await?);
+    let (mut shallows, mut deeps) = (Vec::new(), Vec::new());
+    for look in 0..LOOKS + WARM_UP {
+        let (one, other) = (shallow.lease_micros().await?, deep.lease_micros().await?);
+        if look >= WARM_UP {
+            shallows.push(one);
+            deeps.push(other);
+        }
+    }
+    shallow.database.discard().await?;
+    deep.database.discard().await?;
     let name = format!("lease at a depth of {depth}, against 1,000");
-    Ok(Row::at_most(name, "µs", deep, shallow, Some(1.5)))
+    let (deeps, shallows) = (median(deeps), median(shallows));
+    Ok(Row::at_most(name, "µs", deeps, shallows, Some(1.5)))
 }
 
-async fn lease_at(
-    queue: &Arc<dyn Queue>,
-    pool: &PgPool,
-    depth: u64,
-    one: NewJob,
-) -> anyhow::Result<f64> {
-    let clear = "DELETE FROM semel.jobs";
-    sqlx::raw_sql(clear).execute(pool).await?;
-    // One by the queue itself, and copies of it until there are enough.
-    queue
-        .enqueue(vec![one])
-        .await
-        .pop()
-        .context("an answer")??;
-    let copies = depth + LOOKS as u64;
-    let copy = format!(
-        "INSERT INTO semel.jobs (id, request_id, lane, state, priority, attempt, max_attempts, secret_id, due_us, created_us, \
-         environment, tenant, kind, scope, client, hint, params, retention_ms) \
-         SELECT gen_random_uuid(), request_id, lane, 1, priority, 0, max_attempts, 0, due_us + n, created_us, environment, tenant, \
-         kind, scope, client, hint, params, retention_ms FROM semel.jobs, generate_series(1, {copies}) AS n"
-    );
-    sqlx::raw_sql(AssertSqlSafe(copy)).execute(pool).await?;
-    sqlx::raw_sql("VACUUM ANALYZE semel.jobs")
-        .execute(pool)
-        .await?;
-    lease_micros(&**queue).await
+/// A queue in which so many jobs wait.
+struct Depth {
+    database: Database,
+    queue: PostgresQueue,
+}
+
+impl Depth {
+    async fn make(depth: u64) -> anyhow::Result<Self> {
+        let database = Database::make("depth").await?;
+        let queue = open(&database).await?;
+        // One by the queue itself, and copies of it until there are enough.
+        let one = queue.enqueue(vec![NewJob::new("deep", PARAMS)]).await.pop();
+        one.context("an answer")??;
+        let copies = depth + (LOOKS + WARM_UP) as u64;
+        let copy = format!(
+            "INSERT INTO semel.jobs (id, request_id, lane, state, priority, attempt, max_attempts, secret_id, due_us, \
+             created_us, environment, tenant, kind, scope, client, hint, params, retention_ms) \
+             SELECT gen_random_uuid(), request_id, lane, 1, priority, 0, max_attempts, 0, due_us + n, created_us, environment, \
+             tenant, kind, scope, client, hint, params, retention_ms FROM semel.jobs, generate_series(1, {copies}) AS n"
+        );
+        let pool = database.pool().await?;
+        sqlx::raw_sql(AssertSqlSafe(copy)).execute(&pool).await?;
+        sqlx::raw_sql("VACUUM ANALYZE semel.jobs")
+            .execute(&pool)
+            .await?;
+        sqlx::raw_sql("CHECKPOINT").execute(&pool).await?;
+        pool.close().await;
+        Ok(Self { database, queue })
+    }
+
+    async fn lease_micros(&self) -> anyhow::Result<f64> {
+        let clock = tokio_env().clock;
+        let began = clock.now();
+        let leased = self.queue.lease(&LeaseAsk::new("w", &["deep"])).await?;
+        let took = clock.now().since(began);
+        ensure!(leased.len() == 1, "there are jobs");
+        Ok(took.as_secs_f64() * 1e6)
+    }
+}
+
+async fn open(database: &Database) -> anyhow::Result<PostgresQueue> {
+    let semel = Semel::open(&format!("{}?max_connections=16", database.url)).await?;
+    let store = semel.postgres().context("PostgreSQL")?;
+    Ok(PostgresQueue::open(semel.engine(), store, "", QueueConfig::default()).await?)
 }

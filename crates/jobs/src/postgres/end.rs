@@ -111,8 +111,13 @@ impl Inner {
 
     async fn end(self: &Arc<Self>, id: JobId, lease: LeaseToken, end: End) -> Result<(), Error> {
         let end = Arc::new(end);
+        // What is remembered may be out of date: then the statement finds nothing to change, and the next look tells.
+        let mut remembered = self.leased.remove(&(id, lease)).map(|(_, held)| held);
         for _ in 0..TRIES {
-            let held = self.held(id, lease).await?;
+            let held = match remembered.take() {
+                Some(held) => held,
+                None => Arc::new(self.held(id, lease).await?),
+            };
             if held.state.has_ended() {
                 // Told again, or told otherwise.
                 return if held.state == end.state {

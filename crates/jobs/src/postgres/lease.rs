@@ -7,9 +7,10 @@ use semel_stores::postgres::{Bound, PostgresStore};
 use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
 
+use super::row::{self, Held, held_columns};
 use super::{Inner, micros, uuid};
 use crate::error::Error;
-use crate::job::{JobId, JobState, MAX_ERROR_BYTES, RequestId};
+use crate::job::{JobId, JobState, MAX_ERROR_BYTES};
 use crate::queue::Failed;
 use crate::work::{LeaseAsk, LeaseToken, Leased, check_span};
 
@@ -23,9 +24,11 @@ macro_rules! take {
              LATERAL (SELECT id FROM semel.jobs WHERE state = 1 AND lane = o.lane AND priority = o.priority \
              AND due_us <= (SELECT semel.now_us()) ORDER BY due_us LIMIT $2 FOR UPDATE SKIP LOCKED) q LIMIT ",
             $most,
-            ") UPDATE semel.jobs j SET state = 2, attempt = attempt + 1, lease = $3, worker = $4, \
-             started_us = semel.now_us(), due_us = semel.now_us() + $5 FROM picked WHERE j.id = picked.id \
-             RETURNING j.id, j.request_id, j.kind, j.params, j.attempt, j.max_attempts, j.priority, j.created_us"
+            ") UPDATE semel.jobs SET state = 2, attempt = attempt + 1, lease = $3, worker = $4, \
+             started_us = semel.now_us(), due_us = semel.now_us() + $5 WHERE id = ANY (ARRAY(SELECT id FROM picked)) \
+             RETURNING ",
+            held_columns!(),
+            ", kind, params, priority, created_us"
         )
     };
 }
@@ -100,7 +103,10 @@ impl Inner {
         };
         let mut taken = Vec::with_capacity(rows.len());
         for row in &rows {
-            taken.push(read(row, token, ask.span)?);
+            let held = row::held(row)?;
+            taken.push(read(row, &held, token, ask.span)?);
+            // Its end then needs no look.
+            self.leased.insert((held.id, token), Arc::new(held));
         }
         // The statement picks them in order, and gives them back in any.
         taken.sort_by_key(|(order, _)| *order);
@@ -179,22 +185,25 @@ pub(super) fn cut(text: &str) -> String {
 
 type Order = (std::cmp::Reverse<i16>, i64);
 
-fn read(row: &PgRow, token: LeaseToken, span: Duration) -> Result<(Order, Leased), Error> {
-    let id: Uuid = PostgresStore::column(row, 0)?;
-    let request: Uuid = PostgresStore::column(row, 1)?;
-    let params: Vec<u8> = PostgresStore::column(row, 3)?;
-    let number = |at| PostgresStore::column::<i16>(row, at).map(i16::unsigned_abs);
+/// The columns behind those of [`row::held`].
+fn read(
+    row: &PgRow,
+    held: &Held,
+    token: LeaseToken,
+    span: Duration,
+) -> Result<(Order, Leased), Error> {
+    let params: Vec<u8> = PostgresStore::column(row, 18)?;
     let order = (
-        std::cmp::Reverse(PostgresStore::column(row, 6)?),
-        PostgresStore::column(row, 7)?,
+        std::cmp::Reverse(PostgresStore::column(row, 19)?),
+        PostgresStore::column(row, 20)?,
     );
     let job = Leased {
-        id: JobId::from_u128(id.as_u128()),
-        request_id: RequestId::from_u128(request.as_u128()),
-        kind: PostgresStore::column(row, 2)?,
+        id: held.id,
+        request_id: held.request_id,
+        kind: PostgresStore::column(row, 17)?,
         params: params.into(),
-        attempt: number(4)?,
-        max_attempts: number(5)?,
+        attempt: held.attempt,
+        max_attempts: held.max_attempts,
         token,
         span,
     };

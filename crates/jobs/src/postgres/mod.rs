@@ -48,6 +48,9 @@ pub const MIGRATIONS: &[File] = &[(
     include_str!("../../migrations/postgres/0001_jobs.sql"),
 )];
 
+/// How many leases a process remembers, which saves their ends a look.
+const REMEMBERED: usize = 16 * 1024;
+
 /// A queue in PostgreSQL. Cheap to clone.
 #[derive(Clone)]
 pub struct PostgresQueue {
@@ -63,6 +66,7 @@ struct Inner {
     depths: Depths,
     with_end: WithSettlement,
     with_retry: WithClaim,
+    leased: quick_cache::sync::Cache<(JobId, LeaseToken), Arc<row::Held>>,
 }
 
 impl PostgresQueue {
@@ -93,6 +97,7 @@ impl PostgresQueue {
             depths: Depths::default(),
             with_end: store.with_settlement(end::LOCK, end::END),
             with_retry: store.with_claim(list::REVIVE),
+            leased: quick_cache::sync::Cache::new(REMEMBERED),
             config,
         };
         Ok(Self {

@@ -12,6 +12,7 @@ use crate::job::{Job, JobAnswer, JobId, JobState, RequestId};
 use crate::work::LeaseToken;
 
 /// A job as its end needs it.
+#[derive(Clone)]
 pub(super) struct Held {
     pub(super) id: JobId,
     pub(super) request_id: RequestId,
@@ -39,8 +40,15 @@ pub(super) struct Noted {
 }
 
 /// The columns of [`held`].
-pub(super) const HELD: &str = "SELECT id, request_id, state, lease, worker, attempt, max_attempts, tenant, address, seal, fence, \
-    token, fingerprint, secret_id, retention_ms, hint, scope FROM semel.jobs WHERE id = $1";
+macro_rules! held_columns {
+    () => {
+        "id, request_id, state, lease, worker, attempt, max_attempts, tenant, address, seal, fence, token, fingerprint, \
+         secret_id, retention_ms, hint, scope"
+    };
+}
+pub(super) use held_columns;
+
+pub(super) const HELD: &str = concat!("SELECT ", held_columns!(), " FROM semel.jobs WHERE id = $1");
 
 pub(super) fn held(row: &PgRow) -> Result<Held, Error> {
     let id: Uuid = PostgresStore::column(row, 0)?;
