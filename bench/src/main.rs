@@ -3,6 +3,7 @@
 //! A figure is an instruction count, or a ratio to something measured beside it; never a time alone.
 
 mod core;
+mod jobs;
 mod mcp;
 mod report;
 mod sidecar;
@@ -51,6 +52,12 @@ enum Command {
         #[arg(long, default_value_t = 10_000_000)]
         keys: usize,
     },
+    /// The queue of jobs against the bare statements that do the same.
+    Jobs {
+        /// How many jobs wait while leases are measured.
+        #[arg(long, default_value_t = 1_000_000)]
+        depth: u64,
+    },
     /// One operation, many times: what `core` counts the instructions of.
     #[command(hide = true)]
     CoreOp {
@@ -69,6 +76,7 @@ fn main() -> anyhow::Result<()> {
         Command::Sidecar => sidecar::bench(),
         Command::Mcp => mcp::bench(),
         Command::Stream { keys } => stream::bench(keys),
+        Command::Jobs { depth } => jobs::bench(depth),
         Command::CoreOp { op, times } => core::ops::repeat(op, times),
     }
 }

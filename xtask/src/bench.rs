@@ -91,6 +91,14 @@ const BENCHES: &[Bench] = &[
         starts: Some("semel-cli"),
         manifest: None,
     },
+    Bench {
+        name: "jobs",
+        what: "the queue of jobs, beside the bare statements that do the same",
+        arrives_with: None,
+        servers: &["postgres"],
+        starts: None,
+        manifest: None,
+    },
 ];
 
 /// Unknown names end with the code that shells use for a wrong call.

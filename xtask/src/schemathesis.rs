@@ -71,6 +71,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         "--request-timeout",
         "10",
     ]);
+    if options.store.starts_with("memory:") {
+        // There is no queue of jobs in memory; `--store postgres://…` has one.
+        command.args(["--exclude-path-regex", "^/mesh"]);
+    }
     command.args(["--max-examples", &options.examples.to_string()]);
     command.args(["--seed", &options.seed.to_string()]);
     // It keeps failures it has found in its working folder, to try them first the next time.

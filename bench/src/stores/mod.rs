@@ -3,7 +3,7 @@
 
 mod mysql;
 mod object;
-mod postgres;
+pub(crate) mod postgres;
 mod redis;
 mod sizes;
 mod sql;

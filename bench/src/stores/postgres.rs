@@ -21,14 +21,14 @@ const CONNECTIONS: u32 = 16;
 const ACCOUNTS: u64 = 10_000;
 
 /// A database for this run, dropped at its end.
-pub(super) struct Database {
-    pub(super) url: String,
+pub(crate) struct Database {
+    pub(crate) url: String,
     admin: PgPool,
     name: String,
 }
 
 impl Database {
-    pub(super) async fn make(name: &str) -> anyhow::Result<Self> {
+    pub(crate) async fn make(name: &str) -> anyhow::Result<Self> {
         let variable = "SEMEL_TEST_POSTGRES_URL";
         let url = std::env::var(variable).with_context(|| {
             format!("{variable} is not set; `cargo xtask services up` tells it")
@@ -43,21 +43,21 @@ impl Database {
         Ok(Self { url, admin, name })
     }
 
-    pub(super) async fn store(&self) -> anyhow::Result<Arc<PostgresStore>> {
+    pub(crate) async fn store(&self) -> anyhow::Result<Arc<PostgresStore>> {
         let url = format!("{}?max_connections={CONNECTIONS}", self.url);
         Ok(Arc::new(
             PostgresStore::open(&url, tokio_env().clock).await?,
         ))
     }
 
-    pub(super) async fn pool(&self) -> anyhow::Result<PgPool> {
+    pub(crate) async fn pool(&self) -> anyhow::Result<PgPool> {
         let pool = PgPoolOptions::new()
             .max_connections(CONNECTIONS)
             .test_before_acquire(false);
         Ok(pool.connect(&self.url).await?)
     }
 
-    pub(super) async fn discard(self) -> anyhow::Result<()> {
+    pub(crate) async fn discard(self) -> anyhow::Result<()> {
         let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
         sqlx::raw_sql(AssertSqlSafe(drop))
             .execute(&self.admin)

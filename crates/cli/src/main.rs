@@ -8,6 +8,7 @@ mod doctor;
 mod events;
 mod exit;
 mod gc;
+mod jobs;
 mod keys;
 mod lifecycle;
 mod log;
@@ -56,6 +57,9 @@ enum Command {
     /// Looks at records, and mends them.
     #[command(subcommand)]
     Keys(Box<keys::Keys>),
+    /// Looks at jobs, and gives dead letters another chance.
+    #[command(subcommand)]
+    Jobs(Box<jobs::Jobs>),
     /// Follows what happens in a running sidecar.
     Tail(Box<tail::Tail>),
     /// Shows a running sidecar, live.
@@ -89,6 +93,7 @@ fn main() -> std::process::ExitCode {
         Command::Mcp(mcp) => mcp.run(),
         Command::Demo(demo) => demo.run(),
         Command::Keys(keys) => keys.run(),
+        Command::Jobs(jobs) => jobs.run(),
         Command::Tail(tail) => tail.run(),
         Command::Top(top) => top.run(),
         Command::Gc(gc) => gc.run(),

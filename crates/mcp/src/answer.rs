@@ -117,7 +117,7 @@ fn replay(settings: &Settings, call: &Call, replayed: &Replayed) -> Reply {
 fn kept(call: &Call, answer: &Answer, more: Members, say: bool) -> Reply {
     let body = match &answer.body {
         Body::Kept(body) => body,
-        Body::Omitted { bytes } => {
+        Body::Omitted { bytes } | Body::Elsewhere { bytes, .. } => {
             let text = format!(
                 "This call was made before and took effect. Its result ({bytes} bytes) was too large to be kept, so \
                  it can't be shown again. Don't call again for it."

@@ -40,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) key_rules: KeyRules,
     #[cfg(feature = "mysql")]
     pub(crate) mysql: Option<semel_stores::mysql::MySqlStore>,
+    #[cfg(feature = "object")]
+    object: Option<semel_stores::object::ObjectStore>,
     #[cfg(feature = "postgres")]
     pub(crate) postgres: Option<semel_stores::postgres::PostgresStore>,
 }
@@ -49,6 +51,8 @@ struct Opened {
     store: Arc<dyn StoreAdmin>,
     #[cfg(feature = "mysql")]
     mysql: Option<semel_stores::mysql::MySqlStore>,
+    #[cfg(feature = "object")]
+    object: Option<semel_stores::object::ObjectStore>,
     #[cfg(feature = "postgres")]
     postgres: Option<semel_stores::postgres::PostgresStore>,
 }
@@ -59,6 +63,8 @@ impl From<Arc<dyn StoreAdmin>> for Opened {
             store,
             #[cfg(feature = "mysql")]
             mysql: None,
+            #[cfg(feature = "object")]
+            object: None,
             #[cfg(feature = "postgres")]
             postgres: None,
         }
@@ -130,6 +136,20 @@ impl Semel {
     #[must_use]
     pub fn store(&self) -> &Arc<dyn StoreAdmin> {
         &self.shared.store
+    }
+
+    /// The bucket, where the records are in one: for what else is kept there.
+    #[cfg(feature = "object")]
+    #[must_use]
+    pub fn object(&self) -> Option<&semel_stores::object::ObjectStore> {
+        self.shared.object.as_ref()
+    }
+
+    /// The store, where the records are in PostgreSQL: for what is written together with them.
+    #[cfg(feature = "postgres")]
+    #[must_use]
+    pub fn postgres(&self) -> Option<&semel_stores::postgres::PostgresStore> {
+        self.shared.postgres.as_ref()
     }
 }
 
@@ -273,6 +293,8 @@ impl Builder {
             key_rules: self.key_rules,
             #[cfg(feature = "mysql")]
             mysql: opened.mysql,
+            #[cfg(feature = "object")]
+            object: opened.object,
             #[cfg(feature = "postgres")]
             postgres: opened.postgres,
         };
@@ -369,7 +391,9 @@ async fn open_one(url: &str, env: &Env) -> Result<Opened, OpenError> {
         "s3" | "gs" | "az" => {
             let open = semel_stores::object::ObjectStore::open(url, Arc::clone(&env.clock));
             let store = Box::pin(open).await.map_err(OpenError::Store)?;
-            Ok(Opened::from(Arc::new(store) as Arc<dyn StoreAdmin>))
+            let mut opened = Opened::from(Arc::new(store.clone()) as Arc<dyn StoreAdmin>);
+            opened.object = Some(store);
+            Ok(opened)
         }
         #[cfg(feature = "redis")]
         _ if matches!(scheme.split('+').next(), Some("redis" | "rediss")) => {

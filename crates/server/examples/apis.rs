@@ -10,6 +10,7 @@ use semel::Semel;
 use semel_server::admin::{self, AdminConfig, AdminState, Credential};
 use semel_server::api::{self, Access, ApiConfig, ApiState, Tokens};
 use semel_server::audit::{FileConfig, FileSink, Nowhere, Sink, Trail, TrailConfig};
+use semel_server::jobs::{self, JobsState};
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -38,14 +39,22 @@ async fn main() -> Result<()> {
         max_wait: std::time::Duration::from_secs(2),
         ..ApiConfig::default()
     };
-    let api = ApiState::new(semel.clone(), Access::Tokens(tokens), config);
-    let admin = AdminState::new(
-        semel,
+    let access = Access::Tokens(tokens);
+    let api = ApiState::new(semel.clone(), access.clone(), config);
+    let mut admin = AdminState::new(
+        semel.clone(),
         trail.clone(),
         Credential::token(&token)?,
         AdminConfig::default(),
     );
-    let app = api::bare_router(api).merge(admin::router(admin));
+    let mut app = api::bare_router(api);
+    // Some stores can have a queue of jobs beside the records.
+    if let Ok(queue) = jobs::open(&semel_server::config::Jobs::default(), &semel).await {
+        let (rules, env) = (semel.key_rules().clone(), semel.engine().env().clone());
+        admin = admin.with_jobs(queue.clone());
+        app = app.merge(jobs::bare_router(JobsState::new(queue, access, rules, env)));
+    }
+    let app = app.merge(admin::router(admin));
 
     let listener = tokio::net::TcpListener::bind(&address).await?;
     println!("listening on http://{}", listener.local_addr()?);

@@ -22,7 +22,7 @@ use crate::telemetry::trace::Tracing;
 #[derive(Clone)]
 pub(crate) struct Front {
     pub(crate) stack: SharedStack,
-    pub(crate) own: Option<Own>,
+    pub(crate) own: Vec<Own>,
     pub(crate) tracing: Option<Tracing>,
     pub(crate) max_body: usize,
     pub(crate) body_timeout: Duration,
@@ -56,11 +56,7 @@ impl Answer for Front {
 
 impl Front {
     async fn by_path(&self, request: Request<Incoming>) -> Response<Body> {
-        if let Some(own) = self
-            .own
-            .as_ref()
-            .filter(|own| own.has(request.uri().path()))
-        {
+        if let Some(own) = self.own.iter().find(|own| own.has(request.uri().path())) {
             return by_router(own.router.clone(), request).await;
         }
         if request.body().size_hint().lower() > self.max_body as u64 {

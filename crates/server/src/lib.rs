@@ -22,6 +22,7 @@ pub mod config;
 mod front;
 pub mod health;
 mod identity;
+pub mod jobs;
 mod listener;
 pub mod live;
 mod openapi;

@@ -11,12 +11,14 @@ use crate::api::ProblemDocument;
     info(
         title = "Semel",
         description = "Sent many times, done once. The protocol API (`/v1`) is for code that isn't HTTP-shaped; \
-                       the admin API (`/admin/v1`) is for operators, on a listener of its own.",
+                       the admin API (`/admin/v1`) is for operators, on a listener of its own; jobs (`/mesh`) are submitted many times, \
+                       and enqueued once.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
     ),
     components(schemas(ProblemDocument)),
     tags(
         (name = "protocol", description = "Claim, run, settle, replay."),
+        (name = "jobs", description = "Submit, look, wait; lease, heartbeat, complete, fail."),
         (name = "admin", description = "List, inspect, unlock, resolve, reset, erase, purge, follow.")
     )
 )]
@@ -31,7 +33,9 @@ pub fn openapi() -> Result<String, serde_json::Error> {
     let (_, admin) = crate::admin::routes().split_for_parts();
     let (_, mut document) =
         OpenApiRouter::<()>::with_openapi(Document::openapi()).split_for_parts();
+    let (_, jobs) = crate::jobs::routes().split_for_parts();
     document.merge(api);
+    document.merge(jobs);
     document.merge(admin);
     let bearer = |what: &str| {
         let scheme = HttpBuilder::new()

@@ -61,9 +61,13 @@ impl Server {
             path: listener.own_path.as_str().into(),
             router: Router::new().nest(&listener.own_path, router),
         });
+        let jobs = mounts.jobs.map(|router| Own {
+            path: crate::jobs::PATH.into(),
+            router,
+        });
         let front = Front {
             stack: Arc::clone(&stack),
-            own,
+            own: own.into_iter().chain(jobs).collect(),
             tracing: mounts.tracing,
             max_body: listener.max_body.bytes(),
             body_timeout: listener.body_timeout.0,
@@ -273,12 +277,13 @@ async fn listen<A: crate::listener::Answer>(
 }
 
 /// What can't change while the process runs.
-const FIXED: [&str; 18] = [
+const FIXED: [&str; 19] = [
     "api",
     "audit",
     "environment",
     "store",
     "engine",
+    "jobs",
     "log",
     "metrics",
     "traces",

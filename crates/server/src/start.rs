@@ -8,11 +8,13 @@ use axum::Router;
 use semel::core::Env;
 use semel::core::event::{Ignore, Observer};
 use semel::{OpenError, Secret, Semel, tokio_env};
+use semel_jobs::Jobs;
 
 use crate::admin::{AdminConfig, AdminState, Credential};
 use crate::api::{Access, AccessError, ApiConfig, ApiState, Tokens};
 use crate::audit::{Trail, TrailConfig};
 use crate::config::{ApiAccess, Config, Findings, without_password};
+use crate::jobs::{JobsState, Reaper};
 use crate::live::Live;
 use crate::stack::{StackError, engine_config};
 use crate::telemetry::trace::{Carrying, Tracing};
@@ -24,6 +26,8 @@ use crate::tls::TlsError;
 pub struct Mounts {
     /// On the main listener, under `listener.own_path`.
     pub main: Router,
+    /// The queue of jobs, on the main listener.
+    pub jobs: Option<Router>,
     /// On the admin listener. Checks its callers itself.
     pub admin: Router,
     /// Who is told of the requests of the main listener.
@@ -41,6 +45,8 @@ pub struct Opened {
     pub telemetry: Telemetry,
     /// The figures of the last minutes, for the dashboard.
     pub live: Live,
+    /// The queue of jobs, where there is one.
+    pub jobs: Option<Jobs>,
 }
 
 impl Opened {
@@ -49,7 +55,12 @@ impl Opened {
     /// # Errors
     /// [`StartError`] where a token can't be used.
     pub fn mounts(&self, config: &Config) -> Result<Mounts, StartError> {
-        let main = match api_access(config)? {
+        let access = api_access(config)?;
+        let jobs = self.jobs.clone().zip(access.clone()).map(|(jobs, access)| {
+            let (rules, env) = (self.semel.key_rules(), self.semel.engine().env());
+            crate::jobs::router(JobsState::new(jobs, access, rules.clone(), env.clone()))
+        });
+        let main = match access {
             None => Router::new(),
             Some(access) => {
                 let state = ApiState::new(self.semel.clone(), access, ApiConfig::default());
@@ -65,11 +76,15 @@ impl Opened {
             others = others.merge(crate::ui::router(&credential));
         }
         let state = AdminState::new(semel, trail, credential, AdminConfig::default());
-        let state = state.with_live(self.live.clone());
+        let mut state = state.with_live(self.live.clone());
+        if let Some(jobs) = &self.jobs {
+            state = state.with_jobs(jobs.clone());
+        }
         let admin = crate::admin::bare_router(state).merge(others);
         let tracing = self.telemetry.tracing.clone();
         Ok(Mounts {
             main,
+            jobs,
             admin,
             tracing,
         })
@@ -140,11 +155,20 @@ pub async fn open_audited(config: &Config) -> Result<Opened, StartError> {
         },
     };
     let semel = open_observed(config, env, Arc::new(told)).await?;
+    let jobs = match config.jobs.enabled {
+        false => None,
+        true => {
+            let jobs = crate::jobs::open(&config.jobs, &semel).await?;
+            Reaper::start(&jobs, &semel, config.jobs.reap_every.0);
+            Some(jobs)
+        }
+    };
     Ok(Opened {
         semel,
         trail,
         telemetry,
         live,
+        jobs,
     })
 }
 
@@ -179,6 +203,9 @@ pub enum StartError {
         /// Why.
         source: Box<OpenError>,
     },
+    /// There can be no queue of jobs.
+    #[error("jobs: {0}\n    fix: see docs/jobs.md, or leave out jobs.enabled")]
+    Jobs(#[from] semel_jobs::Error),
     /// The address can't be listened on.
     #[error("{setting}: {address} can't be listened on: {source}\n    fix: {fix}")]
     Listen {

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::table::{seconds, table};
 use crate::time::Stopwatch;
 use crate::workspace::Workspace;
+pub(crate) use steps::EXAMPLES;
 use steps::{STEPS, Step};
 
 /// How a step ended.

@@ -139,7 +139,7 @@ fn documentation(workspace: &Workspace) -> Result<Outcome> {
 }
 
 /// Each a workspace of its own, as an application is.
-const EXAMPLES: &[&str] = &["axum-payments", "replica"];
+pub(crate) const EXAMPLES: &[&str] = &["axum-payments", "contract-transition", "mesh", "replica"];
 
 fn examples(workspace: &Workspace) -> Result<Outcome> {
     let target = workspace.root().join("target");

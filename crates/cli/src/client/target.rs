@@ -43,9 +43,19 @@ pub(crate) struct Target {
     /// Where changes are written down, with --store (JSON lines; a file that no other process writes).
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
+    /// Whether the queue of jobs is asked for too.
+    #[arg(skip)]
+    jobs: bool,
 }
 
 impl Target {
+    /// The same for what is about jobs: with the store's own queue, where it is talked to itself.
+    pub(crate) async fn client_for_jobs(&self) -> Result<Client, Exit> {
+        let mut with_jobs = self.clone();
+        with_jobs.jobs = true;
+        with_jobs.client().await
+    }
+
     /// Gets ready to talk.
     pub(crate) async fn client(&self) -> Result<Client, Exit> {
         if let (Some(url), None) = (&self.admin, &self.store) {
@@ -129,15 +139,19 @@ impl Target {
         // And so are the copies made of it.
         config.audit.postgres = AuditPostgres::default();
         config.audit.nats = AuditNats::default();
+        config.jobs.enabled = self.jobs;
         let opened = open_audited(&config).await?;
         let name = format!("the store ({})", opened.semel.store().capabilities().name);
         let trail = opened.trail.clone();
-        let state = AdminState::new(
+        let mut state = AdminState::new(
             opened.semel,
             opened.trail,
             Credential::None,
             AdminConfig::default(),
         );
+        if let Some(jobs) = opened.jobs {
+            state = state.with_jobs(jobs);
+        }
         Ok(Client {
             link: Link::Local {
                 router: router(state),

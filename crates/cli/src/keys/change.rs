@@ -27,7 +27,7 @@ pub(crate) struct Signed {
     yes: bool,
     /// As JSON, for programs.
     #[arg(long)]
-    pub(super) json: bool,
+    pub(crate) json: bool,
 }
 
 impl Signed {
@@ -36,7 +36,7 @@ impl Signed {
     }
 
     /// The body of a change.
-    pub(super) fn body(&self, more: Value) -> Value {
+    pub(crate) fn body(&self, more: Value) -> Value {
         let mut body = json!({"actor": self.actor(), "reason": self.reason});
         if let (Value::Object(body), Value::Object(more)) = (&mut body, more) {
             body.extend(more);
@@ -45,7 +45,7 @@ impl Signed {
     }
 
     /// Asks; where nobody can answer, `--yes` has to.
-    pub(super) fn confirm(&self, question: &str) -> Result<(), Exit> {
+    pub(crate) fn confirm(&self, question: &str) -> Result<(), Exit> {
         if self.yes {
             return Ok(());
         }

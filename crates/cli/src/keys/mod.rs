@@ -16,7 +16,7 @@ mod resolve;
 
 use clap::Subcommand;
 
-pub(crate) use change::default_actor;
+pub(crate) use change::{Signed, default_actor};
 pub(crate) use list::Filter;
 
 use crate::exit::Exit;

@@ -3,6 +3,7 @@
 mod bucket;
 mod demo;
 mod doctor;
+mod jobs;
 mod keys;
 mod measure;
 mod support;

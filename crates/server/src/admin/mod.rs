@@ -6,6 +6,7 @@
 mod access;
 mod changes;
 mod events;
+mod jobs;
 mod live;
 mod records;
 mod upkeep;
@@ -61,6 +62,7 @@ pub struct AdminState {
     streams: Arc<Semaphore>,
     started: Tick,
     live: Live,
+    jobs: Option<semel_jobs::Jobs>,
     size: StoreSize,
 }
 
@@ -77,6 +79,7 @@ impl AdminState {
             streams: events::places(config.max_streams),
             started,
             live: Live::default(),
+            jobs: None,
             size: StoreSize::default(),
         }
     }
@@ -85,6 +88,13 @@ impl AdminState {
     #[must_use]
     pub fn with_live(mut self, live: Live) -> Self {
         self.live = live;
+        self
+    }
+
+    /// With the queue of jobs, which otherwise isn't there.
+    #[must_use]
+    pub fn with_jobs(mut self, jobs: semel_jobs::Jobs) -> Self {
+        self.jobs = Some(jobs);
         self
     }
 }
@@ -118,6 +128,9 @@ pub(crate) fn routes() -> OpenApiRouter<AdminState> {
         .routes(routes!(upkeep::purge))
         .routes(routes!(upkeep::stats))
         .routes(routes!(live::live))
+        .routes(routes!(jobs::list))
+        .routes(routes!(jobs::inspect))
+        .routes(routes!(jobs::retry))
         .routes(routes!(events::events))
 }
 

@@ -25,13 +25,14 @@ use utoipa_axum::routes;
 pub use access::{Access, AccessError, MIN_TOKEN_BYTES, Tokens, check_exposure};
 pub use terms::ApiConfig;
 
-pub(crate) use access::{bearer, digest, exposure, only_by_loopback_name};
+pub(crate) use access::{Caller, bearer, digest, exposure, only_by_loopback_name};
 pub(crate) use answer::{AnswerInput, AnswerView, shown};
 pub(crate) use terms::Crash;
 pub(crate) use view::{Status, millis, standing, store_failed, time};
 pub(crate) use wire::{
     Failure, Id, Intake, Json, P400, P401, P403, P404, P408, P409, P413, P415, P422, P429, P503,
-    ProblemDocument, Query, answer as answered, check_text, hex, present, unhex, whole,
+    ProblemDocument, Query, answer as answered, check_text, given, hex, present, unhex, whole,
+    whole_or_none,
 };
 
 /// What the protocol API is made of. Cheap to clone.

@@ -139,7 +139,11 @@ fn told(step: &Step) -> (&'static str, Option<&'static str>, Value) {
             None,
             json!({"waited_ms": millis(*waited)}),
         ),
-        Step::Busy { why } => ("idempotency.busy", None, json!({"why": words::busy(*why)})),
+        Step::Busy { why } => (
+            "idempotency.busy",
+            Some("IDEMPOTENCY_HIT"),
+            json!({"state": "in_progress", "why": words::busy(*why)}),
+        ),
         Step::Renewed { fence } => ("idempotency.lease.renewed", None, json!({"fence": fence.0})),
         Step::LeaseLost { fence } => ("idempotency.lease.lost", None, json!({"fence": fence.0})),
         Step::Settled { state, fence } => (

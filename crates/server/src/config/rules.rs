@@ -26,6 +26,7 @@ pub(super) fn judge(config: &Config, said: &Said) -> Judged {
     judge.listener(config);
     judge.admin(&config.admin);
     judge.api(config);
+    judge.jobs(config);
     judge.audit(&config.audit);
     judge.whose("tenants", &config.tenants, config);
     judge.whose("principals", &config.principals, config);
@@ -265,6 +266,50 @@ impl Judge<'_> {
                 "the protocol API needs a path of its own",
                 "write listener.own_path = \"/_semel\"",
             );
+        }
+    }
+
+    fn jobs(&mut self, config: &Config) {
+        let jobs = &config.jobs;
+        if !jobs.enabled {
+            return;
+        }
+        if config.api.access == ApiAccess::Off {
+            self.wrong(
+                "jobs.enabled",
+                "nobody may call the queue of jobs",
+                "say who may: api.access = \"tokens\", or \"loopback\"",
+            );
+        }
+        let url = config.store.url.as_deref().unwrap_or("postgres:");
+        let can_have = ["postgres:", "postgresql:", "s3:", "gs:", "az:"];
+        if !can_have.iter().any(|scheme| url.starts_with(scheme)) {
+            self.wrong(
+                "jobs.enabled",
+                "there can be no queue in this store",
+                "keep the records in PostgreSQL or in a bucket: --store postgres://… or s3://…",
+            );
+        }
+        if jobs.max_result_bytes.0 > semel_jobs::QueueConfig::MAX_ANSWER_BYTES as u64 {
+            let fix = "write at most \"31KiB\"";
+            self.wrong(
+                "jobs.max_result_bytes",
+                "a result that is kept has at most 31 KiB",
+                fix,
+            );
+        }
+        let retention = jobs.retention.unwrap_or(jobs.max_retention);
+        if retention.0 > jobs.max_retention.0 || retention.0.is_zero() {
+            let fix = "write at most jobs.max_retention, and more than nothing";
+            self.wrong(
+                "jobs.retention",
+                "answers would be kept for longer than they may",
+                fix,
+            );
+        }
+        if jobs.reap_every.0.is_zero() {
+            let fix = "write at least \"100ms\"";
+            self.wrong("jobs.reap_every", "nothing can happen in no time", fix);
         }
     }
 

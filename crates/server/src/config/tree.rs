@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::jobs::Jobs;
 use super::kept::Audit;
 use super::route::{RouteEntry, RouteSettings};
 use super::seen::{Log, Metrics, Traces};
@@ -28,6 +29,8 @@ pub struct Config {
     pub admin: Admin,
     /// The protocol API, for code that isn't HTTP-shaped: claims by hand, under `listener.own_path`.
     pub api: Api,
+    /// The queue of jobs: submitted many times, enqueued once.
+    pub jobs: Jobs,
     /// What happened and who did what.
     pub audit: Audit,
     /// Readiness and the self-check.
@@ -64,6 +67,7 @@ impl Default for Config {
             listener: Listener::default(),
             admin: Admin::default(),
             api: Api::default(),
+            jobs: Jobs::default(),
             audit: Audit::default(),
             health: Health::default(),
             log: Log::default(),

@@ -8,4 +8,5 @@ mod claims;
 mod dashboard;
 mod events;
 mod guide;
+mod jobs;
 mod support;

@@ -109,6 +109,22 @@ impl Server {
         }
     }
 
+    /// Who may call, where not everybody may.
+    pub(crate) fn access(&self) -> Access {
+        let mut tokens = Tokens::default();
+        tokens.add("acme", ACME).expect("a token");
+        tokens.add("other", OTHER).expect("a token");
+        Access::Tokens(tokens)
+    }
+
+    /// The admin API with a queue of jobs.
+    pub(crate) fn admin_with(&self, jobs: &semel_jobs::Jobs) -> axum::Router {
+        let credential = Credential::token(ADMIN).expect("a token");
+        let (semel, trail) = (self.semel.clone(), self.trail.clone());
+        let state = AdminState::new(semel, trail, credential, AdminConfig::default());
+        admin::router(state.with_jobs(jobs.clone()))
+    }
+
     /// A call of the protocol API by tenant `acme`.
     pub(crate) async fn post(&self, path: &str, body: Value) -> Reply {
         call(&self.api, "POST", path, Some(ACME), &body.to_string()).await
@@ -137,7 +153,7 @@ impl Server {
     }
 }
 
-async fn serve(app: axum::Router) -> String {
+pub(crate) async fn serve(app: axum::Router) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
     tokio::spawn(async move { axum::serve(listener, app).await });

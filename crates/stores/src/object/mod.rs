@@ -12,6 +12,7 @@
 //! waiter that a record changed: it polls.
 
 mod admin;
+mod beside;
 mod bodies;
 mod calls;
 mod change;
@@ -47,6 +48,7 @@ use sweep::Sweeper;
 use time::ServerTime;
 use url::Target;
 
+pub use beside::Version;
 pub use bodies::ObjectBodies;
 pub use lifecycle::{Lifecycle, lifecycle};
 pub use url::{Cloud, DEFAULT_PREFIX, MIN_CLOCK_MARGIN};

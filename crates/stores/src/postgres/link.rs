@@ -137,12 +137,11 @@ pub(super) struct Session(Held);
 
 impl Session {
     pub(super) async fn row(&mut self, statement: Bound) -> StoreResult<Option<PgRow>> {
-        Ok(self
-            .0
-            .rows(statement, false)
-            .await
-            .map_err(store_error)?
-            .pop())
+        Ok(self.rows(statement).await?.pop())
+    }
+
+    pub(super) async fn rows(&mut self, statement: Bound) -> StoreResult<Vec<PgRow>> {
+        self.0.rows(statement, false).await.map_err(store_error)
     }
 
     /// Text without arguments, of one statement or several.

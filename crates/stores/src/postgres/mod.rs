@@ -12,6 +12,7 @@
 //! The tables are in `migrations/postgres`, in a schema of their own, `semel`.
 
 mod admin;
+mod alongside;
 mod bodies;
 mod claim;
 mod diagnosis;
@@ -39,7 +40,8 @@ use semel_core::{
 };
 
 pub use crate::transaction::TxError;
-pub use schema::{MIGRATIONS, pending};
+pub use alongside::{Bound, Reclaimed, SettledWith, WithClaim, WithSettlement};
+pub use schema::{File, MIGRATIONS, pending};
 pub use size::Usage;
 pub use transaction::{Transactional, Tx};
 
@@ -63,6 +65,7 @@ struct Inner {
     days: bodies::Days,
     sweeper: Sweeper,
     server: String,
+    migrates: bool,
     // Itself, for what goes on in the background.
     telling: Weak<Inner>,
 }
@@ -86,7 +89,7 @@ impl PostgresStore {
         let options = Options::parse(url)?;
         let link = Link::open(&options, Arc::clone(&clock)).await?;
         let server = health::check(&link).await?;
-        schema::prepare(&link, options.migrate).await?;
+        schema::prepare(&link, MIGRATIONS, options.migrate).await?;
         let (wakes, watched) = Wakes::new(&options);
         let inner = Arc::new_cyclic(|telling| Inner {
             telling: Weak::clone(telling),
@@ -97,12 +100,22 @@ impl PostgresStore {
             days: bodies::Days::default(),
             sweeper: Sweeper::new(options.archive),
             server,
+            migrates: options.migrate,
         });
         let store = Self { inner };
         if let Some(listen) = options.listen() {
             wakes::listen(&store.inner, listen, watched, clock);
         }
         Ok(store)
+    }
+
+    /// Brings the tables of another crate up to date, as its own were when the store was opened: files by name and text,
+    /// in order.
+    ///
+    /// # Errors
+    /// Where they are not there, and the URL says `migrate=off`; or the server refuses.
+    pub async fn prepare(&self, files: &[schema::File]) -> StoreResult<()> {
+        schema::prepare(&self.inner.link, files, self.inner.migrates).await
     }
 }
 

@@ -14,20 +14,23 @@ use super::health;
 use super::link::{Link, Session};
 use super::options::Options;
 
+/// A file that makes or changes tables: its name and its text.
+pub type File = (&'static str, &'static str);
+
 /// The files, in order: name and text. Whoever doesn't let Semel make tables applies them by hand, in a schema
 /// `semel`, and notes their names in `semel.migrations (name text, applied_at timestamptz)`.
-pub const MIGRATIONS: &[(&str, &str)] = &[(
+pub const MIGRATIONS: &[File] = &[(
     "0001_records",
     include_str!("../../migrations/postgres/0001_records.sql"),
 )];
 
 /// Checks that the tables are there and up to date, and where `make` says so makes what is missing, all or
 /// nothing. Of several processes that start at once, one does it.
-pub(super) async fn prepare(link: &Link, make: bool) -> StoreResult<()> {
+pub(super) async fn prepare(link: &Link, files: &[File], make: bool) -> StoreResult<()> {
     let mut session = link.begin().await?;
-    let mut current = is_current(&mut session).await?;
+    let mut current = is_current(&mut session, files).await?;
     if !current && make {
-        apply(&mut session).await?;
+        apply(&mut session, files).await?;
         current = true;
     }
     session.commit().await?;
@@ -53,7 +56,7 @@ pub async fn pending(url: &str, clock: Arc<dyn Clock>) -> StoreResult<Vec<&'stat
     health::check(&link).await?;
     let mut session = link.begin().await?;
     let files = if has_books(&mut session).await? {
-        missing(&mut session).await?
+        missing(&mut session, MIGRATIONS).await?
     } else {
         MIGRATIONS.to_vec()
     };
@@ -66,28 +69,28 @@ async fn has_books(session: &mut Session) -> StoreResult<bool> {
     Ok(!session.script(question).await?.is_empty())
 }
 
-async fn is_current(session: &mut Session) -> StoreResult<bool> {
+async fn is_current(session: &mut Session, files: &[File]) -> StoreResult<bool> {
     if !has_books(session).await? {
         return Ok(false);
     }
-    Ok(missing(session).await?.is_empty())
+    Ok(missing(session, files).await?.is_empty())
 }
 
 /// The files that are not applied yet.
-async fn missing(session: &mut Session) -> StoreResult<Vec<(&'static str, &'static str)>> {
+async fn missing(session: &mut Session, files: &[File]) -> StoreResult<Vec<File>> {
     let rows = session.script("SELECT name FROM semel.migrations").await?;
     let applied: Result<Vec<String>, _> = rows.iter().map(|row| row.try_get(0)).collect();
     let applied = applied.map_err(store_error)?;
-    let is_missing = |(name, _): &&(&str, &str)| !applied.iter().any(|done| done == name);
-    Ok(MIGRATIONS.iter().filter(is_missing).copied().collect())
+    let is_missing = |(name, _): &&File| !applied.iter().any(|done| done == name);
+    Ok(files.iter().filter(is_missing).copied().collect())
 }
 
-async fn apply(session: &mut Session) -> StoreResult<()> {
+async fn apply(session: &mut Session, files: &[File]) -> StoreResult<()> {
     let begin = "SELECT pg_advisory_xact_lock(7306636); CREATE SCHEMA IF NOT EXISTS semel; \
                  CREATE TABLE IF NOT EXISTS semel.migrations \
                  (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT clock_timestamp())";
     session.script(begin).await?;
-    for (name, text) in missing(session).await? {
+    for (name, text) in missing(session, files).await? {
         session.script(text).await?;
         session
             .script(&format!(

@@ -18,7 +18,7 @@ pub(super) struct Statement {
 
 impl Statement {
     /// `{records}` in the text stands for the partition.
-    fn new(text: &str, named: bool) -> Self {
+    pub(super) fn new(text: &str, named: bool) -> Self {
         let of = |index: usize| text.replace("{records}", &partition(index)).into();
         Self {
             texts: std::array::from_fn(of),
@@ -46,6 +46,34 @@ pub(super) const fn partitions() -> usize {
 pub(super) const COLUMNS: &str = "fence, coalesce(created_us, written_us), written_us, retention_ms, lease_ms, attempt, max_attempts, \
     secret_id, format, state, crash, seal, token, fingerprint, environment, tenant, scope, hint, checkpoint, head, \
     body, body_bytes, body_day, semel.now_us(), address";
+
+/// Columns and values of a first run, in the order in which a claim binds them.
+pub(super) const FIRST_RUN: (&str, &str) = (
+    "INSERT INTO {records} (fence, written_us, retention_ms, lease_ms, attempt, max_attempts, \
+     secret_id, format, state, crash, address, seal, token, fingerprint, environment, tenant, scope, hint)",
+    "semel.now_us(), semel.now_us(), $1, $2, 1, $3, $4, 1, 1, $5, $6, $7, $8, $9, $10, $11, $12, $13",
+);
+
+/// Another row in place of exactly the one that was read.
+pub(super) const SWAP: &str = "UPDATE {records} SET fence = $6, created_us = $7, written_us = $8, retention_ms = $9, \
+    lease_ms = $10, attempt = $11, max_attempts = $12, secret_id = $13, state = $14, crash = $15, \
+    token = $16, fingerprint = $17, environment = $18, tenant = $19, scope = $20, hint = $21, \
+    checkpoint = $22, head = $23, body = $24, body_bytes = $25, body_day = $26, \
+    waited = waited AND $14 <> 1 \
+    WHERE address = $1 AND fence = $2 AND token = $3 AND state = $4 AND written_us = $5 AND format = 1";
+
+const OWNED: &str = "WHERE address = $1 AND seal = $2 AND fence = $3 AND token = $4 AND format = 1 \
+    AND written_us + retention_ms * 1000 > semel.now_us()";
+
+/// A settlement, if the owner is the one given and the record is open.
+pub(super) fn settle_text() -> String {
+    // An owner's doubt about what is in doubt already changes nothing (P18).
+    format!(
+        "UPDATE {{records}} SET state = $5, head = $6, body = $7, body_bytes = $8, body_day = $9, \
+         checkpoint = CASE WHEN $5 = 4 THEN checkpoint END, created_us = coalesce(created_us, written_us), \
+         written_us = semel.now_us() {OWNED} AND (state = 1 OR (state = 4 AND $5 <> 4))"
+    )
+}
 
 /// All statements of the hot path.
 pub(super) struct Statements {
@@ -85,20 +113,16 @@ impl Statements {
         sqlx::query(AssertSqlSafe(text)).persistent(self.named)
     }
 
+    /// Whether statements are prepared under a name.
+    pub(super) const fn named(&self) -> bool {
+        self.named
+    }
+
     pub(super) fn new(named: bool) -> Self {
-        let columns = "INSERT INTO {records} (fence, written_us, retention_ms, lease_ms, attempt, max_attempts, \
-            secret_id, format, state, crash, address, seal, token, fingerprint, environment, tenant, scope, hint)";
-        let values = "semel.now_us(), semel.now_us(), $1, $2, 1, $3, $4, 1, 1, $5, $6, $7, $8, $9, $10, $11, $12, $13";
+        let (columns, values) = FIRST_RUN;
         let conflict = "ON CONFLICT (address) DO NOTHING RETURNING fence";
-        let owned = "WHERE address = $1 AND seal = $2 AND fence = $3 AND token = $4 AND format = 1 \
-            AND written_us + retention_ms * 1000 > semel.now_us()";
-        // An owner's doubt about what is in doubt already changes nothing (P18).
-        let settle = format!(
-            "UPDATE {{records}} SET state = $5, head = $6, body = $7, body_bytes = $8, body_day = $9, \
-             checkpoint = CASE WHEN $5 = 4 THEN checkpoint END, created_us = coalesce(created_us, written_us), \
-             written_us = semel.now_us() \
-             {owned} AND (state = 1 OR (state = 4 AND $5 <> 4))"
-        );
+        let owned = OWNED;
+        let settle = settle_text();
         let of = |text: &str| Statement::new(text, named);
         Self {
             insert: of(&format!("{columns} VALUES ({values}) {conflict}")),
@@ -119,15 +143,7 @@ impl Statements {
                 "SELECT {COLUMNS}, pg_try_advisory_xact_lock($2) FROM (SELECT 1) one \
                  LEFT JOIN {{records}} ON address = $1"
             )),
-            swap: of(
-                "UPDATE {records} SET fence = $6, created_us = $7, written_us = $8, retention_ms = $9, \
-                lease_ms = $10, attempt = $11, max_attempts = $12, secret_id = $13, state = $14, crash = $15, \
-                token = $16, fingerprint = $17, environment = $18, tenant = $19, scope = $20, hint = $21, \
-                checkpoint = $22, head = $23, body = $24, body_bytes = $25, body_day = $26, \
-                waited = waited AND $14 <> 1 \
-                WHERE address = $1 AND fence = $2 AND token = $3 AND state = $4 AND written_us = $5 AND format = 1 \
-                RETURNING waited",
-            ),
+            swap: of(&format!("{SWAP} RETURNING waited")),
             settle: of(&format!("{settle} RETURNING waited")),
             settle_inside: of(&format!(
                 "{settle} AND xmin = pg_current_xact_id()::xid RETURNING waited"

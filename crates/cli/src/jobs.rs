@@ -1,0 +1,293 @@
+//! `semel jobs`: look at jobs, and give dead letters another chance.
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::client::{Client, Path, Target, typed};
+use crate::exit::Exit;
+use crate::keys::Signed;
+use crate::out::{self, Look, Tone};
+use crate::runtime;
+
+/// Looks at jobs, and gives dead letters another chance.
+#[derive(Subcommand)]
+pub(crate) enum Jobs {
+    /// Lists jobs, the newest first.
+    List(List),
+    /// Lists dead letters.
+    Dead(Dead),
+    /// Shows a job.
+    Inspect(Inspect),
+    /// Gives dead letters another chance: the same jobs, with the same ids.
+    Retry(Retry),
+}
+
+impl Jobs {
+    pub(crate) fn run(self) -> Exit {
+        let ended = runtime::block_on(async move {
+            match self {
+                Self::List(list) => list.run().await,
+                Self::Dead(dead) => dead.run().await,
+                Self::Inspect(inspect) => inspect.run().await,
+                Self::Retry(retry) => retry.run().await,
+            }
+        });
+        ended.into()
+    }
+}
+
+/// Which jobs, and how they are shown.
+#[derive(Args)]
+struct Which {
+    #[command(flatten)]
+    target: Target,
+    /// Only of this kind.
+    #[arg(long, value_name = "NAME")]
+    kind: Option<String>,
+    /// Only of this tenant.
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
+    /// At most so many.
+    #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    limit: u32,
+    /// As JSON, for programs.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lists jobs, the newest first.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  semel jobs list --state running --admin http://127.0.0.1:9090
+  semel jobs list --kind charge --json --store postgres://app@127.0.0.1/app")]
+pub(crate) struct List {
+    #[command(flatten)]
+    which: Which,
+    /// Only those that stand so.
+    #[arg(long)]
+    state: Option<State>,
+}
+
+/// Lists dead letters.
+#[derive(Args)]
+pub(crate) struct Dead {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Where a job stands.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum State {
+    /// It waits for a worker, or for its time.
+    Queued,
+    /// A worker has it.
+    Running,
+    /// Done.
+    Done,
+    /// A dead letter.
+    Dead,
+}
+
+impl State {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Dead => "dead",
+        }
+    }
+}
+
+/// A page, as the API gives it.
+#[derive(Deserialize)]
+struct Page {
+    jobs: Vec<Value>,
+    next: Option<String>,
+    queued: u64,
+    running: u64,
+    dead: u64,
+}
+
+/// The largest page that the API gives.
+const PAGE: usize = 1000;
+
+impl List {
+    async fn run(&self) -> Result<(), Exit> {
+        self.which.run(self.state).await
+    }
+}
+
+impl Dead {
+    async fn run(&self) -> Result<(), Exit> {
+        self.which.run(Some(State::Dead)).await
+    }
+}
+
+impl Which {
+    async fn run(&self, state: Option<State>) -> Result<(), Exit> {
+        let client = self.target.client_for_jobs().await?;
+        let (mut jobs, mut after) = (Vec::new(), None);
+        let most = self.limit as usize;
+        let last = loop {
+            let page = self
+                .page(&client, state, after.as_deref(), most - jobs.len())
+                .await?;
+            jobs.extend(page.jobs.iter().cloned());
+            after.clone_from(&page.next);
+            if after.is_none() || jobs.len() >= most {
+                break page;
+            }
+        };
+        if self.json {
+            let counts = json!({"queued": last.queued, "running": last.running, "dead": last.dead});
+            out::json(&json!({"jobs": jobs, "counts": counts, "complete": after.is_none()}));
+            return Ok(());
+        }
+        show(&jobs, &last);
+        Ok(())
+    }
+
+    async fn page(
+        &self,
+        client: &Client,
+        state: Option<State>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page, Exit> {
+        let path = Path::new("/admin/v1/jobs")
+            .with("state", state.map(State::name))
+            .with("tenant", self.tenant.as_deref())
+            .with("kind", self.kind.as_deref())
+            .with("after", after)
+            .with("limit", Some(limit.clamp(1, PAGE)));
+        typed(client.get(&path).await?)
+    }
+}
+
+fn text<'a>(job: &'a Value, member: &str) -> &'a str {
+    job[member].as_str().unwrap_or_default()
+}
+
+fn tone(state: &str) -> Tone {
+    match state {
+        "done" => Tone::Good,
+        "dead" => Tone::Bad,
+        "running" => Tone::Careful,
+        _ => Tone::Plain,
+    }
+}
+
+fn show(jobs: &[Value], page: &Page) {
+    let look = Look::of_stdout();
+    if jobs.is_empty() {
+        out::say("no job fits");
+    } else {
+        let mut table = look.table(["JOB", "STATE", "KIND", "TRY", "CREATED", "WORKER", "ERROR"]);
+        for job in jobs {
+            let state = text(job, "state");
+            let tries = format!("{}/{}", job["attempt"], job["max_attempts"]);
+            let error: String = text(job, "error").chars().take(60).collect();
+            table.add_row([
+                look.cell(Tone::Plain, text(job, "job_id")),
+                look.cell(tone(state), state),
+                look.cell(Tone::Plain, text(job, "kind")),
+                look.cell(Tone::Plain, tries),
+                look.cell(Tone::Plain, text(job, "created_at")),
+                look.cell(Tone::Plain, text(job, "worker")),
+                look.cell(Tone::Plain, error),
+            ]);
+        }
+        out::say(table.trim_fmt());
+    }
+    let Page {
+        queued,
+        running,
+        dead,
+        ..
+    } = page;
+    let total = format!("{queued} queued, {running} running, {dead} dead letters");
+    out::say(look.paint(Tone::Quiet, total));
+}
+
+/// Shows a job.
+#[derive(Args)]
+pub(crate) struct Inspect {
+    #[command(flatten)]
+    target: Target,
+    /// The job: job_ and 32 digits.
+    #[arg(value_name = "JOB")]
+    job: String,
+    /// As JSON, for programs.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Inspect {
+    async fn run(&self) -> Result<(), Exit> {
+        let client = self.target.client_for_jobs().await?;
+        let path = Path::new(format!("/admin/v1/jobs/{}", plain(&self.job)));
+        let job = client.get(&path).await?;
+        if self.json {
+            out::json(&job);
+            return Ok(());
+        }
+        let look = Look::of_stdout();
+        let mut table = look.bare_table();
+        for (name, value) in job.as_object().into_iter().flatten() {
+            if name == "ok" {
+                continue;
+            }
+            let value = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
+            let is_state = name == "state";
+            let tone = if is_state { tone(&value) } else { Tone::Plain };
+            table.add_row([look.cell(Tone::Quiet, name), look.cell(tone, value)]);
+        }
+        out::say(table.trim_fmt());
+        Ok(())
+    }
+}
+
+/// What can be part of an address as it is.
+fn plain(job: &str) -> String {
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
+    job.chars().filter(is_plain).take(64).collect()
+}
+
+/// Gives dead letters another chance.
+#[derive(Args)]
+#[command(after_help = "\
+Example:
+  semel jobs retry job_0190b2c4… --reason 'the provider is back' --admin http://127.0.0.1:9090")]
+pub(crate) struct Retry {
+    #[command(flatten)]
+    target: Target,
+    /// The jobs.
+    #[arg(value_name = "JOB", required = true)]
+    jobs: Vec<String>,
+    #[command(flatten)]
+    signed: Signed,
+}
+
+impl Retry {
+    async fn run(&self) -> Result<(), Exit> {
+        let client = self.target.client_for_jobs().await?;
+        let count = self.jobs.len();
+        let what = if count == 1 { "this job" } else { "these jobs" };
+        self.signed.confirm(&format!("run {what} again?"))?;
+        for job in &self.jobs {
+            let path = format!("/admin/v1/jobs/{}/retry", plain(job));
+            let done = client.post(&path, self.signed.body(json!({}))).await?;
+            if self.signed.json {
+                out::json(&done);
+            } else {
+                out::say(format!("{} waits again", text(&done, "job_id")));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,81 @@
+//! `semel jobs`: over the network and on the store itself.
+
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use serde_json::{Value, json};
+
+use crate::support::{Sidecar, env, semel};
+
+async fn post(sidecar: &Sidecar, path: &str, body: &Value) -> Value {
+    let client: Client<_, Full<bytes::Bytes>> = Client::builder(TokioExecutor::new()).build_http();
+    let request = http::Request::post(format!("http://{}{path}", sidecar.address))
+        .header("content-type", "application/json")
+        .body(Full::from(body.to_string()))
+        .expect("as set up");
+    let response = client.request(request).await.expect("an answer");
+    let body = response.into_body().collect().await.expect("a body");
+    serde_json::from_slice(&body.to_bytes()).expect("JSON")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_are_listed_inspected_and_retried() {
+    let store = env("SEMEL_TEST_POSTGRES_URL");
+    let more = "[api]\naccess = \"loopback\"\n[jobs]\nenabled = true\n";
+    let sidecar = Sidecar::start(&store, more).await;
+    let mut ids = Vec::new();
+    for n in 0..3 {
+        let key = format!("secret-order-{n}");
+        let submit = json!({"kind": "charge", "params": {"n": n}, "idempotency_key": key});
+        let submitted = post(&sidecar, "/mesh/submit_request", &submit).await;
+        assert_eq!(submitted["status"], "accepted", "{submitted}");
+        ids.push(submitted["job_id"].as_str().expect("a job").to_owned());
+    }
+    let ask = json!({"worker": "w-1", "kinds": ["charge"]});
+    let leased = post(&sidecar, "/mesh/lease", &ask).await;
+    let leased = &leased["jobs"][0];
+    assert_eq!(leased["job_id"], ids[0].as_str());
+    let fail =
+        json!({"lease_token": leased["lease_token"], "error": "no such card", "retryable": false});
+    let failed = post(&sidecar, &format!("/mesh/jobs/{}/fail", ids[0]), &fail).await;
+    assert_eq!(failed["status"], "failed", "{failed}");
+
+    let table = sidecar.run("jobs list").await.good();
+    assert!(ids.iter().all(|id| table.contains(id)), "{table}");
+    assert!(
+        table.contains("2 queued, 0 running, 1 dead letters"),
+        "{table}"
+    );
+    assert!(!table.contains("secret-order"), "{table}");
+    let dead = sidecar.run("jobs dead --json").await.json();
+    assert_eq!(
+        (&dead["jobs"][0]["job_id"], &dead["complete"]),
+        (&ids[0].as_str().into(), &true.into())
+    );
+    let shown = sidecar
+        .run(&format!("jobs inspect {}", ids[0]))
+        .await
+        .good();
+    assert!(
+        shown.contains("no such card") && shown.contains("dead"),
+        "{shown}"
+    );
+    sidecar
+        .run("jobs inspect job_00000000000000000000000000000000")
+        .await
+        .failed(8, "no such job");
+    let retry = format!("jobs retry {} --reason mended --yes", ids[0]);
+    assert!(sidecar.run(&retry).await.good().contains("waits again"));
+    sidecar.run(&retry).await.failed(9, "dead letter");
+
+    let environment = &sidecar.environment;
+    let local = format!("jobs list --json --limit 2 --store {store} --environment {environment}");
+    let local = semel(&local.split_whitespace().collect::<Vec<_>>())
+        .await
+        .json();
+    assert_eq!(
+        (local["jobs"].as_array().map(Vec::len), &local["complete"]),
+        (Some(2), &false.into())
+    );
+    assert_eq!(local["counts"]["queued"], 3);
+}

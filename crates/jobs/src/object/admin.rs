@@ -1,0 +1,212 @@
+//! Looking, listing, counting, retrying and reaping: by going through the tasks.
+
+use object_store::path::Path;
+
+use super::Inner;
+use super::file::{Status, TaskFile, read_time};
+use super::work::{PAGE, Seen, id_of};
+use crate::error::Error;
+use crate::job::{Job, JobId, JobState};
+use crate::queue::{Counts, JobQuery, Page, Reaped};
+
+const VANISHED: &str = "the worker vanished, and it was the last attempt";
+
+impl Inner {
+    /// Where a task lies, whosever it is.
+    pub(super) async fn find(&self, id: JobId) -> Result<Option<Path>, Error> {
+        let nameless = self.task_path("", id);
+        if self.store.get(&nameless).await?.is_some() {
+            return Ok(Some(nameless));
+        }
+        for tenant in self.tenants().await? {
+            let path = self.task_path(&tenant, id);
+            if self.store.get(&path).await?.is_some() {
+                return Ok(Some(path));
+            }
+        }
+        Ok(None)
+    }
+
+    /// All tenants that have anything here; the nameless one first.
+    async fn tenants(&self) -> Result<Vec<String>, Error> {
+        let folder = self.store.folder().join("tenants");
+        let depth = folder.parts_count();
+        let mut tenants = vec![String::new()];
+        let mut after: Option<Path> = None;
+        loop {
+            let names = self.store.names(&folder, after.as_ref(), 1).await?;
+            let Some(name) = names.first() else {
+                return Ok(tenants);
+            };
+            let Some(part) = name.parts().nth(depth) else {
+                return Ok(tenants);
+            };
+            let tenant = part.as_ref().to_owned();
+            // Past everything of this one.
+            after = Some(folder.clone().join(format!("{tenant}0")));
+            tenants.push(tenant);
+        }
+    }
+
+    pub(super) async fn look(&self, id: JobId) -> Result<Option<Job>, Error> {
+        if let Some(seen) = self.read(&self.task_path("", id)).await? {
+            return seen.task.job("").map(Some);
+        }
+        for tenant in self.tenants().await? {
+            if let Some(seen) = self.read(&self.task_path(&tenant, id)).await? {
+                return seen.task.job(&tenant).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) async fn list(&self, query: &JobQuery) -> Result<Page, Error> {
+        let mut found: Vec<(JobId, String, Path)> = Vec::new();
+        for tenant in self.tenants().await? {
+            if query
+                .tenant
+                .as_ref()
+                .is_some_and(|wanted| *wanted != tenant)
+            {
+                continue;
+            }
+            self.each(&tenant, |path| {
+                if let Some(id) =
+                    id_of(path).filter(|id| query.after.is_none_or(|after| *id < after))
+                {
+                    found.push((id, tenant.clone(), path.clone()));
+                }
+            })
+            .await?;
+        }
+        found.sort_by_key(|(id, ..)| std::cmp::Reverse(*id));
+        let most = query.page_size();
+        let mut jobs = Vec::new();
+        for (id, tenant, path) in found {
+            let Some(seen) = self.read(&path).await? else {
+                continue;
+            };
+            let job = seen.task.job(&tenant)?;
+            let fits = query.kind.as_ref().is_none_or(|kind| *kind == job.kind)
+                && query.state.is_none_or(|state| state == job.state);
+            if fits {
+                jobs.push(job);
+            }
+            if jobs.len() == most {
+                return Ok(Page {
+                    jobs,
+                    next: Some(id),
+                });
+            }
+        }
+        Ok(Page { jobs, next: None })
+    }
+
+    /// Every task of a tenant, by name.
+    async fn each(&self, tenant: &str, mut see: impl FnMut(&Path)) -> Result<(), Error> {
+        let folder = self.base(tenant).join("tasks");
+        let mut after = None;
+        loop {
+            let names = self.store.names(&folder, after.as_ref(), PAGE).await?;
+            names.iter().for_each(&mut see);
+            if names.len() < PAGE {
+                return Ok(());
+            }
+            after = names.last().cloned();
+        }
+    }
+
+    async fn paths(&self) -> Result<Vec<Path>, Error> {
+        let mut paths = Vec::new();
+        for tenant in self.tenants().await? {
+            self.each(&tenant, |path| paths.push(path.clone())).await?;
+        }
+        Ok(paths)
+    }
+
+    pub(super) async fn counts(&self) -> Result<Counts, Error> {
+        let mut counts = Counts::default();
+        for path in self.paths().await? {
+            let Some(seen) = self.read(&path).await? else {
+                continue;
+            };
+            match seen.task.status {
+                Status::Pending => counts.queued += 1,
+                Status::Running => counts.running += 1,
+                Status::Failed => counts.dead += 1,
+                Status::Completed => {}
+            }
+        }
+        Ok(counts)
+    }
+
+    pub(super) async fn retry(&self, id: JobId) -> Result<(), Error> {
+        let path = self.find(id).await?.ok_or(Error::NotFound)?;
+        let mut seen = self.read(&path).await?.ok_or(Error::NotFound)?;
+        if seen.task.status != Status::Failed {
+            return Err(Error::NotDead);
+        }
+        let task = &mut seen.task;
+        task.status = Status::Pending;
+        task.attempt = 0;
+        task.worker = None;
+        task.lease = None;
+        task.error = None;
+        task.due_us = self.store.server_time().as_micros();
+        if !self.replace(&path, task, &seen.version).await? {
+            return Err(Error::NotDead);
+        }
+        self.ended.lock().remove(&id);
+        Ok(())
+    }
+
+    pub(super) async fn reap(&self) -> Result<Reaped, Error> {
+        let mut reaped = Reaped::default();
+        for path in self.paths().await? {
+            let Some(mut seen) = self.read(&path).await? else {
+                continue;
+            };
+            if JobState::from(seen.task.status).has_ended() {
+                reaped.swept += u64::from(self.sweep(&seen).await?);
+                continue;
+            }
+            if !self.has_lapsed(&seen.task) {
+                continue;
+            }
+            let is_last = seen.task.attempt >= seen.task.max_attempts;
+            seen.task.due_us = self.store.server_time().as_micros();
+            if is_last {
+                seen.task.status = Status::Failed;
+                seen.task.error = Some(VANISHED.to_owned());
+            } else {
+                seen.task.status = Status::Pending;
+            }
+            if self.replace(&path, &mut seen.task, &seen.version).await? {
+                reaped.buried += u64::from(is_last);
+                reaped.requeued += u64::from(!is_last);
+            }
+        }
+        Ok(reaped)
+    }
+
+    fn has_lapsed(&self, task: &TaskFile) -> bool {
+        let until = semel_core::Timestamp::from_micros(task.due_us);
+        task.status == Status::Running
+            && self.store.server_time() >= until.plus(self.store.clock_margin())
+    }
+
+    /// Forgets an ended task once its key is forgotten. A dead letter stays for as long as anything may.
+    async fn sweep(&self, seen: &Seen) -> Result<bool, Error> {
+        let mut until = read_time(&seen.task.expires_at)?;
+        if seen.task.status == Status::Failed {
+            let ended = semel_core::Timestamp::from_micros(seen.task.due_us);
+            until = until.max(ended.plus(self.config.max_retention));
+        }
+        // A day more: a submitter that read the record just before may still read the task.
+        let until = until.plus(std::time::Duration::from_secs(24 * 60 * 60));
+        if self.store.server_time() < until {
+            return Ok(false);
+        }
+        Ok(self.store.remove(&seen.path, &seen.version).await?)
+    }
+}

@@ -1,0 +1,176 @@
+//! Jobs in a bucket: no server but the object store.
+//!
+//! ```text
+//! tasks/{shard}/{task_id}.json
+//! idempotency/{scope}/{key_hash}.json      key_hash = sha256(scope + ":" + key)
+//! ```
+//!
+//! A submission creates the record of its key, which names the task before there is one (`creating`), then the task, under
+//! that name, then says so in the record (`ready`). Each is a conditional write. Whoever meets a record that is still
+//! `creating` creates the task that it names: so a submitter that vanished in between is helped by the next, and there is never
+//! a second task. No lease is needed for that, and nobody waits.
+//!
+//! Work is taken by replacing exactly the task that was read. Taking looks through the tasks, so this queue is for thousands
+//! of unfinished tasks rather than for millions; and a job runs at least once, as everywhere.
+
+mod admin;
+mod file;
+mod submit;
+mod work;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use object_store::path::Path;
+use parking_lot::Mutex;
+use semel_core::{BoxFuture, Env};
+use semel_stores::object::ObjectStore;
+use std::collections::HashSet;
+
+use crate::error::Error;
+use crate::job::{Job, JobId, JobState, NewJob, Submitted};
+use crate::queue::{Called, Counts, Failed, JobQuery, Page, Queue, QueueConfig, Reaped};
+use crate::work::{LeaseAsk, LeaseToken, Leased};
+
+/// How long a key is kept, unless a submitter says otherwise: 30 days.
+pub const DEFAULT_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// The most ended tasks that a process remembers, so as not to read them again.
+const REMEMBERED: usize = 100_000;
+
+/// Submissions at a time.
+const AT_ONCE: usize = 32;
+
+/// A queue in a bucket. Cheap to clone.
+#[derive(Clone)]
+pub struct ObjectQueue {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: ObjectStore,
+    env: Env,
+    config: QueueConfig,
+    ended: Mutex<HashSet<JobId>>,
+}
+
+impl ObjectQueue {
+    /// A queue in the bucket of `store`, in the folder that its URL names. Keys are kept for `config.retention` from the
+    /// submission on; [`DEFAULT_TTL`] is what the layout's own description asks for.
+    #[must_use]
+    pub fn new(store: &ObjectStore, env: &Env, config: QueueConfig) -> Self {
+        let inner = Inner {
+            store: store.clone(),
+            env: env.clone(),
+            config,
+            ended: Mutex::default(),
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// Where the record of a key lies.
+    #[must_use]
+    pub fn record_path(&self, tenant: &str, scope: &str, key: &str) -> Path {
+        self.inner
+            .record_path(tenant, scope, &file::key_hash(scope, key))
+    }
+
+    /// Where a task lies.
+    #[must_use]
+    pub fn task_path(&self, tenant: &str, id: JobId) -> Path {
+        self.inner.task_path(tenant, id)
+    }
+}
+
+impl Inner {
+    /// Those of two tenants never meet. Where there is one, its name is not part of any path.
+    fn base(&self, tenant: &str) -> Path {
+        let folder = self.store.folder();
+        if tenant.is_empty() {
+            return folder;
+        }
+        folder.join("tenants").join(tenant)
+    }
+
+    fn record_path(&self, tenant: &str, scope: &str, key_hash: &str) -> Path {
+        let folder = self.base(tenant).join("idempotency").join(scope);
+        folder.join(format!("{key_hash}.json"))
+    }
+
+    fn task_path(&self, tenant: &str, id: JobId) -> Path {
+        let folder = self.base(tenant).join("tasks").join(file::shard(id));
+        folder.join(format!("{}.json", crate::id::as_uuid(id.as_u128())))
+    }
+
+    fn remember_ended(&self, id: JobId) {
+        let mut ended = self.ended.lock();
+        if ended.len() >= REMEMBERED {
+            ended.clear();
+        }
+        ended.insert(id);
+    }
+}
+
+impl Queue for ObjectQueue {
+    fn enqueue(&self, jobs: Vec<NewJob>) -> BoxFuture<'_, Vec<Result<Submitted, Error>>> {
+        Box::pin(async move {
+            let mut answers = Vec::with_capacity(jobs.len());
+            let mut jobs = jobs.into_iter().peekable();
+            while jobs.peek().is_some() {
+                let some = jobs.by_ref().take(AT_ONCE);
+                let each = some.map(|job| async move { self.inner.submit(&job).await });
+                answers.extend(join_all(each).await);
+            }
+            answers
+        })
+    }
+
+    fn lease<'a>(&'a self, ask: &'a LeaseAsk) -> Called<'a, Vec<Leased>> {
+        Box::pin(self.inner.lease(ask))
+    }
+
+    fn heartbeat(&self, id: JobId, lease: LeaseToken, span: Duration) -> Called<'_, ()> {
+        Box::pin(self.inner.heartbeat(id, lease, span))
+    }
+
+    fn complete(&self, id: JobId, lease: LeaseToken, answer: Bytes) -> Called<'_, ()> {
+        Box::pin(self.inner.complete(id, lease, answer))
+    }
+
+    fn fail<'a>(
+        &'a self,
+        id: JobId,
+        lease: LeaseToken,
+        failed: &'a Failed,
+    ) -> Called<'a, JobState> {
+        Box::pin(self.inner.fail(id, lease, failed))
+    }
+
+    fn look(&self, id: JobId) -> Called<'_, Option<Job>> {
+        Box::pin(self.inner.look(id))
+    }
+
+    fn list<'a>(&'a self, query: &'a JobQuery) -> Called<'a, Page> {
+        Box::pin(self.inner.list(query))
+    }
+
+    fn retry(&self, id: JobId) -> Called<'_, ()> {
+        Box::pin(self.inner.retry(id))
+    }
+
+    fn reap(&self) -> Called<'_, Reaped> {
+        Box::pin(self.inner.reap())
+    }
+
+    fn counts(&self) -> Called<'_, Counts> {
+        Box::pin(self.inner.counts())
+    }
+
+    fn name(&self) -> &'static str {
+        "object"
+    }
+}

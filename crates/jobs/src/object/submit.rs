@@ -1,0 +1,219 @@
+//! Submitting: the record first, which names the task; then the task; then the record again.
+
+use object_store::path::Path;
+use semel_core::{Certainty, StoreError};
+use semel_stores::object::Version;
+
+use super::Inner;
+use super::file::{
+    Phase, RecordFile, Status, TaskFile, input_hash, job_ref, key_hash, raw, read, read_time,
+    task_id, time, unreadable, write,
+};
+use crate::error::Error;
+use crate::id::of_uuid;
+use crate::job::{JobAnswer, JobId, NewJob, Submitted};
+
+/// How often a submission that was overtaken is tried again.
+const TRIES: u32 = 12;
+
+/// What became of the creation of a record.
+enum Created {
+    /// It is ours, and new.
+    New(RecordFile, Version),
+    /// It was there before.
+    Known(RecordFile, Version),
+    /// Neither: look again.
+    Neither,
+}
+
+impl Inner {
+    pub(super) async fn submit(&self, job: &NewJob) -> Result<Submitted, Error> {
+        job.check()?;
+        let id = JobId::new(self.env.clock.wall(), &*self.env.entropy);
+        let Some(key) = &job.key else {
+            self.create_task(job, id, None).await?;
+            return Ok(Submitted::Accepted(job_ref(id)));
+        };
+        let scope = job.scope.as_ref().unwrap_or(&job.kind);
+        let hash = key_hash(scope, key.as_str());
+        let path = self.record_path(&job.tenant, scope, &hash);
+        let input = input_hash(&job.params)?;
+        for tried in 0..TRIES {
+            if tried > 1 {
+                self.store.pause(tried).await;
+            }
+            match self.create_record(&path, job, id, (&hash, &input)).await? {
+                Created::Neither => {}
+                Created::New(record, version) => {
+                    return self.finish(&path, job, record, &version).await;
+                }
+                Created::Known(record, version) => {
+                    if record.input_hash != input || record.task_type != job.kind {
+                        return Err(Error::Conflict);
+                    }
+                    return match record.status {
+                        Phase::Ready => self.stands(&job.tenant, &record).await,
+                        // Its submitter is on the way, or vanished: the task has a name, so anybody may create it.
+                        Phase::Creating => {
+                            self.finish(&path, job, record.clone(), &version).await?;
+                            self.stands(&job.tenant, &record).await
+                        }
+                    };
+                }
+            }
+        }
+        Err(StoreError::new(
+            semel_core::StoreErrorKind::Unavailable,
+            Certainty::Unknown,
+            "overtaken too often",
+        )
+        .into())
+    }
+
+    async fn create_record(
+        &self,
+        path: &Path,
+        job: &NewJob,
+        id: JobId,
+        (key_hash, input_hash): (&str, &str),
+    ) -> Result<Created, Error> {
+        let now = self.store.server_time();
+        let ttl = self.config.retention_of(job.retention)?;
+        let record = RecordFile {
+            key: job
+                .key
+                .as_ref()
+                .map(|key| key.as_str().to_owned())
+                .unwrap_or_default(),
+            key_hash: format!("sha256:{key_hash}"),
+            task_id: task_id(id),
+            task_key: self.task_path(&job.tenant, id).to_string(),
+            created_at: time(now),
+            expires_at: time(now.plus(ttl)),
+            task_type: job.kind.clone(),
+            input_hash: input_hash.to_owned(),
+            status: Phase::Creating,
+        };
+        let bytes = write(&record)?;
+        if let Some(version) = self.put(path, bytes.clone(), None).await? {
+            return Ok(Created::New(record, version));
+        }
+        let Some((found, version)) = self.store.get(path).await? else {
+            return Ok(Created::Neither);
+        };
+        let found: RecordFile = read(&found)?;
+        if found.task_id == record.task_id {
+            return Ok(Created::New(found, version)); // Written, and the reply was lost.
+        }
+        let expired = read_time(&found.expires_at)?.plus(self.store.clock_margin());
+        if self.store.server_time() < expired {
+            return Ok(Created::Known(found, version));
+        }
+        // Expired and still there: replaced, if it still is exactly that.
+        let replaced = self.put(path, bytes, Some(&version)).await?;
+        Ok(replaced.map_or(Created::Neither, |version| Created::New(record, version)))
+    }
+
+    /// `None` also where nobody knows whether it was written: a look tells.
+    async fn put(
+        &self,
+        path: &Path,
+        bytes: bytes::Bytes,
+        instead_of: Option<&Version>,
+    ) -> Result<Option<Version>, Error> {
+        match self.store.put(path, bytes, instead_of).await {
+            Err(error) if error.certainty == Certainty::Unknown => Ok(None),
+            other => Ok(other?),
+        }
+    }
+
+    /// Creates the task that a record names, unless it is there, and says so in the record.
+    async fn finish(
+        &self,
+        path: &Path,
+        job: &NewJob,
+        record: RecordFile,
+        version: &Version,
+    ) -> Result<Submitted, Error> {
+        let id = of_uuid(&record.task_id)
+            .map(JobId::from_u128)
+            .ok_or_else(unreadable)?;
+        self.create_task(job, id, Some(&record)).await?;
+        let ready = RecordFile {
+            status: Phase::Ready,
+            ..record
+        };
+        // Where it is lost, somebody else did it; where nobody knows, the next submission does.
+        self.put(path, write(&ready)?, Some(version)).await?;
+        Ok(Submitted::Accepted(job_ref(id)))
+    }
+
+    async fn create_task(
+        &self,
+        job: &NewJob,
+        id: JobId,
+        record: Option<&RecordFile>,
+    ) -> Result<(), Error> {
+        let now = self.store.server_time();
+        let ttl = self.config.retention_of(job.retention)?;
+        let hint = job.key.as_ref().map(|key| key.hint().as_str().to_owned());
+        let task = TaskFile {
+            task_id: task_id(id),
+            task_type: job.kind.clone(),
+            input: raw(&job.params)?,
+            status: Status::Pending,
+            client: job.client.clone(),
+            key_hint: hint.unwrap_or_default(),
+            priority: job.priority,
+            attempt: 0,
+            max_attempts: job.max_attempts.unwrap_or(self.config.max_attempts),
+            created_at: record.map_or_else(|| time(now), |record| record.created_at.clone()),
+            due_us: now.plus(job.delay).as_micros(),
+            started_us: None,
+            expires_at: record
+                .map_or_else(|| time(now.plus(ttl)), |record| record.expires_at.clone()),
+            worker: None,
+            lease: None,
+            result: None,
+            result_bytes: None,
+            error: None,
+            revision: String::new(),
+        };
+        let (path, bytes) = (self.task_path(&job.tenant, id), write(&task)?);
+        let mut tried = 0;
+        loop {
+            match self.store.put(&path, bytes.clone(), None).await {
+                Ok(_) => return Ok(()), // Now, or before.
+                Err(error) if error.is_transient() && tried < TRIES => {
+                    tried += 1;
+                    self.store.pause(tried).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// What a submitter is told of a task that was submitted before.
+    async fn stands(&self, tenant: &str, record: &RecordFile) -> Result<Submitted, Error> {
+        let id = of_uuid(&record.task_id)
+            .map(JobId::from_u128)
+            .ok_or_else(unreadable)?;
+        let found = self.store.get(&self.task_path(tenant, id)).await?;
+        let (bytes, _) = found.ok_or(Error::NotFound)?;
+        let task: TaskFile = read(&bytes)?;
+        let job = job_ref(id);
+        Ok(match task.status {
+            Status::Pending | Status::Running => Submitted::InProgress(job),
+            Status::Failed => Submitted::Failed(job, task.error.unwrap_or_default()),
+            Status::Completed => {
+                let answer = match task.result {
+                    Some(result) => JobAnswer::Kept(bytes::Bytes::from(result.get().to_owned())),
+                    None => JobAnswer::Omitted {
+                        bytes: task.result_bytes.unwrap_or(0),
+                    },
+                };
+                Submitted::Completed(job, answer)
+            }
+        })
+    }
+}

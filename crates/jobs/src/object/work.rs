@@ -1,0 +1,269 @@
+//! Taking tasks, keeping and ending them: each by replacing exactly the task that was read.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use object_store::path::Path;
+use semel_core::Certainty;
+use semel_stores::object::Version;
+
+use super::Inner;
+use super::file::{SHARDS, Status, TaskFile, raw, read, token, write};
+use crate::error::Error;
+use crate::id::of_uuid;
+use crate::job::{JobId, JobState, MAX_ERROR_BYTES, RequestId};
+use crate::queue::Failed;
+use crate::work::{LeaseAsk, LeaseToken, Leased, check_span};
+
+/// How often a change that was overtaken is tried again.
+const TRIES: u32 = 8;
+
+/// Tasks that are looked at before the best of them are taken.
+const LOOKED_AT: usize = 64;
+
+/// Names in a page.
+pub(super) const PAGE: usize = 1000;
+
+/// A task as it was read.
+pub(super) struct Seen {
+    pub(super) path: Path,
+    pub(super) task: TaskFile,
+    pub(super) version: Version,
+}
+
+impl Inner {
+    pub(super) async fn lease(&self, ask: &LeaseAsk) -> Result<Vec<Leased>, Error> {
+        ask.check()?;
+        let mut leased = Vec::new();
+        let first = usize::try_from(self.env.entropy.next_u128() % 16).unwrap_or(0);
+        for offset in 0..SHARDS.len() {
+            let shard = SHARDS[(first + offset) % SHARDS.len()];
+            let mut found = self.due(&ask.tenant, shard, &ask.kinds).await?;
+            found.sort_by_key(|seen| (std::cmp::Reverse(seen.task.priority), seen.task.due_us));
+            for seen in found {
+                if leased.len() == ask.most {
+                    return Ok(leased);
+                }
+                leased.extend(self.take(ask, seen).await?);
+            }
+        }
+        Ok(leased)
+    }
+
+    /// Tasks of a shard that may be started now.
+    async fn due(&self, tenant: &str, shard: &str, kinds: &[String]) -> Result<Vec<Seen>, Error> {
+        let folder = self.base(tenant).join("tasks").join(shard);
+        let (mut due, mut after) = (Vec::new(), None);
+        loop {
+            let names = self.store.names(&folder, after.as_ref(), PAGE).await?;
+            for path in &names {
+                let Some(seen) = self.unended(path).await? else {
+                    continue;
+                };
+                let is_due = seen.task.status == Status::Pending
+                    && seen.task.due_us <= self.store.server_time().as_micros();
+                if is_due && kinds.contains(&seen.task.task_type) {
+                    due.push(seen);
+                }
+                if due.len() == LOOKED_AT {
+                    return Ok(due);
+                }
+            }
+            if names.len() < PAGE {
+                return Ok(due);
+            }
+            after = names.last().cloned();
+        }
+    }
+
+    /// The task at this path; `None` where there is none, or it has ended.
+    pub(super) async fn unended(&self, path: &Path) -> Result<Option<Seen>, Error> {
+        let Some(id) = id_of(path) else {
+            return Ok(None);
+        };
+        if self.ended.lock().contains(&id) {
+            return Ok(None);
+        }
+        let Some(seen) = self.read(path).await? else {
+            return Ok(None);
+        };
+        if JobState::from(seen.task.status).has_ended() {
+            self.remember_ended(id);
+            return Ok(None);
+        }
+        Ok(Some(seen))
+    }
+
+    pub(super) async fn read(&self, path: &Path) -> Result<Option<Seen>, Error> {
+        let Some((bytes, version)) = self.store.get(path).await? else {
+            return Ok(None);
+        };
+        Ok(Some(Seen {
+            path: path.clone(),
+            task: read(&bytes)?,
+            version,
+        }))
+    }
+
+    async fn take(&self, ask: &LeaseAsk, seen: Seen) -> Result<Option<Leased>, Error> {
+        let lease = LeaseToken(self.env.entropy.next_u128());
+        let now = self.store.server_time();
+        let mut task = seen.task;
+        task.status = Status::Running;
+        task.attempt += 1;
+        task.worker = Some(ask.worker.clone());
+        task.lease = Some(token(lease));
+        task.started_us = Some(now.as_micros());
+        task.due_us = now.plus(ask.span).as_micros();
+        let id = task.id()?;
+        if !self.replace(&seen.path, &mut task, &seen.version).await? {
+            return Ok(None);
+        }
+        Ok(Some(Leased {
+            id,
+            request_id: RequestId::from_u128(id.as_u128()),
+            kind: task.task_type,
+            params: Bytes::from(task.input.get().to_owned()),
+            attempt: task.attempt,
+            max_attempts: task.max_attempts,
+            token: lease,
+            span: ask.span,
+        }))
+    }
+
+    /// Puts a task in the place of exactly this version; answers whether it is there now.
+    pub(super) async fn replace(
+        &self,
+        path: &Path,
+        task: &mut TaskFile,
+        version: &Version,
+    ) -> Result<bool, Error> {
+        task.revision = format!("{:032x}", self.env.entropy.next_u128());
+        match self.store.put(path, write(task)?, Some(version)).await {
+            Ok(written) => Ok(written.is_some()),
+            // It may be there: its revision tells.
+            Err(error) if error.certainty == Certainty::Unknown => {
+                let found = self.read(path).await?;
+                Ok(found.is_some_and(|seen| seen.task.revision == task.revision))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Changes a task that is this worker's, until one change decides. `change` says what it becomes; `None` where it is so
+    /// already.
+    async fn change(
+        &self,
+        id: JobId,
+        lease: LeaseToken,
+        change: impl Fn(&mut TaskFile) -> Result<Option<JobState>, Error>,
+    ) -> Result<JobState, Error> {
+        let path = self.find(id).await?.ok_or(Error::NotFound)?;
+        for tried in 0..TRIES {
+            let mut seen = self.read(&path).await?.ok_or(Error::NotFound)?;
+            if !seen.task.is_leased_under(lease) {
+                return Err(Error::LeaseLost);
+            }
+            let Some(state) = change(&mut seen.task)? else {
+                return Ok(seen.task.status.into());
+            };
+            if self.replace(&path, &mut seen.task, &seen.version).await? {
+                return Ok(state);
+            }
+            self.store.pause(tried).await;
+        }
+        Err(Error::LeaseLost)
+    }
+
+    pub(super) async fn heartbeat(
+        &self,
+        id: JobId,
+        lease: LeaseToken,
+        span: Duration,
+    ) -> Result<(), Error> {
+        check_span(span)?;
+        let until = self.store.server_time().plus(span).as_micros();
+        let kept = self.change(id, lease, |task| {
+            if !is_held(task) {
+                return Err(Error::LeaseLost);
+            }
+            task.status = Status::Running;
+            task.due_us = until;
+            Ok(Some(JobState::Running))
+        });
+        kept.await.map(drop)
+    }
+
+    pub(super) async fn complete(
+        &self,
+        id: JobId,
+        lease: LeaseToken,
+        answer: Bytes,
+    ) -> Result<(), Error> {
+        let result = raw(&answer)?;
+        let most = self.config.max_answer_bytes;
+        let done = self.change(id, lease, |task| {
+            match task.status {
+                Status::Completed => return Ok(None),
+                Status::Failed => return Err(Error::LeaseLost),
+                Status::Pending | Status::Running => {}
+            }
+            task.status = Status::Completed;
+            task.due_us = self.store.server_time().as_micros();
+            if answer.len() > most {
+                task.result_bytes = Some(answer.len() as u64);
+            } else {
+                task.result = Some(result.clone());
+            }
+            Ok(Some(JobState::Done))
+        });
+        done.await.map(drop)
+    }
+
+    pub(super) async fn fail(
+        &self,
+        id: JobId,
+        lease: LeaseToken,
+        failed: &Failed,
+    ) -> Result<JobState, Error> {
+        let failing = self.change(id, lease, |task| {
+            match task.status {
+                Status::Failed => return Ok(None),
+                Status::Pending if task.worker.is_none() => return Ok(None),
+                Status::Completed => return Err(Error::LeaseLost),
+                Status::Pending | Status::Running => {}
+            }
+            let error: String = failed.error.chars().take(MAX_ERROR_BYTES / 4).collect();
+            task.error = Some(error);
+            task.worker = None;
+            if failed.retryable && task.attempt < task.max_attempts {
+                let pause = failed
+                    .delay
+                    .unwrap_or_else(|| self.config.pause_after(task.attempt));
+                let pause = pause.min(crate::job::MAX_DELAY);
+                task.status = Status::Pending;
+                task.due_us = self.store.server_time().plus(pause).as_micros();
+                return Ok(Some(JobState::Queued));
+            }
+            task.status = Status::Failed;
+            task.due_us = self.store.server_time().as_micros();
+            Ok(Some(JobState::Dead))
+        });
+        failing.await
+    }
+}
+
+/// Whether a task is its worker's: it runs, or was taken back and given to nobody yet.
+fn is_held(task: &TaskFile) -> bool {
+    match task.status {
+        Status::Running => true,
+        Status::Pending => task.worker.is_some(),
+        Status::Completed | Status::Failed => false,
+    }
+}
+
+/// Which task lies there.
+pub(super) fn id_of(path: &Path) -> Option<JobId> {
+    let name = path.filename()?.strip_suffix(".json")?;
+    of_uuid(name).map(JobId::from_u128)
+}

@@ -1,0 +1,243 @@
+//! The end of a job: of the record of its key, which the engine settles, and of the row, in one statement.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use semel_core::engine::{Problem, RemoteLease, Response, Verdict};
+use semel_core::{Answer, Body, Claim, Claimed, Store as _, Token};
+use semel_stores::postgres::Bound;
+use serde::{Deserialize, Serialize};
+
+use super::ending::Ending;
+use super::row::{self, Held, Noted};
+use super::submit::check_json;
+use super::{Inner, uuid};
+use crate::error::Error;
+use crate::id::as_uuid;
+use crate::job::{JobId, JobRef, JobState, RequestId};
+use crate::work::LeaseToken;
+
+/// Late is fine, as long as nobody else has it.
+pub(super) const LOCK: &str =
+    "SELECT 1 FROM semel.jobs WHERE id = $+1 AND lease = $+2 AND state < 3 FOR UPDATE";
+
+pub(super) const END: &str = "UPDATE semel.jobs SET state = $+3, result = $+4, result_bytes = $+5, error = $+6, \
+    due_us = semel.now_us() WHERE id = $+1 AND lease = $+2 AND state < 3";
+
+/// The same for a job whose key has no record that could be settled.
+const END_ALONE: &str = "UPDATE semel.jobs SET state = $3, result = $4, result_bytes = $5, error = $6, \
+    due_us = semel.now_us() WHERE id = $1 AND lease = $2 AND state < 3 RETURNING 1";
+
+const NOTE: &str =
+    "UPDATE semel.jobs SET fence = $2, token = $3 WHERE id = $1 AND state < 3 RETURNING 1";
+
+/// How often an end that was overtaken is tried again.
+const TRIES: usize = 8;
+
+/// What becomes of a job.
+pub(super) struct End {
+    pub(super) state: JobState,
+    answer: Answer,
+    error: Option<String>,
+}
+
+/// What a record's answer begins with: whose it is.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    job_id: String,
+    request_id: String,
+}
+
+fn head(job: JobRef) -> Bytes {
+    let head = Head {
+        job_id: job.id.to_string(),
+        request_id: as_uuid(job.request_id.as_u128()),
+    };
+    serde_json::to_vec(&head).unwrap_or_default().into()
+}
+
+/// Which job a record's answer is of.
+pub(super) fn job_of(head: &[u8]) -> Option<JobRef> {
+    let head: Head = serde_json::from_slice(head).ok()?;
+    let request = head.request_id.replace('-', "");
+    Some(JobRef {
+        id: head.job_id.parse().ok()?,
+        request_id: RequestId::from_u128(u128::from_str_radix(&request, 16).ok()?),
+    })
+}
+
+impl Inner {
+    pub(super) async fn complete(
+        self: &Arc<Self>,
+        id: JobId,
+        lease: LeaseToken,
+        answer: Bytes,
+    ) -> Result<(), Error> {
+        check_json(&answer)?;
+        let end = End {
+            state: JobState::Done,
+            answer: Answer::of(answer).capped(self.config.max_answer_bytes),
+            error: None,
+        };
+        self.end(id, lease, end).await
+    }
+
+    /// Makes it a dead letter.
+    pub(super) async fn bury(
+        self: &Arc<Self>,
+        id: JobId,
+        lease: LeaseToken,
+        error: String,
+    ) -> Result<(), Error> {
+        let end = End {
+            state: JobState::Dead,
+            answer: Answer::of(error.clone()),
+            error: Some(error),
+        };
+        self.end(id, lease, end).await
+    }
+
+    /// The job, if it is this worker's.
+    pub(super) async fn held(&self, id: JobId, lease: LeaseToken) -> Result<Held, Error> {
+        let bind = |query: Bound| query.bind(uuid(id.as_u128()));
+        let rows = self.store.rows(row::HELD, bind).await?;
+        let held = row::held(rows.first().ok_or(Error::NotFound)?)?;
+        if held.lease == Some(lease) {
+            return Ok(held);
+        }
+        Err(Error::LeaseLost)
+    }
+
+    async fn end(self: &Arc<Self>, id: JobId, lease: LeaseToken, end: End) -> Result<(), Error> {
+        let end = Arc::new(end);
+        // What is remembered may be out of date: then the statement finds nothing to change, and the next look tells.
+        let mut remembered = self.leased.remove(&(id, lease)).map(|(_, held)| held);
+        for _ in 0..TRIES {
+            let held = match remembered.take() {
+                Some(held) => held,
+                None => Arc::new(self.held(id, lease).await?),
+            };
+            if held.state.has_ended() {
+                // Told again, or told otherwise.
+                return if held.state == end.state {
+                    Ok(())
+                } else {
+                    Err(Error::LeaseLost)
+                };
+            }
+            let Some(record) = held.record.clone() else {
+                self.end_alone(id, lease, &end).await?;
+                continue;
+            };
+            let run = Arc::new(Ending {
+                queue: Arc::clone(self),
+                namespace: self.namespace(&held.tenant, &record.scope)?,
+                place: (id, lease),
+                end: Arc::clone(&end),
+                record: record.clone(),
+                not_held: Mutex::new(false),
+            });
+            let remote = RemoteLease {
+                identity: record.identity,
+                fence: record.fence,
+                token: record.token,
+            };
+            let job = JobRef {
+                id: held.id,
+                request_id: held.request_id,
+            };
+            let response = self.settle(&run, remote, job).await;
+            match response {
+                Response::Problem(Problem::LeaseLost { .. }) => {
+                    let not_held = *run.not_held.lock();
+                    if not_held {
+                        self.claim_again(&run, &held).await?;
+                    }
+                }
+                Response::Problem(problem) => return Err(problem.into()),
+                _ => return Ok(()),
+            }
+        }
+        Err(Error::LeaseLost)
+    }
+
+    async fn settle(&self, run: &Arc<Ending>, lease: RemoteLease, job: JobRef) -> Response<()> {
+        let answer = Answer {
+            head: head(job),
+            body: run.end.answer.body.clone(),
+        };
+        let verdict = match run.end.state {
+            JobState::Dead => Verdict::Fail(answer),
+            _ => Verdict::Complete(answer),
+        };
+        let engine = self.engine.over(run.clone());
+        let most = self
+            .config
+            .max_answer_bytes
+            .max(crate::job::MAX_ERROR_BYTES);
+        Box::pin(engine.settle(lease, verdict, most, |_| true)).await
+    }
+
+    async fn end_alone(&self, id: JobId, lease: LeaseToken, end: &End) -> Result<(), Error> {
+        let bind = |query: Bound| bind_end(query, (id, lease), end);
+        self.store.rows(END_ALONE, bind).await?;
+        Ok(())
+    }
+
+    /// The record has expired, or an operator has freed it, before the job was done: claims it again, so that the answer has
+    /// a place. Where the key has another meaning by now, the job ends by itself.
+    async fn claim_again(&self, run: &Ending, held: &Held) -> Result<(), Error> {
+        let Noted {
+            identity,
+            fingerprint,
+            secret_id,
+            hint,
+            ..
+        } = run.record;
+        let policy = self.policy(run.record.retention);
+        let claim = Claim {
+            identity,
+            fingerprint,
+            token: Token(self.engine.env().entropy.next_u128()),
+            terms: policy.terms()?,
+            secret_id,
+            namespace: run.namespace.clone(),
+            hint,
+            retry: false,
+        };
+        match self.store.claim(&claim).await? {
+            Claimed::Won(grant) => {
+                let bind = |query: Bound| {
+                    query
+                        .bind(uuid(held.id.as_u128()))
+                        .bind(i64::try_from(grant.fence.0).unwrap_or(i64::MAX))
+                        .bind(uuid(grant.token.0))
+                };
+                self.store.rows(NOTE, bind).await?;
+                Ok(())
+            }
+            // Another submission claimed it, and has noted that in the job.
+            Claimed::Busy(_) => Ok(()),
+            Claimed::Replay(_) | Claimed::Mismatch | Claimed::InDoubt(_) => {
+                let (id, lease) = run.place;
+                self.end_alone(id, lease, &run.end).await
+            }
+        }
+    }
+}
+
+pub(super) fn bind_end(query: Bound, (id, lease): (JobId, LeaseToken), end: &End) -> Bound {
+    let (result, bytes) = match (&end.state, &end.answer.body) {
+        (JobState::Done, Body::Kept(body)) => (Some(body.to_vec()), None),
+        (JobState::Done, Body::Omitted { bytes }) => (None, Some(bytes.cast_signed())),
+        _ => (None, None),
+    };
+    query
+        .bind(uuid(id.as_u128()))
+        .bind(uuid(lease.0))
+        .bind(end.state as i16)
+        .bind(result)
+        .bind(bytes)
+        .bind(end.error.clone())
+}

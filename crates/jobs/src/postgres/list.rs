@@ -1,0 +1,161 @@
+//! Looking, listing, counting; and dead letters that get another chance.
+
+use std::sync::Arc;
+
+use semel_core::store::StoreAdmin;
+use semel_core::{Claim, Identity, State, Store, Token};
+use semel_stores::postgres::{Bound, PostgresStore};
+use sqlx::types::Uuid;
+
+use super::row::{self, columns};
+use super::{Inner, end, uuid};
+use crate::error::Error;
+use crate::job::{Job, JobId, JobRef, JobState, RequestId};
+use crate::queue::{Counts, JobQuery, Page};
+
+const LOOK: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM semel.jobs WHERE id = $1 AND environment = $2"
+);
+
+const LIST: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM semel.jobs WHERE environment = $1 AND ($2::text IS NULL OR tenant = $2) AND ($3::text IS NULL OR kind = $3) \
+     AND ($4::smallint IS NULL OR state = $4) AND ($5::uuid IS NULL OR id < $5) ORDER BY id DESC LIMIT $6"
+);
+
+const UNFINISHED: &str =
+    "SELECT id, request_id, token FROM semel.jobs WHERE address = $1 AND seal = $2 AND state < 3";
+
+const COUNT: &str = "SELECT count(*) FILTER (WHERE state = 1), count(*) FILTER (WHERE state = 2), \
+    count(*) FILTER (WHERE state = 4) FROM semel.jobs WHERE state <> 3 AND environment = $1";
+
+/// Written with the claim of a dead letter's key: the same job waits again.
+pub(super) const REVIVE: &str = ", also AS (UPDATE semel.jobs j SET state = 1, attempt = 0, due_us = semel.now_us(), \
+    lease = NULL, worker = NULL, error = NULL, fence = won.fence, token = $+2 FROM won WHERE j.id = $+1 AND j.state = 4 \
+    RETURNING 1) SELECT won.n, (SELECT count(*) FROM also) FROM won";
+
+const REVIVE_ALONE: &str = "UPDATE semel.jobs SET state = 1, attempt = 0, due_us = semel.now_us(), lease = NULL, \
+    worker = NULL, error = NULL WHERE id = $1 AND state = 4 RETURNING 1";
+
+impl Inner {
+    pub(super) async fn look(&self, id: JobId) -> Result<Option<Job>, Error> {
+        let bind = |query: Bound| {
+            query
+                .bind(uuid(id.as_u128()))
+                .bind(self.environment.clone())
+        };
+        let rows = self.store.rows(LOOK, bind).await?;
+        rows.first().map(row::job).transpose()
+    }
+
+    pub(super) async fn list(&self, query: &JobQuery) -> Result<Page, Error> {
+        let most = query.page_size();
+        let bind = |bound: Bound| {
+            bound
+                .bind(self.environment.clone())
+                .bind(query.tenant.clone())
+                .bind(query.kind.clone())
+                .bind(query.state.map(|state| state as i16))
+                .bind(query.after.map(|id| uuid(id.as_u128())))
+                .bind(i64::try_from(most).unwrap_or(1000))
+        };
+        let rows = self.store.rows(LIST, bind).await?;
+        let jobs: Vec<Job> = rows.iter().map(row::job).collect::<Result<_, _>>()?;
+        let next = (jobs.len() == most)
+            .then(|| jobs.last().map(|job| job.id))
+            .flatten();
+        Ok(Page { jobs, next })
+    }
+
+    pub(super) async fn counts(&self) -> Result<Counts, Error> {
+        let bind = |query: Bound| query.bind(self.environment.clone());
+        let rows = self.store.rows(COUNT, bind).await?;
+        let Some(row) = rows.first() else {
+            return Ok(Counts::default());
+        };
+        let number = |at| PostgresStore::column::<i64>(row, at).map(i64::unsigned_abs);
+        Ok(Counts {
+            queued: number(0)?,
+            running: number(1)?,
+            dead: number(2)?,
+        })
+    }
+
+    /// The job of a key that has not ended, and the token of the claim that it knows of.
+    pub(super) async fn unfinished(
+        &self,
+        identity: &Identity,
+    ) -> Result<Option<(JobRef, Token)>, Error> {
+        let bind = |query: Bound| {
+            query
+                .bind(Uuid::from_bytes(identity.address()))
+                .bind(Uuid::from_bytes(identity.seal()))
+        };
+        let rows = self.store.rows(UNFINISHED, bind).await?;
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        let number = |at| PostgresStore::column::<Uuid>(row, at).map(|found| found.as_u128());
+        let job = JobRef {
+            id: JobId::from_u128(number(0)?),
+            request_id: RequestId::from_u128(number(1)?),
+        };
+        Ok(Some((job, Token(number(2)?))))
+    }
+
+    pub(super) async fn retry(self: &Arc<Self>, id: JobId) -> Result<(), Error> {
+        let bind = |query: Bound| query.bind(uuid(id.as_u128()));
+        let rows = self.store.rows(row::HELD, bind).await?;
+        let held = row::held(rows.first().ok_or(Error::NotFound)?)?;
+        if held.state != JobState::Dead {
+            return Err(Error::NotDead);
+        }
+        let Some(record) = held.record else {
+            let rows = self.store.rows(REVIVE_ALONE, bind).await?;
+            return if rows.is_empty() {
+                Err(Error::NotDead)
+            } else {
+                Ok(())
+            };
+        };
+        // A failed answer is final; only its own job may take it away.
+        if let Some(found) = self.store.read(&record.identity).await? {
+            let head = found.answer.as_ref().map(|answer| answer.head.clone());
+            let is_its_own = head.and_then(|head| end::job_of(&head)).map(|job| job.id) == Some(id);
+            if found.state != State::Failed || !is_its_own {
+                return Err(Error::Superseded);
+            }
+            self.store.delete(&record.identity).await?;
+            self.engine.forget(&record.identity);
+        }
+        let claim = Claim {
+            identity: record.identity,
+            fingerprint: record.fingerprint,
+            token: Token(self.engine.env().entropy.next_u128()),
+            terms: self.policy(record.retention).terms()?,
+            secret_id: record.secret_id,
+            namespace: self.namespace(&held.tenant, &record.scope)?,
+            hint: record.hint,
+            retry: false,
+        };
+        let bind = |query: Bound| query.bind(uuid(id.as_u128())).bind(uuid(claim.token.0));
+        let asks = std::slice::from_ref(&claim);
+        let mut rows = self.store.claim_with(&self.with_retry, asks, bind).await?;
+        if rows.is_empty() {
+            // What a deletion leaves behind, or somebody who was faster.
+            let again = self
+                .store
+                .reclaim_with(&self.with_retry, &claim, bind)
+                .await?;
+            rows = again.map(|(_, rows)| rows).unwrap_or_default();
+        }
+        let revived = rows.first().map(|row| PostgresStore::column::<i64>(row, 1));
+        match revived.transpose()? {
+            Some(1) => Ok(()),
+            _ => Err(Error::Superseded),
+        }
+    }
+}

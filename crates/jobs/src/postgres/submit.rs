@@ -1,0 +1,270 @@
+//! One submission. To the engine it is a request like any other; the store that it claims in brings the job along.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use semel_core::engine::{Admitted, Problem, Replayed, Request};
+use semel_core::policy::{Mode, OnBusy, Policy, StoreDown};
+use semel_core::store::{Capabilities, Store, StoreResult};
+use semel_core::wake::Wakeup;
+use semel_core::{
+    BoxFuture, Claim, Claimed, CrashPolicy, Fence, Fingerprint, Grant, Identity, Record, Renewed,
+    Resolution, Resolved, Settled, Settlement, State, Terms, Token,
+};
+
+use super::batch::{Prepared, Written, bind_one, read};
+use super::{Inner, end, micros, millis};
+use crate::error::Error;
+use crate::job::{JobAnswer, JobId, JobRef, NewJob, RequestId, Submitted};
+
+/// How often a submission that met a job on its way to its end looks again.
+const TRIES: usize = 4;
+
+impl Inner {
+    pub(super) async fn submit(self: &Arc<Self>, job: NewJob) -> Result<Submitted, Error> {
+        job.check()?;
+        let retention = self.config.retention_of(job.retention)?;
+        let prepared = Arc::new(self.prepare(&job, retention));
+        let Some(key) = &job.key else {
+            check_json(&job.params)?;
+            self.depths.check(self, &job).await?;
+            self.batches.write(&prepared, None).await?;
+            self.depths.add(&job);
+            return Ok(Submitted::Accepted(prepared.job));
+        };
+        let scope = job.scope.as_deref().unwrap_or(&job.kind);
+        let namespace = self.namespace(&job.tenant, scope)?;
+        let fingerprint = Fingerprint::builder(self.engine.secret())
+            .part(job.kind.as_bytes())
+            .json(&job.params)
+            .map_err(|error| Error::Params(error.to_string()))?
+            .finish();
+        let policy = Arc::new(self.policy(retention));
+        let identity = Identity::of(self.engine.secret(), &namespace, key);
+        if let Err(full) = self.depths.check(self, &job).await
+            && !self.is_known(&identity).await?
+        {
+            return Err(full);
+        }
+        for _ in 0..TRIES {
+            let run = Arc::new(Submission {
+                queue: Arc::clone(self),
+                job: Arc::clone(&prepared),
+                written: Mutex::default(),
+            });
+            let engine = self.engine.over(run.clone());
+            let (namespace, policy) = (namespace.clone(), Arc::clone(&policy));
+            let request = Request::new(&engine, namespace, key, fingerprint, policy);
+            // A token of our own: a lease that was won has its job already, and is not to be let go.
+            let request = request.with_token(Token(engine.env().entropy.next_u128()));
+            let admitted = Box::pin(engine.admit(request)).await;
+            if let Some(answer) = self.told(&run, &identity, admitted).await? {
+                if !answer.is_duplicate() {
+                    self.depths.add(&job);
+                }
+                return Ok(answer);
+            }
+        }
+        Err(Error::Problem(Problem::Late))
+    }
+
+    /// What the engine's answer means; `None` where the job ended meanwhile, so that it is worth asking again.
+    async fn told(
+        &self,
+        run: &Submission,
+        identity: &Identity,
+        admitted: Admitted,
+    ) -> Result<Option<Submitted>, Error> {
+        let written = run.written.lock().and_then(|written| written.job);
+        match admitted {
+            Admitted::Won(out) => match written {
+                Some(job) if job == run.job.job => Ok(Some(Submitted::Accepted(job))),
+                Some(job) => Ok(Some(Submitted::InProgress(job))),
+                None => self.won_without_a_job(run, &out.grant).await,
+            },
+            Admitted::Replayed(replayed) => of_record(&replayed).map(Some),
+            Admitted::Problem(Problem::Busy { .. }) => {
+                let found = self.unfinished(identity).await?;
+                Ok(found.map(|(job, _)| Submitted::InProgress(job)))
+            }
+            Admitted::Problem(Problem::Mismatch) => Err(Error::Conflict),
+            Admitted::Problem(problem) => Err(problem.into()),
+            Admitted::Unprotected => Err(Error::Problem(Problem::ShutDown)),
+        }
+    }
+
+    /// The reply to the claim was lost and it was sent again, or a job with other parameters is unfinished although its
+    /// record has expired.
+    async fn won_without_a_job(
+        &self,
+        run: &Submission,
+        grant: &Grant,
+    ) -> Result<Option<Submitted>, Error> {
+        match self.unfinished(&grant.identity).await? {
+            Some((job, _)) if job == run.job.job => Ok(Some(Submitted::Accepted(job))),
+            Some((job, token)) if token == grant.token => Ok(Some(Submitted::InProgress(job))),
+            Some(_) => {
+                self.store.settle(grant, &Settlement::Release).await?;
+                Err(Error::Conflict)
+            }
+            None => {
+                self.store.settle(grant, &Settlement::Release).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Whether there is a record or an unfinished job: then a submission adds nothing to the queue.
+    async fn is_known(&self, identity: &Identity) -> Result<bool, Error> {
+        let record = self.store.read(identity).await?;
+        let is_known = record.is_some_and(|record| record.state != State::Released);
+        Ok(is_known || self.unfinished(identity).await?.is_some())
+    }
+
+    fn prepare(&self, job: &NewJob, retention: Duration) -> Prepared {
+        let env = self.engine.env();
+        let most = job.max_attempts.unwrap_or(self.config.max_attempts);
+        Prepared {
+            job: JobRef {
+                id: JobId::new(env.clock.wall(), &*env.entropy),
+                request_id: RequestId::new(&*env.entropy),
+            },
+            lane: self.lane(&job.tenant, &job.kind),
+            priority: job.priority.into(),
+            max_attempts: i16::try_from(most).unwrap_or(i16::MAX),
+            delay_us: micros(job.delay),
+            environment: self.environment.clone(),
+            tenant: job.tenant.clone(),
+            kind: job.kind.clone(),
+            scope: job.scope.as_ref().unwrap_or(&job.kind).clone(),
+            client: job.client.clone(),
+            params: job.params.clone(),
+            retention_ms: millis(retention),
+        }
+    }
+
+    /// The record's lease is as long as can be: it isn't the worker's, and says only that there is a job.
+    pub(super) fn policy(&self, retention: Duration) -> Policy {
+        Policy {
+            lease: retention.min(Terms::MAX_LEASE).max(Terms::MIN_LEASE),
+            retention: retention.max(Terms::MIN_LEASE),
+            crash: CrashPolicy::Takeover,
+            max_attempts: u16::MAX,
+            on_busy: OnBusy::Refuse,
+            max_waiters_per_key: 1,
+            max_answer_bytes: self.config.max_answer_bytes,
+            store_down: StoreDown::Closed,
+            mode: Mode::Enforce,
+        }
+    }
+}
+
+pub(super) fn check_json(text: &[u8]) -> Result<(), Error> {
+    let read = serde_json::from_slice::<&serde_json::value::RawValue>(text);
+    read.map(drop)
+        .map_err(|error| Error::Params(error.to_string()))
+}
+
+/// What a record says of its job.
+fn of_record(replayed: &Replayed) -> Result<Submitted, Error> {
+    let answer = &replayed.replay.answer;
+    // Only this crate settles records of its namespace; an operator may have resolved one without a job.
+    let job = end::job_of(&answer.head).ok_or(Error::Superseded)?;
+    let body = match &answer.body {
+        semel_core::Body::Kept(body) => JobAnswer::Kept(body.clone()),
+        semel_core::Body::Omitted { bytes } | semel_core::Body::Elsewhere { bytes, .. } => {
+            JobAnswer::Omitted { bytes: *bytes }
+        }
+    };
+    Ok(match (replayed.replay.state, body) {
+        (State::Failed, JobAnswer::Kept(text)) => {
+            Submitted::Failed(job, String::from_utf8_lossy(&text).into_owned())
+        }
+        (State::Failed, JobAnswer::Omitted { .. }) => Submitted::Failed(job, String::new()),
+        (_, answer) => Submitted::Completed(job, answer),
+    })
+}
+
+/// The records, as one submission claims in them.
+struct Submission {
+    queue: Arc<Inner>,
+    job: Arc<Prepared>,
+    written: Mutex<Option<Written>>,
+}
+
+impl Submission {
+    async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
+        let Inner { batches, store, .. } = &*self.queue;
+        loop {
+            if let Some(written) = batches.write(&self.job, Some(ask)).await? {
+                *self.written.lock() = Some(written);
+                return Ok(Claimed::Won(first_run(ask, written.fence)));
+            }
+            let bind = |query| bind_one(query, &self.job, ask);
+            if let Some((answer, rows)) = store.reclaim_with(batches.with(), ask, bind).await? {
+                if let Some(row) = rows.first() {
+                    *self.written.lock() = Some(read(row)?.1);
+                }
+                return Ok(answer);
+            }
+        }
+    }
+}
+
+fn first_run(ask: &Claim, fence: Fence) -> Grant {
+    Grant {
+        identity: ask.identity,
+        fence,
+        token: ask.token,
+        attempt: 1,
+        checkpoint: Bytes::new(),
+        lease: ask.terms.lease(),
+        crash: ask.terms.crash(),
+        memo: Bytes::new(),
+    }
+}
+
+impl Store for Submission {
+    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
+        Box::pin(self.claim(claim))
+    }
+
+    fn renew<'a>(
+        &'a self,
+        lease: &'a Grant,
+        checkpoint: Option<&'a Bytes>,
+    ) -> BoxFuture<'a, StoreResult<Renewed>> {
+        self.queue.store.renew(lease, checkpoint)
+    }
+
+    fn settle<'a>(
+        &'a self,
+        lease: &'a Grant,
+        settlement: &'a Settlement,
+    ) -> BoxFuture<'a, StoreResult<Settled>> {
+        self.queue.store.settle(lease, settlement)
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        identity: &'a Identity,
+        fence: Fence,
+        resolution: &'a Resolution,
+    ) -> BoxFuture<'a, StoreResult<Resolved>> {
+        self.queue.store.resolve(identity, fence, resolution)
+    }
+
+    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
+        self.queue.store.read(identity)
+    }
+
+    fn watch(&self, identity: &Identity) -> Wakeup {
+        self.queue.store.watch(identity)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.queue.store.capabilities()
+    }
+}

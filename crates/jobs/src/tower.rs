@@ -1,0 +1,155 @@
+//! [`OnceLayer`]: for workers that are tower services, such as those of `apalis`: a task that comes again, because the queue
+//! delivers at least once or somebody submitted it twice, is not run again; it gets the answer of the first run.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use semel_core::engine::{Engine, Report, Request, Response, Verdict};
+use semel_core::policy::Policy;
+use semel_core::{Answer, Body, Fingerprint, KeyRules, Namespace};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// An error of the service, or of the layer.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What a task is known by.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// The same whenever it is the same task.
+    pub key: String,
+    /// What it asks for: JSON. The same key with something else is refused.
+    pub payload: Vec<u8>,
+}
+
+/// Runs each task once. `describe` says what a task is known by; `None` lets it pass.
+#[derive(Clone)]
+pub struct OnceLayer<F> {
+    shared: Arc<Shared>,
+    describe: F,
+}
+
+struct Shared {
+    engine: Engine,
+    namespace: Namespace,
+    policy: Arc<Policy>,
+    key_rules: KeyRules,
+}
+
+impl<F> OnceLayer<F> {
+    /// With records in the store of `engine`, in this namespace.
+    pub fn new(engine: &Engine, namespace: Namespace, policy: Policy, describe: F) -> Self {
+        let shared = Shared {
+            engine: engine.clone(),
+            namespace,
+            policy: Arc::new(policy),
+            key_rules: KeyRules::default(),
+        };
+        Self {
+            shared: Arc::new(shared),
+            describe,
+        }
+    }
+}
+
+impl<S, F: Clone> Layer<S> for OnceLayer<F> {
+    type Service = Once<S, F>;
+
+    fn layer(&self, inner: S) -> Once<S, F> {
+        Once {
+            inner,
+            shared: Arc::clone(&self.shared),
+            describe: self.describe.clone(),
+        }
+    }
+}
+
+/// The service of an [`OnceLayer`].
+#[derive(Clone)]
+pub struct Once<S, F> {
+    inner: S,
+    shared: Arc<Shared>,
+    describe: F,
+}
+
+impl<S, F, T> Service<T> for Once<S, F>
+where
+    S: Service<T> + Clone + Send + 'static,
+    S::Response: Serialize + DeserializeOwned + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+    F: Fn(&T) -> Option<Known>,
+    T: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, task: T) -> Self::Future {
+        // The one that is ready, and a clone of it in its place.
+        let next = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, next);
+        let Some(known) = (self.describe)(&task) else {
+            let called = inner.call(task);
+            return Box::pin(async move { called.await.map_err(Into::into) });
+        };
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            let request = shared.request(&known)?;
+            let effect = move |_| async move {
+                let value = inner.call(task).await.map_err(Into::into);
+                Report {
+                    verdict: verdict(value.as_ref().ok()),
+                    value,
+                }
+            };
+            match shared.engine.execute(request, effect).await {
+                Response::Ran(ran) => ran.value,
+                Response::Unprotected(value) => value,
+                Response::Replayed(replayed) => match &replayed.replay.answer.body {
+                    Body::Kept(body) => Ok(serde_json::from_slice(body)?),
+                    Body::Omitted { .. } | Body::Elsewhere { .. } => {
+                        Err("done before; the answer was too large to keep".into())
+                    }
+                },
+                Response::Problem(problem) => Err(problem.into()),
+            }
+        })
+    }
+}
+
+fn verdict<R: Serialize>(value: Option<&R>) -> Verdict {
+    match value.map(serde_json::to_vec) {
+        Some(Ok(body)) => Verdict::Complete(Answer::of(body)),
+        // It has happened: remember that, even if its answer can't be written down.
+        Some(Err(_)) => Verdict::Complete(Answer {
+            body: Body::Omitted { bytes: 0 },
+            ..Answer::of("")
+        }),
+        None => Verdict::Retry,
+    }
+}
+
+impl Shared {
+    fn request(&self, known: &Known) -> Result<Request, BoxError> {
+        let key = self.key_rules.check(&known.key)?;
+        let fingerprint = Fingerprint::builder(self.engine.secret());
+        let fingerprint = fingerprint.json(&known.payload)?.finish();
+        let (namespace, policy) = (self.namespace.clone(), Arc::clone(&self.policy));
+        Ok(Request::new(
+            &self.engine,
+            namespace,
+            &key,
+            fingerprint,
+            policy,
+        ))
+    }
+}

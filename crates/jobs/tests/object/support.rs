@@ -1,0 +1,117 @@
+//! What these tests share: a folder of each test's own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use semel_core::KeyRules;
+use semel_jobs::object::{DEFAULT_TTL, ObjectQueue};
+use semel_jobs::{Error, Jobs, LeaseAsk, Leased, QueueConfig, Submitted};
+use semel_stores::object::ObjectStore;
+use serde_json::Value;
+
+pub(crate) struct Bench {
+    pub(crate) queue: ObjectQueue,
+    pub(crate) jobs: Jobs,
+    pub(crate) store: ObjectStore,
+    pub(crate) url: String,
+}
+
+pub(crate) fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| {
+        panic!("{name} is not set: start the servers with `cargo xtask services up`")
+    })
+}
+
+/// A folder of the shared bucket that nobody else uses.
+pub(crate) fn own_url() -> String {
+    let chance = semel::tokio_env().entropy.next_u128();
+    variable("SEMEL_TEST_S3_URL").replace('?', &format!("/jobs-{chance:032x}?"))
+}
+
+impl Bench {
+    pub(crate) async fn new() -> Self {
+        Self::at(own_url()).await
+    }
+
+    pub(crate) async fn at(url: String) -> Self {
+        let env = semel::tokio_env();
+        let store = ObjectStore::open(&url, Arc::clone(&env.clock)).await;
+        let store = store.expect("a bucket that is fit");
+        let config = QueueConfig {
+            retention: DEFAULT_TTL,
+            ..QueueConfig::default()
+        };
+        let queue = ObjectQueue::new(&store, &env, config);
+        let jobs = Jobs::new(Arc::new(queue.clone()), env.clock, KeyRules::default());
+        Self {
+            queue,
+            jobs,
+            store,
+            url,
+        }
+    }
+
+    pub(crate) async fn another(&self) -> Self {
+        Self::at(self.url.clone()).await
+    }
+
+    pub(crate) async fn try_submit(&self, key: &str, amount: u64) -> Result<Submitted, Error> {
+        let input = serde_json::json!({"order": key, "amount": amount});
+        self.jobs
+            .submit("charge_customer", &input)
+            .idempotency_key(key)
+            .await
+    }
+
+    pub(crate) async fn submit(&self, key: &str, amount: u64) -> Submitted {
+        self.try_submit(key, amount).await.expect("an answer")
+    }
+
+    pub(crate) async fn take(&self, span: Duration) -> Option<Leased> {
+        let mut ask = LeaseAsk::new("w-1", &["charge_customer"]);
+        ask.span = span;
+        self.jobs
+            .queue()
+            .lease(&ask)
+            .await
+            .expect("an answer")
+            .pop()
+    }
+
+    /// The record of a key, as it lies there.
+    pub(crate) async fn record(&self, key: &str) -> Option<Value> {
+        let path = self.queue.record_path("", "charge_customer", key);
+        let (bytes, _) = self.store.get(&path).await.expect("an answer")?;
+        Some(serde_json::from_slice(&bytes).expect("JSON"))
+    }
+
+    /// Changes the record of a key behind the queue's back.
+    pub(crate) async fn change_record(&self, key: &str, change: impl FnOnce(&mut Value)) {
+        let path = self.queue.record_path("", "charge_customer", key);
+        let (bytes, version) = self
+            .store
+            .get(&path)
+            .await
+            .expect("an answer")
+            .expect("a record");
+        let mut record: Value = serde_json::from_slice(&bytes).expect("JSON");
+        change(&mut record);
+        let written = self
+            .store
+            .put(&path, record.to_string().into(), Some(&version))
+            .await;
+        assert!(written.expect("an answer").is_some());
+    }
+
+    /// All tasks, by their paths within the folder.
+    pub(crate) async fn tasks(&self) -> Vec<String> {
+        let folder = self.store.folder();
+        let names = self
+            .store
+            .names(&folder.clone().join("tasks"), None, 10_000)
+            .await;
+        let start = format!("{folder}/");
+        let short = |path: &object_store::path::Path| path.as_ref().replace(&start, "");
+        names.expect("an answer").iter().map(short).collect()
+    }
+}

@@ -1,0 +1,124 @@
+//! Workers on a bucket.
+
+use std::time::Duration;
+
+use semel_jobs::{Error, Failed, JobQuery, JobState, LeaseAsk, Submitted};
+
+use crate::support::Bench;
+
+const LONG: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn many_workers_never_have_the_same_task() {
+    let bench = Bench::new().await;
+    for n in 0..12 {
+        bench.submit(&format!("k-{n}"), n).await;
+    }
+    let workers = (0..4).map(|_| async {
+        let mut taken = Vec::new();
+        while let Some(leased) = bench.take(LONG).await {
+            taken.push(leased.id);
+        }
+        taken
+    });
+    let mut all = futures_util::future::join_all(workers).await.concat();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 12);
+    assert_eq!(bench.jobs.queue().counts().await.unwrap().running, 12);
+}
+
+#[tokio::test]
+async fn a_worker_that_vanished_loses_the_task_which_keeps_its_id() {
+    let bench = Bench::new().await;
+    let job = bench.submit("k-1", 5).await.job();
+    let queue = bench.jobs.queue();
+    let first = bench.take(Duration::from_millis(10)).await.unwrap();
+    let clock = semel::tokio_env().clock;
+    let mut requeued = 0;
+    while requeued == 0 {
+        // The lease, and the margin of a clock that tells seconds.
+        clock.sleep(Duration::from_millis(300)).await;
+        requeued = queue.reap().await.unwrap().requeued;
+    }
+    let second = bench.take(LONG).await.unwrap();
+    assert_eq!((second.id, second.attempt), (job.id, 2));
+    let late = queue.complete(first.id, first.token, "1".into()).await;
+    assert!(matches!(late, Err(Error::LeaseLost)), "{late:?}");
+    queue
+        .heartbeat(second.id, second.token, LONG)
+        .await
+        .unwrap();
+    queue
+        .complete(second.id, second.token, "2".into())
+        .await
+        .unwrap();
+    queue
+        .complete(second.id, second.token, "2".into())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn failures_are_tried_again_and_then_buried() {
+    let bench = Bench::new().await;
+    let submit = || {
+        let submit = bench
+            .jobs
+            .submit("charge_customer", &1)
+            .idempotency_key("k-1");
+        submit.max_attempts(2)
+    };
+    let job = submit().await.unwrap().job();
+    let queue = bench.jobs.queue();
+    let again = Failed {
+        delay: Some(Duration::ZERO),
+        ..Failed::again("no luck")
+    };
+    for expected in [JobState::Queued, JobState::Dead] {
+        let leased = bench.take(LONG).await.unwrap();
+        assert_eq!(
+            queue.fail(leased.id, leased.token, &again).await.unwrap(),
+            expected
+        );
+    }
+    assert_eq!(
+        submit().await.unwrap(),
+        Submitted::Failed(job, "no luck".to_owned())
+    );
+    let dead = JobQuery {
+        state: Some(JobState::Dead),
+        ..JobQuery::default()
+    };
+    assert_eq!(queue.list(&dead).await.unwrap().jobs.len(), 1);
+    queue.retry(job.id).await.unwrap();
+    assert_eq!(bench.take(LONG).await.unwrap().id, job.id);
+}
+
+#[tokio::test]
+async fn tenants_have_tasks_of_their_own() {
+    let bench = Bench::new().await;
+    let job = bench
+        .jobs
+        .submit("charge_customer", &1)
+        .tenant("acme")
+        .await
+        .unwrap()
+        .job();
+    assert!(bench.take(LONG).await.is_none());
+    let mut ask = LeaseAsk::new("w", &["charge_customer"]);
+    ask.tenant = "acme".to_owned();
+    let leased = bench.jobs.queue().lease(&ask).await.unwrap().pop().unwrap();
+    assert_eq!(leased.id, job.id);
+    bench
+        .jobs
+        .queue()
+        .complete(leased.id, leased.token, "1".into())
+        .await
+        .unwrap();
+    let found = bench.jobs.queue().look(job.id).await.unwrap().unwrap();
+    assert_eq!(
+        (found.tenant.as_str(), found.state),
+        ("acme", JobState::Done)
+    );
+}

@@ -1,0 +1,76 @@
+//! The queue that the configuration asks for, and what keeps it in order.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use semel::Semel;
+use semel_jobs::object::{DEFAULT_TTL, ObjectQueue};
+use semel_jobs::postgres::PostgresQueue;
+use semel_jobs::{Error, Jobs, Limits, Queue, QueueConfig};
+
+use crate::config;
+
+/// The queue beside the records of `semel`.
+///
+/// # Errors
+/// Where the records are in a store that can't have one, or its tables can't be made.
+pub async fn open(config: &config::Jobs, semel: &Semel) -> Result<Jobs, Error> {
+    let default = QueueConfig::default();
+    let retention = |otherwise| config.retention.map_or(otherwise, |span| span.0);
+    let settings = |otherwise| QueueConfig {
+        retention: retention(otherwise),
+        max_retention: config.max_retention.0,
+        max_answer_bytes: config.max_result_bytes.bytes(),
+        max_attempts: config.max_attempts,
+        backoff: config.backoff.0,
+        limits: Limits {
+            queued_per_kind: config.max_queued_per_kind,
+            unfinished_per_client: config.max_unfinished_per_client,
+            running_per_kind: config.max_running_per_kind,
+            ..Limits::default()
+        },
+    };
+    let env = semel.engine().env();
+    let queue: Arc<dyn Queue> = if let Some(store) = semel.postgres() {
+        let settings = settings(default.retention);
+        let opening = PostgresQueue::open(semel.engine(), store, semel.environment(), settings);
+        Arc::new(opening.await?)
+    } else if let Some(store) = semel.object() {
+        Arc::new(ObjectQueue::new(store, env, settings(DEFAULT_TTL)))
+    } else {
+        return Err(Error::Invalid(
+            "jobs need their records in PostgreSQL or in a bucket: postgres://… or s3://…",
+        ));
+    };
+    let clock = Arc::clone(&env.clock);
+    Ok(Jobs::new(queue, clock, semel.key_rules().clone()))
+}
+
+/// Reaps now and then, for as long as the queue is in use.
+#[derive(Debug)]
+pub struct Reaper;
+
+impl Reaper {
+    /// Starts it.
+    pub fn start(jobs: &Jobs, semel: &Semel, every: Duration) {
+        let (queue, env): (Weak<dyn Queue>, _) =
+            (Arc::downgrade(jobs.queue()), semel.engine().env().clone());
+        let clock = Arc::clone(&env.clock);
+        env.spawn.spawn(Box::pin(async move {
+            loop {
+                clock.sleep(every).await;
+                let Some(queue) = queue.upgrade() else { return };
+                match queue.reap().await {
+                    Ok(reaped) if reaped.requeued + reaped.buried > 0 => tracing::warn!(
+                        requeued = reaped.requeued,
+                        buried = reaped.buried,
+                        "workers vanished: their jobs are given to others, or are dead letters"
+                    ),
+                    Ok(_) => {}
+                    // The next one tries again.
+                    Err(error) => tracing::warn!(code = error.code(), "the reaper got no answer"),
+                }
+            }
+        }));
+    }
+}

@@ -1,0 +1,279 @@
+//! Writes of another crate's that go with a claim or a settlement in one statement: both happen, or neither.
+//!
+//! What [`super::Transactional`] is for a caller's own transaction of any length, this is for one statement that is known
+//! beforehand: it takes one round trip, and any number of first runs at once.
+
+use std::sync::Arc;
+
+use semel_core::store::StoreResult;
+use semel_core::{Claim, Claimed, Grant, Settlement, protocol};
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+use sqlx::types::Uuid;
+use sqlx::{AssertSqlSafe, Postgres, Row as _};
+
+use super::PostgresStore;
+use super::claim::{TRIES, insert, swap};
+use super::error::{store_error, unexpected};
+use super::row::{uuid, whole_millis};
+use super::settle::settle;
+use super::sql::{FIRST_RUN, SWAP, Statement, settle_text};
+
+/// A statement with its arguments so far.
+pub type Bound = Query<'static, Postgres, PgArguments>;
+
+/// How many arguments of a claim come before the caller's.
+const CLAIM_ARGUMENTS: usize = 13;
+const SWAP_ARGUMENTS: usize = 26;
+const SETTLE_ARGUMENTS: usize = 9;
+
+/// What is written with a claim: the rest of a statement, in which `won (n, fence)` are the claims that won, `n` counted from 1.
+/// Its own arguments are `$+1`, `$+2` and so on.
+pub struct WithClaim {
+    one: Statement,
+    many: Arc<str>,
+    instead: Statement,
+    named: bool,
+}
+
+/// What is written with a settlement.
+pub struct WithSettlement {
+    statement: Statement,
+}
+
+/// What became of a settlement and what goes with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettledWith {
+    /// Both were written.
+    Both,
+    /// Neither: the caller's row is not the one that was asked for.
+    NotLocked,
+    /// Neither: the record is not the lease's any more.
+    NotHeld,
+}
+
+/// What became of a claim that met a record.
+pub type Reclaimed = (Claimed, Vec<PgRow>);
+
+/// `$+1` in the place of the first argument after `own` others.
+fn numbered(text: &str, own: usize) -> String {
+    let mut out = String::with_capacity(text.len() + 64);
+    let mut parts = text.split("$+");
+    out.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        let number: usize = part[..digits].parse().unwrap_or(0);
+        out.push_str(&format!("${}{}", own + number, &part[digits..]));
+    }
+    out
+}
+
+impl PostgresStore {
+    /// Prepares what is written with claims.
+    #[must_use]
+    pub fn with_claim(&self, rest: &str) -> WithClaim {
+        let named = self.inner.sql.named();
+        let (columns, values) = FIRST_RUN;
+        let rest_of = |own| numbered(rest, own);
+        let one = format!(
+            "WITH claimed AS ({columns} VALUES ({values}) ON CONFLICT (address) DO NOTHING RETURNING fence), \
+             won AS (SELECT 1::bigint AS n, fence FROM claimed){}",
+            rest_of(CLAIM_ARGUMENTS)
+        );
+        // In one order, so that no two processes wait for each other.
+        let many = format!(
+            "WITH asked AS (SELECT * FROM unnest($1::bigint[], $2::int[], $3::smallint[], $4::smallint[], \
+             $5::smallint[], $6::uuid[], $7::uuid[], $8::uuid[], $9::bytea[], $10::text[], $11::text[], $12::text[], \
+             $13::text[]) WITH ORDINALITY AS a (retention, lease, max_attempts, secret, crash, address, seal, token, \
+             fingerprint, environment, tenant, scope, hint, n)), \
+             claimed AS ({} SELECT semel.now_us(), semel.now_us(), retention, lease, 1, max_attempts, secret, 1, 1, crash, \
+             address, seal, token, fingerprint, environment, tenant, scope, hint FROM asked ORDER BY address \
+             ON CONFLICT (address) DO NOTHING RETURNING address, token, fence), \
+             won AS (SELECT n, claimed.fence FROM claimed JOIN asked USING (address, token)){}",
+            columns.replace("{records}", "semel.records"),
+            rest_of(CLAIM_ARGUMENTS)
+        );
+        let instead = format!(
+            "WITH swapped AS ({SWAP} RETURNING fence), won AS (SELECT 1::bigint AS n, fence FROM swapped){}",
+            rest_of(SWAP_ARGUMENTS)
+        );
+        WithClaim {
+            one: Statement::new(&one, named),
+            many: many.into(),
+            instead: Statement::new(&instead, named),
+            named,
+        }
+    }
+
+    /// Prepares what is written with settlements: `lock` selects the caller's row for update, `then` is the statement that
+    /// changes it, and happens only if the record was written.
+    #[must_use]
+    pub fn with_settlement(&self, lock: &str, then: &str) -> WithSettlement {
+        let text = format!(
+            "WITH locked AS ({}), record AS ({} AND EXISTS (SELECT 1 FROM locked) RETURNING waited), \
+             written AS ({} AND EXISTS (SELECT 1 FROM record)) \
+             SELECT EXISTS (SELECT 1 FROM locked), (SELECT waited FROM record)",
+            numbered(lock, SETTLE_ARGUMENTS),
+            settle_text(),
+            numbered(then, SETTLE_ARGUMENTS)
+        );
+        WithSettlement {
+            statement: Statement::new(&text, self.inner.sql.named()),
+        }
+    }
+
+    /// Claims those of `asks` that have no record yet, each with what goes with it. → the rows that the statement gives.
+    /// The others are for [`Self::reclaim_with`], one by one.
+    ///
+    /// # Errors
+    /// Where the server gives no answer; sending the same again is safe.
+    pub async fn claim_with(
+        &self,
+        with: &WithClaim,
+        asks: &[Claim],
+        bind: impl Fn(Bound) -> Bound,
+    ) -> StoreResult<Vec<PgRow>> {
+        let statement = || match asks {
+            [ask] => bind(insert(&with.one, ask)),
+            many => {
+                let text = AssertSqlSafe(Arc::clone(&with.many));
+                bind(bind_all(sqlx::query(text).persistent(with.named), many))
+            }
+        };
+        self.inner.link.rows(statement).await
+    }
+
+    /// A claim that met a record: what the protocol decides on it and, where that is to write, that and what goes with it.
+    /// `None` where the record is gone meanwhile: claim again.
+    ///
+    /// # Errors
+    /// As with a claim.
+    pub async fn reclaim_with(
+        &self,
+        with: &WithClaim,
+        ask: &Claim,
+        bind: impl Fn(Bound) -> Bound,
+    ) -> StoreResult<Option<Reclaimed>> {
+        for _ in 0..TRIES {
+            let Some(seen) = self.inner.look(&ask.identity).await? else {
+                return Ok(None);
+            };
+            let decision = protocol::claim(Some(&seen.record), ask, seen.now);
+            let Some(write) = decision.write else {
+                return Ok(Some((decision.answer, Vec::new())));
+            };
+            let statement = || bind(swap(&with.instead, &seen, &write, None));
+            let rows = self.inner.link.rows(statement).await?;
+            if !rows.is_empty() {
+                return Ok(Some((decision.answer, rows)));
+            }
+        }
+        Err(unexpected("overtaken too often"))
+    }
+
+    /// Settles, with what goes with it. The answer must be small enough to be kept in the row.
+    ///
+    /// # Errors
+    /// Where the server gives no answer; sending the same again is safe.
+    pub async fn settle_with(
+        &self,
+        with: &WithSettlement,
+        lease: &Grant,
+        settlement: &Settlement,
+        bind: impl Fn(Bound) -> Bound,
+    ) -> StoreResult<SettledWith> {
+        let statement = || bind(settle(&with.statement, lease, settlement, None));
+        let row = self.inner.link.row(statement).await?;
+        let row = row.ok_or_else(|| unexpected("no row"))?;
+        let locked: bool = row.try_get(0).map_err(store_error)?;
+        let waited: Option<bool> = row.try_get(1).map_err(store_error)?;
+        let address = lease.identity.address();
+        match (locked, waited) {
+            (false, _) => Ok(SettledWith::NotLocked),
+            (true, None) => Ok(SettledWith::NotHeld),
+            (true, Some(waited)) => {
+                self.inner.hub.wake(&address);
+                if waited {
+                    self.inner.tell(address);
+                }
+                Ok(SettledWith::Both)
+            }
+        }
+    }
+
+    /// Sends a statement of the caller's on the store's own connections. It is sent again where a connection breaks, so it
+    /// must be one that may be.
+    ///
+    /// # Errors
+    /// Where the server refuses, or gives no answer.
+    pub async fn rows(
+        &self,
+        text: &'static str,
+        bind: impl Fn(Bound) -> Bound,
+    ) -> StoreResult<Vec<PgRow>> {
+        let statement = || bind(self.inner.sql.plain(text));
+        self.inner.link.rows(statement).await
+    }
+
+    /// The same in a transaction that holds the advisory lock of this number: the statement sees what others did under it.
+    ///
+    /// # Errors
+    /// Where the server refuses, or gives no answer: then it may have happened.
+    pub async fn rows_under_lock(
+        &self,
+        lock: i64,
+        text: &'static str,
+        bind: impl Fn(Bound) -> Bound,
+    ) -> StoreResult<Vec<PgRow>> {
+        let mut session = self.inner.link.begin().await?;
+        let locked = self.inner.sql.plain("SELECT pg_advisory_xact_lock($1)");
+        session.rows(locked.bind(lock)).await?;
+        let rows = session.rows(bind(self.inner.sql.plain(text))).await?;
+        session.commit().await?;
+        Ok(rows)
+    }
+
+    /// A column of such a row.
+    ///
+    /// # Errors
+    /// Where it is not of that type.
+    pub fn column<'r, T>(row: &'r PgRow, index: usize) -> StoreResult<T>
+    where
+        T: sqlx::Decode<'r, Postgres> + sqlx::Type<Postgres>,
+    {
+        row.try_get(index).map_err(store_error)
+    }
+}
+
+fn bind_all(query: Bound, asks: &[Claim]) -> Bound {
+    fn each<T>(asks: &[Claim], of: impl Fn(&Claim) -> T) -> Vec<T> {
+        asks.iter().map(of).collect()
+    }
+    query
+        .bind(each(asks, |ask| whole_millis(ask.terms.retention())))
+        .bind(each(asks, |ask| {
+            i32::try_from(ask.terms.lease().as_millis()).unwrap_or(i32::MAX)
+        }))
+        .bind(each(asks, |ask| ask.terms.max_attempts().cast_signed()))
+        .bind(each(asks, |ask| ask.secret_id.cast_signed()))
+        .bind(each(asks, |ask| ask.terms.crash() as i16))
+        .bind(each(asks, |ask| Uuid::from_bytes(ask.identity.address())))
+        .bind(each(asks, |ask| Uuid::from_bytes(ask.identity.seal())))
+        .bind(each(asks, |ask| uuid(ask.token)))
+        .bind(each(asks, |ask| ask.fingerprint.as_bytes().to_vec()))
+        .bind(each(asks, |ask| ask.namespace.environment().to_owned()))
+        .bind(each(asks, |ask| ask.namespace.tenant().to_owned()))
+        .bind(each(asks, |ask| ask.namespace.scope().to_owned()))
+        .bind(each(asks, |ask| ask.hint.as_str().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::numbered;
+
+    #[test]
+    fn arguments_are_counted_on() {
+        assert_eq!(numbered("a $+1, $+12 b", 13), "a $14, $25 b");
+        assert_eq!(numbered("none", 13), "none");
+    }
+}
