@@ -21,7 +21,10 @@ pub async fn note(
     to: &str,
 ) -> sqlx::Result<()> {
     let note = "INSERT INTO outbox (key, contract_id, to_status) VALUES ($1, $2, $3) ON CONFLICT (key) DO NOTHING";
-    let note = sqlx::query(note).bind(key_of(event)).bind(contract).bind(to);
+    let note = sqlx::query(note)
+        .bind(key_of(event))
+        .bind(contract)
+        .bind(to);
     note.execute(transaction).await.map(drop)
 }
 
@@ -42,7 +45,11 @@ pub async fn replay(pool: &PgPool, remote: &str, only: Option<i64>) -> sqlx::Res
             continue;
         };
         let note = "UPDATE outbox SET answer = $2 WHERE id = $1";
-        sqlx::query(note).bind(id).bind(answer.to_string()).execute(pool).await?;
+        sqlx::query(note)
+            .bind(id)
+            .bind(answer.to_string())
+            .execute(pool)
+            .await?;
         answered += 1;
     }
     Ok(answered)
@@ -52,7 +59,12 @@ pub async fn replay(pool: &PgPool, remote: &str, only: Option<i64>) -> sqlx::Res
 pub async fn ask(remote: &str, key: &str, contract: i64, to: &str) -> Option<Value> {
     let body = json!({"idempotency_key": key, "contract_id": contract, "to": to});
     let url = format!("{remote}/v1/contract/transition");
-    let answer = reqwest::Client::new().post(url).json(&body).send().await.ok()?;
+    let answer = reqwest::Client::new()
+        .post(url)
+        .json(&body)
+        .send()
+        .await
+        .ok()?;
     if answer.status().is_server_error() {
         return None;
     }

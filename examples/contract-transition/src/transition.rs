@@ -94,12 +94,16 @@ pub(crate) async fn transition(
             let reason = rejection.reason.as_str().unwrap_or_default();
             refused(StatusCode::UNPROCESSABLE_ENTITY, reason)
         }
-        Err(Error::Problem(Problem::Mismatch)) => {
-            refused(StatusCode::CONFLICT, "the key was used for another transition")
-        }
+        Err(Error::Problem(Problem::Mismatch)) => refused(
+            StatusCode::CONFLICT,
+            "the key was used for another transition",
+        ),
         Err(Error::Key(error)) => refused(StatusCode::BAD_REQUEST, &error.to_string()),
         // Nothing happened, or it is not known yet: the same key again finds out.
-        Err(_) => refused(StatusCode::SERVICE_UNAVAILABLE, "ask again with the same key"),
+        Err(_) => refused(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "ask again with the same key",
+        ),
     }
 }
 

@@ -46,9 +46,16 @@ async fn submit(jobs: &Jobs, name: &str, count: u32) -> anyhow::Result<()> {
         let key = format!("{name}-{n}");
         loop {
             let order = serde_json::json!({"order": key});
-            match jobs.submit("order", &order).idempotency_key(&key).max_attempts(100).await {
+            match jobs
+                .submit("order", &order)
+                .idempotency_key(&key)
+                .max_attempts(100)
+                .await
+            {
                 Ok(_) => break,
-                Err(error) if error.is_retryable() => tokio::time::sleep(Duration::from_millis(100)).await,
+                Err(error) if error.is_retryable() => {
+                    tokio::time::sleep(Duration::from_millis(100)).await
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -70,8 +77,14 @@ async fn work(jobs: &Jobs) -> anyhow::Result<()> {
             tokio::time::sleep(Duration::from_millis(5)).await;
             let answer = format!(r#"{{"handled": "{}"}}"#, job.id);
             loop {
-                match jobs.queue().complete(job.id, job.token, answer.clone().into()).await {
-                    Err(error) if error.is_retryable() => tokio::time::sleep(Duration::from_millis(100)).await,
+                match jobs
+                    .queue()
+                    .complete(job.id, job.token, answer.clone().into())
+                    .await
+                {
+                    Err(error) if error.is_retryable() => {
+                        tokio::time::sleep(Duration::from_millis(100)).await
+                    }
                     // Too slow, and another has it: what that one says counts.
                     Ok(()) | Err(Error::LeaseLost) => break,
                     Err(error) => return Err(error.into()),
@@ -87,7 +100,10 @@ async fn reap(jobs: &Jobs) -> anyhow::Result<()> {
         if let Ok(reaped) = jobs.queue().reap().await
             && reaped.requeued > 0
         {
-            println!("{} jobs of workers that vanished wait again", reaped.requeued);
+            println!(
+                "{} jobs of workers that vanished wait again",
+                reaped.requeued
+            );
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }

@@ -72,10 +72,17 @@ pub(crate) async fn play(url: &str, time: Duration) -> anyhow::Result<()> {
     let pool = sqlx::PgPool::connect(url).await?;
     let question = "SELECT count(*), count(DISTINCT convert_from(params, 'UTF8')::json ->> 'order'), \
                     count(*) FILTER (WHERE state = 3) FROM semel.jobs WHERE convert_from(params, 'UTF8') LIKE $1";
-    let (all, distinct, done): (i64, i64, i64) =
-        sqlx::query_as(question).bind(format!("%{run}%")).fetch_one(&pool).await?;
-    println!("{kills} processes killed; {orders} orders from each of 2 submitters, half of them sent twice and all that were not acknowledged;");
+    let (all, distinct, done): (i64, i64, i64) = sqlx::query_as(question)
+        .bind(format!("%{run}%"))
+        .fetch_one(&pool)
+        .await?;
+    println!(
+        "{kills} processes killed; {orders} orders from each of 2 submitters, half of them sent twice and all that were not acknowledged;"
+    );
     println!("{distinct} orders, {all} jobs, {done} done");
-    ensure!(all == distinct && done == all && all == i64::from(orders) * 2, "an order was lost or handled twice");
+    ensure!(
+        all == distinct && done == all && all == i64::from(orders) * 2,
+        "an order was lost or handled twice"
+    );
     Ok(())
 }

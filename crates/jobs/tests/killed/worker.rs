@@ -43,7 +43,7 @@ async fn run(queue: &dyn Queue, pool: &PgPool, job: &Leased) {
                 semel::tokio_env()
                     .clock
                     .sleep(Duration::from_millis(50))
-                    .await
+                    .await;
             }
         }
     }

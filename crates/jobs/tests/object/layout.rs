@@ -39,7 +39,7 @@ async fn o_layout_the_record_has_the_fields_and_the_place_of_the_document() {
     assert!(path.as_ref().ends_with(&end), "{path}");
     let id = record["task_id"].as_str().unwrap();
     let task = format!("tasks/{}/{id}.json", &id[id.len() - 1..]);
-    assert_eq!(bench.tasks().await, [task.clone()]);
+    assert_eq!(bench.tasks().await, std::slice::from_ref(&task));
     assert!(record["task_key"].as_str().unwrap().ends_with(&task));
     let days = |name: &str| {
         let text = record[name].as_str().unwrap();
