@@ -67,7 +67,7 @@ export class Api {
   async claim(request: ClaimRequest): Promise<Timed<ClaimView>> {
     // The server may look before it writes where it knows that this was asked before.
     const body = (attempt: number) => (attempt > 1 ? { ...request, retry: true } : request);
-    const reply = await this.#send("POST", "/v1/claims", body);
+    const reply = await this.send("POST", "/v1/claims", body);
     return { ...viewOf(reply), sentAt: reply.sentAt };
   }
 
@@ -75,7 +75,7 @@ export class Api {
   async renew(owner: Owner, checkpoint?: unknown, within?: number): Promise<Timed<RenewView>> {
     const body: RenewRequest = { token: owner.token, fence: owner.fence };
     if (checkpoint !== undefined) body.checkpoint = checkpoint;
-    const reply = await this.#send("POST", `/v1/claims/${owner.id}/renew`, () => body, within);
+    const reply = await this.send("POST", `/v1/claims/${owner.id}/renew`, () => body, within);
     if (reply.status === 409 && problemOf(reply).code === "idempotency_lease_lost") {
       throw new LeaseLost("the lease is another's");
     }
@@ -86,28 +86,29 @@ export class Api {
   async settle(owner: Owner, outcome: Outcome, answer?: AnswerInput, within?: number): Promise<SettleView> {
     const body: SettleRequest = { token: owner.token, fence: owner.fence, outcome };
     if (answer !== undefined) body.answer = answer;
-    return read(await this.#send("POST", `/v1/claims/${owner.id}/settle`, () => body, within)) as SettleView;
+    return read(await this.send("POST", `/v1/claims/${owner.id}/settle`, () => body, within)) as SettleView;
   }
 
   /** Where a claim stands; waits for its end up to `waitMs`. */
   async look(id: string, waitMs?: number): Promise<ClaimView | undefined> {
     const query = waitMs === undefined ? "" : `?wait_ms=${waitMs}`;
-    const reply = await this.#send("GET", `/v1/claims/${id}${query}`);
+    const reply = await this.send("GET", `/v1/claims/${id}${query}`);
     return reply.status === 404 ? undefined : viewOf(reply);
   }
 
   /** The same, by key. */
   async lookup(request: LookupRequest): Promise<ClaimView | undefined> {
-    const reply = await this.#send("POST", "/v1/lookups", () => request);
+    const reply = await this.send("POST", "/v1/lookups", () => request);
     return reply.status === 404 ? undefined : viewOf(reply);
   }
 
   /** Keys for systems further down the road. */
   async keys(id: string, names: string[]): Promise<Record<string, string>> {
-    return (read(await this.#send("POST", `/v1/claims/${id}/keys`, () => ({ names }))) as KeysView).keys;
+    return (read(await this.send("POST", `/v1/claims/${id}/keys`, () => ({ names }))) as KeysView).keys;
   }
 
-  #send(method: string, path: string, body?: (attempt: number) => unknown, within?: number): Promise<Reply> {
+  /** One call, until there is an answer. */
+  send(method: string, path: string, body?: (attempt: number) => unknown, within?: number): Promise<Reply> {
     const headers = body ? { ...this.#headers, "Content-Type": "application/json" } : this.#headers;
     const build = (attempt: number) => ({
       method,

@@ -67,11 +67,11 @@ def running(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes
 
 
 @contextmanager
-def sidecar(upstream: str = "http://127.0.0.1:9", *more: str) -> Iterator[str]:
+def sidecar(upstream: str = "http://127.0.0.1:9", *more: str, store: str | None = None) -> Iterator[str]:
     """The real program on the real Redis, in a namespace of its own."""
     program = needs("SEMEL_TEST_PROGRAM", "cargo xtask sdks")
     address = f"127.0.0.1:{free_port()}"
-    command = [program, "serve", "--upstream", upstream, "--store", redis_url(), "--listen", address]
+    command = [program, "serve", "--upstream", upstream, "--store", store or redis_url(), "--listen", address]
     command += ["--set", f"environment=sdk-{secrets.token_hex(6)}", "--set", "api.access=loopback"]
     command += ["--set", "log.level=error", *more]
     with running(subprocess.Popen(command)) as process:

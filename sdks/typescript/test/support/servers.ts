@@ -47,13 +47,13 @@ export async function ended(child: ChildProcess): Promise<void> {
 }
 
 /** The real program on the real Redis, in a namespace of its own. */
-export async function sidecar(upstream = "http://127.0.0.1:9"): Promise<Running> {
+export async function sidecar(upstream = "http://127.0.0.1:9", store?: string, more: string[] = []): Promise<Running> {
   const program = needs("SEMEL_TEST_PROGRAM", "cargo xtask sdks");
-  const redis = needs("SEMEL_TEST_REDIS_URL", "cargo xtask services up redis");
+  const url = store ?? needs("SEMEL_TEST_REDIS_URL", "cargo xtask services up redis");
   const address = `127.0.0.1:${await freePort()}`;
-  const settings = [`environment=sdk-${randomBytes(6).toString("hex")}`, "api.access=loopback", "log.level=error"];
+  const settings = [`environment=sdk-${randomBytes(6).toString("hex")}`, "api.access=loopback", "log.level=error", ...more];
   const options = settings.flatMap((setting) => ["--set", setting]);
-  const child = spawn(program, ["serve", "--upstream", upstream, "--store", redis, "--listen", address, ...options], {
+  const child = spawn(program, ["serve", "--upstream", upstream, "--store", url, "--listen", address, ...options], {
     stdio: "inherit",
   });
   await untilAnswered(`http://${address}/_semel/readyz`, child);
