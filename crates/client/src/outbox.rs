@@ -149,7 +149,7 @@ impl Outbox {
             request: None,
         };
         let this = self.clone();
-        let entry = blocking(move || this.link(fresh)).await?;
+        let entry = blocking(move || this.link(&fresh)).await?;
         Ok(Call {
             outbox: self.clone(),
             entry,
@@ -171,10 +171,10 @@ impl Outbox {
         Ok(entries.into_iter().map(call).collect())
     }
 
-    fn link(&self, fresh: Entry) -> Result<Entry, OutboxError> {
+    fn link(&self, fresh: &Entry) -> Result<Entry, OutboxError> {
         let path = self.path(&fresh.name);
         loop {
-            let beside = self.write(&fresh)?;
+            let beside = self.write(fresh)?;
             let linked = std::fs::hard_link(&beside, &path);
             std::fs::remove_file(&beside)?;
             let made = match linked {

@@ -254,8 +254,6 @@ fn sections_have_one_order_and_fit_the_state() {
         (3, &b"b"[..]),
         (4, &[9, 0, 0, 0, 0, 0, 0, 0][..]),
     );
-    let named = [&[9, 0, 0, 0, 0, 0, 0, 0][..], &[7; 32]].concat();
-    let elsewhere = (5, &named[..]);
 
     assert_eq!(
         with_sections(Completed, &[head, body]),
@@ -268,17 +266,6 @@ fn sections_have_one_order_and_fit_the_state() {
     assert_eq!(
         with_sections(Failed, &[head, omitted]),
         Ok(sample(Failed, Some(left_out)))
-    );
-    let beside = Answer {
-        head: Bytes::new(),
-        body: Body::Elsewhere {
-            bytes: 9,
-            digest: [7; 32],
-        },
-    };
-    assert_eq!(
-        with_sections(Completed, &[head, elsewhere]),
-        Ok(sample(Completed, Some(beside)))
     );
     assert_eq!(
         with_sections(Running, &[checkpoint]).map(|r| r.checkpoint),
@@ -294,12 +281,6 @@ fn sections_have_one_order_and_fit_the_state() {
         (Completed, &[head, body, body]),
         (Completed, &[head, head, body]),
         (Completed, &[head, body, omitted]), // two bodies
-        (Completed, &[head, body, elsewhere]),
-        (Completed, &[head, omitted, elsewhere]),
-        (Completed, &[head, (5, &named[..39])]),
-        (Completed, &[head, (5, &named[..7])]),
-        (Completed, &[head, (5, b"")]),
-        (Released, &[head, elsewhere]),
         (Completed, &[head, body, checkpoint]),
         (Failed, &[head, (4, &[9, 0, 0, 0])]),
         (Running, &[head, body]),
@@ -324,6 +305,35 @@ fn sections_have_one_order_and_fit_the_state() {
         with_sections(Completed, &[head, body, (128, b"x"), (255, b"")]),
         Ok(sample(Completed, Some(Answer::of("b"))))
     );
+}
+
+#[test]
+fn a_body_elsewhere_has_a_length_and_a_digest_and_no_other_body_beside_it() {
+    let named = [&[9, 0, 0, 0, 0, 0, 0, 0][..], &[7; 32]].concat();
+    let (head, elsewhere) = ((2, &b""[..]), (5, &named[..]));
+    let beside = Answer {
+        head: Bytes::new(),
+        body: Body::Elsewhere {
+            bytes: 9,
+            digest: [7; 32],
+        },
+    };
+    assert_eq!(
+        with_sections(State::Completed, &[head, elsewhere]),
+        Ok(sample(State::Completed, Some(beside)))
+    );
+    for (state, sections) in [
+        (State::Completed, &[head, (3, b"b"), elsewhere][..]),
+        (State::Completed, &[head, (4, &named[..8]), elsewhere]),
+        (State::Completed, &[head, (5, &named[..39])]),
+        (State::Completed, &[head, (5, &named[..7])]),
+        (State::Completed, &[head, (5, b"")]),
+        (State::Released, &[head, elsewhere]),
+    ] {
+        let found = with_sections(state, sections);
+        let is_refused = matches!(found, Err(RecordError::Malformed(_)));
+        assert!(is_refused, "{state:?} {sections:?}: {found:?}");
+    }
 }
 
 #[test]

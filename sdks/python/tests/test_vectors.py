@@ -85,6 +85,7 @@ def record_of(given: Any) -> record.Record:
             bytes.fromhex(answer["head"]),
             None if body is None else bytes.fromhex(body),
             None if omitted is None else int(omitted),
+            bytes.fromhex(answer["digest"]) if "digest" in answer else None,
         )
     return record.Record(**fields)
 

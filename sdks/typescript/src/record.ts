@@ -3,7 +3,7 @@
 const STATES = ["running", "completed", "failed", "in_doubt", "released"] as const;
 const CRASH = ["takeover", "hold"] as const;
 const HEADER = 96;
-const [CHECKPOINT, HEAD, BODY, OMITTED, OPTIONAL] = [1, 2, 3, 4, 128] as const;
+const [CHECKPOINT, HEAD, BODY, OMITTED, ELSEWHERE, OPTIONAL] = [1, 2, 3, 4, 5, 128] as const;
 const MOST_LABEL = [128, 128, 128, 8] as const;
 
 /** Why bytes are not the record asked for. */
@@ -13,11 +13,12 @@ export class RecordInvalid extends Error {
   }
 }
 
-/** What is replayed. One of `body` and `omittedBytes`. */
+/** What is replayed. One of `body` and `omittedBytes`; with a `digest`, the body lies elsewhere. */
 export interface RecordAnswer {
   head: Uint8Array;
   body: Uint8Array | null;
   omittedBytes: bigint | null;
+  digest: Uint8Array | null;
 }
 
 /** The fields, in the order of the specification. */
@@ -91,7 +92,8 @@ function sectionsOf(record: PackedRecord): Uint8Array[] {
     else {
       const size = new Uint8Array(8);
       view(size).setBigUint64(0, record.answer.omittedBytes ?? 0n, true);
-      out.push(section(OMITTED, size));
+      const { digest } = record.answer;
+      out.push(digest === null ? section(OMITTED, size) : section(ELSEWHERE, joined([size, digest])));
     }
   }
   return out;
@@ -169,7 +171,7 @@ function readSections(packed: Uint8Array, from: number): Map<number, Uint8Array>
     if (tag <= last || at + 5 > packed.length) throw new RecordInvalid("malformed");
     const end = at + 5 + data.getUint32(at + 1, true);
     if (end > packed.length || (tag === CHECKPOINT && end === at + 5)) throw new RecordInvalid("malformed");
-    if (tag > OMITTED && tag < OPTIONAL) throw new RecordInvalid("unknown_section");
+    if (tag > ELSEWHERE && tag < OPTIONAL) throw new RecordInvalid("unknown_section");
     found.set(tag, packed.slice(at + 5, end));
     [last, at] = [tag, end];
   }
@@ -177,9 +179,14 @@ function readSections(packed: Uint8Array, from: number): Map<number, Uint8Array>
 }
 
 function answerOf(sections: Map<number, Uint8Array>): RecordAnswer | null {
-  const [head, body, omitted] = [sections.get(HEAD), sections.get(BODY), sections.get(OMITTED)];
-  if (head === undefined && body === undefined && omitted === undefined) return null;
-  if (head === undefined || (body === undefined) === (omitted === undefined)) throw new RecordInvalid("malformed");
-  if (omitted !== undefined && omitted.length !== 8) throw new RecordInvalid("malformed");
-  return { head, body: body ?? null, omittedBytes: omitted ? view(omitted).getBigUint64(0, true) : null };
+  const head = sections.get(HEAD);
+  const [body, omitted, elsewhere] = [sections.get(BODY), sections.get(OMITTED), sections.get(ELSEWHERE)];
+  const there = [body, omitted, elsewhere].filter((found) => found !== undefined).length;
+  if (head === undefined && there === 0) return null;
+  if (head === undefined || there !== 1) throw new RecordInvalid("malformed");
+  if (body !== undefined) return { head, body, omittedBytes: null, digest: null };
+  const named = elsewhere ?? omitted ?? new Uint8Array();
+  if (named.length !== (elsewhere === undefined ? 8 : 40)) throw new RecordInvalid("malformed");
+  const digest = elsewhere === undefined ? null : named.slice(8);
+  return { head, body: null, omittedBytes: view(named).getBigUint64(0, true), digest };
 }

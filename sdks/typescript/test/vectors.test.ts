@@ -157,6 +157,7 @@ function recordOf(given: RecordCase["record"]): PackedRecord {
       head: unhex(answer["head"] ?? ""),
       body: typeof answer["body"] === "string" ? unhex(answer["body"]) : null,
       omittedBytes: typeof answer["omitted_bytes"] === "string" ? BigInt(answer["omitted_bytes"]) : null,
+      digest: typeof answer["digest"] === "string" ? unhex(answer["digest"]) : null,
     },
   };
 }

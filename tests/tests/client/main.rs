@@ -14,7 +14,7 @@ use semel_client::{Called, Error, Idempotency, IdempotencyKey, RetryBudget, Retr
 use semel_testkit::private::new_folder;
 
 use network::Network;
-use service::{Service, Sidecar};
+use service::{Service, Sidecar, pause};
 
 const CALLS: usize = 2_000;
 
@@ -150,7 +150,7 @@ async fn a_client_that_is_killed_again_and_again_charges_each_order_once() {
         // Some further orders, then it dies, wherever it is.
         let goal = (before + 10).min(ORDERS);
         while done() < goal && child.try_wait().expect("a child").is_none() {
-            tokio::time::sleep(Duration::from_millis(3)).await;
+            pause(3).await;
         }
         if done() == ORDERS {
             assert!(child.wait().expect("an end").success());

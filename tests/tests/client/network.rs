@@ -5,7 +5,6 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -14,6 +13,8 @@ use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
+
+use crate::service::pause;
 
 type Broken = std::io::Error;
 type Reply = http::Response<BoxBody<Bytes, Broken>>;
@@ -120,7 +121,7 @@ async fn pass(
     let body = answer.bytes().await.map_err(Broken::other)?;
     match trouble {
         Some(Trouble::AnswerLost) => return Err(Broken::other("lost")),
-        Some(Trouble::Delayed) => tokio::time::sleep(Duration::from_millis(120)).await,
+        Some(Trouble::Delayed) => pause(120).await,
         _ => {}
     }
     let body = match trouble {

@@ -15,6 +15,11 @@ use semel_testkit::private::{Private, free_port, new_folder};
 use semel_tests::{Client, semel, semel_command};
 use serde_json::Value;
 
+pub(crate) async fn pause(millis: u64) {
+    let clock = semel::tokio_env().clock;
+    clock.sleep(Duration::from_millis(millis)).await;
+}
+
 #[derive(Clone, Default)]
 struct Charged {
     effects: Arc<Mutex<BTreeMap<String, Vec<String>>>>,
@@ -102,7 +107,7 @@ impl Sidecar {
                     _process: process,
                 };
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            pause(20).await;
         }
         panic!("it is never ready");
     }

@@ -9,7 +9,7 @@ from typing import Any
 STATES = ("running", "completed", "failed", "in_doubt", "released")
 CRASH = ("takeover", "hold")
 _HEADER = struct.Struct("<BBB17s16sQ16sIQQQHHHH")
-_CHECKPOINT, _HEAD, _BODY, _OMITTED, _OPTIONAL = 1, 2, 3, 4, 128
+_CHECKPOINT, _HEAD, _BODY, _OMITTED, _ELSEWHERE, _OPTIONAL = 1, 2, 3, 4, 5, 128
 _LABEL_BYTES = 128
 _HINT_BYTES = 8
 
@@ -24,11 +24,12 @@ class RecordInvalid(ValueError):
 
 @dataclass(frozen=True)
 class Answer:
-    """What is replayed. `body` is `None` where only its length was kept."""
+    """What is replayed. `body` is `None` where only its length is kept; with a `digest`, it lies elsewhere."""
 
     head: bytes
     body: bytes | None
     omitted_bytes: int | None = None
+    digest: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,9 @@ def pack(record: Record) -> bytes:
         if record.answer.body is not None:
             out += _section(_BODY, record.answer.body)
         else:
-            out += _section(_OMITTED, (record.answer.omitted_bytes or 0).to_bytes(8, "little"))
+            size = (record.answer.omitted_bytes or 0).to_bytes(8, "little")
+            digest = record.answer.digest
+            out += _section(_OMITTED, size) if digest is None else _section(_ELSEWHERE, size + digest)
     return out
 
 
@@ -144,7 +147,7 @@ def _sections(packed: bytes, at: int) -> dict[int, bytes]:
         data = packed[at + 5 : at + 5 + length]
         if tag <= last or len(packed) < at + 5 or len(data) != length or (tag == _CHECKPOINT and not data):
             raise RecordInvalid("malformed")
-        if _OMITTED < tag < _OPTIONAL:
+        if _ELSEWHERE < tag < _OPTIONAL:
             raise RecordInvalid("unknown_section")
         found[tag], last = data, tag
         at += 5 + length
@@ -152,9 +155,15 @@ def _sections(packed: bytes, at: int) -> dict[int, bytes]:
 
 
 def _answer(sections: dict[int, bytes]) -> Answer | None:
-    head, body, omitted = (sections.get(tag) for tag in (_HEAD, _BODY, _OMITTED))
-    if head is None and body is None and omitted is None:
+    head = sections.get(_HEAD)
+    bodies = [(tag, sections[tag]) for tag in (_BODY, _OMITTED, _ELSEWHERE) if tag in sections]
+    if head is None and not bodies:
         return None
-    if head is None or (body is None) == (omitted is None) or (omitted is not None and len(omitted) != 8):
+    if head is None or len(bodies) != 1:
         raise RecordInvalid("malformed")
-    return Answer(head, body, None if omitted is None else int.from_bytes(omitted, "little"))
+    tag, data = bodies[0]
+    if tag == _BODY:
+        return Answer(head, data)
+    if len(data) != (8 if tag == _OMITTED else 40):
+        raise RecordInvalid("malformed")
+    return Answer(head, None, int.from_bytes(data[:8], "little"), data[8:] or None)

@@ -179,7 +179,7 @@ pub(super) fn refused(record: &Record) -> Vec<(&'static str, Vec<u8>)> {
             "a checkpoint twice",
             with(record, &[1, 1, 0, 0, 0, 1, 1, 1, 0, 0, 0, 1]),
         ),
-        ("tag 5", with(record, &[5, 0, 0, 0, 0])),
+        ("tag 6", with(record, &[6, 0, 0, 0, 0])),
         ("tag 127", with(record, &[127, 1, 0, 0, 0, 0])),
         (
             "an answer in a running record",
