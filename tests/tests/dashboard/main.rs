@@ -79,6 +79,8 @@ async fn traffic_is_seen_as_it_happens_in_light_and_in_dark() {
         .filter_map(|sample| sample["replayed"].as_u64())
         .sum();
     assert!(replayed > 0, "{live}");
+    let first = format!("order-0-{:06}", 0);
+    rig.tells_no_secret(&[HOT, &first]).await;
 }
 
 #[tokio::test]
@@ -146,6 +148,7 @@ async fn a_doubt_is_resolved_and_a_lease_unlocked_with_who_and_why() {
         unlocked[0]["detail"]["reason"],
         "the worker's machine is off"
     );
+    rig.tells_no_secret(&names).await;
 }
 
 #[tokio::test]
@@ -179,6 +182,7 @@ async fn a_key_is_looked_up_and_its_timeline_told() {
     }
     let args = json!({"scope": scope, "key": key, "told": ["Claimed", "Taken over", "Renewed", "Settled: completed", "Replay 1", "Replay 2"]});
     rig.browse("timeline", &args).says("done").await;
+    rig.tells_no_secret(&[key]).await;
 }
 
 #[tokio::test]

@@ -19,6 +19,9 @@ use tokio::process::Command;
 
 const TOKEN: &str = "token-of-the-operator-0001";
 
+/// In the body of every request.
+pub(crate) const PAYLOAD: &str = "4929-1234-5678-9012";
+
 #[expect(clippy::disallowed_methods, reason = "real processes run on real time")]
 pub(crate) async fn pause(millis: u64) {
     tokio::time::sleep(Duration::from_millis(millis)).await;
@@ -30,7 +33,7 @@ pub(crate) struct Rig {
     pub(crate) address: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) client: Client,
-    audit: PathBuf,
+    folder: PathBuf,
     _sidecar: Private,
 }
 
@@ -59,7 +62,8 @@ impl Rig {
         let file = folder.join("semel.toml");
         std::fs::write(&file, settings).expect("a file");
         let mut command = semel_command(&semel());
-        let mut sidecar = Private::start(command.args(["serve", "--config"]).arg(&file));
+        let log = std::fs::File::create(folder.join("log")).expect("a file");
+        let mut sidecar = Private::saying_to(command.args(["serve", "--config"]).arg(&file), log);
         let client = Client::new(Duration::from_secs(30));
         let ready = format!("http://{address}/_semel/readyz");
         for _ in 0..1500 {
@@ -74,7 +78,7 @@ impl Rig {
                     address,
                     admin,
                     client,
-                    audit,
+                    folder,
                     _sidecar: sidecar,
                 };
             }
@@ -86,6 +90,8 @@ impl Rig {
     /// A request through the sidecar. → its status
     pub(crate) async fn send(&self, path: &str, key: &str, body: &Value) -> u16 {
         let url = format!("http://{}{path}", self.address);
+        let mut body = body.clone();
+        body["card"] = PAYLOAD.into();
         let reply = self.client.post(&url, key, body.to_string()).await;
         reply.map_or(0, |reply| reply.status)
     }
@@ -144,13 +150,36 @@ impl Rig {
 
     /// The lines of the audit file about this key and of this kind.
     pub(crate) fn audited(&self, id: &str, kind: &str) -> Vec<Value> {
-        let text = std::fs::read_to_string(&self.audit).expect("the audit file");
+        let text = self.written("audit.jsonl");
         let lines = text
             .lines()
             .map(|line| serde_json::from_str(line).expect("JSON"));
         lines
             .filter(|line: &Value| line["id"] == id && line["type"] == kind)
             .collect()
+    }
+
+    fn written(&self, file: &str) -> String {
+        std::fs::read_to_string(self.folder.join(file)).expect("a file")
+    }
+
+    /// Whole keys, payloads and tokens are their owners': log lines, audit trail, metrics and the dashboard's own source
+    /// have none of them.
+    pub(crate) async fn tells_no_secret(&self, keys: &[&str]) {
+        let builder = Request::get(format!("http://{}/metrics", self.admin));
+        let builder = builder.header("authorization", format!("Bearer {TOKEN}"));
+        let metrics = self
+            .client
+            .ask(builder.body(Full::default()).expect("a request"));
+        let metrics = metrics.await.expect("an answer").body;
+        assert!(metrics.contains("idempotency_"), "{metrics}");
+        let log = self.written("log");
+        assert!(log.contains("idempotency."), "nothing is logged: {log}");
+        let live = self.operate("live", None).await.1.to_string();
+        let all = [metrics, log, live, self.written("audit.jsonl")].concat();
+        for secret in keys.iter().chain(&[TOKEN, PAYLOAD]) {
+            assert!(!all.contains(secret), "{secret} is told");
+        }
     }
 
     /// Starts a scenario in the browser.

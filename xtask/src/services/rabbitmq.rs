@@ -14,7 +14,7 @@ use crate::exec;
 /// Where Debian puts the programs; those on the path insist on being root.
 const PROGRAMS: &str = "/usr/lib/rabbitmq/bin";
 
-/// A single node, whose port mapper is its own and listens on the loopback address only.
+/// A single node, whose port mapper is its own; both listen on the loopback address only.
 #[derive(Debug)]
 pub(crate) struct RabbitMq;
 
@@ -87,6 +87,7 @@ fn write_script(instance: &Instance<'_>, program: &str) -> Result<std::path::Pat
         "#!/bin/sh\n\
          export HOME='{home}' RABBITMQ_NODENAME=semel-{main}@localhost RABBITMQ_NODE_PORT={main}\n\
          export RABBITMQ_NODE_IP_ADDRESS=127.0.0.1 RABBITMQ_DIST_PORT={distribution}\n\
+         export RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS='-kernel inet_dist_use_interface {{127,0,0,1}}'\n\
          export RABBITMQ_MNESIA_BASE='{data}/mnesia' RABBITMQ_LOG_BASE='{data}/log'\n\
          export RABBITMQ_ENABLED_PLUGINS_FILE='{data}/plugins' RABBITMQ_CONF_ENV_FILE='{data}/none'\n\
          export ERL_EPMD_ADDRESS=127.0.0.1 ERL_EPMD_PORT={mapper}\n\

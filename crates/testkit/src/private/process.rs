@@ -17,8 +17,17 @@ impl Private {
     /// Where it can't be started.
     #[must_use]
     pub fn start(command: &mut Command) -> Self {
+        Self::saying_to(command, Stdio::null())
+    }
+
+    /// Starts `command`; what it says of itself goes to `log`.
+    ///
+    /// # Panics
+    /// Where it can't be started.
+    #[must_use]
+    pub fn saying_to(command: &mut Command, log: impl Into<Stdio>) -> Self {
         command.stdin(Stdio::null());
-        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command.stdout(Stdio::null()).stderr(log);
         let child = command.spawn();
         Self {
             child: child.unwrap_or_else(|error| panic!("cannot start {command:?}: {error}")),
