@@ -110,8 +110,12 @@ async fn load(url: &str) -> anyhow::Result<()> {
                 let key = format!("load-{run:032x}-{task}-{i}");
                 let call = semel.operation("load").key(&key).payload(&i);
                 let text = key.clone();
-                call.run(|_| async move { Ok::<_, Failure>(text) }).await?;
-                println!("{key} {i}");
+                match call.run(|_| async move { Ok::<_, Failure>(text) }).await {
+                    Ok(_) => println!("{key} {i}"),
+                    // Nothing is acknowledged: another process had the file to itself for too long.
+                    Err(error) if error.is_retryable() => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
             anyhow::Ok(())
         }

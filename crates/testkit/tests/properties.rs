@@ -93,6 +93,9 @@ fn the_store_without_a_bug_passes() {
 
 /// What one caller after the other, with small answers and room for all, can't see.
 const BEYOND_A_SEQUENCE: &[Bug] = &[
+    // No sequence has a body elsewhere.
+    Bug::BodyElsewhereIsOmitted,
+    Bug::DigestCut,
     // Several callers at once, or futures that are dropped.
     Bug::CheckThenAct,
     Bug::SweepTakesFreshClaims,

@@ -50,11 +50,17 @@ pub fn free_port() -> u16 {
 #[must_use]
 pub fn new_folder(name: &str) -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("semel-test-{name}-{}-{count}", std::process::id());
-    let folder = std::env::temp_dir().join(name);
-    std::fs::create_dir_all(&folder).expect("a folder under the temp folder");
-    folder
+    loop {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("semel-test-{name}-{}-{count}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        match std::fs::create_dir(&folder) {
+            Ok(()) => return folder,
+            // Left by an earlier process that had our number.
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => panic!("no folder under the temp folder: {error}"),
+        }
+    }
 }
 
 /// The user and group of a server's package, where we are root.
