@@ -172,7 +172,10 @@ impl Rig {
             .client
             .ask(builder.body(Full::default()).expect("a request"));
         let metrics = metrics.await.expect("an answer").body;
-        assert!(metrics.contains("semel_request_duration_seconds"), "{metrics}");
+        assert!(
+            metrics.contains("semel_request_duration_seconds"),
+            "{metrics}"
+        );
         let log = self.written("log");
         assert!(log.contains("idempotency."), "nothing is logged: {log}");
         let live = self.operate("live", None).await.1.to_string();
