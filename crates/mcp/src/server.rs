@@ -31,7 +31,10 @@ pub struct Child {
 #[non_exhaustive]
 pub enum RunError {
     /// The server can't be started.
-    #[error("the server can't be started: {}: {source}", .program.to_string_lossy())]
+    #[error(
+        "the server can't be started: {}: {source}\n    fix: check the command after `--`, as this process finds it",
+        .program.to_string_lossy()
+    )]
     Start {
         /// Which program.
         program: OsString,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::install::Package;
 use super::process::{Spec, Stop};
+use super::recipes::{NODE_JS, NPM};
 use super::{Instance, Profile, Service, http};
 use crate::exec;
 
@@ -46,16 +46,7 @@ impl Service for Azurite {
         Profile {
             name: "azurite",
             needs: &[],
-            packages: &[
-                Package {
-                    name: "nodejs",
-                    present: || exec::find_program("node").is_some(),
-                },
-                Package {
-                    name: "npm",
-                    present: || exec::find_program("npm").is_some(),
-                },
-            ],
+            packages: &[NODE_JS, NPM],
             wheel: None,
             user: None,
             ports: &["blob"],

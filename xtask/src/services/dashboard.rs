@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 
 use super::install::Package;
-use super::recipes::{folder, install};
+use super::recipes::{NODE_JS, NPM, folder, install};
 use super::{Instance, Profile, Service};
 use crate::exec;
 
@@ -37,14 +37,8 @@ impl Service for Dashboard {
                     name: "chromium",
                     present: || chromium().is_some(),
                 },
-                Package {
-                    name: "nodejs",
-                    present: || exec::find_program("node").is_some(),
-                },
-                Package {
-                    name: "npm",
-                    present: || exec::find_program("npm").is_some(),
-                },
+                NODE_JS,
+                NPM,
             ],
             wheel: None,
             user: None,

@@ -6,8 +6,7 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use super::install::Package;
-use super::recipes::{folder, install};
+use super::recipes::{NODE_JS, NPM, VENV, folder, for_node, for_python, install};
 use super::{Instance, Profile, Service};
 use crate::exec;
 
@@ -24,23 +23,7 @@ impl Service for Mcp {
         Profile {
             name: "mcp",
             needs: &[],
-            packages: &[
-                Package {
-                    name: "nodejs",
-                    present: || exec::find_program("node").is_some(),
-                },
-                Package {
-                    name: "npm",
-                    present: || exec::find_program("npm").is_some(),
-                },
-                Package {
-                    name: "python3-venv",
-                    present: || {
-                        exec::capture(Command::new("python3").args(["-c", "import ensurepip"]))
-                            .is_ok()
-                    },
-                },
-            ],
+            packages: &[NODE_JS, NPM, VENV],
             wheel: None,
             user: None,
             ports: &[],
@@ -51,19 +34,11 @@ impl Service for Mcp {
         let tools = instance.tools();
         install(&folder(&tools, "mcp-python", PYTHON), |beside| {
             instance.say("installing the Python SDK of MCP");
-            exec::capture(Command::new("python3").args(["-m", "venv"]).arg(beside))?;
-            let list = beside.join("requirements.txt");
-            std::fs::write(&list, PYTHON)?;
-            let mut pip = Command::new(beside.join("bin/python"));
-            pip.args(["-m", "pip", "--disable-pip-version-check", "install"]);
-            exec::capture(pip.args(["--quiet", "-r"]).arg(&list)).map(drop)
+            for_python(beside, PYTHON)
         })?;
         install(&folder(&tools, "mcp-node", NODE), |beside| {
             instance.say("installing the TypeScript SDK of MCP");
-            std::fs::write(beside.join("package.json"), NODE)?;
-            let mut npm = Command::new("npm");
-            npm.args(["install", "--no-audit", "--no-fund", "--no-package-lock"]);
-            exec::capture(npm.current_dir(beside)).map(drop)
+            for_node(beside, NODE)
         })
     }
 

@@ -21,6 +21,21 @@ pub(crate) fn folder(tools: &Path, name: &str, wanted: &str) -> PathBuf {
     tools.join(format!("{name}-{sum:016x}"))
 }
 
+pub(crate) const NODE_JS: Package = Package {
+    name: "nodejs",
+    present: || exec::find_program("node").is_some(),
+};
+
+pub(crate) const NPM: Package = Package {
+    name: "npm",
+    present: || exec::find_program("npm").is_some(),
+};
+
+pub(crate) const VENV: Package = Package {
+    name: "python3-venv",
+    present: || exec::capture(Command::new("python3").args(["-c", "import ensurepip"])).is_ok(),
+};
+
 fn nginx() -> Option<PathBuf> {
     exec::find_program("nginx")
 }
@@ -39,21 +54,9 @@ impl Service for Recipes {
                     name: "nginx-light",
                     present: || nginx().is_some(),
                 },
-                Package {
-                    name: "nodejs",
-                    present: || exec::find_program("node").is_some(),
-                },
-                Package {
-                    name: "npm",
-                    present: || exec::find_program("npm").is_some(),
-                },
-                Package {
-                    name: "python3-venv",
-                    present: || {
-                        exec::capture(Command::new("python3").args(["-c", "import ensurepip"]))
-                            .is_ok()
-                    },
-                },
+                NODE_JS,
+                NPM,
+                VENV,
             ],
             wheel: None,
             user: None,
@@ -65,19 +68,11 @@ impl Service for Recipes {
         let tools = instance.tools();
         install(&folder(&tools, "fastapi", PYTHON), |beside| {
             instance.say("installing FastAPI");
-            exec::capture(Command::new("python3").args(["-m", "venv"]).arg(beside))?;
-            let list = beside.join("requirements.txt");
-            std::fs::write(&list, PYTHON)?;
-            let mut pip = Command::new(beside.join("bin/python"));
-            pip.args(["-m", "pip", "--disable-pip-version-check", "install"]);
-            exec::capture(pip.args(["--quiet", "-r"]).arg(&list)).map(drop)
+            for_python(beside, PYTHON)
         })?;
         install(&folder(&tools, "express", EXPRESS), |beside| {
             instance.say("installing Express");
-            std::fs::write(beside.join("package.json"), EXPRESS)?;
-            let mut npm = Command::new("npm");
-            npm.args(["install", "--no-audit", "--no-fund", "--no-package-lock"]);
-            exec::capture(npm.current_dir(beside)).map(drop)
+            for_node(beside, EXPRESS)
         })
     }
 
@@ -120,4 +115,22 @@ pub(crate) fn install(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> 
     let folder = std::path::absolute(folder)?;
     fill(&folder).with_context(|| format!("cannot fill {}", folder.display()))?;
     Ok(std::fs::write(whole, "")?)
+}
+
+/// A virtual environment with what `requirements` lists.
+pub(crate) fn for_python(folder: &Path, requirements: &str) -> Result<()> {
+    exec::capture(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
+    let list = folder.join("requirements.txt");
+    std::fs::write(&list, requirements)?;
+    let mut pip = Command::new(folder.join("bin/python"));
+    pip.args(["-m", "pip", "--disable-pip-version-check", "install"]);
+    exec::capture(pip.args(["--quiet", "-r"]).arg(&list)).map(drop)
+}
+
+/// The modules that `package` (a `package.json`) asks for.
+pub(crate) fn for_node(folder: &Path, package: &str) -> Result<()> {
+    std::fs::write(folder.join("package.json"), package)?;
+    let mut npm = Command::new("npm");
+    npm.args(["install", "--no-audit", "--no-fund", "--no-package-lock"]);
+    exec::capture(npm.current_dir(folder)).map(drop)
 }

@@ -67,14 +67,10 @@ enum Command {
 
 /// Which server.
 #[derive(Args, Clone, Debug)]
+#[command(group(clap::ArgGroup::new("which").args(["server", "upstream"]).required(true)))]
 pub(crate) struct Target {
     /// A server behind streamable HTTP.
-    #[arg(
-        long,
-        value_name = "URL",
-        required_unless_present = "server",
-        conflicts_with = "server"
-    )]
+    #[arg(long, value_name = "URL")]
     pub(crate) upstream: Option<String>,
     /// A header for every request to it, such as `Authorization: Bearer …`; better by SEMEL_MCP_HEADER than by a flag.
     #[arg(
