@@ -72,6 +72,8 @@ impl Service for Seaweed {
             .chain(["-master.electionTimeout=1s"])
             // Each start takes a few new volumes of this many; an empty one costs nothing.
             .chain(["-volume.max=500", "-master.volumeSizeLimitMB=64"])
+            // A hundredth of the disk by default, which on a big one is more than a build leaves free.
+            .chain(["-volume.minFreeSpace=100MiB"])
             .map(str::to_owned)
             .collect();
         args.push(format!("-dir={}", data.display()));
