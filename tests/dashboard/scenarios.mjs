@@ -193,7 +193,51 @@ async function outage() {
   await end();
 }
 
-const scenarios = { empty, load, doubts, timeline, outage };
+/** The queue of jobs: what is in it, and a dead letter that gets another chance. */
+async function jobs() {
+  const { page, end, signIn } = await open({ height: 760 });
+  await signIn();
+  await page.getByRole("link", { name: "Jobs" }).click();
+  const row = (id) => page.getByRole("row").filter({ has: page.locator(`[title="${id}"]`) });
+  await row(args.dead).waitFor();
+  check((await row(args.dead).textContent()).includes(args.error), "why it failed");
+  await page.waitForFunction(() => document.getElementById("dead-count").textContent === "1");
+  await usable(page, "jobs");
+  await tabbed(page, "jobs");
+  await page.evaluate(() => { document.activeElement?.blur(); scrollTo(0, 0); });
+  await shot(page, "dashboard-jobs");
+  await page.getByRole("radio", { name: "Running" }).check();
+  await row(args.running).waitFor();
+  check((await row(args.running).textContent()).includes("till-7"), "who has it");
+  await page.getByRole("radio", { name: "Waiting" }).check();
+  await row(args.queued).waitFor();
+  await page.getByRole("radio", { name: "Done" }).check();
+  await page.getByText("No job is done yet.").waitFor();
+  await page.getByRole("radio", { name: "Dead letters" }).check();
+  await row(args.dead).getByRole("button", { name: /^Retry/ }).press("Enter");
+  const dialog = page.getByRole("dialog");
+  await dialog.waitFor();
+  await usable(page, "retry");
+  await dialog.getByRole("button", { name: "Retry" }).click();
+  check(await dialog.isVisible(), "nothing is done without who and why");
+  await dialog.getByLabel("Who you are").fill("jo");
+  await dialog.getByLabel("Reason").fill("the bank is back");
+  await shot(page, "dashboard-retry");
+  await dialog.getByLabel("Reason").press("Enter");
+  await dialog.waitFor({ state: "detached" });
+  await row(args.dead).waitFor({ state: "detached" });
+  await page.getByText("No dead letters.").waitFor();
+  await page.getByRole("radio", { name: "Waiting" }).check();
+  await row(args.dead).waitFor();
+  // Within the time that counts are good for.
+  await page.waitForFunction(() => document.getElementById("dead-count").hidden);
+  await page.getByRole("button", { name: "Dark theme" }).click();
+  await usable(page, "jobs, dark");
+  await shot(page, "dashboard-jobs-dark");
+  await end();
+}
+
+const scenarios = { empty, load, doubts, timeline, outage, jobs };
 const name = process.argv[2];
 try {
   await scenarios[name]();

@@ -25,6 +25,9 @@ pub(crate) struct Migrate {
     /// The store: postgres://…, mysql://…, sqlite://…; migrate=off in it is ignored here.
     #[arg(long, value_name = "URL", env = "SEMEL_STORE_URL")]
     store: String,
+    /// The tables of jobs too (jobs.enabled); in PostgreSQL.
+    #[arg(long)]
+    jobs: bool,
     /// Only say what would be done.
     #[arg(long)]
     dry_run: bool,
@@ -44,6 +47,11 @@ impl Migrate {
     async fn migrate(&self) -> Result<(), Exit> {
         let scheme = self.store.split("://").next().unwrap_or_default();
         let base = scheme.split('+').next().unwrap_or_default();
+        if self.jobs && matches!(base, "mysql" | "mariadb" | "sqlite") {
+            let message =
+                "jobs need their records in PostgreSQL or in a bucket\n    fix: leave out --jobs";
+            return Err(Exit::failed(exit::CONFIG, message));
+        }
         let steps = match base {
             "postgres" | "postgresql" | "mysql" | "mariadb" | "sqlite" => self.tables(base).await?,
             base if HAVE_NONE.contains(&base) => Vec::new(),
@@ -68,17 +76,51 @@ impl Migrate {
 
     async fn tables(&self, base: &str) -> Result<Vec<&'static str>, Exit> {
         let url = with_tables(&self.store);
-        let steps = pending(base, &url)
+        let steps = self
+            .pending(base, &url)
             .await
             .map_err(|error| self.failed(&error))?;
         if self.dry_run || steps.is_empty() {
             return Ok(steps);
         }
         let _progress = Progress::counting("making tables", "");
-        make(base, &url)
+        self.make(base, &url)
             .await
             .map_err(|error| self.failed(&error))?;
         Ok(steps)
+    }
+
+    async fn pending(&self, base: &str, url: &str) -> StoreResult<Vec<&'static str>> {
+        let clock = semel::tokio_env().clock;
+        match base {
+            "mysql" | "mariadb" => mysql::pending(url, clock).await,
+            "sqlite" => sqlite::pending(url).await,
+            _ => {
+                let jobs = if self.jobs {
+                    semel_jobs::postgres::MIGRATIONS
+                } else {
+                    &[]
+                };
+                let files = [postgres::MIGRATIONS, jobs].concat();
+                postgres::pending(url, &files, clock).await
+            }
+        }
+    }
+
+    /// Of several that do this at once, one does it; what a crash cuts short can be done again.
+    async fn make(&self, base: &str, url: &str) -> StoreResult<()> {
+        let clock = semel::tokio_env().clock;
+        match base {
+            "mysql" | "mariadb" => MySqlStore::open(url, clock).await.map(drop),
+            "sqlite" => SqliteStore::open(url, clock).await.map(drop),
+            _ => {
+                let store = PostgresStore::open(url, clock).await?;
+                if self.jobs {
+                    store.prepare(semel_jobs::postgres::MIGRATIONS).await?;
+                }
+                Ok(())
+            }
+        }
     }
 
     fn failed(&self, error: &StoreError) -> Exit {
@@ -91,25 +133,6 @@ impl Migrate {
             without_password(&self.store)
         );
         Exit::failed(exit::STORE, message)
-    }
-}
-
-async fn pending(base: &str, url: &str) -> StoreResult<Vec<&'static str>> {
-    let clock = semel::tokio_env().clock;
-    match base {
-        "mysql" | "mariadb" => mysql::pending(url, clock).await,
-        "sqlite" => sqlite::pending(url).await,
-        _ => postgres::pending(url, clock).await,
-    }
-}
-
-/// Of several that do this at once, one does it; what a crash cuts short can be done again.
-async fn make(base: &str, url: &str) -> StoreResult<()> {
-    let clock = semel::tokio_env().clock;
-    match base {
-        "mysql" | "mariadb" => MySqlStore::open(url, clock).await.map(drop),
-        "sqlite" => SqliteStore::open(url, clock).await.map(drop),
-        _ => PostgresStore::open(url, clock).await.map(drop),
     }
 }
 

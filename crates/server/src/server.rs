@@ -133,6 +133,10 @@ impl Server {
             .iter()
             .map(|url| without_password(url))
             .collect();
+        let behind = match urls.is_empty() {
+            true => "for Semel's own API alone".to_owned(),
+            false => format!("forwarding to {}", urls.join(", ")),
+        };
         let store = self.semel.store().capabilities();
         let kept = match (store.shared, store.durable) {
             (true, true) if store.name == "sqlite" => {
@@ -143,7 +147,7 @@ impl Server {
             _ => "this process alone sees them, and they end with it: for trying out",
         };
         let mut lines = vec![
-            format!("listening on {scheme}://{}, forwarding to {}", self.address(), urls.join(", ")),
+            format!("listening on {scheme}://{}, {behind}", self.address()),
             format!("records are kept in {}: {kept}", store.name),
             "requests with a key run once and are answered the same every time; without a key they pass untouched".to_owned(),
         ];

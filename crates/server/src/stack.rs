@@ -41,6 +41,7 @@ pub struct Stack {
     service: Idempotency<Proxy>,
     entropy: Arc<dyn semel::core::Entropy>,
     reads_tokens: bool,
+    has_service: bool,
 }
 
 impl Stack {
@@ -63,6 +64,7 @@ impl Stack {
             service: builder.build()?.layer(proxy),
             entropy: Arc::clone(&semel.engine().env().entropy),
             reads_tokens: of_tokens(&config.tenants) || of_tokens(&config.principals),
+            has_service: !config.upstream.urls.is_empty(),
         })
     }
 
@@ -72,6 +74,9 @@ impl Stack {
         B: HttpBody<Data = bytes::Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
+        if !self.has_service {
+            return nothing_behind();
+        }
         let is_grpc = is_grpc(request.headers());
         let id = request
             .headers()
@@ -100,6 +105,14 @@ impl Stack {
     fn new_id(&self) -> Option<HeaderValue> {
         HeaderValue::from_str(&format!("{:032x}", self.entropy.next_u128())).ok()
     }
+}
+
+/// Only Semel's own paths are served, and this is none of them.
+fn nothing_behind() -> Response<Body> {
+    let detail =
+        "there is no service behind this address, only Semel's own paths; nothing was started";
+    let title = "There is nothing at this address";
+    problem(StatusCode::NOT_FOUND, "not_found", title, detail, false)
 }
 
 fn was_refused_for_it(response: &Response<Body>) -> bool {

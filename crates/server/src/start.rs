@@ -69,7 +69,8 @@ impl Opened {
         };
         let (semel, trail) = (self.semel.clone(), self.trail.clone());
         let credential = credential(config)?;
-        let metrics = self.telemetry.router(&semel, &trail, credential.clone());
+        let jobs_here = self.jobs.as_ref();
+        let metrics = (self.telemetry).router(&semel, &trail, jobs_here, credential.clone());
         let mut others = metrics;
         if config.admin.dashboard && config.admin.address.is_some() {
             self.live.watch(&semel);
@@ -280,6 +281,7 @@ fn backend(url: &str) -> &'static str {
         Some("mysql" | "mariadb") => "mysql",
         Some("postgres" | "postgresql") => "postgres",
         Some("sqlite") => "sqlite",
+        Some("s3" | "gs" | "az") => "object",
         _ => "memory",
     }
 }

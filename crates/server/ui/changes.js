@@ -70,10 +70,14 @@ function certainty(text) {
   return { element, set: (needed) => { element.hidden = !needed; box.required = needed; } };
 }
 
+const whoAndWhy = (said) => {
+  sessionStorage.setItem(ACTOR, said.get("actor"));
+  return { actor: said.get("actor"), reason: said.get("reason") };
+};
+
 const signed = (form, record) => {
   const said = new FormData(form);
-  sessionStorage.setItem(ACTOR, said.get("actor"));
-  return { said, change: { fence: record.fence, actor: said.get("actor"), reason: said.get("reason") } };
+  return { said, change: { fence: record.fence, ...whoAndWhy(said) } };
 };
 
 /** The answer to keep: JSON as it is, anything else as bytes. */
@@ -133,5 +137,16 @@ export function unlockDialog(record) {
       change.to = said.get("to");
       return post(`records/${record.id}/unlock`, change);
     },
+  });
+}
+
+export function retryDialog(job) {
+  const fact = (name, value) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
+  const facts = h("dl", { class: "facts small" }, fact("Job", h("span", { class: "hash" }, job.job_id)), fact("Kind", job.kind),
+    fact("State", stateBadge(job.state)), fact("Attempt", `${job.attempt} of ${job.max_attempts}`), fact("Why it failed", job.error ?? "–"));
+  return ask({
+    title: "Give a dead letter another chance", label: "Retry",
+    body: [facts, h("p", { class: "note" }, "The same job, with the same id, waits again with all its attempts, and its key is in progress again. Make sure that what failed is mended."), signature()],
+    act: (form) => post(`jobs/${job.job_id}/retry`, whoAndWhy(new FormData(form))),
   });
 }

@@ -77,6 +77,9 @@ const STATES = {
   failed: ["Failed", "warn"],
   in_doubt: ["In doubt", "bad"],
   released: ["Released", "calm"],
+  queued: ["Waiting", "calm"],
+  done: ["Done", "good"],
+  dead: ["Dead letter", "bad"],
 };
 
 export function stateBadge(state) {

@@ -6,6 +6,7 @@ import { clock, span } from "./format.js";
 import { begin, health, live } from "./live.js";
 import { askForToken } from "./sign-in.js";
 import { attention, countDoubts } from "./views/attention.js";
+import { jobs } from "./views/jobs.js";
 import { keys } from "./views/keys.js";
 import { observe } from "./views/observe.js";
 import { overview } from "./views/overview.js";
@@ -13,12 +14,14 @@ import { overview } from "./views/overview.js";
 const $ = (id) => document.getElementById(id);
 let view = null;
 
-function told({ count, more }) {
-  const badge = $("doubt-count");
-  badge.hidden = count === 0;
-  say(badge, count > 0 ? `${count}${more ? "+" : ""}` : "");
-  badge.setAttribute("aria-label", `${count} in doubt`);
+function badge(id, count, what, more = false) {
+  const place = $(id);
+  place.hidden = count === 0;
+  say(place, count > 0 ? `${count}${more ? "+" : ""}` : "");
+  place.setAttribute("aria-label", `${count} ${what}`);
 }
+
+const told = ({ count, more }) => badge("doubt-count", count, "in doubt", more);
 
 const go = (hash) => {
   if (location.hash === hash) show();
@@ -27,7 +30,7 @@ const go = (hash) => {
 
 function show(isFirst = false) {
   const [name, id] = location.hash.replace(/^#\/?/, "").split("/");
-  const views = { attention: () => attention({ told }), keys: () => keys({ id: /^[0-9a-f]{64}$/.test(id) ? id : null, go }), observe };
+  const views = { attention: () => attention({ told }), keys: () => keys({ id: /^[0-9a-f]{64}$/.test(id) ? id : null, go }), jobs, observe };
   const known = name in views ? name : "overview";
   view?.end();
   view = (views[name] ?? overview)();
@@ -74,6 +77,8 @@ function follow() {
     $("status").className = `status ${tone}`;
     say($("status"), text);
     if (live.view) {
+      $("jobs-link").hidden = !live.view.has_jobs;
+      if (live.view.jobs) badge("dead-count", live.view.jobs.dead, "dead letters");
       say($("foot"), `Semel ${live.view.version} · up ${span(live.view.uptime_ms)} · as of ${clock(live.view.time)} · figures of this process alone`);
     }
   });

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rig::{Rig, pause};
+use semel_testkit::private::PostgresServer;
 use serde_json::json;
 
 fn seconds() -> u64 {
@@ -209,9 +210,52 @@ async fn an_outage_is_told_with_what_to_do_and_so_is_its_end() {
     }
     let mut browser = rig.browse("outage", &json!({"seconds": seconds()}));
     browser.says("before").await;
-    rig.redis.kill();
+    let redis = rig.redis.as_mut().expect("Redis");
+    redis.kill();
     browser.says("seen").await;
-    rig.redis.restart().await;
+    let redis = rig.redis.as_mut().expect("Redis");
+    redis.restart().await;
     browser.says("done").await;
     done.store(true, Ordering::Relaxed);
+}
+
+#[tokio::test]
+async fn a_dead_letter_is_seen_and_gets_another_chance() {
+    let postgres = PostgresServer::start(&[]).await;
+    let rig = Rig::on(postgres.url(), "jobs.enabled = true\n").await;
+    let mut ids = Vec::new();
+    for (order, kind) in ["charge", "charge", "mail"].into_iter().enumerate() {
+        let key = format!("order-{order}-of-a-customer");
+        let asked = json!({"kind": kind, "params": {"order": order}, "idempotency_key": key});
+        let told = rig.mesh("submit_request", &asked).await;
+        ids.push(told["job_id"].as_str().expect("a job").to_owned());
+    }
+    let ask = json!({"worker": "till-7", "kinds": ["charge"], "max_jobs": 2, "lease_ms": 600_000});
+    let taken = rig.mesh("lease", &ask).await;
+    let dead = &taken["jobs"][0];
+    assert_eq!(dead["job_id"], *ids[0], "the older one first");
+    let failed = json!({"lease_token": dead["lease_token"], "error": "the card was refused", "retryable": false});
+    let told = rig.mesh(&format!("jobs/{}/fail", ids[0]), &failed).await;
+    assert_eq!(told["status"], "failed", "{told}");
+    let args = json!({"dead": ids[0], "running": ids[1], "queued": ids[2], "error": "the card was refused"});
+    rig.browse("jobs", &args).says("done").await;
+    let (_, job) = rig.operate(&format!("jobs/{}", ids[0]), None).await;
+    assert_eq!(
+        (&job["state"], &job["attempt"]),
+        (&json!("queued"), &json!(0)),
+        "{job}"
+    );
+    let retried = rig.told("admin.job_retry");
+    assert!(
+        retried
+            .iter()
+            .any(|line| line["actor"] == "jo" && line["detail"]["job_id"] == *ids[0]),
+        "{retried:?}"
+    );
+    let metrics = rig.metrics().await;
+    for line in ["queued\"} 2", "running\"} 1", "dead\"} 0"] {
+        let line = format!("semel_jobs{{state=\"{line}");
+        assert!(metrics.contains(&line), "{line}: {metrics}");
+    }
+    rig.tells_no_secret(&["order-0-of-a-customer"]).await;
 }

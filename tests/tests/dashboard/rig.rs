@@ -29,7 +29,7 @@ pub(crate) async fn pause(millis: u64) {
 
 /// All of it.
 pub(crate) struct Rig {
-    pub(crate) redis: RedisServer,
+    pub(crate) redis: Option<RedisServer>,
     pub(crate) address: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) client: Client,
@@ -44,6 +44,13 @@ fn local() -> SocketAddr {
 impl Rig {
     pub(crate) async fn start() -> Self {
         let redis = RedisServer::start(&[]).await;
+        let mut rig = Self::on(redis.url(), "").await;
+        rig.redis = Some(redis);
+        rig
+    }
+
+    /// With its records there, and these settings besides.
+    pub(crate) async fn on(store: String, more: &str) -> Self {
         let (address, admin, upstream) = (local(), local(), service().await);
         let folder = new_folder("dashboard");
         let audit = folder.join("audit.jsonl");
@@ -53,10 +60,10 @@ impl Rig {
              admin.token_file = \"{}\"\nstore.url = \"{}\"\nupstream.urls = [\"http://{upstream}\"]\n\
              upstream.response_timeout = \"2s\"\naudit.file = \"{}\"\napi.access = \"loopback\"\n\
              engine.store_timeout = \"500ms\"\nengine.breaker_open_for = \"2s\"\n\
-             [[routes]]\npath = \"/charges\"\n[[routes]]\npath = \"/transfers\"\ncrash = \"hold\"\n\
+             {more}[[routes]]\npath = \"/charges\"\n[[routes]]\npath = \"/transfers\"\ncrash = \"hold\"\n\
              [[routes]]\npath = \"/orders\"\nmode = \"observe\"\n",
             folder.join("token").display(),
-            redis.url(),
+            store,
             audit.display(),
         );
         let file = folder.join("semel.toml");
@@ -74,7 +81,7 @@ impl Rig {
                 .is_ok_and(|reply| reply.status == 200)
             {
                 return Self {
-                    redis,
+                    redis: None,
                     address,
                     admin,
                     client,
@@ -99,6 +106,12 @@ impl Rig {
     /// A call of the protocol API.
     pub(crate) async fn call(&self, path: &str, body: &Value) -> Value {
         let url = format!("http://{}/_semel{path}", self.address);
+        self.json(Request::post(url), body).await.1
+    }
+
+    /// A call of the queue's API.
+    pub(crate) async fn mesh(&self, path: &str, body: &Value) -> Value {
+        let url = format!("http://{}/mesh/{path}", self.address);
         self.json(Request::post(url), body).await.1
     }
 
@@ -150,13 +163,26 @@ impl Rig {
 
     /// The lines of the audit file about this key and of this kind.
     pub(crate) fn audited(&self, id: &str, kind: &str) -> Vec<Value> {
+        let mut told = self.told(kind);
+        told.retain(|line| line["id"] == id);
+        told
+    }
+
+    /// The lines of the audit file of this kind.
+    pub(crate) fn told(&self, kind: &str) -> Vec<Value> {
         let text = self.written("audit.jsonl");
         let lines = text
             .lines()
             .map(|line| serde_json::from_str(line).expect("JSON"));
-        lines
-            .filter(|line: &Value| line["id"] == id && line["type"] == kind)
-            .collect()
+        lines.filter(|line: &Value| line["type"] == kind).collect()
+    }
+
+    /// All metrics.
+    pub(crate) async fn metrics(&self) -> String {
+        let builder = Request::get(format!("http://{}/metrics", self.admin));
+        let builder = builder.header("authorization", format!("Bearer {TOKEN}"));
+        let request = builder.body(Full::default()).expect("a request");
+        self.client.ask(request).await.expect("an answer").body
     }
 
     fn written(&self, file: &str) -> String {
@@ -166,12 +192,7 @@ impl Rig {
     /// Whole keys, payloads and tokens are their owners': log lines, audit trail, metrics and the dashboard's own source
     /// have none of them.
     pub(crate) async fn tells_no_secret(&self, keys: &[&str]) {
-        let builder = Request::get(format!("http://{}/metrics", self.admin));
-        let builder = builder.header("authorization", format!("Bearer {TOKEN}"));
-        let metrics = self
-            .client
-            .ask(builder.body(Full::default()).expect("a request"));
-        let metrics = metrics.await.expect("an answer").body;
+        let metrics = self.metrics().await;
         assert!(
             metrics.contains("semel_request_duration_seconds"),
             "{metrics}"

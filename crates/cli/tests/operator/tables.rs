@@ -46,6 +46,24 @@ async fn made_once(url: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_tables_of_jobs_are_made_where_asked() {
+    let server = PostgresServer::start(&[]).await;
+    let store = server.url();
+    let made = semel(&["migrate", "--json", "--store", &store])
+        .await
+        .json();
+    assert_eq!(made["steps"], serde_json::json!(["0001_records"]));
+    let asked = ["migrate", "--jobs", "--json", "--store", &store];
+    let made = semel(&asked).await.json();
+    assert_eq!(made["steps"], serde_json::json!(["0001_jobs"]));
+    let again = semel(&asked).await.json();
+    assert_eq!(again["steps"], serde_json::json!([]));
+    semel(&["migrate", "--jobs", "--store", "mysql://u@127.0.0.1:1/d"])
+        .await
+        .failed(3, "jobs need");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_store_without_tables_has_nothing_to_do_and_one_that_is_away_is_said() {
     assert!(
         semel(&["migrate", "--store", "redis://127.0.0.1:1"])

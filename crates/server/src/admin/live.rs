@@ -56,6 +56,36 @@ pub(crate) struct LiveView {
     engine: EngineView,
     /// This process's audit trail.
     audit: AuditView,
+    /// The queue of jobs, where there is one and it answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    jobs: Option<JobCounts>,
+    /// Whether there is one.
+    has_jobs: bool,
+}
+
+/// How many jobs there are.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct JobCounts {
+    /// Waiting.
+    queued: u64,
+    /// With a worker.
+    running: u64,
+    /// Dead letters.
+    dead: u64,
+}
+
+impl JobCounts {
+    async fn of(state: &AdminState) -> Option<Self> {
+        let clock = &*state.semel.engine().env().clock;
+        let asked = state.jobs.as_ref()?.queue().counts();
+        let counts = state.depth.now(clock, asked).await?;
+        Some(Self {
+            queued: counts.queued,
+            running: counts.running,
+            dead: counts.dead,
+        })
+    }
 }
 
 /// The last minutes, second by second: traffic, latency, hot keys, observe mode.
@@ -76,6 +106,7 @@ pub(super) async fn live(
         return Err(Failure::invalid(format!("after is from 0 to {MOST}")));
     }
     let clock = &state.semel.engine().env().clock;
+    let size = state.size.now(&**clock, state.semel.store().stats()).await;
     let view = LiveView {
         time: time(clock.wall()),
         uptime_ms: millis(clock.now().since(state.started)),
@@ -86,9 +117,11 @@ pub(super) async fn live(
         latency: state.live.latency(),
         hot_keys: state.live.hot(HOT),
         shadow: state.live.shadow(),
-        store: StoreView::of(&state, state.size.now(&state.semel).await),
+        store: StoreView::of(&state, size),
         engine: EngineView::of(&state),
         audit: AuditView::of(&state),
+        jobs: JobCounts::of(&state).await,
+        has_jobs: state.jobs.is_some(),
     };
     Ok(answered(StatusCode::OK, &view))
 }

@@ -19,6 +19,8 @@ use axum::Router;
 use axum::extract::FromRef;
 use semel::Semel;
 use semel_core::Tick;
+use semel_core::store::Stats;
+use semel_jobs::Counts;
 use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -29,7 +31,7 @@ pub use access::{AdminToken, Credential, check_exposure};
 use crate::api::{Intake, with_fallbacks, wrong_method};
 use crate::audit::Trail;
 use crate::live::Live;
-use crate::telemetry::StoreSize;
+use crate::telemetry::Seldom;
 
 /// The bounds of the admin API.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +65,8 @@ pub struct AdminState {
     started: Tick,
     live: Live,
     jobs: Option<semel_jobs::Jobs>,
-    size: StoreSize,
+    size: Seldom<Stats>,
+    depth: Seldom<Counts>,
 }
 
 impl AdminState {
@@ -80,7 +83,8 @@ impl AdminState {
             started,
             live: Live::default(),
             jobs: None,
-            size: StoreSize::default(),
+            size: Seldom::default(),
+            depth: Seldom::default(),
         }
     }
 

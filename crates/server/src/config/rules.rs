@@ -125,11 +125,11 @@ impl Judge<'_> {
 
     fn ends(&mut self, config: &Config) {
         let (store, upstream) = (&config.store, &config.upstream);
-        if upstream.urls.is_empty() {
+        if upstream.urls.is_empty() && config.api.access == ApiAccess::Off {
             self.wrong(
                 "upstream.urls",
                 "there is nothing to forward to",
-                "say where your service listens: --upstream http://127.0.0.1:3000",
+                "say where your service listens: --upstream http://127.0.0.1:3000; or set api.access, for the protocol API and jobs alone",
             );
         }
         match (&store.url, &store.url_file) {

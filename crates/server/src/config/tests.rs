@@ -63,6 +63,19 @@ fn what_is_missing_or_contradicts_is_said_with_the_fix() {
 }
 
 #[test]
+fn whoever_serves_only_the_api_needs_no_service() {
+    let toml = "[store]\nurl = \"memory://\"\n[api]\naccess = \"loopback\"\n";
+    let (sources, file) = sources(toml, "alone");
+    assert!(load(&sources).is_ok());
+    std::fs::remove_file(file).unwrap();
+    let found = wrong("[store]\nurl = \"memory://\"\n", "nothing");
+    assert!(
+        found.len() == 1 && found[0].contains("api.access"),
+        "{found:#?}"
+    );
+}
+
+#[test]
 fn several_syntax_errors_are_all_said() {
     let found = wrong("a = \nb = [1,\n[c\n", "syntax");
     assert!(

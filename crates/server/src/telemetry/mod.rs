@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`table`] | every metric; and what the documents that this follows call it |
 //! | `meter`, `series` | the observer that counts |
-//! | `scrape`, `size` | `/metrics`; how much is in the store |
+//! | `scrape`, `seldom` | `/metrics`; how much is in the store |
 //! | `lines` | the observer that logs |
 //! | `trace` | spans for a collector |
 //! | `page` | `docs/metrics.md` |
@@ -13,8 +13,8 @@ mod lines;
 mod meter;
 mod page;
 mod scrape;
+mod seldom;
 mod series;
-mod size;
 pub mod table;
 pub(crate) mod trace;
 
@@ -25,6 +25,7 @@ use axum::Router;
 use semel::Semel;
 use semel_core::Env;
 use semel_core::event::{Event, Observer};
+use semel_jobs::Jobs;
 
 use crate::admin::Credential;
 use crate::audit::Trail;
@@ -33,7 +34,7 @@ use crate::start::StartError;
 use lines::Lines;
 use meter::Meter;
 pub use page::page;
-pub(crate) use size::StoreSize;
+pub(crate) use seldom::Seldom;
 use trace::{Spans, Tracing};
 
 /// How often recorded durations are put into their buckets where nobody scrapes.
@@ -91,7 +92,13 @@ impl Telemetry {
     }
 
     /// `/metrics`, for whom `metrics.access` lets in.
-    pub fn router(&self, semel: &Semel, trail: &Trail, credential: Credential) -> Router {
+    pub fn router(
+        &self,
+        semel: &Semel,
+        trail: &Trail,
+        jobs: Option<&Jobs>,
+        credential: Credential,
+    ) -> Router {
         match &self.meter {
             None => Router::new(),
             Some(meter) => {
@@ -100,7 +107,9 @@ impl Telemetry {
                     semel: semel.clone(),
                     trail: trail.clone(),
                     credential,
-                    size: StoreSize::default(),
+                    size: Seldom::default(),
+                    jobs: jobs.cloned(),
+                    depth: Seldom::default(),
                 };
                 scrape::router(scraped, self.access == MetricsAccess::Open)
             }

@@ -9,9 +9,11 @@ use axum::routing::get;
 use http::header;
 use semel::Semel;
 use semel_core::event::BreakerState;
+use semel_core::store::Stats;
+use semel_jobs::{Counts, Jobs};
 
 use super::meter::Meter;
-use super::size::StoreSize;
+use super::seldom::Seldom;
 use super::table as t;
 use crate::admin::{Credential, Operator};
 use crate::api::Failure;
@@ -24,7 +26,9 @@ pub(super) struct Scraped {
     pub(super) semel: Semel,
     pub(super) trail: Trail,
     pub(super) credential: Credential,
-    pub(super) size: StoreSize,
+    pub(super) size: Seldom<Stats>,
+    pub(super) jobs: Option<Jobs>,
+    pub(super) depth: Seldom<Counts>,
 }
 
 impl FromRef<Scraped> for Credential {
@@ -53,6 +57,7 @@ async fn to_operators(State(scraped): State<Scraped>, _: Operator) -> Result<Res
 impl Scraped {
     async fn render(&self) -> Response {
         self.look().await;
+        self.look_at_jobs().await;
         let headers = [
             (
                 header::CONTENT_TYPE,
@@ -103,12 +108,35 @@ impl Scraped {
         registry
             .counter(&t::EXHAUSTED, &of)
             .absolute(connections.exhausted);
-        let stats = self.size.now(&self.semel).await;
+        let (clock, store) = (&*engine.env().clock, self.semel.store());
+        let stats = self.size.now(clock, store.stats()).await;
         let up = if stats.is_some() { 1.0 } else { 0.0 };
         registry.gauge(&t::STORE_UP, &of).set(up);
         let records = registry.gauge(&t::STORE_RECORDS, &of);
         if let Some(stats) = stats {
             records.set(stats.records as f64);
+        }
+    }
+
+    /// How many jobs there are; the last known while the store is down.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "Prometheus counts in floating point"
+    )]
+    async fn look_at_jobs(&self) {
+        let Some(jobs) = &self.jobs else { return };
+        let clock = &*self.semel.engine().env().clock;
+        let Some(counts) = self.depth.now(clock, jobs.queue().counts()).await else {
+            return;
+        };
+        let states = [
+            ("queued", counts.queued),
+            ("running", counts.running),
+            ("dead", counts.dead),
+        ];
+        for (state, count) in states {
+            let gauge = self.meter.registry.gauge(&t::JOBS, &[("state", state)]);
+            gauge.set(count as f64);
         }
     }
 }

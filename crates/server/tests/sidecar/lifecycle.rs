@@ -25,6 +25,29 @@ async fn gated(runs: &Runs, gate: &std::sync::Arc<tokio::sync::Notify>) -> std::
 }
 
 #[tokio::test]
+async fn without_a_service_only_its_own_paths_are_served() {
+    let sidecar = Sidecar::on("memory://", "", "api.access = \"loopback\"\n").await;
+    let ready = sidecar.send(plain("GET", "/_semel/readyz", "")).await;
+    assert_eq!(ready.status, 200);
+    let answer = sidecar.send(post("/charges", "k-1", "{}")).await;
+    assert_eq!(answer.status, 404);
+    assert_eq!(answer.json()["code"], "not_found");
+    assert_eq!(sidecar.keys(semel::core::State::Completed).await, 0);
+    // A reload may bring one.
+    let service = named("a").await;
+    let settings = "api.access = \"loopback\"\n";
+    write(
+        &sidecar.file,
+        "memory://",
+        &format!("http://{service}"),
+        settings,
+    );
+    sidecar.server.reload().expect("good settings");
+    let answer = sidecar.send(post("/charges", "k-1", "{}")).await;
+    assert_eq!((answer.status.as_u16(), answer.text()), (200, "a"));
+}
+
+#[tokio::test]
 async fn it_is_ready_once_it_has_checked_itself() {
     let sidecar = Sidecar::new(named("a").await, "admin.address = \"127.0.0.1:0\"\n").await;
     let ready = sidecar.send(plain("GET", "/_semel/readyz", "")).await;

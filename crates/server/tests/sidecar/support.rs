@@ -125,9 +125,13 @@ impl Sidecar {
 
 /// Writes the settings anew.
 pub(crate) fn write(file: &PathBuf, store: &str, upstream: &str, settings: &str) {
+    let urls = match upstream {
+        "" => String::new(),
+        url => format!("\"{url}\""),
+    };
     // Top-level settings come before the first table.
     let ends = format!(
-        "store.url = \"{store}\"\nupstream.urls = [\"{upstream}\"]\nlistener.address = \"127.0.0.1:0\"\n"
+        "store.url = \"{store}\"\nupstream.urls = [{urls}]\nlistener.address = \"127.0.0.1:0\"\n"
     );
     std::fs::write(file, ends + settings).expect("a file");
 }

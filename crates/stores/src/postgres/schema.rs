@@ -46,19 +46,23 @@ pub(super) async fn prepare(link: &Link, files: &[File], make: bool) -> StoreRes
     ))
 }
 
-/// Which files are not applied yet to the database at `url`, by name. Changes nothing.
+/// Which of these files are not applied yet to the database at `url`, by name. Changes nothing.
 ///
 /// # Errors
 /// Where it can't be reached, or isn't fit to keep records.
-pub async fn pending(url: &str, clock: Arc<dyn Clock>) -> StoreResult<Vec<&'static str>> {
+pub async fn pending(
+    url: &str,
+    files: &[File],
+    clock: Arc<dyn Clock>,
+) -> StoreResult<Vec<&'static str>> {
     let options = Options::parse(url)?;
     let link = Link::open(&options, clock).await?;
     health::check(&link).await?;
     let mut session = link.begin().await?;
     let files = if has_books(&mut session).await? {
-        missing(&mut session, MIGRATIONS).await?
+        missing(&mut session, files).await?
     } else {
-        MIGRATIONS.to_vec()
+        files.to_vec()
     };
     session.commit().await?;
     Ok(files.into_iter().map(|(name, _)| name).collect())
