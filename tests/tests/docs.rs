@@ -23,7 +23,19 @@ fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
 fn taken(text: &str) -> (bool, String) {
     let folder = new_folder("docs");
     let file = folder.join("settings.toml");
-    std::fs::write(&file, text).expect("a file");
+    // Files that the text names are there, in the folder of the test.
+    let own = format!("{}/", folder.display());
+    let text = ["/etc/semel/", "/var/lib/semel/"]
+        .iter()
+        .fold(text.to_owned(), |text, place| text.replace(place, &own));
+    for name in text
+        .split(&own)
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+    {
+        std::fs::write(folder.join(name), "postgres://semel@127.0.0.1/audit\n").expect("a file");
+    }
+    std::fs::write(&file, &text).expect("a file");
     let mut command = semel_command(&semel());
     if text.starts_with("# semel mcp") {
         command.args(["mcp", "--store", "memory://", "--config"]);
