@@ -44,3 +44,7 @@ bench name="core":
 # Which requirement is met, and by which test
 conformance:
     cargo xtask conformance
+
+# The documentation as a book
+book:
+    cargo xtask book

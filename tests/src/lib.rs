@@ -1,6 +1,7 @@
 //! What tests with several processes share: the built `semel`, and a client for what it serves.
 
 mod client;
+pub mod pages;
 
 pub use client::{Client, Reply};
 

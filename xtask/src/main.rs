@@ -4,12 +4,14 @@
 //! a code other than 0 when something is broken.
 
 mod bench;
+mod book;
 mod ci;
 mod conformance;
 mod deps;
 mod exec;
 mod generate;
 mod house;
+mod markdown;
 mod programs;
 mod schemathesis;
 mod sdks;
@@ -77,8 +79,10 @@ enum Command {
     Conformance,
     /// Check which crates may depend on which.
     Deps,
-    /// Check the rules of the house: file sizes, forbidden words, inherited lints.
+    /// Check the rules of the house: file sizes, forbidden words, inherited lints, links, examples.
     House,
+    /// Build the documentation as a book, into `target/book/html`.
+    Book,
 }
 
 fn main() -> ExitCode {
@@ -106,6 +110,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Conformance => conformance::run(&workspace)?,
         Command::Deps => deps::run(&workspace)?,
         Command::House => house::run(&workspace)?,
+        Command::Book => book::run(&workspace)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -54,7 +54,7 @@ pub use layer::{Builder, IdempotencyLayer};
 pub use lease::NoLease;
 pub use lease::{Lease, Outcome};
 pub use payload::{Compare, Payload};
-pub use problem::{PROBLEMS, Refusal, Row, Told};
+pub use problem::{HELP, Help, PROBLEMS, Refusal, Row, Told};
 pub use profile::{ErrorShape, PROFILES, Profile, Terms};
 pub use reply::{IDEMPOTENT_NOT_KEPT, IDEMPOTENT_REPLAYED, X_ORIGINAL_REQUEST_TIME};
 pub use route::{KEPT_HEADERS, Limits, Route};

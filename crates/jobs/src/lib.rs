@@ -52,3 +52,8 @@ pub use job::{
 pub use jobs::{Jobs, Submit};
 pub use queue::{Counts, Failed, JobQuery, Limits, Page, Queue, QueueConfig, Reaped};
 pub use work::{LeaseAsk, LeaseToken, Leased, MAX_KINDS, MAX_LEASED};
+
+/// What the guide shows compiles.
+#[cfg(all(doctest, feature = "postgres"))]
+#[doc = include_str!("../../../docs/jobs.md")]
+struct Guide;

@@ -159,3 +159,12 @@ fn rolled_back(failure: Failure) -> Failure {
         other => other,
     }
 }
+
+/// What the guides of these stores show compiles.
+#[cfg(all(doctest, feature = "postgres"))]
+#[doc = include_str!("../../../docs/stores/postgres.md")]
+struct PostgresGuide;
+
+#[cfg(all(doctest, feature = "mysql"))]
+#[doc = include_str!("../../../docs/stores/mysql.md")]
+struct MySqlGuide;

@@ -26,6 +26,7 @@ pub mod jobs;
 mod listener;
 pub mod live;
 mod openapi;
+pub mod problems;
 pub mod proxy;
 pub mod server;
 pub mod signals;

@@ -37,3 +37,8 @@ pub use key::{Epoch, IdempotencyKey, KeySecret, SeqNo, SessionId, ShortSecret};
 pub use marks::{Check, DEFAULT_SESSIONS, Mark, MarkError, Order, Progress, SeqNoTracker};
 pub use operation::{Operation, Tenant};
 pub use window::{DEFAULT_CAPACITY, IdempotencyStore};
+
+/// What the guide shows compiles.
+#[cfg(all(doctest, feature = "postgres"))]
+#[doc = include_str!("../../../docs/streams.md")]
+struct Guide;

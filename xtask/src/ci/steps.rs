@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use super::Outcome;
 use crate::workspace::Workspace;
-use crate::{deps, exec, generate, house, programs, schemathesis, sdks, services};
+use crate::{book, deps, exec, generate, house, programs, schemathesis, sdks, services};
 
 /// One check.
 pub(crate) struct Step {
@@ -45,6 +45,7 @@ pub(crate) const STEPS: &[Step] = &[
     step("advisories", advisories),
     step("house rules", |w| house::run(w).map(passed)),
     step("documentation", documentation),
+    step("book", |w| book::run(w).map(passed)),
     step("documented examples", |w| {
         cargo(w, &["test", "--workspace", "--doc", "--all-features"])
     }),
@@ -139,7 +140,14 @@ fn documentation(workspace: &Workspace) -> Result<Outcome> {
 }
 
 /// Each a workspace of its own, as an application is.
-pub(crate) const EXAMPLES: &[&str] = &["axum-payments", "contract-transition", "mesh", "replica"];
+pub(crate) const EXAMPLES: &[&str] = &[
+    "axum-payments",
+    "bucket-tasks",
+    "contract-transition",
+    "intake",
+    "mesh",
+    "replica",
+];
 
 fn examples(workspace: &Workspace) -> Result<Outcome> {
     let target = workspace.root().join("target");

@@ -5,7 +5,10 @@
 //! outputs and name it in [`GENERATORS`].
 
 mod adr;
+mod api;
+mod cli;
 mod config;
+mod errors;
 mod metrics;
 mod openapi;
 mod vectors;
@@ -37,8 +40,12 @@ const GENERATORS: &[Generator] = &[
         make: adr::index,
     },
     Generator {
-        name: "config",
-        make: config::files,
+        name: "cli",
+        make: cli::pages,
+    },
+    Generator {
+        name: "errors",
+        make: errors::pages,
     },
     Generator {
         name: "metrics",
@@ -47,6 +54,15 @@ const GENERATORS: &[Generator] = &[
     Generator {
         name: "openapi",
         make: openapi::document,
+    },
+    // After the document that it is made from.
+    Generator {
+        name: "api",
+        make: api::page,
+    },
+    Generator {
+        name: "config",
+        make: config::files,
     },
     Generator {
         name: "vectors",

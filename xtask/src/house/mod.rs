@@ -1,7 +1,9 @@
 //! `cargo xtask house`: rules about the files themselves, which no compiler checks.
 
+mod links;
 mod rules;
 
+use std::collections::BTreeMap;
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -15,6 +17,7 @@ use rules::{Finding, Level, RULES, check};
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let files = files(workspace)?;
     let mut findings: Vec<Finding> = Vec::new();
+    let (mut texts, mut others) = (BTreeMap::new(), Vec::new());
     for file in &files {
         // A file that was deleted but not yet from the index cannot be read, nor can a broken link.
         let Ok(bytes) = std::fs::read(workspace.path(file)) else {
@@ -22,10 +25,13 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         };
         // Pictures and other files that are no text have no lines and no words.
         let Ok(text) = String::from_utf8(bytes) else {
+            others.push(file.clone());
             continue;
         };
         findings.extend(check(file, &text));
+        texts.insert(file.clone(), text);
     }
+    findings.extend(links::check(&texts, &others));
     let count = |rule: &str, level| {
         findings
             .iter()
@@ -44,9 +50,9 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
             finding.rule, finding.place, finding.message
         );
     }
-    let rows = RULES.map(|rule| {
+    let rows = RULES.iter().chain(&links::RULES).map(|rule| {
         [
-            rule.to_owned(),
+            (*rule).to_owned(),
             count(rule, Level::Failure),
             count(rule, Level::Warning),
         ]
@@ -67,7 +73,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
 }
 
 /// What git tracks, and what it would: everything that is not ignored.
-fn files(workspace: &Workspace) -> Result<Vec<String>> {
+pub(crate) fn files(workspace: &Workspace) -> Result<Vec<String>> {
     let mut command = Command::new("git");
     command.args([
         "ls-files",

@@ -1,5 +1,6 @@
 //! Everything that can go wrong for a caller: one table, rendered as RFC 9457 problem details.
 
+mod help;
 mod refusal;
 mod table;
 
@@ -14,6 +15,7 @@ use semel_core::event::BusyReason;
 use crate::body::Body;
 use crate::profile::{ErrorShape, Profile, Terms};
 
+pub use help::{HELP, Help};
 pub use refusal::Refusal;
 pub(crate) use table::row_of;
 pub use table::{PROBLEMS, Row};

@@ -151,7 +151,7 @@ fn default_of(field: &Field) -> String {
 /// `docs/config.md`.
 #[must_use]
 pub fn reference() -> String {
-    let mut page = include_str!("page.md").to_owned();
+    let mut page = include_str!("page.txt").to_owned();
     let mut section = None;
     for field in fields() {
         // A route's own are those of the defaults.

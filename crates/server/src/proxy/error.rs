@@ -73,7 +73,7 @@ impl ProxyError {
         }
     }
 
-    const fn status(&self) -> StatusCode {
+    pub(crate) const fn status(&self) -> StatusCode {
         match self.cause {
             Cause::Unreachable | Cause::Broken => StatusCode::BAD_GATEWAY,
             Cause::LeaseLost => StatusCode::SERVICE_UNAVAILABLE,
@@ -84,7 +84,7 @@ impl ProxyError {
         }
     }
 
-    const fn title(&self) -> &'static str {
+    pub(crate) const fn title(&self) -> &'static str {
         match self.cause {
             Cause::Unreachable => "The service can't be reached",
             Cause::LeaseLost => "Another took the request over",
@@ -97,7 +97,7 @@ impl ProxyError {
         }
     }
 
-    const fn is_retryable(&self) -> bool {
+    pub(crate) const fn is_retryable(&self) -> bool {
         match self.cause {
             Cause::Unforwardable | Cause::Client(ClientFault::TooLarge) => false,
             _ => matches!(self.retry, Retry::Safe | Retry::RunsAgain),

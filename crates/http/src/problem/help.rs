@@ -1,0 +1,200 @@
+//! What to do about each problem: the words of the pages in `docs/errors`.
+
+/// What a page says of a problem beyond its row.
+#[derive(Clone, Copy, Debug)]
+pub struct Help {
+    /// The row's code.
+    pub code: &'static str,
+    /// What is known: above all, whether anything was done.
+    pub known: &'static str,
+    /// What the caller does.
+    pub caller: &'static str,
+    /// What whoever runs the service looks at; empty where that is nothing.
+    pub operator: &'static str,
+}
+
+const fn help(
+    code: &'static str,
+    known: &'static str,
+    caller: &'static str,
+    operator: &'static str,
+) -> Help {
+    Help {
+        code,
+        known,
+        caller,
+        operator,
+    }
+}
+
+/// One for each row of [`PROBLEMS`](super::PROBLEMS).
+#[rustfmt::skip]
+pub const HELP: &[Help] = &[
+    help("idempotency_key_required",
+        "The route takes no request without a key, and this one has none. Nothing was started.",
+        "Send `Idempotency-Key` with a value of your own, such as a UUID: made once for the operation, before the first attempt, and kept for all its retries.",
+        "A route requires keys by `require_key`, or by profile `acp`."),
+    help("idempotency_key_invalid",
+        "The key has characters that aren't taken, is empty or too long, or is given more than once. Nothing was started.",
+        "Send exactly one line with 1 to 255 of `A-Z a-z 0-9 _ - . :`, bare or in quotation marks. The problem's `detail` says which rule is broken.",
+        "The key rules can be widened; whatever wrote the key in two places (a client and a gateway) has to be one."),
+    help("idempotency_payload_invalid",
+        "The body says that it is JSON and can't be read in exactly one way: a member twice, a number past 2^53−1, more than 64 levels, or no JSON at all. Nothing was started.",
+        "Mend the body. Large numbers travel as strings.",
+        "A route may compare bodies by their bytes instead (`Compare::Bytes`)."),
+    help("idempotency_tenant_required",
+        "The route has tenants and the request names none that can be used. Nothing was started.",
+        "Authenticate, or send what names the tenant.",
+        "Look at what the route reads the tenant from, and whether what stands in front still sends it."),
+    help("idempotency_ttl_invalid",
+        "`X-Idempotency-TTL` is no whole number of milliseconds from 1 up. Nothing was started.",
+        "Leave it out, or mend it.",
+        ""),
+    help("idempotency_body_broken",
+        "The connection broke before the body was whole. Nothing was started.",
+        "Send it again with the same key.",
+        ""),
+    help("idempotency_body_slow",
+        "The body did not arrive in time. Nothing was started.",
+        "Send it again with the same key.",
+        "The bound is the route's `body_time`."),
+    help("idempotency_body_too_large",
+        "A body has to be read whole to be compared, and this one is larger than the route takes. Nothing was started.",
+        "Send less, or upload beforehand and send a reference.",
+        "The bound is the route's `max_body`; without a key a body of any size passes."),
+    help("idempotency_unary_only",
+        "A gRPC call that streams its requests has a key, or came as gRPC-Web. Nothing was started.",
+        "Call without a key, or use a call of one message.",
+        "Put the layer behind whatever translates gRPC-Web."),
+    help("webhook_unverified",
+        "The signature of a webhook isn't valid, or it is too old. Nothing was started.",
+        "Check the secret and the clock.",
+        "After a rotation, name the old secret and the new one for a while."),
+    help("idempotency_conflict",
+        "This key was used before, with another payload. That request stands; this one was not run.",
+        "Never send it again as it is. For a new operation make a new key. If it should have been the same request, something changes between two tries: a timestamp, a random id, another token.",
+        "Members that change on every try are left out of the comparison with `payload`. Many at once: [the runbook](../runbooks/SemelMismatchStorm.md)."),
+    help("idempotency_in_flight",
+        "A request with this key is running. This one started nothing.",
+        "Send it again with the same key after `Retry-After`; you get the answer of the one that runs.",
+        "Whether a duplicate waits, and for how long, is the profile's and the policy's say. A key that stays so: [`semel keys inspect`](../cli.md#keys)."),
+    help("idempotency_too_many_waiters",
+        "Ten callers wait for this key already, or 1,024 in this process. This one started nothing.",
+        "Send it again with the same key after `Retry-After`.",
+        "A client that retries without pause; or an effect that hangs: [the runbook](../runbooks/SemelWaitTimeouts.md)."),
+    help("idempotency_in_doubt",
+        "An earlier run of this request vanished, or got no reply, and its policy is `hold`: whether it took effect is not known. Nobody runs it again until that is resolved.",
+        "Don't make a new key: that could do it twice. Ask whoever runs the service, or ask again later with the same key.",
+        "Find out in the other system what happened, then `semel keys resolve --complete` or `--release` ([how](../cli.md#keys), [what it means](../concepts.md#in-doubt))."),
+    help("idempotency_store_unavailable",
+        "The store gave no answer, or the breaker is open. Nothing was started.",
+        "Send it again with the same key after `Retry-After`.",
+        "[The runbook](../runbooks/SemelStoreUnavailable.md)."),
+    help("idempotency_late",
+        "The claim was won, but so late that its lease could have been over before the effect. Nothing was started.",
+        "Send it again with the same key.",
+        "The store is slow, or the process was paused; a lease of seconds is short for a store across an ocean."),
+    help("idempotency_lease_lost",
+        "This run lost its lease while it ran, and another may have taken over. Its outcome isn't the answer.",
+        "Send it again with the same key: you get the answer of the one that holds it.",
+        "Renewals failed for a whole lease: look at the store's latency and at pauses of the process. Effects with steps should look at `lease.is_lost()` between them."),
+    help("idempotency_unrecorded",
+        "The effect ran, and its outcome could not be written to the store.",
+        "Send it again with the same key: under `takeover` it may run again, under `hold` the key is in doubt.",
+        "[The runbook](../runbooks/SemelUnrecorded.md)."),
+    help("idempotency_effect_panicked",
+        "The handler panicked. Under `takeover` the key is free; under `hold` it is in doubt.",
+        "Send it again with the same key.",
+        "The log has the panic."),
+    help("idempotency_answer_broken",
+        "The answer's body broke off half-way. Under `takeover` the key is free; under `hold` it is in doubt.",
+        "Send it again with the same key.",
+        "The service ends connections in the middle of its answers: a crash, a timeout of its own."),
+    help("idempotency_shut_down",
+        "The process is ending and takes nothing new. Nothing was started.",
+        "Send it again with the same key; another process takes it.",
+        ""),
+    help("idempotency_policy",
+        "The route's settings contradict each other, or a handler takes a lease on a route that the layer doesn't cover. Nothing was started.",
+        "Nothing to do on this side.",
+        "The log says which setting. `semel config check` finds what the sidecar would refuse."),
+    help("idempotency_answer_unreadable",
+        "There is a record, and its answer can't be read: another type, or a newer version. The effect is not run again for that.",
+        "Nothing to do on this side.",
+        "Was there a downgrade, or did the type of the answer change? [`semel keys inspect --answer`](../cli.md#keys) shows it."),
+    help("request_invalid",
+        "The body or a parameter of an API call breaks its form. Nothing was changed.",
+        "Mend it; `detail` says where. [The protocol API](../api.md), [jobs](../jobs.md) and [the admin API](../admin.md) have the forms.",
+        ""),
+    help("unauthorized",
+        "There is no valid token or certificate. Nothing was changed.",
+        "Send the token that you were given, as `Authorization: Bearer …`.",
+        "`api.access`, `admin.token_file`: who is let in."),
+    help("forbidden",
+        "The credential is good, and not for this: another tenant's record, or an operator's call. Nothing was changed.",
+        "Use the credential that covers it.",
+        ""),
+    help("not_found",
+        "There is no such record, job or address; or it has expired.",
+        "Check the id. What has expired is as if it had never been.",
+        ""),
+    help("method_not_allowed",
+        "The address is right and the method isn't.",
+        "`Allow` says which are taken.",
+        ""),
+    help("media_type_unsupported",
+        "The body's `Content-Type` isn't taken here.",
+        "Send `application/json`.",
+        ""),
+    help("request_refused",
+        "The request is well formed, and a rule forbids it: a bound, a state in which it makes no sense. Nothing was changed.",
+        "`detail` says which rule.",
+        ""),
+    help("moved_on",
+        "The record has changed since you looked: its fence is another. Nothing was changed.",
+        "Look again, then decide again.",
+        ""),
+    help("jobs_queue_full",
+        "As many jobs of this kind, or of this client, wait as may. Nothing was enqueued.",
+        "Submit it again with the same key after `Retry-After`.",
+        "`jobs.max_queued_per_kind`, `jobs.max_unfinished_per_client`; or more workers."),
+    help("jobs_lease_lost",
+        "The job's lease was over, and it is another worker's or has ended. What this worker says of it changes nothing.",
+        "Stop working on it. Send heartbeats every third of the lease.",
+        ""),
+    help("jobs_not_dead",
+        "Only a dead letter can be tried again, and only while its key doesn't stand for another job. Nothing was changed.",
+        "Look where the job stands.",
+        ""),
+    help("too_many_streams",
+        "As many live streams of events are open as may be.",
+        "Close one, or try again later.",
+        ""),
+    help("audit_unavailable",
+        "An operator's change has to be in the audit trail before it is made, and the trail can't be written. Nothing was changed.",
+        "Try again once the trail can be written.",
+        "The disk of `audit.file`: full, or read-only."),
+    help("idempotency_body_not_kept",
+        "The request was done before, and its answer was too large to keep, or a stream. It is not run again for that.",
+        "It succeeded, with the status that this answer has. Read what it made by an ordinary request.",
+        "`max_answer` bounds what is kept; large ones can lie in a bucket (`store.body_store`)."),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::PROBLEMS;
+    use super::HELP;
+
+    #[test]
+    fn every_problem_has_its_help_and_nothing_else_has() {
+        let rows: Vec<&str> = PROBLEMS.iter().map(|row| row.code).collect();
+        let mut helps: Vec<&str> = HELP.iter().map(|help| help.code).collect();
+        assert!(
+            rows.iter().all(|code| helps.contains(code)),
+            "{rows:?} {helps:?}"
+        );
+        helps.sort_unstable();
+        helps.dedup();
+        assert_eq!(helps.len(), rows.len());
+    }
+}

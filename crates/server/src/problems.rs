@@ -1,0 +1,198 @@
+//! `docs/errors`: a page for each problem that a caller can meet, made from the tables that the answers are made from.
+
+use std::fmt::Write as _;
+
+use semel::http::{HELP, Help, PROBLEMS};
+
+use crate::proxy::{Cause, ClientFault, ProxyError, Retry};
+
+/// What the sidecar adds to the problems of the layer.
+const FORWARDING: [(Cause, Help); 7] = [
+    (
+        Cause::Unreachable,
+        Help {
+            code: "upstream_unreachable",
+            known: "The service could not be connected to. Nothing was sent, and the key is free.",
+            caller: "Send it again, with the same key where there is one: it is as safe as the first time.",
+            operator: "Does the service run, and is `upstream.url` right? `semel doctor` looks.",
+        },
+    ),
+    (
+        Cause::Timeout,
+        Help {
+            code: "upstream_timeout",
+            known: "The request was sent and no answer came in `upstream.response_timeout`. Whether it took effect is not known; the service may still be at work.",
+            caller: "`retryable` says what is safe: with a key under `takeover`, the same key again; under `hold` the key is in doubt; without a key, asking again may do it twice.",
+            operator: "An answer that takes long wants a longer `response_timeout`. For effects that can't be undone, `crash = \"hold\"`.",
+        },
+    ),
+    (
+        Cause::Broken,
+        Help {
+            code: "upstream_broken",
+            known: "The request was sent, and the connection broke before the answer. Whether it took effect is not known.",
+            caller: "As with [`upstream_timeout`](upstream_timeout.md).",
+            operator: "The service crashed, or closed a connection that was being used again: keep `upstream.idle_timeout` below the service's own.",
+        },
+    ),
+    (
+        Cause::Unforwardable,
+        Help {
+            code: "request_not_forwardable",
+            known: "A request of this method or form, such as `CONNECT`, is not forwarded. Nothing was sent.",
+            caller: "Send what a reverse proxy can pass on.",
+            operator: "",
+        },
+    ),
+    (
+        Cause::Client(ClientFault::TooLarge),
+        Help {
+            code: "request_too_large",
+            known: "The body has more bytes than `listener.max_body`. Of a request with a key nothing was sent; one without may have reached the service in part.",
+            caller: "Send less.",
+            operator: "`listener.max_body`.",
+        },
+    ),
+    (
+        Cause::Client(ClientFault::TooSlow),
+        Help {
+            code: "request_slow",
+            known: "The body paused for longer than `listener.body_timeout`.",
+            caller: "Send it again; with a key that is safe.",
+            operator: "`listener.body_timeout`.",
+        },
+    ),
+    (
+        Cause::Client(ClientFault::Gone),
+        Help {
+            code: "request_broken",
+            known: "The body broke off.",
+            caller: "Send it again; with a key that is safe.",
+            operator: "",
+        },
+    ),
+];
+
+/// One page: where it lies, and its text.
+pub type Page = (String, String);
+
+/// All pages, the list of them first.
+#[must_use]
+pub fn pages() -> Vec<Page> {
+    let mut entries: Vec<Entry> = PROBLEMS.iter().filter_map(entry).collect();
+    entries.extend(FORWARDING.iter().map(|(cause, help)| {
+        let error = ProxyError {
+            cause: *cause,
+            retry: Retry::Safe,
+        };
+        let retryable = match cause {
+            Cause::Timeout | Cause::Broken => "as it says",
+            _ if error.is_retryable() => "yes",
+            _ => "no",
+        };
+        Entry {
+            status: error.status().as_u16().to_string(),
+            grpc: "–".to_owned(),
+            retryable,
+            title: error.title(),
+            help: *help,
+        }
+    }));
+    let mut pages = vec![("docs/errors/README.md".to_owned(), list(&entries))];
+    pages.extend(entries.iter().map(|entry| {
+        let path = format!("docs/errors/{}.md", entry.help.code);
+        (path, entry.page())
+    }));
+    pages
+}
+
+struct Entry {
+    status: String,
+    grpc: String,
+    retryable: &'static str,
+    title: &'static str,
+    help: Help,
+}
+
+fn entry(row: &semel::http::Row) -> Option<Entry> {
+    let help = HELP.iter().find(|help| help.code == row.code)?;
+    Some(Entry {
+        status: row.status.to_string(),
+        grpc: row.grpc.to_string(),
+        retryable: if row.retryable { "yes" } else { "no" },
+        title: row.title,
+        help: *help,
+    })
+}
+
+const MADE: &str = "<!-- Made by `cargo xtask generate`; do not edit. -->\n\n";
+
+impl Entry {
+    fn page(&self) -> String {
+        let Help {
+            code,
+            known,
+            caller,
+            operator,
+        } = self.help;
+        let mut page = format!(
+            "{MADE}# {code}\n\n**{}.** Status {}, gRPC {}; worth asking again: {}.\n\n## What is known\n\n{known}\n\n## What the caller does\n\n{caller}\n",
+            self.title, self.status, self.grpc, self.retryable
+        );
+        if !operator.is_empty() {
+            // Writing into a `String` cannot fail.
+            let _ = write!(page, "\n## What the operator looks at\n\n{operator}\n");
+        }
+        page.push_str("\n[All codes](README.md)\n");
+        page
+    }
+}
+
+fn list(entries: &[Entry]) -> String {
+    let mut page = format!(
+        "{MADE}# Error codes\n\nEvery refusal is a problem document (RFC 9457) with one of these as its `code`, with `retryable` and, where waiting helps, \
+         `retryAfterMs`. Codes stay as they are from version to version. Statuses are those without a [profile's](../http.md#profiles) say.\n\n\
+         | code | status | ask again | |\n|---|---|---|---|\n"
+    );
+    for Entry {
+        status,
+        retryable,
+        title,
+        help,
+        ..
+    } in entries
+    {
+        let code = help.code;
+        let _ = writeln!(
+            page,
+            "| [`{code}`]({code}.md) | {status} | {retryable} | {title} |"
+        );
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_a_page_under_its_own_name() {
+        for (cause, help) in FORWARDING {
+            let error = ProxyError {
+                cause,
+                retry: Retry::Safe,
+            };
+            assert_eq!(error.code(), help.code);
+        }
+        let pages = pages();
+        assert_eq!(pages.len(), 1 + PROBLEMS.len() + FORWARDING.len());
+        for row in PROBLEMS {
+            let path = format!("docs/errors/{}.md", row.code);
+            let (_, text) = pages
+                .iter()
+                .find(|(known, _)| *known == path)
+                .expect("a page");
+            assert!(text.contains(row.title), "{text}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! An intake form API that agents fill in, and retry: each request with a key happens once.
+//!
+//! | call | route |
+//! |---|---|
+//! | `createSubmission` | `POST /api/intakes/{intakeId}/submissions` |
+//! | `setFields` | `PATCH /api/intakes/{intakeId}/submissions/{submissionId}/fields` |
+//! | `submit` | `POST /api/intakes/{intakeId}/submissions/{submissionId}/submit` |
+//! | all three at once | `POST /api/intakes/{intakeId}/submit` |
+//! | `getSubmission` | `GET /api/intakes/{intakeId}/submissions/{submissionId}`: reading needs no key |
+
+mod events;
+mod submissions;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{get, patch, post};
+use semel::Semel;
+use semel::http::{IdempotencyLayer, Profile, Route};
+use sqlx::PgPool;
+use tokio::sync::mpsc;
+
+/// What can be filled in: a name, and the fields without which it can't be submitted.
+pub const INTAKES: &[(&str, &[&str])] = &[
+    ("vendor-onboarding", &["companyName", "taxId"]),
+    ("access-request", &["system"]),
+];
+
+/// What every handler has.
+#[derive(Clone)]
+pub struct App {
+    /// Makes things happen once.
+    pub semel: Semel,
+    /// The application's own tables, in the same database as Semel's.
+    pub pool: PgPool,
+}
+
+impl App {
+    /// Opens the database at `url`, and makes the tables.
+    ///
+    /// # Errors
+    /// Where the database can't be used.
+    pub async fn open(url: &str) -> anyhow::Result<Self> {
+        let pool = PgPool::connect(url).await?;
+        // One at a time: `IF NOT EXISTS` doesn't keep two from making the same.
+        let mut transaction = pool.begin().await?;
+        sqlx::raw_sql("SELECT pg_advisory_xact_lock(20261116)")
+            .execute(&mut *transaction)
+            .await?;
+        sqlx::raw_sql(include_str!("../tables.sql"))
+            .execute(&mut *transaction)
+            .await?;
+        transaction.commit().await?;
+        // Replays are told to whoever reads the events of a submission.
+        let (replays, told) = mpsc::channel(1024);
+        tokio::spawn(events::write_replays(pool.clone(), told));
+        let observer = Arc::new(events::Replays(replays));
+        let semel = Semel::builder().observer(observer).open(url).await?;
+        Ok(Self { semel, pool })
+    }
+
+    /// The routes.
+    ///
+    /// # Errors
+    /// Where a path or a name among [`INTAKES`] can't be used.
+    pub fn router(self) -> anyhow::Result<Router> {
+        let layer = layer(&self.semel)?;
+        Ok(Router::new()
+            .route(
+                "/api/intakes/{intake}/submit",
+                post(submissions::all_at_once),
+            )
+            .route(
+                "/api/intakes/{intake}/submissions",
+                post(submissions::create),
+            )
+            .route(
+                "/api/intakes/{intake}/submissions/{id}/fields",
+                patch(submissions::set_fields),
+            )
+            .route(
+                "/api/intakes/{intake}/submissions/{id}/submit",
+                post(submissions::submit),
+            )
+            .layer(layer)
+            .route(
+                "/api/intakes/{intake}/submissions/{id}",
+                get(submissions::look),
+            )
+            .with_state(self))
+    }
+}
+
+/// Keys live in their intake: the same key in two of them is two keys.
+fn layer(semel: &Semel) -> anyhow::Result<IdempotencyLayer> {
+    let profile = Route::new().profile(Profile::Intake);
+    let mut builder = semel.http_builder().defaults(profile.clone());
+    for (intake, _) in INTAKES {
+        let path = format!("/api/intakes/{intake}/{{*rest}}");
+        builder = builder.route(&path, profile.clone().scope(intake));
+    }
+    Ok(builder.build()?)
+}

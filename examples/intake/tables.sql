@@ -1,0 +1,20 @@
+CREATE TABLE IF NOT EXISTS submissions (
+    id     bigserial PRIMARY KEY,
+    intake text  NOT NULL,
+    state  text  NOT NULL DEFAULT 'draft',
+    fields jsonb NOT NULL DEFAULT '{}'
+);
+-- Everything that happened to a submission. `request` is the same on every run of one request, so that a run after a crash
+-- finds what the run before it did.
+CREATE TABLE IF NOT EXISTS submission_events (
+    id            bigserial PRIMARY KEY,
+    submission_id bigint      NOT NULL REFERENCES submissions,
+    type          text        NOT NULL,
+    at            timestamptz NOT NULL DEFAULT now(),
+    request       text,
+    original_id   bigint,
+    replay_number int
+);
+CREATE UNIQUE INDEX IF NOT EXISTS submission_events_request ON submission_events (request) WHERE type <> 'submission.replayed';
+-- Webhooks to be delivered, by something else.
+CREATE TABLE IF NOT EXISTS webhooks (id bigserial PRIMARY KEY, submission_id bigint NOT NULL REFERENCES submissions);

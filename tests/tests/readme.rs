@@ -1,0 +1,146 @@
+//! The README, followed to the letter: its shell blocks run in order, in a clean folder, with the program that is built from
+//! this tree; its configuration for agents starts a gateway that answers.
+//!
+//! Ports are the test's own in place of the usual ones, and so is the Redis. Nothing else of the text is changed.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use semel_testkit::private::{RedisServer, free_port, new_folder};
+use semel_tests::pages::{blocks, root};
+use semel_tests::{semel, semel_command};
+use serde_json::{Value, json};
+
+fn blocks_of(kind: &str) -> Vec<String> {
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("the README");
+    let all = blocks(&readme).into_iter();
+    all.filter(|block| block.kind == kind)
+        .map(|block| block.text)
+        .collect()
+}
+
+/// A folder as after a clone, as far as the README uses it, and a `PATH` on which `semel` is installed.
+fn clean_folder() -> (PathBuf, std::ffi::OsString) {
+    let folder = new_folder("readme");
+    let bin = folder.join("bin");
+    std::fs::create_dir(&bin).expect("a folder");
+    symlink(semel(), bin.join("semel")).expect("a link");
+    symlink(root().join("examples"), folder.join("examples")).expect("a link");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = [bin].into_iter().chain(std::env::split_paths(&path));
+    let path = std::env::join_paths(all).expect("a PATH");
+    (folder, path)
+}
+
+fn in_folder(command: &mut Command, folder: &Path, path: &std::ffi::OsStr) {
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SEMEL_")) {
+        command.env_remove(name);
+    }
+    command.current_dir(folder).env("PATH", path);
+    command.env("HOME", folder).env_remove("XDG_STATE_HOME");
+}
+
+#[tokio::test]
+async fn every_shell_block_does_what_the_readme_says() {
+    let (folder, path) = clean_folder();
+    let redis = RedisServer::start(&["--appendonly", "yes"]).await;
+    let (service, sidecar) = (free_port(), free_port());
+    let own = |text: &str| {
+        text.replace("charges.py &", &format!("charges.py {service} &"))
+            .replace("127.0.0.1:3000", &format!("127.0.0.1:{service}"))
+            .replace("127.0.0.1:8080", &format!("127.0.0.1:{sidecar}"))
+            .replace("redis://127.0.0.1", &redis.url())
+    };
+    // What a person does by eye: look whether it has started.
+    let started = format!(
+        "for url in http://127.0.0.1:{service}/charges http://127.0.0.1:{sidecar}/_semel/readyz; do\n\
+         curl -s -o wait --retry 60 --retry-delay 1 --retry-connrefused \"$url\"; done\n"
+    );
+    let blocks = blocks_of("sh");
+    let mut script = "set -eu\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n".to_owned();
+    for (number, block) in blocks.iter().enumerate() {
+        script += &format!("echo '=== {number}'\n{}", own(block));
+        if block.trim_end().ends_with('&') {
+            script += &started;
+        }
+    }
+    let mut bash = Command::new("bash");
+    in_folder(&mut bash, &folder, &path);
+    bash.env("SEMEL_LISTENER_ADDRESS", format!("127.0.0.1:{sidecar}"));
+    let output = bash.arg("-c").arg(&script).stdin(Stdio::null()).output();
+    let output = output.expect("bash runs");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}\n{said}\n{errors}");
+    let parts: Vec<&str> = said.split("=== ").skip(1).collect();
+    assert_eq!(parts.len(), blocks.len(), "{said}");
+    let part = |what: &str| {
+        let at = blocks.iter().position(|block| block.contains(what));
+        parts[at.unwrap_or_else(|| panic!("no block with {what}"))]
+    };
+    let curls = part("curl -i").to_ascii_lowercase();
+    assert_eq!(curls.matches("http/1.1 201 created").count(), 2, "{curls}");
+    assert_eq!(curls.matches(r#"{"charge": "ch_1"}"#).count(), 2, "{curls}");
+    assert_eq!(
+        curls.matches("idempotent-replayed: true").count(),
+        1,
+        "{curls}"
+    );
+    assert!(curls.contains(r#"{"charges": 1}"#), "one charge: {curls}");
+    assert!(part("semel plan").contains("primaries"), "{said}");
+    let demo = part("semel demo");
+    assert!(demo.contains("every order was charged once"), "{demo}");
+    std::fs::remove_dir_all(folder).expect("a folder of our own");
+}
+
+#[test]
+fn the_configuration_for_agents_starts_a_gateway_whose_tools_take_a_key() {
+    let [text] = &blocks_of("json")[..] else {
+        panic!("one block for agents");
+    };
+    let config: Value = serde_json::from_str(text).expect("JSON");
+    let server = &config["mcpServers"]["vendors"];
+    let (folder, path) = clean_folder();
+    // `python3` with the SDK of MCP, which the example's own README has installed.
+    let python = std::env::var("SEMEL_TEST_MCP_PYTHON")
+        .expect("SEMEL_TEST_MCP_PYTHON: see `cargo xtask services up mcp`");
+    let wrapper = folder.join("bin/python3");
+    std::fs::write(&wrapper, format!("#!/bin/sh\nexec {python} \"$@\"\n")).expect("a file");
+    let may_run = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&wrapper, may_run).expect("permissions");
+
+    assert_eq!(server["command"], "semel");
+    let mut gateway = semel_command(&folder.join("bin/semel"));
+    let words = server["args"].as_array().expect("arguments").iter();
+    gateway.args(words.map(|word| word.as_str().expect("a word")));
+    in_folder(&mut gateway, &folder, &path);
+    gateway.env("PYTHONDONTWRITEBYTECODE", "1");
+    let piped = gateway.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = piped.stderr(Stdio::null()).spawn().expect("it starts");
+    let mut input = child.stdin.take().expect("a pipe");
+    let client = json!({"name": "readme", "version": "1"});
+    let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
+    for message in [
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}),
+    ] {
+        writeln!(input, "{message}").expect("it reads");
+    }
+    let output = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut messages = output
+        .lines()
+        .map(|line| -> Value { serde_json::from_str(&line.expect("text")).expect("JSON") });
+    let tools = messages
+        .find(|message| message["id"] == 2)
+        .expect("an answer");
+    let tools = tools["result"]["tools"].as_array().expect("tools");
+    let submit = tools.iter().find(|tool| tool["name"] == "vendor_submit");
+    let members = &submit.expect("the example's tool")["inputSchema"]["properties"];
+    assert!(members.get("idempotencyKey").is_some(), "{members}");
+    drop(input);
+    child.wait().expect("it ends with its caller");
+    std::fs::remove_dir_all(folder).expect("a folder of our own");
+}
