@@ -191,7 +191,7 @@ impl Backend for Cluster {
         let url = format!("redis+cluster://{}?durability=wait:1", hosts.join(","));
         Place::Processes {
             urls: vec![url],
-            skew: faketime(),
+            skew: faketime::library(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The stores that are run against, each a private one that may be struck.
 
 mod cluster;
+mod faketime;
 mod memory;
 mod redis;
 mod seaweed;
@@ -30,6 +31,8 @@ pub(crate) enum Name {
     Memory,
     /// One server that writes every change to disk before it answers.
     Redis,
+    /// The same, with a clock that is set.
+    Valkey,
     /// A pair without a level of durability: what a failover loses is counted.
     RedisAsync,
     /// Under a sentinel, with `durability=wait:1`.
@@ -105,7 +108,8 @@ pub(crate) trait Backend: Send {
 pub(crate) async fn start(name: Name, workers: usize, seed: u64) -> Result<Box<dyn Backend>> {
     Ok(match name {
         Name::Memory => Box::new(Memory::sound(seed)),
-        Name::Redis => Box::new(redis::One::start(workers).await?),
+        Name::Redis => Box::new(redis::One::redis(workers).await?),
+        Name::Valkey => Box::new(redis::One::valkey(workers).await?),
         Name::RedisAsync => Box::new(redis::Pair::start(workers).await?),
         Name::RedisSentinel => Box::new(sentinel::Watched::start().await?),
         Name::RedisCluster => Box::new(cluster::Cluster::start().await?),
@@ -127,12 +131,4 @@ pub(crate) async fn ways(server: std::net::SocketAddr, workers: usize) -> Result
         ways.push(Proxy::to(server, MachineClock::shared()).await?);
     }
     Ok(ways)
-}
-
-/// The library that makes a process believe another time, where it is installed.
-pub(crate) fn faketime() -> Option<std::path::PathBuf> {
-    let told = std::env::var_os("SEMEL_TEST_FAKETIME").map(std::path::PathBuf::from);
-    let found = ["x86_64-linux-gnu", "aarch64-linux-gnu"]
-        .map(|machine| format!("/usr/lib/{machine}/faketime/libfaketime.so.1").into());
-    told.into_iter().chain(found).find(|path| path.is_file())
 }

@@ -1,54 +1,48 @@
 //! One Redis that survives its death, and a pair of which the second may be behind.
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use semel::core::BoxFuture;
-use semel_testkit::private::{RedisServer, new_folder};
+use semel_testkit::private::RedisServer;
 use semel_testkit::proxy::{Proxy, Way};
 
+use super::faketime::FakeTime;
 use super::{Backend, Shared, faketime, ways};
 use crate::clock::{MachineClock, pass, tick};
 use crate::crew::Place;
 use crate::kinds::Kind;
 use crate::verdict::Strictness;
 
-/// How long the library that tells another time may go on telling the last one, and longer.
-const CLOCK_SETTLES: Duration = Duration::from_millis(2_500);
-
 /// One server, with `appendfsync always`.
 pub(super) struct One {
     server: RedisServer,
     ways: Vec<Proxy>,
-    clock: Option<Clock>,
-}
-
-/// The server's clock, as a file that the library reads.
-struct Clock {
-    file: PathBuf,
-    offset: i64,
+    clock: Option<FakeTime>,
 }
 
 impl One {
-    pub(super) async fn start(workers: usize) -> Result<Self> {
-        let folder = new_folder("clock");
-        let (program, clock) = match faketime() {
-            Some(library) => {
-                let clock = Clock {
-                    file: folder.join("offset"),
-                    offset: 0,
-                };
-                clock.write()?;
-                (wrapped(&folder, &library, &clock.file)?, Some(clock))
-            }
-            None => (PathBuf::from("redis-server"), None),
+    pub(super) async fn redis(workers: usize) -> Result<Self> {
+        // Its allocator asks for the time before a library can stand in for it: this one's clock is the machine's.
+        Self::start(&PathBuf::from("redis-server"), None, workers).await
+    }
+
+    pub(super) async fn valkey(workers: usize) -> Result<Self> {
+        let program = valkey_program()?;
+        let Some(clock) = FakeTime::new()? else {
+            return Self::start(&program, None, workers).await;
         };
+        Self::start(&wrapped(&clock, &program)?, Some(clock), workers).await
+    }
+
+    async fn start(program: &Path, clock: Option<FakeTime>, workers: usize) -> Result<Self> {
         let settings = ["--appendonly", "yes", "--appendfsync", "always"];
-        let server = RedisServer::start_as(&program, "", &settings).await;
+        let server = RedisServer::start_as(program, "", &settings).await;
         let ways = ways(server.address(), workers).await?;
         Ok(Self {
             server,
@@ -56,42 +50,34 @@ impl One {
             clock,
         })
     }
-
-    async fn set_clock(&mut self, to: i64, windows: &Shared) -> Result<u64> {
-        let Some(clock) = &mut self.clock else {
-            return Ok(0);
-        };
-        let by = to - clock.offset;
-        if by == 0 {
-            return Ok(0);
-        }
-        clock.offset = to;
-        let from = tick();
-        clock.write()?;
-        pass(CLOCK_SETTLES).await;
-        windows.lock().jumps.push((from, tick(), by));
-        Ok(1)
-    }
-}
-
-impl Clock {
-    fn write(&self) -> Result<()> {
-        Ok(std::fs::write(&self.file, format!("{:+}s\n", self.offset))?)
-    }
 }
 
 /// The server's program, started with another clock. The process is the server itself: it can be killed by its id.
-fn wrapped(folder: &Path, library: &Path, offset: &Path) -> Result<PathBuf> {
-    let script = folder.join("redis-server");
-    let text = format!(
-        "#!/bin/sh\nexport LD_PRELOAD={} FAKETIME_TIMESTAMP_FILE={} FAKETIME_CACHE_DURATION=1 \
-         FAKETIME_DONT_FAKE_MONOTONIC=1 DONT_FAKE_MONOTONIC=1\nexec redis-server \"$@\"\n",
-        library.display(),
-        offset.display()
-    );
+fn wrapped(clock: &FakeTime, program: &Path) -> Result<PathBuf> {
+    let script = clock.folder().join("server");
+    let mut text = "#!/bin/sh\n".to_owned();
+    for (name, value) in clock.environment() {
+        text += &format!("export {name}={value}\n");
+    }
+    text += &format!("exec {} \"$@\"\n", program.display());
     std::fs::write(&script, text)?;
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755))?;
     Ok(script)
+}
+
+/// The program of the Valkey that `cargo xtask services up valkey` has started.
+fn valkey_program() -> Result<PathBuf> {
+    let url = std::env::var("SEMEL_TEST_VALKEY_URL");
+    let url = url.context("SEMEL_TEST_VALKEY_URL: see `cargo xtask services up valkey`")?;
+    let mut stream = std::net::TcpStream::connect(url.trim_start_matches("redis://"))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(b"INFO server\r\n")?;
+    for line in BufReader::new(stream).lines() {
+        if let Some(program) = line?.strip_prefix("executable:") {
+            return Ok(program.trim().into());
+        }
+    }
+    anyhow::bail!("the server doesn't say what it is")
 }
 
 fn urls(ways: &[Proxy]) -> Vec<String> {
@@ -104,7 +90,7 @@ impl Backend for One {
     fn place(&self) -> Place {
         Place::Processes {
             urls: urls(&self.ways),
-            skew: faketime(),
+            skew: faketime::library(),
         }
     }
 
@@ -160,19 +146,11 @@ impl Backend for One {
                     pass(a_while).await;
                     set("maxmemory-policy", "noeviction")?;
                 }
-                Kind::ClockForward => {
-                    let to = self
-                        .clock
-                        .as_ref()
-                        .map_or(0, |clock| (clock.offset + 3600).min(3600));
-                    return self.set_clock(to, windows).await;
-                }
-                Kind::ClockBack => {
-                    let to = self
-                        .clock
-                        .as_ref()
-                        .map_or(0, |clock| (clock.offset - 3600).max(-3600));
-                    return self.set_clock(to, windows).await;
+                Kind::ClockForward | Kind::ClockBack => {
+                    return match &mut self.clock {
+                        Some(clock) => clock.jump(kind, windows).await,
+                        None => Ok(0),
+                    };
                 }
                 _ => {
                     self.server.try_ask(&["SCRIPT", "FLUSH"])?;

@@ -11,7 +11,7 @@ use semel::core::BoxFuture;
 use semel_testkit::private::{Private, free_port, new_folder};
 use semel_testkit::proxy::Proxy;
 
-use super::{Backend, Shared, ways};
+use super::{Backend, Shared, faketime, ways};
 use crate::clock::pass;
 use crate::crew::Place;
 use crate::kinds::Kind;
@@ -114,7 +114,7 @@ impl Backend for Seaweed {
             .collect();
         Place::Processes {
             urls,
-            skew: super::faketime(),
+            skew: faketime::library(),
         }
     }
 

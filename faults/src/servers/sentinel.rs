@@ -137,7 +137,7 @@ impl Backend for Watched {
         );
         Place::Processes {
             urls: vec![url],
-            skew: faketime(),
+            skew: faketime::library(),
         }
     }
 

@@ -9,6 +9,7 @@ use semel::core::BoxFuture;
 use semel_testkit::private::{MariaDbServer, PostgresServer, url_at};
 use semel_testkit::proxy::{Proxy, Way};
 
+use super::faketime::FakeTime;
 use super::{Backend, Shared, faketime, ways};
 use crate::clock::{MachineClock, pass, tick};
 use crate::crew::Place;
@@ -31,17 +32,32 @@ pub(super) struct Postgres {
     standby: Option<(PostgresServer, Proxy)>,
     ways: Vec<Proxy>,
     kind: Replica,
+    clock: Option<FakeTime>,
 }
 
 impl Postgres {
     pub(super) async fn start(workers: usize, kind: Replica) -> Result<Self> {
-        let primary = PostgresServer::start(&["max_connections=120"]).await;
+        // A replica that is made later would have another clock than its primary.
+        let clock = if kind == Replica::None {
+            FakeTime::new()?
+        } else {
+            None
+        };
+        let environment = clock.as_ref().map(FakeTime::environment);
+        let environment: Vec<(&str, &str)> = environment
+            .iter()
+            .flatten()
+            .map(|(name, value)| (*name, &**value))
+            .collect();
+        let settings = ["max_connections=120"];
+        let primary = PostgresServer::start_in(&settings, &environment).await;
         let ways = ways(primary.address(), workers).await?;
         let mut this = Self {
             primary,
             standby: None,
             ways,
             kind,
+            clock,
         };
         // Before the replica is: it would wait for it.
         semel::open_store(&this.primary.url()).await?;
@@ -112,7 +128,7 @@ impl Backend for Postgres {
         let url = |way: &Proxy| format!("{}?max_connections=6", url_at(way.address()));
         Place::Processes {
             urls: self.ways.iter().map(url).collect(),
-            skew: faketime(),
+            skew: faketime::library(),
         }
     }
 
@@ -129,7 +145,13 @@ impl Backend for Postgres {
 
     fn kinds(&self) -> Vec<Kind> {
         match self.kind {
-            Replica::None => vec![Kind::KillStore, Kind::SessionsEnded],
+            Replica::None => {
+                let mut kinds = vec![Kind::KillStore, Kind::SessionsEnded];
+                if self.clock.is_some() {
+                    kinds.extend([Kind::ClockForward, Kind::ClockBack]);
+                }
+                kinds
+            }
             _ => vec![Kind::Failover, Kind::SessionsEnded],
         }
     }
@@ -149,6 +171,10 @@ impl Backend for Postgres {
                     self.primary.restart().await;
                     Ok(1)
                 }
+                Kind::ClockForward | Kind::ClockBack => match &mut self.clock {
+                    Some(clock) => clock.jump(kind, windows).await,
+                    None => Ok(0),
+                },
                 Kind::Failover => self.fail_over(a_while, windows).await,
                 _ => self.end_sessions(),
             }
@@ -189,7 +215,7 @@ impl Backend for MariaDb {
             |way: &Proxy| format!("{}?max_connections=6", MariaDbServer::url_at(way.address()));
         Place::Processes {
             urls: self.ways.iter().map(url).collect(),
-            skew: faketime(),
+            skew: faketime::library(),
         }
     }
 
