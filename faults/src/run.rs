@@ -120,6 +120,10 @@ async fn strike(
     let mut rng = StdRng::seed_from_u64(!seed);
     let mut struck = Struck::default();
     let mut kinds = backend.kinds();
+    // In every second round the store's clock is left alone: what its keys show when they expire can be decided then.
+    if seed.is_multiple_of(2) {
+        kinds.retain(|kind| !matches!(kind, Kind::ClockForward | Kind::ClockBack));
+    }
     if !backend.ways().is_empty() {
         kinds.extend(ON_WAYS);
     }
