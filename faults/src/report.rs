@@ -33,6 +33,8 @@ pub(crate) struct Row {
     pub(crate) expired: u64,
     /// Keys that gave no answer at the close of a round, when all was whole again.
     pub(crate) unanswered: u64,
+    /// Keys of vanished owners that a clock set back keeps busy.
+    pub(crate) kept_busy: u64,
     pub(crate) faults: Struck,
     /// Whether the store's guarantee is that a failover may lose what was acknowledged.
     pub(crate) may_lose: bool,
@@ -65,6 +67,7 @@ impl Row {
             doubts: 0,
             expired: 0,
             unanswered: 0,
+            kept_busy: 0,
             faults: Struck::default(),
             may_lose: false,
             lost_as_stated: 0,

@@ -58,7 +58,12 @@ pub(crate) fn run(workspace: &Workspace, faults: &Faults) -> Result<()> {
         return programs::timed(workspace, "faults", &mut command).map(drop);
     }
     command.args(["--package", "semel-faults", "--", "--store", &faults.store]);
-    command.args(["--seconds", &faults.seconds.to_string(), "--seed", &seed.to_string()]);
+    command.args([
+        "--seconds",
+        &faults.seconds.to_string(),
+        "--seed",
+        &seed.to_string(),
+    ]);
     if let Some(bug) = &faults.bug {
         command.args(["--bug", bug, "--runs", &faults.runs.to_string()]);
     }
@@ -81,12 +86,17 @@ pub(crate) fn slice(workspace: &Workspace) -> Result<()> {
     let program = |arguments: &[&str], name: &str| -> Result<()> {
         let mut command = exec::cargo();
         command.args(["run", "--package", "semel-faults", "--"]);
-        command.args(arguments).envs(services::variables(workspace)?);
+        command
+            .args(arguments)
+            .envs(services::variables(workspace)?);
         command.arg("--json").arg(workspace.result_file(name)?);
         programs::timed(workspace, "faults", &mut command).map(drop)
     };
     program(&["--bug", "all", "--runs", "40"], "faults-bugs")?;
-    program(&["--peer", "unconditional", "--seconds", "16"], "faults-peer")?;
+    program(
+        &["--peer", "unconditional", "--seconds", "16"],
+        "faults-peer",
+    )?;
     let stores = "memory,redis,postgres,sqlite";
     program(&["--store", stores, "--seconds", "25"], "faults")
 }

@@ -89,11 +89,19 @@ async fn serve(router: Router) -> anyhow::Result<SocketAddr> {
 }
 
 /// One caller of a key: every third one hangs up before its answer and asks again.
-async fn call(app: App, mut connection: Connection, address: SocketAddr, key: u64, seed: u64, client: u32) -> Option<Told> {
+async fn call(
+    app: App,
+    mut connection: Connection,
+    address: SocketAddr,
+    key: u64,
+    seed: u64,
+    client: u32,
+) -> Option<Told> {
     let name = format!("{seed:08}-{key:08}");
     let start = app.tick();
     if (key + u64::from(client)).is_multiple_of(3) {
-        let patience = Duration::from_micros(300 + (key * 7919 + u64::from(client) * 104_729 + seed) % 3_000);
+        let patience =
+            Duration::from_micros(300 + (key * 7919 + u64::from(client) * 104_729 + seed) % 3_000);
         let left = tokio::time::timeout(patience, connection.charge(&name)).await;
         if left.is_err() {
             connection = connection.beside(address).await.ok()?;
@@ -111,7 +119,13 @@ async fn call(app: App, mut connection: Connection, address: SocketAddr, key: u6
     })
 }
 
-async fn drive(name: &'static str, app: App, router: Router, session: bool, seed: u64) -> anyhow::Result<Shown> {
+async fn drive(
+    name: &'static str,
+    app: App,
+    router: Router,
+    session: bool,
+    seed: u64,
+) -> anyhow::Result<Shown> {
     let address = serve(router).await?;
     let first = Connection::open(address, session).await?;
     let mut told = Vec::new();
@@ -119,15 +133,33 @@ async fn drive(name: &'static str, app: App, router: Router, session: bool, seed
         let mut callers = Vec::new();
         for client in 0..CALLERS {
             let connection = first.beside(address).await?;
-            callers.push(tokio::spawn(call(app.clone(), connection, address, key, seed, client)));
+            callers.push(tokio::spawn(call(
+                app.clone(),
+                connection,
+                address,
+                key,
+                seed,
+                client,
+            )));
         }
         for caller in callers {
             told.extend(caller.await?);
         }
     }
-    ensure!(told.len() > 200, "{name}: only {} were answered", told.len());
-    let effects = app.effects.lock().map(|effects| effects.clone()).unwrap_or_default();
-    let reading = Reading { store: None, undisturbed: true };
+    ensure!(
+        told.len() > 200,
+        "{name}: only {} were answered",
+        told.len()
+    );
+    let effects = app
+        .effects
+        .lock()
+        .map(|effects| effects.clone())
+        .unwrap_or_default();
+    let reading = Reading {
+        store: None,
+        undisturbed: true,
+    };
     let violations = check(&told, &effects, reading);
     Ok(Shown {
         name,
@@ -145,7 +177,10 @@ pub(crate) fn show(seed: u64, json: Option<&Path>) -> anyhow::Result<()> {
         .build()?;
     let shown = runtime.block_on(async {
         let app = App::new();
-        let router = peer::wrap(app.router(), ruts::store::moka::MokaStore::builder().build());
+        let router = peer::wrap(
+            app.router(),
+            ruts::store::moka::MokaStore::builder().build(),
+        );
         let theirs = drive("axum-idempotent 0.6.0", app, router, true, seed).await?;
         let app = App::new();
         let semel = Semel::open("memory://").await?;
@@ -156,7 +191,12 @@ pub(crate) fn show(seed: u64, json: Option<&Path>) -> anyhow::Result<()> {
     let mut table = Table::new();
     table.set_header(["layer", "operations", "keys", "effects", "violations"]);
     for row in &shown {
-        let numbers = [row.operations as u64, KEYS, row.effects as u64, row.violations.len() as u64];
+        let numbers = [
+            row.operations as u64,
+            KEYS,
+            row.effects as u64,
+            row.violations.len() as u64,
+        ];
         let numbers = numbers.map(|number| number.to_string());
         table.add_row([&[row.name.to_owned()], &numbers[..]].concat());
     }
@@ -166,12 +206,24 @@ pub(crate) fn show(seed: u64, json: Option<&Path>) -> anyhow::Result<()> {
         println!("the first of the peer's:\n{first}");
     }
     if let Some(path) = json {
-        let row = |row: &Shown| serde_json::json!({ "layer": row.name, "operations": row.operations, "keys": KEYS,
-            "effects": row.effects, "violations": row.violations.len(), "first": row.violations.first() });
-        std::fs::write(path, serde_json::to_string_pretty(&shown.each_ref().map(row))? + "\n")?;
+        let row = |row: &Shown| {
+            serde_json::json!({ "layer": row.name, "operations": row.operations, "keys": KEYS,
+            "effects": row.effects, "violations": row.violations.len(), "first": row.violations.first() })
+        };
+        std::fs::write(
+            path,
+            serde_json::to_string_pretty(&shown.each_ref().map(row))? + "\n",
+        )?;
     }
-    ensure!(!theirs.violations.is_empty(), "the peer was not found out: the checker proves nothing");
-    ensure!(ours.violations.is_empty(), "our layer: {}", ours.violations[0]);
+    ensure!(
+        !theirs.violations.is_empty(),
+        "the peer was not found out: the checker proves nothing"
+    );
+    ensure!(
+        ours.violations.is_empty(),
+        "our layer: {}",
+        ours.violations[0]
+    );
     println!("the peer is found out, as it has to be; our layer, under the same callers, is not");
     Ok(())
 }

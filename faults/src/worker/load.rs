@@ -29,8 +29,9 @@ const RECENT: u64 = 32;
 const TINY_EVERY: u64 = 16;
 /// The lease and the retention of those.
 const TINY: Duration = Duration::from_millis(60);
-/// How often a key is asked for at the close, at most.
-const CLOSING_TRIES: u32 = 40;
+/// How often a key is asked for at the close, at most; and how often it is found busy, each time for longer than a lease.
+const CLOSING_TRIES: u32 = 60;
+const CLOSING_WAITS: u32 = 8;
 
 /// The callers of one worker in one round.
 pub(super) struct Load {
@@ -144,10 +145,16 @@ impl Load {
     }
 
     async fn until_final(self: &Arc<Self>, index: u64, rng: &mut StdRng) -> bool {
+        let mut busy = 0;
         for _ in 0..CLOSING_TRIES {
             let asked = self.asked(index, false);
-            if is_final(self.ask(&asked, rng).await) {
+            let told = self.ask(&asked, rng).await;
+            if is_final(told) {
                 return true;
+            }
+            busy += u32::from(told == Outcome::Busy);
+            if busy >= CLOSING_WAITS {
+                return false;
             }
             pass(Duration::from_millis(self.setup.lease_ms / 8)).await;
         }
