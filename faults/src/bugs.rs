@@ -176,3 +176,24 @@ pub(crate) fn tell(rows: &[Found], runs: u64) -> bool {
     );
     found == rows.len()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn every_seeded_bug_is_found() {
+        let rows = hunt_all("all", 1, 100).await.unwrap();
+        let missed: Vec<_> = rows.iter().filter(|row| row.run.is_none()).collect();
+        assert!(
+            rows.len() >= 20 && missed.is_empty(),
+            "not found: {missed:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn an_unknown_bug_is_said() {
+        let error = hunt_all("no-such-bug", 1, 1).await.unwrap_err().to_string();
+        assert!(error.contains("check_then_act"), "{error}");
+    }
+}

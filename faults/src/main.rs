@@ -9,6 +9,7 @@ mod points;
 mod report;
 mod run;
 mod servers;
+mod sidecars;
 mod verdict;
 mod worker;
 
@@ -113,9 +114,13 @@ async fn harness(options: &Options) -> Result<ExitCode> {
     }
     let mut rows = Vec::new();
     for name in names(&options.store)? {
-        let workers = usize::try_from(options.workers)?;
-        let backend = servers::start(name, workers, options.seed).await?;
-        let mut row = one(&name.text(), backend, options).await?;
+        let mut row = if name == Name::Sidecars {
+            sidecars::run(options.seconds, options.seed).await?
+        } else {
+            let workers = usize::try_from(options.workers)?;
+            let backend = servers::start(name, workers, options.seed).await?;
+            one(&name.text(), backend, options).await?
+        };
         row.tell();
         rows.push(row);
     }

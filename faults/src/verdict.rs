@@ -273,3 +273,74 @@ fn story(key: &str, all: &Read) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(start: u64, end: u64) -> Call {
+        Call {
+            client: 1,
+            key: "k".to_owned(),
+            start,
+            end: Some(end),
+            began: start / 1_000,
+            ended: Some(end / 1_000),
+            ask: Ask::Read,
+            reply: Reply::Seen(None),
+        }
+    }
+
+    /// What is before the jump stays, what is after it is moved, and what is during it may have been both.
+    #[test]
+    fn a_jump_moves_what_comes_after_it() {
+        let second = 1_000_000_000;
+        let jumps = [(10 * second, 12 * second, -3_600_i64)];
+        let far = 10 * 24 * 3_600 * 1_000_000_u64;
+        let mut calls = [
+            claim(second, 2 * second),
+            claim(13 * second, 14 * second),
+            claim(11 * second, 14 * second),
+            claim(9 * second, 11 * second),
+        ];
+        shift(&mut calls, &jumps);
+        let times = calls.each_ref().map(|call| {
+            let of = |time: u64| i128::from(time) - i128::from(far);
+            (of(call.began), call.ended.map(of))
+        });
+        let hour = 3_600_000_000;
+        assert_eq!(times[0], (1_000_000, Some(2_000_000)));
+        assert_eq!(times[1], (13_000_000 - hour, Some(14_000_000 - hour)));
+        assert_eq!(times[2], (11_000_000 - hour, Some(14_000_000 - hour)));
+        assert_eq!(
+            times[3],
+            (9_000_000, Some(11_000_000)),
+            "it may have been before"
+        );
+    }
+
+    /// A failover explains what it can have lost, and nothing else.
+    #[test]
+    fn a_failover_explains_no_fence_that_goes_back() {
+        let violation = |invariant| Violation {
+            invariant,
+            key: "k".to_owned(),
+            sentence: String::new(),
+            calls: Vec::new(),
+            effects: Vec::new(),
+        };
+        let mut all = Read::default();
+        all.history.calls.push(claim(5, 100));
+        let windows = |from, to| Windows {
+            failovers: vec![(from, to)],
+            ..Windows::default()
+        };
+        let mut found = vec![violation("I2"), violation("I12"), violation("I1")];
+        assert_eq!(take_losses(&mut found, &all, &windows(50, 60)), 1);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].invariant, "I1");
+        let mut later = vec![violation("I2")];
+        assert_eq!(take_losses(&mut later, &all, &windows(200, 300)), 0);
+        assert_eq!(later.len(), 1, "the key was done with by then");
+    }
+}

@@ -47,6 +47,8 @@ pub(crate) enum Name {
     Mariadb,
     S3,
     Sqlite,
+    /// Sidecars on a Redis, with callers over HTTP.
+    Sidecars,
 }
 
 impl Name {
@@ -121,6 +123,7 @@ pub(crate) async fn start(name: Name, workers: usize, seed: u64) -> Result<Box<d
         Name::Mariadb => Box::new(sql::MariaDb::start(workers).await?),
         Name::S3 => Box::new(seaweed::Seaweed::start(workers).await?),
         Name::Sqlite => Box::new(sqlite::Sqlite::start()),
+        Name::Sidecars => anyhow::bail!("sidecars have a run of their own"),
     })
 }
 
