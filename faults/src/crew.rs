@@ -17,7 +17,7 @@ use crate::worker::{Order, Setup, Source, Word, serve};
 
 /// How long a worker may take to end what is under way. Not a limit on anything that is checked: a worker that hangs is
 /// a failure of the harness, and is told as one.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Where workers run.
 #[derive(Clone)]

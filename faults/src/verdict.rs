@@ -213,8 +213,9 @@ fn is_of_a_pause(violation: &Violation, windows: &Windows) -> bool {
         })
 }
 
-/// Takes out what a failover explains, where the guarantee says so: a record that was acknowledged and is gone. Never
-/// explained: a fence that goes back, another key's or payload's answer. → how many keys.
+/// Takes out what a failover explains, where the guarantee says so: a record that was acknowledged and is gone, so that
+/// the key is as new, for another payload too. Never explained: a fence that goes back, another key's answer, a release
+/// of what was begun. → how many keys.
 fn take_losses(found: &mut Vec<Violation>, all: &Read, windows: &Windows) -> u64 {
     let mut spans: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for call in &all.history.calls {
@@ -232,7 +233,7 @@ fn take_losses(found: &mut Vec<Violation>, all: &Read, windows: &Windows) -> u64
                 .iter()
                 .any(|(begin, end)| from < *end && to > *begin)
         };
-        !matches!(violation.invariant, "I1" | "I7" | "I8" | "I13")
+        !matches!(violation.invariant, "I1" | "I8" | "I13")
             && span.is_some_and(|span| across(*span))
     };
     let lost: BTreeSet<String> = found

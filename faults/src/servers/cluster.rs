@@ -22,6 +22,8 @@ pub(super) struct Cluster {
 
 const ASK_EVERY: Duration = Duration::from_millis(50);
 const PATIENCE: usize = 1_200;
+/// How often to ask whether a master has handed over: the cluster itself gives up after five seconds.
+const HAND_OVER: usize = 200;
 
 impl Cluster {
     pub(super) async fn start() -> Result<Self> {
@@ -121,18 +123,24 @@ impl Cluster {
         self.whole().await
     }
 
-    async fn planned(&self, rng: &mut StdRng) -> Result<()> {
+    /// A master hands over to its replica; where it doesn't within seconds, the cluster has given that up.
+    async fn planned(&self, rng: &mut StdRng) -> Result<u64> {
         let masters = self.masters();
         let old = masters[rng.random_range(0..masters.len())];
         let Some(new) = self.replica_of(old) else {
-            return Ok(());
+            return Ok(0);
         };
         self.nodes[new].try_ask(&["CLUSTER", "FAILOVER"])?;
-        self.until("the replica is a master", |this| {
-            this.info(new).contains("role:master")
-        })
-        .await?;
-        self.whole().await
+        let mut done = false;
+        for _ in 0..HAND_OVER {
+            pass(ASK_EVERY).await;
+            done = self.info(new).contains("role:master");
+            if done {
+                break;
+            }
+        }
+        self.whole().await?;
+        Ok(u64::from(done))
     }
 
     /// Some slots go from one master to another, key by key, while callers use them.
@@ -212,7 +220,7 @@ impl Backend for Cluster {
         Box::pin(async move {
             match kind {
                 Kind::Failover => self.fail_over(rng).await?,
-                Kind::PlannedFailover => self.planned(rng).await?,
+                Kind::PlannedFailover => return self.planned(rng).await,
                 _ => return self.migrate(rng).await,
             }
             Ok(1)
