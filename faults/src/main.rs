@@ -3,6 +3,7 @@
 mod bugs;
 mod clock;
 mod crew;
+mod http;
 mod kinds;
 mod nemesis;
 mod points;

@@ -7,10 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use axum::Router;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use axum::routing::post;
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -18,9 +14,9 @@ use semel_testkit::history::callers::{Outcome, Reading, Told, check, is_final};
 use semel_testkit::history::{Effect, Ending, Violation};
 use semel_testkit::private::{Private, RedisServer, free_port, new_folder};
 use semel_testkit::proxy::Proxy;
-use semel_tests::{Client, semel, semel_command};
 
 use crate::clock::{pass, tick};
+use crate::http::{self, Message};
 use crate::kinds::{Kind, Struck};
 use crate::nemesis::{ON_WAYS, strike_ways};
 use crate::report::{Row, Wrong};
@@ -82,7 +78,10 @@ fn local() -> SocketAddr {
 }
 
 fn serve(program: &PathBuf, folder: &std::path::Path) -> Private {
-    let mut command = semel_command(program);
+    let mut command = std::process::Command::new(program);
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SEMEL_")) {
+        command.env_remove(name);
+    }
     command
         .arg("serve")
         .arg("--config")
@@ -91,28 +90,35 @@ fn serve(program: &PathBuf, folder: &std::path::Path) -> Private {
 }
 
 /// Charges every time that it is asked, and says which time it was.
-async fn charge(State(seen): State<Seen>, headers: HeaderMap) -> (StatusCode, String) {
-    let text = |name: &str| {
-        let value = headers.get(name).and_then(|value| value.to_str().ok());
-        value.unwrap_or_default().to_owned()
-    };
+async fn charge(seen: Seen, request: Message) -> String {
+    let number = |name: &str| request.header(name).parse().unwrap_or(0);
     let effect = Effect {
         client: 0,
-        key: text("idempotency-key"),
-        fence: text("semel-fence").parse().unwrap_or(0),
-        attempt: text("semel-attempt").parse().unwrap_or(0),
+        key: request.header("idempotency-key").to_owned(),
+        fence: number("semel-fence"),
+        attempt: u16::try_from(number("semel-attempt")).unwrap_or(0),
         start: tick(),
         end: None,
     };
     let number = {
         let mut seen = seen.0.lock();
         seen.0.push(effect);
-        seen.0.len()
+        seen.0.len() as u64
     };
     if number.is_multiple_of(50) {
-        pass(Duration::from_millis(number as u64 % 700)).await;
+        pass(Duration::from_millis(number % 700)).await;
     }
-    (StatusCode::CREATED, number.to_string())
+    number.to_string()
+}
+
+/// The program `semel`, as it was built.
+fn program() -> Result<PathBuf> {
+    let told = std::env::var_os("SEMEL_FAULTS_PROGRAM");
+    let beside = std::env::current_exe()?.with_file_name("semel");
+    let program = told.map_or(beside, PathBuf::from);
+    let missing = "no program semel: `cargo build -p semel-cli`, or SEMEL_FAULTS_PROGRAM";
+    anyhow::ensure!(program.is_file(), missing);
+    Ok(program)
 }
 
 /// Runs sidecars for so long, and decides.
@@ -120,13 +126,13 @@ pub(crate) async fn run(seconds: u64, seed: u64) -> Result<Row> {
     let began = tick();
     let mut redis = RedisServer::start(&["--appendonly", "yes", "--appendfsync", "always"]).await;
     let ways = ways(redis.address(), SIDECARS).await?;
-    let (seen, program) = (Seen::default(), semel());
+    let (seen, program) = (Seen::default(), program()?);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let upstream = listener.local_addr()?;
-    let router = Router::new()
-        .route("/charges", post(charge))
-        .with_state(seen.clone());
-    tokio::spawn(async move { axum::serve(listener, router).await });
+    let answering = seen.clone();
+    tokio::spawn(http::serve(listener, move |request| {
+        charge(answering.clone(), request)
+    }));
     let mut fleet = Vec::new();
     for way in &ways {
         let store = format!("redis://{}", way.address());
@@ -140,7 +146,7 @@ pub(crate) async fn run(seconds: u64, seed: u64) -> Result<Row> {
     let callers: Vec<_> = (0..CALLERS)
         .map(|caller| {
             let caller = Caller {
-                client: Client::new(Duration::from_secs(4)),
+                patience: Duration::from_secs(4),
                 number: caller,
                 addresses: Arc::clone(&addresses),
                 seen: seen.clone(),
@@ -168,7 +174,7 @@ pub(crate) async fn run(seconds: u64, seed: u64) -> Result<Row> {
 /// One caller, who asks one sidecar after the other.
 #[derive(Clone)]
 struct Caller {
-    client: Client,
+    patience: Duration,
     number: u64,
     addresses: Arc<Vec<SocketAddr>>,
     seen: Seen,
@@ -193,18 +199,15 @@ impl Caller {
 
     async fn ask(&self, key: u64, via: usize) -> Outcome {
         let (name, start) = (format!("{key:08}-{key:08}"), tick());
-        let url = format!("http://{}/charges", self.addresses[via]);
-        let reply = self
-            .client
-            .post(&url, &name, format!("{{\"amount\":{key}}}"))
-            .await;
+        let body = format!("{{\"amount\":{key}}}");
+        let reply = http::post(self.addresses[via], &name, &body, self.patience).await;
         let what = match &reply {
-            Ok(reply) if reply.status < 300 => {
+            Some(reply) if (200..300).contains(&reply.status()) => {
                 let run = reply.body.parse().unwrap_or(0);
                 Outcome::Answer(Ending::Completed(run))
             }
-            Ok(reply) if reply.body.contains("idempotency_in_doubt") => Outcome::InDoubt,
-            Ok(reply) if reply.status == 409 => Outcome::Busy,
+            Some(reply) if reply.body.contains("idempotency_in_doubt") => Outcome::InDoubt,
+            Some(reply) if reply.status() == 409 => Outcome::Busy,
             _ => Outcome::AskAgain,
         };
         let client = u32::try_from(self.number).unwrap_or(0);
@@ -228,9 +231,9 @@ async fn close(addresses: &Arc<Vec<SocketAddr>>, seen: &Seen, keys: u64) -> Resu
     for number in 0..CALLERS {
         let (addresses, seen, next) = (Arc::clone(addresses), seen.clone(), Arc::clone(&next));
         tasks.push(tokio::spawn(async move {
-            let client = Client::new(Duration::from_secs(10));
+            let patience = Duration::from_secs(10);
             let caller = Caller {
-                client,
+                patience,
                 number,
                 addresses,
                 seen,
