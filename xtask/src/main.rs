@@ -9,6 +9,7 @@ mod ci;
 mod conformance;
 mod deps;
 mod exec;
+mod faults;
 mod generate;
 mod house;
 mod markdown;
@@ -66,8 +67,8 @@ enum Command {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
-    /// Run seeded sequences of operations with faults.
-    Faults(programs::Faults),
+    /// Run real processes on real stores while everything fails, and check what they saw.
+    Faults(faults::Faults),
     /// Test both APIs from outside, by what their OpenAPI document says.
     Schemathesis(schemathesis::Options),
     /// Check, test and build the packages for Python and TypeScript.
@@ -104,7 +105,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Model { quick } => programs::model(&workspace, quick)?,
         Command::Shuttle => programs::shuttle(&workspace)?,
         Command::Bench { name, arguments } => return bench::run(&workspace, &name, &arguments),
-        Command::Faults(faults) => programs::faults(&workspace, &faults)?,
+        Command::Faults(faults) => faults::run(&workspace, &faults)?,
         Command::Schemathesis(options) => schemathesis::run(&workspace, &options)?,
         Command::Sdks { language } => sdks::run(&workspace, language)?,
         Command::Conformance => conformance::run(&workspace)?,

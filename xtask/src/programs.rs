@@ -3,27 +3,12 @@
 use std::process::Command;
 
 use anyhow::Result;
-use clap::Args;
 use serde::Serialize;
 
 use crate::exec;
 use crate::table::{seconds, table};
 use crate::time::Stopwatch;
 use crate::workspace::Workspace;
-
-/// `cargo xtask faults`.
-#[derive(Args, Debug)]
-pub(crate) struct Faults {
-    /// Run random sequences for long, rather than the fixed set.
-    #[arg(long)]
-    soak: bool,
-    /// How many sequences to run.
-    #[arg(long, default_value_t = 10_000_000)]
-    sequences: u64,
-    /// Where the random numbers start; the same seed gives the same run.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-}
 
 /// Explores the model; the program writes its own result file and table.
 pub(crate) fn model(workspace: &Workspace, quick: bool) -> Result<()> {
@@ -64,29 +49,6 @@ pub(crate) fn shuttle(workspace: &Workspace) -> Result<()> {
         .arg(workspace.path("target/shuttle"));
     let run = timed(workspace, "shuttle", &mut command)?;
     workspace.write_result("shuttle", &run)
-}
-
-/// Runs seeded sequences with faults; the program writes its own result file.
-pub(crate) fn faults(workspace: &Workspace, faults: &Faults) -> Result<()> {
-    if !faults.soak {
-        println!("nothing yet without --soak: faults on real servers arrive with the stores");
-        let nothing = serde_json::json!({ "status": "nothing yet" });
-        return workspace.write_result("faults", &nothing);
-    }
-    let mut command = exec::cargo();
-    command.args([
-        "run",
-        "--release",
-        "--package",
-        "semel-testkit",
-        "--bin",
-        "semel-soak",
-        "--",
-    ]);
-    command.args(["--sequences", &faults.sequences.to_string()]);
-    command.args(["--seed", &faults.seed.to_string()]);
-    command.arg("--json").arg(workspace.result_file("faults")?);
-    timed(workspace, "faults", &mut command).map(drop)
 }
 
 /// How a program ended well.

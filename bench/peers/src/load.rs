@@ -70,6 +70,22 @@ impl Connection {
         Ok(connection)
     }
 
+    /// One more connection of the same caller.
+    pub(crate) async fn beside(&self, address: SocketAddr) -> anyhow::Result<Self> {
+        let cookie = self.cookie.clone();
+        Ok(Self {
+            cookie,
+            ..Self::open(address, false).await?
+        })
+    }
+
+    /// The body of the last answer.
+    pub(crate) fn body(&self) -> String {
+        let end = self.buffer.windows(4).position(|four| four == b"\r\n\r\n");
+        let body = end.and_then(|end| self.buffer.get(end + 4..));
+        String::from_utf8_lossy(body.unwrap_or_default()).into_owned()
+    }
+
     /// Sends one request and reads its answer.
     pub(crate) async fn charge(&mut self, key: &str) -> anyhow::Result<()> {
         const BODY: &str =

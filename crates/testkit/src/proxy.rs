@@ -67,6 +67,7 @@ pub struct Proxy {
 
 struct Shared {
     clock: Arc<dyn Clock>,
+    server: Mutex<SocketAddr>,
     armed: Mutex<VecDeque<(usize, Cut)>>,
     delays: Mutex<[Duration; 2]>,
     held: watch::Sender<[bool; 2]>,
@@ -92,6 +93,7 @@ impl Proxy {
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             clock,
+            server: Mutex::new(server),
             armed: Mutex::default(),
             delays: Mutex::default(),
             held: watch::Sender::new([false; 2]),
@@ -100,7 +102,7 @@ impl Proxy {
             cuts: watch::Sender::new(0),
             all: watch::Sender::new(0),
         });
-        let task = tokio::spawn(accept(listener, server, Arc::clone(&shared)));
+        let task = tokio::spawn(accept(listener, Arc::clone(&shared)));
         Ok(Self {
             address,
             shared,
@@ -112,6 +114,16 @@ impl Proxy {
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Leads new connections to another server, as a name does after a failover.
+    pub fn lead_to(&self, server: SocketAddr) {
+        *self.shared.server.lock() = server;
+    }
+
+    /// Forgets cuts that were asked for and have not been made. → how many.
+    pub fn disarm(&self) -> usize {
+        std::mem::take(&mut *self.shared.armed.lock()).len()
     }
 
     /// Cuts once, at the next lot of bytes that fits. Several are served in the order in which they were
@@ -178,12 +190,13 @@ impl Drop for Proxy {
     }
 }
 
-async fn accept(listener: TcpListener, server: SocketAddr, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     while let Ok((caller, _)) = listener.accept().await {
         if shared.refusing.load(Ordering::SeqCst) {
             continue;
         }
         shared.made.fetch_add(1, Ordering::SeqCst);
+        let server = *shared.server.lock();
         tokio::spawn(serve(caller, server, Arc::clone(&shared)));
     }
 }

@@ -7,7 +7,9 @@ use anyhow::{Result, bail};
 
 use super::Outcome;
 use crate::workspace::Workspace;
-use crate::{book, deps, exec, generate, house, programs, schemathesis, sdks, services};
+use crate::{
+    book, deps, exec, faults, generate, house, programs, schemathesis, sdks, services,
+};
 
 /// One check.
 pub(crate) struct Step {
@@ -62,6 +64,7 @@ pub(crate) const STEPS: &[Step] = &[
         sdks::run(w, None).map(passed)
     }),
     step("examples", examples),
+    step("faults", |w| faults::slice(w).map(passed)),
     Step {
         name: "tests",
         run: tests,
@@ -88,6 +91,7 @@ const SERVERS: &[&str] = &[
     "recipes",
     "mcp",
     "dashboard",
+    "faketime",
 ];
 
 /// How long the advisory database may take to arrive.

@@ -117,7 +117,7 @@ pub(crate) const RULES: &[Rule] = &[
     Rule {
         name: "nothing-on-the-tools",
         who: Who::Any,
-        never: &["semel-bench", "xtask"],
+        never: &["semel-bench", "semel-faults", "xtask"],
         why: "programs of the repository are no libraries",
     },
 ];

@@ -6,6 +6,7 @@
 
 mod azurite;
 mod dashboard;
+mod faketime;
 mod http;
 mod install;
 mod instance;
@@ -91,6 +92,7 @@ fn all() -> Vec<Box<dyn Service>> {
         Box::new(mcp::Mcp),
         Box::new(dashboard::Dashboard),
         Box::new(prometheus::Prometheus),
+        Box::new(faketime::FakeTime),
     ]
 }
 

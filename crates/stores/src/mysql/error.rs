@@ -28,6 +28,14 @@ pub(super) fn not_sent(error: Error) -> StoreError {
     said(kind, Certainty::Definite, error)
 }
 
+/// What is known when an earlier sending may have been done: that the last one was not is no comfort (P28).
+pub(super) fn after(unknown: bool, mut error: StoreError) -> StoreError {
+    if unknown {
+        error.certainty = Certainty::Unknown;
+    }
+    error
+}
+
 fn said(kind: StoreErrorKind, certainty: Certainty, error: Error) -> StoreError {
     match number(&error).and_then(hint) {
         Some(hint) => StoreError::new(kind, certainty, hint),
@@ -49,6 +57,11 @@ pub(super) fn unfit(said: impl Into<String>) -> StoreError {
 pub(super) fn number(error: &Error) -> Option<u16> {
     let error = error.as_database_error()?;
     Some(error.try_downcast_ref::<MySqlDatabaseError>()?.number())
+}
+
+/// Whether nobody knows, after this error, if what was sent was done.
+pub(super) fn is_unknown(error: &Error) -> bool {
+    classify(error).1 == Certainty::Unknown
 }
 
 fn classify(error: &Error) -> (StoreErrorKind, Certainty) {

@@ -10,7 +10,9 @@ use sqlx::mysql::{MySqlPool, MySqlPoolOptions, MySqlQueryResult, MySqlRow};
 use sqlx::pool::PoolConnection;
 use sqlx::{AssertSqlSafe, Connection as _, Error, MySql, MySqlConnection};
 
-use super::error::{DEADLOCK, LOCK_WAIT, is_broken, not_sent, number, store_error};
+use super::error::{
+    DEADLOCK, LOCK_WAIT, after, is_broken, is_unknown, not_sent, number, store_error,
+};
 use super::options::Options;
 use super::row::Bound;
 
@@ -95,10 +97,11 @@ impl Link {
         statement: impl Fn() -> Bound,
         gives_rows: bool,
     ) -> Result<(Vec<MySqlRow>, MySqlQueryResult), Failed> {
-        let mut sent = 0;
+        let (mut sent, mut unknown) = (0, false);
         loop {
-            let mut held = self.hold().await.map_err(Failed::NotSent)?;
-            let connection = held.get().map_err(Failed::NotSent)?;
+            let not_sent = |error| Failed::NotSent { error, unknown };
+            let mut held = self.hold().await.map_err(not_sent)?;
+            let connection = held.get().map_err(not_sent)?;
             let outcome = if gives_rows {
                 let rows = statement().fetch_all(connection).await;
                 rows.map(|rows| (rows, MySqlQueryResult::default()))
@@ -118,8 +121,9 @@ impl Link {
             }
             let (most, pause) = resends(&error);
             if sent >= most {
-                return Err(Failed::Sent(error));
+                return Err(Failed::Sent { error, unknown });
             }
+            unknown |= is_unknown(&error);
             sent += 1;
             self.clock.sleep(pause).await;
         }
@@ -167,23 +171,31 @@ impl Link {
 /// What became of a statement.
 pub(super) enum Failed {
     /// No connection could be had.
-    NotSent(Error),
+    NotSent {
+        error: Error,
+        /// Whether it was sent before, and may have been done.
+        unknown: bool,
+    },
     /// It was sent, and refused or not answered.
-    Sent(Error),
+    Sent {
+        error: Error,
+        /// The same.
+        unknown: bool,
+    },
 }
 
 impl Failed {
     /// Whether the server said this number.
     pub(super) fn is(&self, wanted: u16) -> bool {
-        matches!(self, Self::Sent(error) if number(error) == Some(wanted))
+        matches!(self, Self::Sent { error, .. } if number(error) == Some(wanted))
     }
 }
 
 /// As a store error.
 pub(super) fn failed(what: Failed) -> StoreError {
     match what {
-        Failed::NotSent(error) => not_sent(error),
-        Failed::Sent(error) => store_error(error),
+        Failed::NotSent { error, unknown } => after(unknown, not_sent(error)),
+        Failed::Sent { error, unknown } => after(unknown, store_error(error)),
     }
 }
 

@@ -16,6 +16,14 @@ pub(super) fn not_sent(error: Error) -> StoreError {
     said(kind, Certainty::Definite, error)
 }
 
+/// What is known when an earlier sending may have been done: that the last one was not is no comfort (P28).
+pub(super) fn after(unknown: bool, mut error: StoreError) -> StoreError {
+    if unknown {
+        error.certainty = Certainty::Unknown;
+    }
+    error
+}
+
 fn said(kind: StoreErrorKind, certainty: Certainty, error: Error) -> StoreError {
     match hint(&error) {
         Some(hint) => StoreError::new(kind, certainty, hint),

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use semel_core::Clock;
 use semel_core::store::{Connections, StoreResult};
+use semel_core::{Certainty, Clock};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgPool, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, Connection as _, Error, PgConnection, Postgres};
 
-use super::error::{code, is_broken, not_sent, store_error};
+use super::error::{after, code, is_broken, not_sent, store_error};
 use super::options::Options;
 use super::row::Bound;
 
@@ -63,9 +63,10 @@ impl Link {
 
     /// The same for any number of rows.
     pub(super) async fn rows(&self, statement: impl Fn() -> Bound) -> StoreResult<Vec<PgRow>> {
-        let mut resends = 0;
+        let (mut resends, mut unknown) = (0, false);
         loop {
-            let mut held = self.hold().await?;
+            let held = self.hold().await;
+            let mut held = held.map_err(|error| after(unknown, error))?;
             let error = match held.rows(statement(), self.pooled).await {
                 Ok(rows) => {
                     held.give_back();
@@ -77,9 +78,12 @@ impl Link {
             if !self.pooled && !is_broken(&error) {
                 held.give_back();
             }
-            if resends == RESENDS || !is_worth_resending(&error) {
-                return Err(store_error(error));
+            let again = resends < RESENDS && is_worth_resending(&error);
+            let error = after(unknown, store_error(error));
+            if !again {
+                return Err(error);
             }
+            unknown = error.certainty == Certainty::Unknown;
             resends += 1;
             self.clock.sleep(PAUSE).await;
         }

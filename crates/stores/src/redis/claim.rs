@@ -4,15 +4,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redis::Value;
+use semel_core::record::offset;
 use semel_core::store::StoreResult;
 use semel_core::{
-    Claim, Claimed, Grant, Identity, Record, Restored, State, StoreError, StoreErrorKind,
+    Claim, Claimed, Fence, Grant, Identity, Record, Restored, State, StoreError, StoreErrorKind,
     Timestamp, protocol,
 };
 
 use super::error::{overtaken, unexpected};
 use super::script::{DONE, get, sized};
 use super::{Inner, TRIES, is_deleted, millis};
+
+/// A record that lives shorter may be gone before a claim arrives that was sent before it was written. The fence that
+/// such a claim brings along would be smaller than the record's was: the server gives it one when it arrives (P22).
+const BRIEF: Duration = Duration::from_secs(60);
 
 impl Inner {
     pub(super) async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
@@ -28,10 +33,18 @@ impl Inner {
             return Err(unexpected("a claim of nothing wins"));
         };
         let packed = Bytes::from(record.encode());
-        let mut set = sized("SET", 7, key.len() + packed.len());
-        set.arg(&key).arg(&packed[..]).arg("NX").arg("GET");
-        set.arg("PX").arg(millis(record.retention));
-        let reply = match self.link.query(&key, &set).await {
+        let brief = record.retention < BRIEF;
+        let sent = if brief {
+            let life = millis(record.retention).to_string();
+            let arguments = [&packed[..], life.as_bytes()];
+            self.link.run(&self.scripts.fresh, &key, &arguments).await
+        } else {
+            let mut set = sized("SET", 7, key.len() + packed.len());
+            set.arg(&key).arg(&packed[..]).arg("NX").arg("GET");
+            set.arg("PX").arg(millis(record.retention));
+            self.link.query(&key, &set).await
+        };
+        let reply = match sent {
             Err(full) if full.kind == StoreErrorKind::Full => self.find(&key, full).await?,
             reply => reply?,
         };
@@ -40,6 +53,7 @@ impl Inner {
                 memo: packed,
                 ..grant
             })),
+            Value::Int(time) if brief => Ok(Claimed::Won(stamped(grant, &packed, time)?)),
             Value::BulkString(found) => self.contend(ask, &key, found.into(), now).await,
             _ => Err(unexpected("SET")),
         }
@@ -192,6 +206,23 @@ impl Inner {
         }
         Err(overtaken())
     }
+}
+
+/// A lease whose fence and times the server gave, and its record as it is there.
+fn stamped(grant: Grant, packed: &[u8], time: i64) -> StoreResult<Grant> {
+    let time = u64::try_from(time).map_err(|_| unexpected("TIME"))?;
+    let mut memo = packed.to_vec();
+    for at in [offset::OWNER, offset::CREATED, offset::WRITTEN] {
+        let field = memo
+            .get_mut(at..at + 8)
+            .ok_or_else(|| unexpected("a short record"))?;
+        field.copy_from_slice(&time.to_le_bytes());
+    }
+    Ok(Grant {
+        fence: Fence(time),
+        memo: memo.into(),
+        ..grant
+    })
 }
 
 /// `now`, as far as it can be: the server gave the record, so it is live, whatever our estimate of the server's

@@ -64,6 +64,9 @@ pub(super) fn get(key: &[u8]) -> Cmd {
 pub(super) struct Scripts {
     /// Looks at a record that a claim lost to. → `{record, milliseconds to live}`, or nil.
     pub(super) look: Script,
+    /// Writes the record of a new lease where there is none, with the server's time as its fence.
+    /// → that time in microseconds, or the record that is there.
+    pub(super) fresh: Script,
     /// Leaves the waiter's mark on a record that is running or in doubt. → 1, or 0 if it isn't.
     pub(super) mark: Script,
     /// Replaces a record whose header is still the one given. → 1 or 0.
@@ -118,6 +121,7 @@ if not record then return false end
 return {record, redis.call('PTTL', KEYS[1])}"
                     .to_owned(),
             ),
+            fresh: fresh(),
             mark: Script::new(format!(
                 "#!lua flags=allow-oom
 local state = string.byte(redis.call('GETRANGE', KEYS[1], {state}, {state}))
@@ -155,6 +159,28 @@ return 1"
             delete: delete(),
         }
     }
+}
+
+/// Without `allow-oom`, as every claim of a new key.
+fn fresh() -> Script {
+    let (fence, after_fence) = (offset::OWNER, offset::OWNER + 9);
+    let (created, after_written) = (offset::CREATED, offset::WRITTEN + 9);
+    Script::new(format!(
+        "#!lua
+local old = redis.call('GET', KEYS[1])
+if old then return old end
+local time = redis.call('TIME')
+local micros = time[1] * 1000000 + time[2]
+local left, bytes = micros, ''
+for _ = 1, 8 do
+  bytes = bytes .. string.char(left % 256)
+  left = math.floor(left / 256)
+end
+local new = string.sub(ARGV[1], 1, {fence}) .. bytes .. string.sub(ARGV[1], {after_fence}, {created}) .. bytes .. bytes
+  .. string.sub(ARGV[1], {after_written})
+redis.call('SET', KEYS[1], new, 'PX', ARGV[2])
+return micros"
+    ))
 }
 
 fn delete() -> Script {

@@ -65,6 +65,34 @@ async fn a_reply_lost_after_the_write_is_made_good_by_sending_again() {
     }
 }
 
+/// A settlement is written, its reply is lost, and there is no way to send it again: that the last sending changed nothing
+/// is no comfort.
+#[tokio::test]
+async fn a_reply_lost_with_no_way_to_ask_again_is_not_definite() {
+    let server = MariaDbServer::start(&[]).await;
+    let proxy = proxy(&server).await;
+    let store = open(&format!(
+        "{}?max_connections=1",
+        MariaDbServer::url_at(proxy.address())
+    ))
+    .await;
+    let warm = won(&store, &fresh()).await;
+    store.settle(&warm, &complete("warm")).await.unwrap();
+    let claim = fresh();
+    let lease = won(&store, &claim).await;
+    proxy.cut(Cut::BeforeReply);
+    proxy.refuse(true);
+    let error = store.settle(&lease, &complete("once")).await.unwrap_err();
+    let landed = open(&server.url())
+        .await
+        .read(&claim.identity)
+        .await
+        .unwrap();
+    let landed = landed.and_then(|record| record.answer);
+    assert_eq!(landed.as_ref(), complete("once").answer(), "it was written");
+    assert_eq!(error.certainty, Certainty::Unknown, "{error}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_that_leave_in_mid_call_never_leave_their_answer_to_another() {
     let server = MariaDbServer::start(&[]).await;

@@ -8,8 +8,9 @@
 //!
 //! [`clients`] are concurrent callers that misbehave in every way that real ones do, from a seed.
 //!
-//! A history is plain data, so that processes that are killed can write theirs line by line and a
-//! test can put them together with [`History::merge`].
+//! A history is plain data, so that processes that are killed can write theirs line by line
+//! ([`Log::in_lines`]) and a test can read them with [`read_lines`] and put them together with
+//! [`History::merge`]. [`callers`] has the rules for what callers were told, whatever is between them and the effect.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -28,9 +29,12 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+pub mod callers;
 mod check;
 pub mod clients;
 mod event;
+mod lines;
+mod log;
 mod recorder;
 mod rules;
 mod told;
@@ -38,4 +42,6 @@ mod view;
 
 pub use check::{Violation, check, check_with_slack};
 pub use event::{Ask, Call, Effect, Ending, History, Reply, Stand, answer_mark, key_of};
-pub use recorder::{Log, Recorder};
+pub use lines::{Line, Read, read_lines};
+pub use log::Log;
+pub use recorder::Recorder;

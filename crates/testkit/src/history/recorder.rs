@@ -1,86 +1,20 @@
 //! [`Recorder`]: a store that writes down every call.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use semel_core::diagnosis::Finding;
 use semel_core::store::{Capabilities, Connections, Page, Query, Stats};
 use semel_core::wake::Wakeup;
 use semel_core::{
-    BoxFuture, Certainty, Claim, Claimed, Clock, CrashPolicy, Fence, Grant, Identity, Record,
-    Renewed, Resolution, Resolved, Restored, Settled, Settlement, Store, StoreAdmin, StoreResult,
-    Timestamp,
+    BoxFuture, Certainty, Claim, Claimed, CrashPolicy, Fence, Grant, Identity, Record, Renewed,
+    Resolution, Resolved, Restored, Settled, Settlement, Store, StoreAdmin, StoreResult, Timestamp,
 };
 
-use super::event::{Ask, Call, Effect, History, Reply, key_of, mark};
+use super::event::{Ask, Call, Effect, Reply, key_of, mark};
+use super::lines::Line;
+use super::log::Log;
 use super::told::{claimed, micros, stand};
-
-/// Where calls and effects are written down. Clones share one history.
-#[derive(Clone)]
-pub struct Log {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    tick: AtomicU64,
-    clock: Arc<dyn Clock>,
-    history: Mutex<History>,
-}
-
-impl Log {
-    /// An empty log. `clock` must run as fast as the store's: spans on it are compared with leases
-    /// and retentions.
-    #[must_use]
-    pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let (tick, history) = (AtomicU64::new(1), Mutex::default());
-        Self {
-            shared: Arc::new(Shared {
-                tick,
-                clock,
-                history,
-            }),
-        }
-    }
-
-    /// `store`, as `client` calls it.
-    #[must_use]
-    pub fn recorder(&self, store: Arc<dyn StoreAdmin>, client: u32) -> Recorder {
-        Recorder {
-            inner: store,
-            log: self.clone(),
-            client,
-        }
-    }
-
-    /// What happened so far. Calls that are under way count as unanswered.
-    #[must_use]
-    pub fn history(&self) -> History {
-        self.shared.history.lock().clone()
-    }
-
-    fn tick(&self) -> u64 {
-        self.shared.tick.fetch_add(1, Ordering::SeqCst)
-    }
-
-    fn time(&self) -> u64 {
-        let passed = self.shared.clock.now().since_origin().as_micros();
-        u64::try_from(passed).unwrap_or(u64::MAX)
-    }
-}
-
-impl std::fmt::Debug for Log {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let history = self.shared.history.lock();
-        write!(
-            f,
-            "Log({} calls, {} effects)",
-            history.calls.len(),
-            history.effects.len()
-        )
-    }
-}
 
 /// A store whose calls are written down, for one client.
 ///
@@ -88,9 +22,9 @@ impl std::fmt::Debug for Log {
 /// first time and refused the second would be written down as refused.
 #[derive(Clone)]
 pub struct Recorder {
-    inner: Arc<dyn StoreAdmin>,
-    log: Log,
-    client: u32,
+    pub(super) inner: Arc<dyn StoreAdmin>,
+    pub(super) log: Log,
+    pub(super) client: u32,
 }
 
 impl Recorder {
@@ -105,12 +39,24 @@ impl Recorder {
             start,
             end: None,
         };
-        self.log.shared.history.lock().effects.push(effect);
+        match &self.log.shared.pen {
+            Some(pen) => pen.write(&Line::Began(effect)),
+            None => self.log.shared.history.lock().effects.push(effect),
+        }
     }
 
     /// Writes down that the effect under this lease is over.
     pub fn effect_finished(&self, identity: &Identity, fence: Fence) {
         let (key, end) = (key_of(identity), self.log.tick());
+        if let Some(pen) = &self.log.shared.pen {
+            let (client, fence) = (self.client, fence.0);
+            return pen.write(&Line::Finished {
+                client,
+                key,
+                fence,
+                end,
+            });
+        }
         let mut history = self.log.shared.history.lock();
         let mut effects = history.effects.iter_mut().rev();
         let ours = |effect: &&mut Effect| {
@@ -133,6 +79,9 @@ impl Recorder {
             ask,
             reply: Reply::Unanswered,
         };
+        if let Some(pen) = &self.log.shared.pen {
+            return pen.asked(call);
+        }
         let mut history = self.log.shared.history.lock();
         history.calls.push(call);
         history.calls.len() - 1
@@ -140,6 +89,14 @@ impl Recorder {
 
     fn answered(&self, index: usize, reply: Reply) {
         let (end, ended) = (self.log.tick(), self.log.time());
+        if let Some(pen) = &self.log.shared.pen {
+            return pen.write(&Line::Answered {
+                number: index,
+                end,
+                ended,
+                reply,
+            });
+        }
         let mut history = self.log.shared.history.lock();
         let call = &mut history.calls[index];
         (call.end, call.ended, call.reply) = (Some(end), Some(ended), reply);

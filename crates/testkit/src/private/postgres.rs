@@ -22,6 +22,7 @@ const NAME: &str = "semel";
 #[derive(Debug)]
 pub struct PostgresServer {
     settings: Vec<String>,
+    environment: Vec<(String, String)>,
     folder: PathBuf,
     port: u16,
     process: Private,
@@ -33,13 +34,21 @@ impl PostgresServer {
     /// # Panics
     /// Where it doesn't start.
     pub async fn start(settings: &[&str]) -> Self {
+        Self::start_in(settings, &[]).await
+    }
+
+    /// Like [`Self::start`], with variables in the server's environment: another clock, for example.
+    ///
+    /// # Panics
+    /// Where it doesn't start.
+    pub async fn start_in(settings: &[&str], environment: &[(&str, &str)]) -> Self {
         let folder = new_folder("postgres");
         give_away(&folder);
         let mut init = as_owner(&program("initdb"));
         init.args(["--auth=trust", "--username", NAME, "--encoding=UTF8"]);
         init.args(["--locale=C.UTF-8", "--no-sync", "--pgdata"]);
         succeed(init.arg(data(&folder)));
-        let server = Self::run(folder, settings).await;
+        let server = Self::run(folder, settings, environment).await;
         server.sql("postgres", &format!("create database {NAME}"));
         server
     }
@@ -67,15 +76,18 @@ impl PostgresServer {
             copy.args(["--dbname", &from, "--pgdata"])
                 .arg(data(&folder)),
         );
-        Self::run(folder, settings).await
+        Self::run(folder, settings, &[]).await
     }
 
-    async fn run(folder: PathBuf, settings: &[&str]) -> Self {
+    async fn run(folder: PathBuf, settings: &[&str], environment: &[(&str, &str)]) -> Self {
         let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let environment: Vec<_> = environment.iter().map(owned).collect();
         let port = free_port();
-        let process = launch(&folder, port, &settings);
+        let process = launch(&folder, port, &settings, &environment);
         let mut server = Self {
             settings,
+            environment,
             folder,
             port,
             process,
@@ -116,7 +128,7 @@ impl PostgresServer {
         self.process.kill();
         for _ in 0..PATIENCE {
             // Until the last session of the killed one is gone, the new one refuses to start.
-            self.process = launch(&self.folder, self.port, &self.settings);
+            self.process = launch(&self.folder, self.port, &self.settings, &self.environment);
             for _ in 0..10 {
                 pause.tick().await;
             }
@@ -204,8 +216,14 @@ fn data(folder: &Path) -> PathBuf {
     folder.join("data")
 }
 
-fn launch(folder: &Path, port: u16, settings: &[String]) -> Private {
+fn launch(
+    folder: &Path,
+    port: u16,
+    settings: &[String],
+    environment: &[(String, String)],
+) -> Private {
     let mut command = as_owner(&program("postgres"));
+    command.envs(environment.iter().cloned());
     command.arg("-D").arg(data(folder));
     let own = [
         "listen_addresses=127.0.0.1",

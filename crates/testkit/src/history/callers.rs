@@ -1,0 +1,192 @@
+//! What callers were told, and whether that can be so: the rules that hold whatever is between callers and effect, a
+//! library, a sidecar or somebody else's layer.
+//!
+//! They need no store's history: an answer that was told is told to everybody, and ends the matter.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::check::Violation;
+use super::event::{Ask, Effect, Ending, History, Reply};
+
+/// What one caller was told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// Who asked.
+    pub client: u32,
+    /// For which key.
+    pub key: String,
+    /// Mark of the payload.
+    pub payload: u64,
+    /// When it asked.
+    pub start: u64,
+    /// When it was told.
+    pub end: u64,
+    /// What it was told.
+    pub what: Outcome,
+}
+
+/// What a caller is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// The answer, or the final failure, by its mark.
+    Answer(Ending),
+    /// Nobody knows whether it happened.
+    InDoubt,
+    /// The key was used with another payload.
+    Mismatch,
+    /// Another runs it.
+    Busy,
+    /// Nothing was started: the store gave no answer.
+    NotStarted,
+    /// It ran, and isn't recorded, or failed: asking again is the way to know.
+    AskAgain,
+}
+
+/// What a caller knows for good after that.
+#[must_use]
+pub const fn is_final(outcome: Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::Answer(_) | Outcome::InDoubt | Outcome::Mismatch
+    )
+}
+
+/// How the rules are to be read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reading<'h> {
+    /// The calls to the store, where they are known: then an answer must have been recorded before it is told (P33).
+    pub store: Option<&'h History>,
+    /// Whether no crash and no lapse is about: then a key has one effect.
+    pub undisturbed: bool,
+}
+
+/// What in `told` and `effects` can't be: for keys that don't expire within the history, and that nobody deletes.
+#[must_use]
+pub fn check(told: &[Told], effects: &[Effect], reading: Reading<'_>) -> Vec<Violation> {
+    let mut keys: BTreeMap<&str, Key<'_>> = BTreeMap::new();
+    for one in told {
+        keys.entry(&one.key).or_default().told.push(one);
+    }
+    for effect in effects {
+        keys.entry(&effect.key).or_default().effects.push(effect);
+    }
+    let recorded = reading.store.map(recorded);
+    let mut found = Vec::new();
+    for (key, of) in &keys {
+        let mut wrong = |invariant, sentence: String, effects: Vec<&Effect>| {
+            found.push(Violation {
+                invariant,
+                key: (*key).to_owned(),
+                sentence,
+                calls: Vec::new(),
+                effects: effects.into_iter().cloned().collect(),
+            });
+        };
+        of.one_answer(&mut wrong);
+        of.nothing_after_the_answer(&mut wrong);
+        of.one_payload(&mut wrong);
+        if let Some(recorded) = &recorded {
+            of.answers_are_recorded(recorded, &mut wrong);
+        }
+        if reading.undisturbed && of.effects.len() > 1 {
+            let sentence = format!("done {} times, though nobody vanished", of.effects.len());
+            wrong("I1", sentence, of.effects.clone());
+        }
+    }
+    found
+}
+
+/// Every answer that may have been recorded, with the earliest moment at which it may have been.
+fn recorded(history: &History) -> BTreeMap<(&str, u64), u64> {
+    let mut recorded = BTreeMap::new();
+    for call in &history.calls {
+        let (Ask::Settle { ending, .. } | Ask::Resolve { ending, .. }) = call.ask else {
+            continue;
+        };
+        let refused = matches!(
+            call.reply,
+            Reply::Lost | Reply::NotInDoubt | Reply::Failed { definite: true }
+        );
+        if let (Some(mark), false) = (mark_of(ending), refused) {
+            let first = recorded.entry((&*call.key, mark)).or_insert(call.start);
+            *first = (*first).min(call.start);
+        }
+    }
+    recorded
+}
+
+const fn mark_of(ending: Ending) -> Option<u64> {
+    match ending {
+        Ending::Completed(mark) | Ending::Failed(mark) => Some(mark),
+        _ => None,
+    }
+}
+
+#[derive(Default)]
+struct Key<'h> {
+    told: Vec<&'h Told>,
+    effects: Vec<&'h Effect>,
+}
+
+type Wrong<'a, 'h> = dyn FnMut(&'static str, String, Vec<&'h Effect>) + 'a;
+
+impl<'h> Key<'h> {
+    fn answers(&self) -> impl Iterator<Item = (&'h Told, Ending)> {
+        self.told.iter().filter_map(|told| match told.what {
+            Outcome::Answer(ending) => Some((*told, ending)),
+            _ => None,
+        })
+    }
+
+    /// I2: all are told the same.
+    fn one_answer(&self, wrong: &mut Wrong<'_, 'h>) {
+        let different: Vec<Ending> = self.answers().map(|(_, ending)| ending).collect();
+        if let Some(other) = different.iter().find(|ending| **ending != different[0]) {
+            let (first, whom) = (different[0], different.len());
+            let sentence = format!("{whom} callers were told {first:?} and {other:?}");
+            wrong("I2", sentence, self.effects.clone());
+        }
+    }
+
+    /// I2, I9: once somebody has the answer, nothing is done any more.
+    fn nothing_after_the_answer(&self, wrong: &mut Wrong<'_, 'h>) {
+        let Some(first) = self.answers().map(|(told, _)| told.end).min() else {
+            return;
+        };
+        let late = self.effects.iter().find(|effect| effect.start > first);
+        if let Some(late) = late {
+            let sentence = format!("a caller had the answer at {first}, and it was done again");
+            wrong("I9", sentence, vec![late]);
+        }
+    }
+
+    /// I7: an answer is for one payload.
+    fn one_payload(&self, wrong: &mut Wrong<'_, 'h>) {
+        let payloads: BTreeSet<u64> = self.answers().map(|(told, _)| told.payload).collect();
+        if payloads.len() > 1 {
+            let sentence = "callers with different payloads were given the answer".to_owned();
+            wrong("I7", sentence, self.effects.clone());
+        }
+    }
+
+    /// P33: what is told as the answer is recorded as the answer.
+    fn answers_are_recorded(
+        &self,
+        recorded: &BTreeMap<(&str, u64), u64>,
+        wrong: &mut Wrong<'_, 'h>,
+    ) {
+        for (told, ending) in self.answers() {
+            let Some(mark) = mark_of(ending) else {
+                continue;
+            };
+            let at = recorded.get(&(&*told.key, mark));
+            if at.is_none_or(|at| *at > told.end) {
+                let sentence = format!("client {} was told {ending:?}, unrecorded", told.client);
+                wrong("P33", sentence, self.effects.clone());
+                return;
+            }
+        }
+    }
+}

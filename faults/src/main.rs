@@ -1,0 +1,188 @@
+//! Real processes on real stores while everything fails, and a checker that decides what they saw: `cargo xtask faults`.
+
+mod bugs;
+mod clock;
+mod crew;
+mod http;
+mod kinds;
+mod nemesis;
+mod points;
+mod report;
+mod run;
+mod servers;
+mod sidecars;
+mod verdict;
+mod worker;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand, ValueEnum};
+use semel_testkit::private::new_folder;
+
+use report::Row;
+use servers::Name;
+
+#[derive(Parser)]
+#[command(args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Hidden>,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// What the harness starts itself as.
+#[derive(Subcommand)]
+enum Hidden {
+    #[command(hide = true)]
+    Worker(worker::Setup),
+    #[command(hide = true)]
+    Lock { file: PathBuf },
+}
+
+#[derive(clap::Args)]
+struct Options {
+    /// The stores, with commas between them; or `all`.
+    #[arg(long, default_value = "all")]
+    store: String,
+    /// How long each store is run.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Where whims and faults come from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Workers, each a process where the store allows.
+    #[arg(long, default_value_t = 4)]
+    workers: u64,
+    /// Callers in each worker.
+    #[arg(long, default_value_t = 8)]
+    tasks: u64,
+    /// Instead: lets the checker find a seeded bug, or `all`.
+    #[arg(long)]
+    bug: Option<String>,
+    /// How many short runs a bug may take.
+    #[arg(long, default_value_t = 100)]
+    runs: u64,
+    /// Instead: runs somebody else's design, which has to fail.
+    #[arg(long)]
+    peer: Option<Peer>,
+    /// Writes the result to this file, too.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Peer {
+    /// A store that completes without a look at who asks: a re-creation of how some layers do it, not their code.
+    Unconditional,
+}
+
+fn main() -> Result<ExitCode> {
+    let cli = Cli::parse();
+    let threads = if matches!(cli.command, Some(Hidden::Worker(_))) {
+        2
+    } else {
+        4
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        match cli.command {
+            Some(Hidden::Worker(setup)) => {
+                worker::process(setup).await;
+                Ok(ExitCode::SUCCESS)
+            }
+            Some(Hidden::Lock { file }) => servers::sqlite::hold_lock(&file)
+                .await
+                .map(|()| ExitCode::SUCCESS),
+            None => harness(&cli.options).await,
+        }
+    })
+}
+
+async fn harness(options: &Options) -> Result<ExitCode> {
+    if let Some(bug) = &options.bug {
+        let rows = bugs::hunt_all(bug, options.seed, options.runs).await?;
+        let all = bugs::tell(&rows, options.runs);
+        return finish(options, &rows, all);
+    }
+    if options.peer.is_some() {
+        return peer(options).await;
+    }
+    let mut rows = Vec::new();
+    for name in names(&options.store)? {
+        let mut row = if name == Name::Sidecars {
+            sidecars::run(options.seconds, options.seed).await?
+        } else {
+            let workers = usize::try_from(options.workers)?;
+            let backend = servers::start(name, workers, options.seed).await?;
+            one(&name.text(), backend, options).await?
+        };
+        row.tell();
+        rows.push(row);
+    }
+    println!("{}", report::table(&rows));
+    let operations: u64 = rows.iter().map(|row| row.operations).sum();
+    let met = rows.iter().all(|row| row.met);
+    println!(
+        "{operations} operations checked; {}",
+        if met { "all met" } else { "NOT met" }
+    );
+    finish(options, &rows, met)
+}
+
+async fn one(name: &str, backend: Box<dyn servers::Backend>, options: &Options) -> Result<Row> {
+    let folder = new_folder("faults");
+    let how = run::Options {
+        seconds: options.seconds,
+        seed: options.seed,
+        workers: options.workers,
+        tasks: options.tasks,
+    };
+    let row = run::run(name, backend, how, &folder).await;
+    let _ = std::fs::remove_dir_all(&folder);
+    row
+}
+
+/// A peer has to be found out: the run succeeds if the checker does.
+async fn peer(options: &Options) -> Result<ExitCode> {
+    println!(
+        "a store of ours that completes without checking who asks: that design re-created, not anybody's code"
+    );
+    let backend = Box::new(servers::Memory::unconditional(options.seed));
+    let mut row = one("unconditional", backend, options).await?;
+    row.tell();
+    let found = !row.violations.is_empty();
+    println!(
+        "{}",
+        if found {
+            "found out, as it has to be"
+        } else {
+            "NOT found out"
+        }
+    );
+    finish(options, &[row], found)
+}
+
+fn names(text: &str) -> Result<Vec<Name>> {
+    if text == "all" {
+        return Ok(Name::value_variants().to_vec());
+    }
+    let parse = |name: &str| Name::from_str(name, true).map_err(anyhow::Error::msg);
+    text.split(',').map(parse).collect()
+}
+
+fn finish(options: &Options, rows: &impl serde::Serialize, met: bool) -> Result<ExitCode> {
+    if let Some(path) = &options.json {
+        report::write(path, rows)?;
+    }
+    Ok(if met {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,167 @@
+//! Points on an operation's way at which a worker can be told to die: a store wrapper, and the effect itself.
+
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use parking_lot::Mutex;
+use rustix::process::{Signal, getpid, kill_process};
+use semel::core::diagnosis::Finding;
+use semel::core::store::{Capabilities, Connections, Page, Query, Stats};
+use semel::core::wake::Wakeup;
+use semel::core::{
+    BoxFuture, Claim, Claimed, Fence, Grant, Identity, Record, Renewed, Resolution, Resolved,
+    Restored, Settled, Settlement, Store, StoreAdmin, StoreResult, Timestamp,
+};
+use semel_testkit::history::Recorder;
+use serde::{Deserialize, Serialize};
+
+/// Where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ValueEnum)]
+pub(crate) enum Point {
+    BeforeClaim,
+    AfterClaim,
+    InEffect,
+    BeforeSettle,
+    AfterSettle,
+}
+
+impl Point {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::BeforeClaim,
+        Self::AfterClaim,
+        Self::InEffect,
+        Self::BeforeSettle,
+        Self::AfterSettle,
+    ];
+}
+
+/// The point at which this process dies, and how often it is passed before that.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Points(Arc<Mutex<Option<(Point, u32)>>>);
+
+impl Points {
+    pub(crate) fn arm(&self, at: Option<(Point, u32)>) {
+        *self.0.lock() = at;
+    }
+
+    /// Passes a point, or dies there: at once, with nothing flushed and nobody told.
+    pub(crate) fn pass(&self, point: Point) {
+        let mut armed = self.0.lock();
+        match &mut *armed {
+            Some((at, 0)) if *at == point => {
+                let _ = kill_process(getpid(), Signal::KILL);
+            }
+            Some((at, left)) if *at == point => *left -= 1,
+            _ => {}
+        }
+    }
+}
+
+/// A store with points before and after its calls.
+pub(crate) struct Pointed {
+    pub(crate) inner: Recorder,
+    pub(crate) points: Points,
+}
+
+#[deny(
+    clippy::missing_trait_methods,
+    reason = "a wrapper passes every call on"
+)]
+impl Store for Pointed {
+    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
+        Box::pin(async move {
+            self.points.pass(Point::BeforeClaim);
+            let answer = self.inner.claim(claim).await;
+            self.points.pass(Point::AfterClaim);
+            answer
+        })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        lease: &'a Grant,
+        checkpoint: Option<&'a bytes::Bytes>,
+    ) -> BoxFuture<'a, StoreResult<Renewed>> {
+        self.inner.renew(lease, checkpoint)
+    }
+
+    fn settle<'a>(
+        &'a self,
+        lease: &'a Grant,
+        settlement: &'a Settlement,
+    ) -> BoxFuture<'a, StoreResult<Settled>> {
+        Box::pin(async move {
+            self.points.pass(Point::BeforeSettle);
+            let answer = self.inner.settle(lease, settlement).await;
+            self.points.pass(Point::AfterSettle);
+            answer
+        })
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        identity: &'a Identity,
+        fence: Fence,
+        resolution: &'a Resolution,
+    ) -> BoxFuture<'a, StoreResult<Resolved>> {
+        self.inner.resolve(identity, fence, resolution)
+    }
+
+    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
+        self.inner.read(identity)
+    }
+
+    fn watch(&self, identity: &Identity) -> Wakeup {
+        self.inner.watch(identity)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+}
+
+#[deny(
+    clippy::missing_trait_methods,
+    reason = "a wrapper passes every call on"
+)]
+impl StoreAdmin for Pointed {
+    fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, StoreResult<Page>> {
+        self.inner.list(query)
+    }
+
+    fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
+        self.inner.delete(identity)
+    }
+
+    fn restore<'a>(
+        &'a self,
+        identity: &'a Identity,
+        record: &'a Record,
+    ) -> BoxFuture<'a, StoreResult<Restored>> {
+        self.inner.restore(identity, record)
+    }
+
+    fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
+        self.inner.sweep(most)
+    }
+
+    fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
+        self.inner.expired(most)
+    }
+
+    fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
+        self.inner.now()
+    }
+
+    fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
+        self.inner.stats()
+    }
+
+    fn connections(&self) -> Option<Connections> {
+        self.inner.connections()
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
+        self.inner.diagnose()
+    }
+}

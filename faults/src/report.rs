@@ -1,0 +1,199 @@
+//! What a run is told as: rows, a table, a file.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use comfy_table::Table;
+use serde::Serialize;
+
+use crate::kinds::Struck;
+use crate::verdict::Verdict;
+
+/// A run in which nothing worked shows nothing.
+const LEAST_ANSWERED: u64 = 200;
+/// How many violations are told in full.
+const SHOWN: usize = 5;
+
+/// One store's run.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) store: String,
+    pub(crate) seed: u64,
+    pub(crate) seconds: f64,
+    pub(crate) rounds: u64,
+    /// What callers asked for.
+    pub(crate) operations: u64,
+    /// Those that got an answer or a final failure.
+    pub(crate) answered: u64,
+    pub(crate) store_calls: u64,
+    pub(crate) keys: u64,
+    pub(crate) effects: u64,
+    pub(crate) takeovers: u64,
+    pub(crate) doubts: u64,
+    pub(crate) expired: u64,
+    /// Keys that gave no answer at the close of a round, when all was whole again.
+    pub(crate) unanswered: u64,
+    /// Keys of vanished owners that a clock set back keeps busy.
+    pub(crate) kept_busy: u64,
+    pub(crate) faults: Struck,
+    /// Whether the store's guarantee is that a failover may lose what was acknowledged.
+    pub(crate) may_lose: bool,
+    pub(crate) lost_as_stated: u64,
+    pub(crate) violations: Vec<Wrong>,
+    pub(crate) met: bool,
+}
+
+/// A violation, with all that happened to its key.
+#[derive(Debug, Serialize)]
+pub(crate) struct Wrong {
+    pub(crate) invariant: &'static str,
+    pub(crate) what: String,
+    pub(crate) history: String,
+}
+
+impl Row {
+    pub(crate) fn new(store: &str, seed: u64) -> Self {
+        Self {
+            store: store.to_owned(),
+            seed,
+            seconds: 0.0,
+            rounds: 0,
+            operations: 0,
+            answered: 0,
+            store_calls: 0,
+            keys: 0,
+            effects: 0,
+            takeovers: 0,
+            doubts: 0,
+            expired: 0,
+            unanswered: 0,
+            kept_busy: 0,
+            faults: Struck::default(),
+            may_lose: false,
+            lost_as_stated: 0,
+            violations: Vec::new(),
+            met: false,
+        }
+    }
+
+    pub(crate) fn take(&mut self, verdict: Verdict) {
+        self.operations += verdict.operations;
+        self.answered += verdict.answered;
+        self.store_calls += verdict.calls;
+        self.keys += verdict.keys;
+        self.effects += verdict.effects;
+        self.takeovers += verdict.takeovers;
+        self.doubts += verdict.doubts;
+        self.expired += verdict.expired;
+        self.lost_as_stated += verdict.lost_as_stated;
+        for (violation, history) in verdict.violations {
+            self.violations.push(Wrong {
+                invariant: violation.invariant,
+                what: violation.to_string(),
+                history,
+            });
+        }
+    }
+
+    /// Decides whether the run has shown what it should: enough worked, something failed, and nothing is wrong. → why not.
+    pub(crate) fn decide(&mut self) -> Vec<String> {
+        let mut short = Vec::new();
+        if self.answered < LEAST_ANSWERED {
+            short.push(format!(
+                "only {} answered, of {LEAST_ANSWERED} at least",
+                self.answered
+            ));
+        }
+        if self.faults.total() == 0 {
+            short.push("nothing struck".to_owned());
+        }
+        if self.unanswered > 0 {
+            short.push(format!(
+                "{} keys gave no answer when all was whole",
+                self.unanswered
+            ));
+        }
+        if !self.violations.is_empty() {
+            short.push(format!("{} violations", self.violations.len()));
+        }
+        self.met = short.is_empty();
+        short
+    }
+
+    pub(crate) fn tell(&mut self) {
+        for wrong in self.violations.iter().take(SHOWN) {
+            println!(
+                "\n{} on {}, seed {}:\n{}",
+                wrong.invariant, self.store, self.seed, wrong.what
+            );
+            println!("  all that happened to this key:\n{}", wrong.history);
+        }
+        let short = self.decide();
+        if self.may_lose {
+            println!(
+                "{}: acknowledged and lost: {}, as stated",
+                self.store, self.lost_as_stated
+            );
+        }
+        for why in short {
+            println!("{}: not met: {why}", self.store);
+        }
+    }
+}
+
+/// The rows as people read them.
+pub(crate) fn table(rows: &[Row]) -> String {
+    let mut table = Table::new();
+    table.set_header([
+        "store",
+        "operations",
+        "answered",
+        "store calls",
+        "effects",
+        "takeovers",
+        "doubts",
+        "faults",
+        "lost",
+        "violations",
+        "met",
+    ]);
+    for row in rows {
+        table.add_row([
+            row.store.clone(),
+            row.operations.to_string(),
+            row.answered.to_string(),
+            row.store_calls.to_string(),
+            row.effects.to_string(),
+            row.takeovers.to_string(),
+            row.doubts.to_string(),
+            row.faults.total().to_string(),
+            if row.may_lose {
+                row.lost_as_stated.to_string()
+            } else {
+                "–".to_owned()
+            },
+            row.violations.len().to_string(),
+            if row.met { "yes" } else { "NO" }.to_owned(),
+        ]);
+    }
+    let mut all = Struck::default();
+    for row in rows {
+        all.merge(&row.faults);
+    }
+    let kinds: Vec<String> = all
+        .0
+        .iter()
+        .map(|(kind, times)| format!("  {:<20}{times:>8}", kind.name()))
+        .collect();
+    format!(
+        "{table}\nfaults by kind ({} kinds):\n{}",
+        kinds.len(),
+        kinds.join("\n")
+    )
+}
+
+/// Writes the result file.
+pub(crate) fn write(path: &Path, what: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(what)? + "\n";
+    std::fs::write(path, text).with_context(|| format!("can't write {}", path.display()))
+}

@@ -1,0 +1,97 @@
+//! A server's clock, as a file that a library reads in its place.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+use semel_testkit::private::new_folder;
+
+use super::Shared;
+use crate::clock::{pass, tick};
+use crate::kinds::Kind;
+
+/// How long the library may go on telling the last time, and longer.
+const SETTLES: Duration = Duration::from_millis(2_500);
+const HOUR: i64 = 3600;
+
+/// Another time for a server.
+pub(super) struct FakeTime {
+    library: PathBuf,
+    folder: PathBuf,
+    offset: i64,
+}
+
+impl FakeTime {
+    /// Nothing where the library isn't installed.
+    pub(super) fn new() -> Result<Option<Self>> {
+        let Some(library) = library() else {
+            println!("no libfaketime: no store's clock is set, and no worker's");
+            return Ok(None);
+        };
+        let this = Self {
+            library,
+            folder: new_folder("clock"),
+            offset: 0,
+        };
+        this.write()?;
+        Ok(Some(this))
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What the server's environment must say.
+    pub(super) fn environment(&self) -> [(&'static str, String); 4] {
+        [
+            ("LD_PRELOAD", self.library.display().to_string()),
+            (
+                "FAKETIME_TIMESTAMP_FILE",
+                self.folder.join("offset").display().to_string(),
+            ),
+            ("FAKETIME_CACHE_DURATION", "1".to_owned()),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+        ]
+    }
+
+    /// In one piece: a server reads it at any moment.
+    fn write(&self) -> Result<()> {
+        let beside = self.folder.join("next");
+        std::fs::write(&beside, format!("{:+}s\n", self.offset))?;
+        Ok(std::fs::rename(beside, self.folder.join("offset"))?)
+    }
+
+    /// Sets the clock an hour forward or back, at most one hour off. → whether it did.
+    pub(super) async fn jump(&mut self, kind: Kind, windows: &Shared) -> Result<u64> {
+        let by = if kind == Kind::ClockForward {
+            HOUR
+        } else {
+            -HOUR
+        };
+        let to = (self.offset + by).clamp(-HOUR, HOUR);
+        if to == self.offset {
+            return Ok(0);
+        }
+        let from = tick();
+        self.offset = to;
+        self.write()?;
+        pass(SETTLES).await;
+        windows.lock().jumps.push((from, tick(), by));
+        Ok(1)
+    }
+}
+
+impl Drop for FakeTime {
+    fn drop(&mut self) {
+        // Left-over files are no reason to fail.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The library that makes a process believe another time, where it is installed.
+pub(super) fn library() -> Option<PathBuf> {
+    let told = std::env::var_os("SEMEL_TEST_FAKETIME").map(PathBuf::from);
+    let found = ["x86_64-linux-gnu", "aarch64-linux-gnu"]
+        .map(|machine| PathBuf::from(format!("/usr/lib/{machine}/faketime/libfaketime.so.1")));
+    told.into_iter().chain(found).find(|path| path.is_file())
+}

@@ -1,0 +1,88 @@
+//! The store in memory: workers are threads, and each call may be refused, lost, repeated or late.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use rand::rngs::StdRng;
+use semel::core::{BoxFuture, MemoryConfig, MemoryStore, StoreAdmin};
+use semel_testkit::broken::{BrokenStore, Bug};
+use semel_testkit::faulty::{Faults, FaultyStore};
+use semel_testkit::proxy::Proxy;
+
+use super::{Backend, Shared};
+use crate::clock::MachineClock;
+use crate::crew::Place;
+use crate::kinds::Kind;
+
+/// Records in the harness's memory.
+pub(crate) struct Memory {
+    store: FaultyStore,
+}
+
+const RECORDS: usize = 4_000_000;
+
+impl Memory {
+    pub(crate) fn sound(seed: u64) -> Self {
+        let config = MemoryConfig { capacity: RECORDS };
+        Self::over(
+            Arc::new(MemoryStore::new(config, MachineClock::shared())),
+            seed,
+        )
+    }
+
+    /// A store that completes whatever it is told to, by whomever: how some layers do it.
+    pub(crate) fn unconditional(seed: u64) -> Self {
+        let bug = Some(Bug::SettleIgnoresOwner);
+        Self::over(
+            Arc::new(BrokenStore::new(bug, MachineClock::shared())),
+            seed,
+        )
+    }
+
+    fn over(store: Arc<dyn StoreAdmin>, seed: u64) -> Self {
+        let faults = Faults {
+            refuse: 0.004,
+            lose_request: 0.004,
+            lose_reply: 0.004,
+            delay: 0.002,
+            longest_delay: Duration::from_millis(700),
+            lose_wake: 0.01,
+            ..Faults::NONE
+        };
+        Self {
+            store: FaultyStore::new(store, MachineClock::shared(), faults, seed),
+        }
+    }
+}
+
+impl Backend for Memory {
+    fn place(&self) -> Place {
+        Place::Threads(Arc::new(self.store.clone()))
+    }
+
+    fn lease(&self) -> Duration {
+        Duration::from_millis(400)
+    }
+
+    fn ways(&self) -> &[Proxy] {
+        &[]
+    }
+
+    fn kinds(&self) -> Vec<Kind> {
+        Vec::new()
+    }
+
+    fn strike<'a>(
+        &'a mut self,
+        _: Kind,
+        _: &'a mut StdRng,
+        _: &'a Shared,
+    ) -> BoxFuture<'a, Result<u64>> {
+        Box::pin(async { Ok(0) })
+    }
+
+    fn by_itself(&self) -> u64 {
+        self.store.befallen() as u64
+    }
+}

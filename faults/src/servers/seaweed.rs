@@ -1,0 +1,158 @@
+//! A bucket: SeaweedFS, whose conditional writes are atomic and survive its death.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use rand::RngExt as _;
+use rand::rngs::StdRng;
+use semel::core::BoxFuture;
+use semel_testkit::private::{Private, free_port, new_folder};
+use semel_testkit::proxy::Proxy;
+
+use super::{Backend, Shared, faketime, ways};
+use crate::clock::pass;
+use crate::crew::Place;
+use crate::kinds::Kind;
+use crate::verdict::Strictness;
+
+/// A server, and the ways to it.
+pub(super) struct Seaweed {
+    folder: PathBuf,
+    program: PathBuf,
+    arguments: Vec<String>,
+    port: u16,
+    process: Private,
+    ways: Vec<Proxy>,
+}
+
+impl Seaweed {
+    pub(super) async fn start(workers: usize) -> Result<Self> {
+        let program = std::env::var_os("SEMEL_TEST_WEED");
+        let program = program.context("SEMEL_TEST_WEED: see `cargo xtask services up s3`")?;
+        let folder = new_folder("seaweed");
+        let identities = folder.join("identities.json");
+        let text = r#"{"identities":[{"name":"semel","credentials":[{"accessKey":"semel","secretKey":"semel"}],
+            "actions":["Admin","Read","Write","List"]}]}"#;
+        std::fs::write(&identities, text)?;
+        let mut arguments: Vec<String> = [
+            "-logtostderr=true",
+            "server",
+            "-filer",
+            "-s3",
+            "-ip=127.0.0.1",
+            "-ip.bind=127.0.0.1",
+            "-s3.ip.bind=127.0.0.1",
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
+            "-master.telemetry=false",
+            "-master.electionTimeout=1s",
+            "-volume.max=200",
+            "-master.volumeSizeLimitMB=64",
+            "-volume.minFreeSpace=100MiB",
+        ]
+        .map(str::to_owned)
+        .into();
+        arguments.push(format!("-dir={}", folder.display()));
+        arguments.push(format!("-s3.config={}", identities.display()));
+        let mut ports = Vec::new();
+        for part in ["s3", "master", "volume", "filer"] {
+            let (port, grpc) = (free_port(), free_port());
+            arguments.push(format!("-{part}.port={port}"));
+            arguments.push(format!("-{part}.port.grpc={grpc}"));
+            ports.push(port);
+        }
+        let program = PathBuf::from(program);
+        let process = Private::start(Command::new(&program).args(&arguments));
+        let ways = ways(([127, 0, 0, 1], ports[0]).into(), workers).await?;
+        let port = ports[0];
+        let mut server = Self {
+            folder,
+            program,
+            arguments,
+            port,
+            process,
+            ways,
+        };
+        server.answers().await?;
+        Ok(server)
+    }
+
+    /// Waits until it keeps something.
+    async fn answers(&mut self) -> Result<()> {
+        let url = url(&format!("127.0.0.1:{}", self.port));
+        for _ in 0..300 {
+            anyhow::ensure!(self.process.runs(), "the server ended at its start");
+            if semel::open_store(&url).await.is_ok() {
+                return Ok(());
+            }
+            pass(Duration::from_millis(200)).await;
+        }
+        anyhow::bail!("the server never keeps anything")
+    }
+}
+
+fn url(host: &str) -> String {
+    format!("s3://semel:semel@bucket?endpoint=http://{host}")
+}
+
+impl Drop for Seaweed {
+    fn drop(&mut self) {
+        self.process.kill();
+        // Left-over files are no reason to fail.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Backend for Seaweed {
+    fn place(&self) -> Place {
+        let urls = self
+            .ways
+            .iter()
+            .map(|way| url(&way.address().to_string()))
+            .collect();
+        Place::Processes {
+            urls,
+            skew: faketime::library(),
+        }
+    }
+
+    fn strictness(&self) -> Strictness {
+        Strictness {
+            slack: Duration::from_millis(50),
+            may_lose: false,
+        }
+    }
+
+    fn lease(&self) -> Duration {
+        Duration::from_millis(2_000)
+    }
+
+    fn has_fine_clock(&self) -> bool {
+        false
+    }
+
+    fn ways(&self) -> &[Proxy] {
+        &self.ways
+    }
+
+    fn kinds(&self) -> Vec<Kind> {
+        vec![Kind::KillStore]
+    }
+
+    fn strike<'a>(
+        &'a mut self,
+        _: Kind,
+        rng: &'a mut StdRng,
+        _: &'a Shared,
+    ) -> BoxFuture<'a, Result<u64>> {
+        Box::pin(async move {
+            self.process.kill();
+            pass(Duration::from_millis(rng.random_range(100..700))).await;
+            self.process = Private::start(Command::new(&self.program).args(&self.arguments));
+            self.answers().await?;
+            Ok(1)
+        })
+    }
+}

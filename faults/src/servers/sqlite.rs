@@ -1,0 +1,127 @@
+//! A file that several processes share, on a small disk that can be filled where we may make one.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use rand::RngExt as _;
+use rand::rngs::StdRng;
+use semel::core::BoxFuture;
+use semel_testkit::private::{Private, new_folder};
+use semel_testkit::proxy::Proxy;
+use sqlx::Connection as _;
+
+use super::{Backend, Shared};
+use crate::clock::pass;
+use crate::crew::Place;
+use crate::kinds::Kind;
+
+/// Room for the records of a long run, and soon full.
+const DISK: &str = "size=512m";
+
+/// The file.
+pub(super) struct Sqlite {
+    folder: PathBuf,
+    /// Whether the folder is a disk of its own.
+    own_disk: bool,
+}
+
+impl Sqlite {
+    pub(super) fn start() -> Self {
+        let folder = new_folder("sqlite");
+        let mut mount = Command::new("mount");
+        mount
+            .args(["-t", "tmpfs", "-o", DISK, "semel-faults"])
+            .arg(&folder);
+        let mounted = mount.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let own_disk = mounted.is_ok_and(|status| status.success());
+        Self { folder, own_disk }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.join("records.db")
+    }
+
+    /// Writes until there is no room, and makes room again.
+    async fn fill_disk(&self, for_time: Duration) -> Result<()> {
+        let filler = self.folder.join("filler");
+        let mut file = std::fs::File::create(&filler)?;
+        let lot = vec![0_u8; 1 << 20];
+        while file.write_all(&lot).is_ok() {}
+        pass(for_time).await;
+        Ok(std::fs::remove_file(filler)?)
+    }
+
+    async fn lock(&self, for_time: Duration) -> Result<()> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("lock").arg(self.file());
+        let mut process = Private::start(&mut command);
+        pass(for_time).await;
+        process.kill();
+        Ok(())
+    }
+}
+
+/// Takes the write lock, writes half of something, and stays.
+pub(crate) async fn hold_lock(file: &Path) -> Result<()> {
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(file);
+    let options = options.busy_timeout(Duration::from_secs(5));
+    let mut connection = sqlx::SqliteConnection::connect_with(&options).await?;
+    let write = "BEGIN IMMEDIATE; UPDATE records SET record = x'00' WHERE rowid IN (SELECT rowid FROM records LIMIT 100)";
+    sqlx::raw_sql(write)
+        .execute(&mut connection)
+        .await
+        .context("no lock")?;
+    std::future::pending::<()>().await;
+    Ok(())
+}
+
+impl Drop for Sqlite {
+    fn drop(&mut self) {
+        if self.own_disk {
+            let _ = Command::new("umount").arg("-l").arg(&self.folder).status();
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Backend for Sqlite {
+    fn place(&self) -> Place {
+        // The processes' own clock decides: one of them with another would break the store's rule, not the store.
+        let url = format!("sqlite://{}", self.file().display());
+        Place::Processes {
+            urls: vec![url],
+            skew: None,
+        }
+    }
+
+    fn ways(&self) -> &[Proxy] {
+        &[]
+    }
+
+    fn kinds(&self) -> Vec<Kind> {
+        let mut kinds = vec![Kind::WriteLock];
+        if self.own_disk {
+            kinds.push(Kind::DiskFull);
+        }
+        kinds
+    }
+
+    fn strike<'a>(
+        &'a mut self,
+        kind: Kind,
+        rng: &'a mut StdRng,
+        _: &'a Shared,
+    ) -> BoxFuture<'a, Result<u64>> {
+        Box::pin(async move {
+            let a_while = Duration::from_millis(rng.random_range(300..1_500));
+            match kind {
+                Kind::DiskFull => self.fill_disk(a_while).await?,
+                _ => self.lock(a_while).await?,
+            }
+            Ok(1)
+        })
+    }
+}

@@ -1,0 +1,344 @@
+//! Sidecars in front of one service, on one Redis: what callers over HTTP were told, and what the service did.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+use semel_testkit::history::callers::{Outcome, Reading, Told, check, is_final};
+use semel_testkit::history::{Effect, Ending, Violation};
+use semel_testkit::private::{Private, RedisServer, free_port, new_folder};
+use semel_testkit::proxy::Proxy;
+
+use crate::clock::{pass, tick};
+use crate::http::{self, Message};
+use crate::kinds::{Kind, Struck};
+use crate::nemesis::{ON_WAYS, strike_ways};
+use crate::report::{Row, Wrong};
+use crate::servers::ways;
+
+const SIDECARS: usize = 3;
+const CALLERS: u64 = 16;
+const LEASE: Duration = Duration::from_secs(2);
+const RECENT: u64 = 64;
+
+/// What the service did and the callers were told.
+#[derive(Clone, Default)]
+struct Seen(Arc<Mutex<(Vec<Effect>, Vec<Told>)>>);
+
+/// One sidecar, which can be started again.
+struct Sidecar {
+    program: PathBuf,
+    folder: PathBuf,
+    address: SocketAddr,
+    process: Private,
+}
+
+impl Sidecar {
+    fn start(program: PathBuf, store: &str, upstream: SocketAddr) -> Result<Self> {
+        let (folder, address) = (new_folder("sidecar"), local());
+        let admin = local();
+        let settings = format!(
+            "environment = \"faults\"\n[store]\nurl = \"{store}\"\n[listener]\naddress = \"{address}\"\n\
+             [admin]\naddress = \"{admin}\"\n[upstream]\nurls = [\"http://{upstream}\"]\n\
+             [defaults]\nscope = \"charges\"\ncrash = \"hold\"\nlease = \"{}s\"\n",
+            LEASE.as_secs(),
+        );
+        std::fs::write(folder.join("semel.toml"), settings)?;
+        let process = serve(&program, &folder);
+        Ok(Self {
+            program,
+            folder,
+            address,
+            process,
+        })
+    }
+
+    fn restart(&mut self) {
+        self.process.kill();
+        self.process = serve(&self.program, &self.folder);
+    }
+}
+
+impl Drop for Sidecar {
+    fn drop(&mut self) {
+        self.process.kill();
+        // Left-over files are no reason to fail.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn local() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], free_port()))
+}
+
+fn serve(program: &PathBuf, folder: &std::path::Path) -> Private {
+    let mut command = std::process::Command::new(program);
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SEMEL_")) {
+        command.env_remove(name);
+    }
+    command
+        .arg("serve")
+        .arg("--config")
+        .arg(folder.join("semel.toml"));
+    Private::start(&mut command)
+}
+
+/// Charges every time that it is asked, and says which time it was.
+async fn charge(seen: Seen, request: Message) -> String {
+    let number = |name: &str| request.header(name).parse().unwrap_or(0);
+    let effect = Effect {
+        client: 0,
+        key: request.header("idempotency-key").to_owned(),
+        fence: number("semel-fence"),
+        attempt: u16::try_from(number("semel-attempt")).unwrap_or(0),
+        start: tick(),
+        end: None,
+    };
+    let number = {
+        let mut seen = seen.0.lock();
+        seen.0.push(effect);
+        seen.0.len() as u64
+    };
+    if number.is_multiple_of(50) {
+        pass(Duration::from_millis(number % 700)).await;
+    }
+    number.to_string()
+}
+
+/// The program `semel`, as it was built.
+fn program() -> Result<PathBuf> {
+    let told = std::env::var_os("SEMEL_FAULTS_PROGRAM");
+    let beside = std::env::current_exe()?.with_file_name("semel");
+    let program = told.map_or(beside, PathBuf::from);
+    let missing = "no program semel: `cargo build -p semel-cli`, or SEMEL_FAULTS_PROGRAM";
+    anyhow::ensure!(program.is_file(), missing);
+    Ok(program)
+}
+
+/// Runs sidecars for so long, and decides.
+pub(crate) async fn run(seconds: u64, seed: u64) -> Result<Row> {
+    let began = tick();
+    let mut redis = RedisServer::start(&["--appendonly", "yes", "--appendfsync", "always"]).await;
+    let ways = ways(redis.address(), SIDECARS).await?;
+    let (seen, program) = (Seen::default(), program()?);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let upstream = listener.local_addr()?;
+    let answering = seen.clone();
+    tokio::spawn(http::serve(listener, move |request| {
+        charge(answering.clone(), request)
+    }));
+    let mut fleet = Vec::new();
+    for way in &ways {
+        let store = format!("redis://{}", way.address());
+        fleet.push(Sidecar::start(program.clone(), &store, upstream)?);
+    }
+    let addresses: Arc<Vec<SocketAddr>> = Arc::new(fleet.iter().map(|one| one.address).collect());
+    let (stop, next) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU64::new(0)),
+    );
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|caller| {
+            let caller = Caller {
+                patience: Duration::from_secs(4),
+                number: caller,
+                addresses: Arc::clone(&addresses),
+                seen: seen.clone(),
+            };
+            tokio::spawn(caller.call_on(seed, Arc::clone(&stop), Arc::clone(&next)))
+        })
+        .collect();
+    let until = tick() + seconds * 1_000_000_000;
+    let struck = strike(&mut fleet, &mut redis, &ways, seed, until).await;
+    stop.store(true, Ordering::SeqCst);
+    for caller in callers {
+        caller.await.context("a caller died")?;
+    }
+    // Whoever vanished has by now, for everybody.
+    pass(LEASE).await;
+    let keys = next.load(Ordering::SeqCst);
+    let unanswered = close(&addresses, &seen, keys).await?;
+    let mut row = Row::new("sidecars", seed);
+    (row.faults, row.unanswered, row.rounds) = (struck, unanswered, 1);
+    decide(&seen, &mut row);
+    row.seconds = Duration::from_nanos(tick() - began).as_secs_f64();
+    Ok(row)
+}
+
+/// One caller, who asks one sidecar after the other.
+#[derive(Clone)]
+struct Caller {
+    patience: Duration,
+    number: u64,
+    addresses: Arc<Vec<SocketAddr>>,
+    seen: Seen,
+}
+
+impl Caller {
+    async fn call_on(self, seed: u64, stop: Arc<AtomicBool>, next: Arc<AtomicU64>) {
+        let mut rng = StdRng::seed_from_u64(seed ^ (self.number << 32));
+        while !stop.load(Ordering::SeqCst) {
+            let key = if rng.random_bool(0.5) {
+                next.fetch_add(1, Ordering::SeqCst)
+            } else {
+                next.load(Ordering::SeqCst)
+                    .saturating_sub(rng.random_range(1..RECENT))
+            };
+            let told = self.ask(key, rng.random_range(0..SIDECARS)).await;
+            if !is_final(told) {
+                pass(Duration::from_millis(20)).await;
+            }
+        }
+    }
+
+    async fn ask(&self, key: u64, via: usize) -> Outcome {
+        let (name, start) = (format!("{key:08}-{key:08}"), tick());
+        let body = format!("{{\"amount\":{key}}}");
+        let reply = http::post(self.addresses[via], &name, &body, self.patience).await;
+        let what = match &reply {
+            Some(reply) if (200..300).contains(&reply.status()) => {
+                let run = reply.body.parse().unwrap_or(0);
+                Outcome::Answer(Ending::Completed(run))
+            }
+            Some(reply) if reply.body.contains("idempotency_in_doubt") => Outcome::InDoubt,
+            Some(reply) if reply.status() == 409 => Outcome::Busy,
+            _ => Outcome::AskAgain,
+        };
+        let client = u32::try_from(self.number).unwrap_or(0);
+        let told = Told {
+            client,
+            key: name,
+            payload: key,
+            start,
+            end: tick(),
+            what,
+        };
+        self.seen.0.lock().1.push(told);
+        what
+    }
+}
+
+/// Every key once more, when all is whole. → how many gave no answer.
+async fn close(addresses: &Arc<Vec<SocketAddr>>, seen: &Seen, keys: u64) -> Result<u64> {
+    let next = Arc::new(AtomicU64::new(0));
+    let mut tasks = Vec::new();
+    for number in 0..CALLERS {
+        let (addresses, seen, next) = (Arc::clone(addresses), seen.clone(), Arc::clone(&next));
+        tasks.push(tokio::spawn(async move {
+            let patience = Duration::from_secs(10);
+            let caller = Caller {
+                patience,
+                number,
+                addresses,
+                seen,
+            };
+            let mut unanswered = 0;
+            loop {
+                let key = next.fetch_add(1, Ordering::SeqCst);
+                if key >= keys {
+                    return unanswered;
+                }
+                let mut answered = false;
+                for attempt in 0..12 {
+                    let via = (usize::try_from(key).unwrap_or(0) + attempt) % SIDECARS;
+                    answered = is_final(caller.ask(key, via).await);
+                    if answered {
+                        break;
+                    }
+                    pass(Duration::from_millis(500)).await;
+                }
+                unanswered += u64::from(!answered);
+            }
+        }));
+    }
+    let mut unanswered = 0;
+    for task in tasks {
+        unanswered += task.await.context("a caller died")?;
+    }
+    Ok(unanswered)
+}
+
+async fn strike(
+    fleet: &mut [Sidecar],
+    redis: &mut RedisServer,
+    ways: &[Proxy],
+    seed: u64,
+    until: u64,
+) -> Struck {
+    let mut rng = StdRng::seed_from_u64(!seed);
+    let mut struck = Struck::default();
+    while tick() < until {
+        pass(Duration::from_millis(rng.random_range(200..900))).await;
+        let index = rng.random_range(0..fleet.len());
+        match rng.random_range(0..8) {
+            0..3 => {
+                fleet[index].restart();
+                struck.add(Kind::KillWorker, 1);
+            }
+            3..5 => {
+                fleet[index].process.pause();
+                pass(LEASE.mul_f64(rng.random_range(1.1..1.6))).await;
+                fleet[index].process.resume();
+                struck.add(Kind::PauseWorker, 1);
+            }
+            5 => {
+                redis.kill();
+                pass(Duration::from_millis(rng.random_range(100..500))).await;
+                redis.restart().await;
+                struck.add(Kind::KillStore, 1);
+            }
+            _ => {
+                let kind = ON_WAYS[rng.random_range(0..ON_WAYS.len())];
+                let times = strike_ways(kind, ways, &mut rng, LEASE).await;
+                struck.add(kind, times);
+            }
+        }
+    }
+    struck
+}
+
+/// Under `hold`, besides what holds for all callers: nothing is done twice.
+fn decide(seen: &Seen, row: &mut Row) {
+    let seen = seen.0.lock();
+    let (effects, told) = &*seen;
+    let reading = Reading {
+        store: None,
+        undisturbed: true,
+    };
+    let violations: Vec<Violation> = check(told, effects, reading);
+    row.operations = told.len() as u64;
+    row.answered = told
+        .iter()
+        .filter(|told| matches!(told.what, Outcome::Answer(_)))
+        .count() as u64;
+    row.effects = effects.len() as u64;
+    let of = |is: &dyn Fn(&Told) -> bool| {
+        let keys = told.iter().filter(|told| is(told)).map(|told| &*told.key);
+        keys.collect::<std::collections::BTreeSet<_>>().len() as u64
+    };
+    (row.keys, row.doubts) = (of(&|_| true), of(&|told| told.what == Outcome::InDoubt));
+    for violation in violations {
+        let mut history = String::new();
+        for one in told.iter().filter(|told| told.key == violation.key) {
+            history += &format!(
+                "    [{}–{}] client {}: told {:?}\n",
+                one.start, one.end, one.client, one.what
+            );
+        }
+        for effect in effects.iter().filter(|effect| effect.key == violation.key) {
+            history += &format!("    {effect}\n");
+        }
+        let (invariant, what) = (violation.invariant, violation.to_string());
+        row.violations.push(Wrong {
+            invariant,
+            what,
+            history,
+        });
+    }
+}
