@@ -8,12 +8,14 @@ mod ci;
 mod conformance;
 mod deps;
 mod exec;
+mod fuzz;
 mod generate;
 mod house;
 mod programs;
 mod schemathesis;
 mod sdks;
 mod services;
+mod simulate;
 mod table;
 mod time;
 mod workspace;
@@ -66,6 +68,10 @@ enum Command {
     },
     /// Run seeded sequences of operations with faults.
     Faults(programs::Faults),
+    /// Run the real engine in simulated worlds of faults, from seeds.
+    Simulate(simulate::Simulate),
+    /// Give any bytes to whatever takes bytes from outside.
+    Fuzz(fuzz::Fuzz),
     /// Test both APIs from outside, by what their OpenAPI document says.
     Schemathesis(schemathesis::Options),
     /// Check, test and build the packages for Python and TypeScript.
@@ -101,6 +107,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Shuttle => programs::shuttle(&workspace)?,
         Command::Bench { name, arguments } => return bench::run(&workspace, &name, &arguments),
         Command::Faults(faults) => programs::faults(&workspace, &faults)?,
+        Command::Simulate(options) => simulate::run(&workspace, &options)?,
+        Command::Fuzz(options) => fuzz::run(&workspace, &options)?,
         Command::Schemathesis(options) => schemathesis::run(&workspace, &options)?,
         Command::Sdks { language } => sdks::run(&workspace, language)?,
         Command::Conformance => conformance::run(&workspace)?,

@@ -39,3 +39,4 @@ mod view;
 pub use check::{Violation, check, check_with_slack};
 pub use event::{Ask, Call, Effect, Ending, History, Reply, Stand, answer_mark, key_of};
 pub use recorder::{Log, Recorder};
+pub(crate) use told::{claimed, stand};
