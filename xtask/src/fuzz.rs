@@ -71,12 +71,18 @@ fn chosen(workspace: &Workspace, named: &[String]) -> Result<Vec<String>> {
     for file in files.with_context(|| format!("cannot read {}", folder.display()))? {
         let path = file?.path();
         if path.extension().is_some_and(|extension| extension == "rs") {
-            all.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+            all.extend(
+                path.file_stem()
+                    .map(|stem| stem.to_string_lossy().into_owned()),
+            );
         }
     }
     all.sort();
     if let Some(unknown) = named.iter().find(|name| !all.contains(name)) {
-        bail!("there is no target {unknown}; there are: {}", all.join(", "));
+        bail!(
+            "there is no target {unknown}; there are: {}",
+            all.join(", ")
+        );
     }
     Ok(match named {
         [] => all,
@@ -90,7 +96,9 @@ fn one(workspace: &Workspace, target: String, limit: u64) -> Result<Row> {
     std::fs::create_dir_all(&found)
         .with_context(|| format!("cannot create {}", found.display()))?;
     let mut command = fuzzer(workspace, &target);
-    command.arg(found).arg(workspace.path(format!("fuzz/corpus/{target}")));
+    command
+        .arg(found)
+        .arg(workspace.path(format!("fuzz/corpus/{target}")));
     command.args(["--", &format!("-max_total_time={limit}"), "-jobs=0"]);
     command.args(["-max_len=4096", "-timeout=10", "-print_final_stats=1"]);
     let watch = Stopwatch::start();
@@ -113,14 +121,19 @@ fn one(workspace: &Workspace, target: String, limit: u64) -> Result<Row> {
         seconds: watch.seconds(),
         target,
     };
-    println!("{} inputs, {} edges, {} kept", row.runs, row.coverage, row.corpus);
+    println!(
+        "{} inputs, {} edges, {} kept",
+        row.runs, row.coverage, row.corpus
+    );
     Ok(row)
 }
 
 fn fuzzer(workspace: &Workspace, target: &str) -> Command {
     let mut command = exec::cargo();
     // Fuzzing needs flags that a stable compiler has, and does not offer.
-    command.env("RUSTC_BOOTSTRAP", "1").current_dir(workspace.path("fuzz"));
+    command
+        .env("RUSTC_BOOTSTRAP", "1")
+        .current_dir(workspace.path("fuzz"));
     command.args(["fuzz", "run", target]);
     command
 }

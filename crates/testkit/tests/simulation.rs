@@ -34,7 +34,11 @@ fn no_rule_is_broken() {
         let count = tally.faults.get(kind).copied().unwrap_or(0);
         assert!(count > 0, "{kind}: never, in {WORLDS} worlds");
     }
-    for what in ["its own answer", "an earlier answer", "idempotency_in_doubt"] {
+    for what in [
+        "its own answer",
+        "an earlier answer",
+        "idempotency_in_doubt",
+    ] {
         assert!(tally.told.contains_key(what), "{what}: never");
     }
     assert!(tally.effects > WORLDS * 10);
@@ -55,3 +59,81 @@ const FAULTS: [&str; 13] = [
     "store's clock set back",
     "store's clock set forward",
 ];
+
+/// Bugs that no engine can see, and why not.
+const UNSEEN: [(Bug, &str); 20] = [
+    (
+        Bug::RenewIgnoresFence,
+        "an engine uses a token for one claim, so a token has one fence that it knows",
+    ),
+    (
+        Bug::RenewIgnoresToken,
+        "an engine never learns another's fence",
+    ),
+    (
+        Bug::SettleIgnoresToken,
+        "an engine never learns another's fence",
+    ),
+    (
+        Bug::SealNotChecked,
+        "no two keys here have one address: that takes a collision of 128 bits",
+    ),
+    (
+        Bug::BodyElsewhereIsOmitted,
+        "no body is elsewhere: `Spill` is a store around a store, with a suite of its own",
+    ),
+    (Bug::DigestCut, "no body is elsewhere"),
+    (Bug::PagesSkip, "an engine lists nothing"),
+    (Bug::PagesAreCounted, "an engine lists nothing"),
+    (Bug::FiltersArePrefixes, "an engine lists nothing"),
+    (Bug::LapseListedAsRunning, "an engine lists nothing"),
+    (Bug::BadCursorStartsAnew, "an engine lists nothing"),
+    (
+        Bug::RestoreOverwrites,
+        "an engine restores nothing: `Mirror` does, with a suite of its own",
+    ),
+    (Bug::RestoreLeavesReleased, "an engine restores nothing"),
+    (Bug::RestoredFenceGoesBack, "an engine restores nothing"),
+    (Bug::RestoreRevives, "an engine restores nothing"),
+    (
+        Bug::RestoreForgetsTheFirstTime,
+        "an engine restores nothing",
+    ),
+    (
+        Bug::RestoreRestartsTheRetention,
+        "an engine restores nothing",
+    ),
+    (Bug::ResentRestoreIsKept, "an engine restores nothing"),
+    (Bug::RestoreLooksFirst, "an engine restores nothing"),
+    (
+        Bug::ResolveWakesNobody,
+        "who waits for a run wakes by itself when the lease is over, and a doubt is never before that",
+    ),
+];
+
+/// Within so many worlds.
+const ENOUGH: u64 = 100;
+
+#[test]
+fn every_bug_that_an_engine_can_see_is_found() {
+    let unseen = |bug: &Bug| {
+        UNSEEN
+            .iter()
+            .any(|(other, why)| other == bug && !why.is_empty())
+    };
+    let mut missed = Vec::new();
+    for bug in Bug::ALL.iter().copied().filter(|bug| !unseen(bug)) {
+        let found = (1..=ENOUGH).any(|seed| !run(seed, Some(bug)).breaches.is_empty());
+        if !found {
+            missed.push(bug.name());
+        }
+    }
+    assert!(
+        missed.is_empty(),
+        "not found in {ENOUGH} worlds: {missed:?}"
+    );
+    assert!(
+        Bug::ALL.len() - UNSEEN.len() >= 70,
+        "the list of what is unseen does not grow unnoticed"
+    );
+}

@@ -82,7 +82,9 @@ fn simulate(options: &Options) -> Worlds {
     if let Ok(style) = ProgressStyle::with_template(style) {
         bar.set_style(style);
     }
-    let end = options.minutes.map(|minutes| begun.plus(Duration::from_secs(minutes * 60)));
+    let end = options
+        .minutes
+        .map(|minutes| begun.plus(Duration::from_secs(minutes * 60)));
     let mut result = Worlds::default();
     for seed in (0..options.seeds).map(|offset| options.from.wrapping_add(offset)) {
         let outcome = simulation::run(seed, options.bug);
@@ -96,7 +98,10 @@ fn simulate(options: &Options) -> Worlds {
         bar.inc(1);
         if result.tally.seeds.is_multiple_of(64) {
             let Tally { operations, .. } = result.tally;
-            bar.set_message(format!("{operations} operations, {:.1} years", result.tally.years()));
+            bar.set_message(format!(
+                "{operations} operations, {:.1} years",
+                result.tally.years()
+            ));
         }
     }
     bar.finish_and_clear();

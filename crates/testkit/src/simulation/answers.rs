@@ -109,12 +109,20 @@ fn in_time(world: &World, job: &Job, begun: &Begun, response: &Response<u64>) ->
     let late = now.saturating_sub(settled);
     let replayed = matches!(response, Response::Replayed(_));
     if replayed && late > 100_000 {
-        return Some(("P34", format!("an answer was {late} µs old when a waiter was told")));
+        return Some((
+            "P34",
+            format!("an answer was {late} µs old when a waiter was told"),
+        ));
     }
     let gave_up = |why: &BusyReason| matches!(why, BusyReason::WaitedTooLong);
     match response {
-        Response::Problem(Problem::Busy { why, .. }) if gave_up(why) && took > job.wait + 100_000 => {
-            Some(("P34", format!("a caller waited for {took} µs, not {}", job.wait)))
+        Response::Problem(Problem::Busy { why, .. })
+            if gave_up(why) && took > job.wait + 100_000 =>
+        {
+            Some((
+                "P34",
+                format!("a caller waited for {took} µs, not {}", job.wait),
+            ))
         }
         _ => None,
     }
@@ -128,9 +136,13 @@ fn is_true(world: &World, job: &Job, response: &Response<u64>) -> Option<Wrong> 
         Response::Unprotected(_) if !job.fail_open => {
             Some(("I11", "a caller was served unprotected".to_owned()))
         }
-        Response::Problem(Problem::Unavailable { source: Some(error), .. }) => {
+        Response::Problem(Problem::Unavailable {
+            source: Some(error),
+            ..
+        }) => {
             let unreadable = error.kind == StoreErrorKind::Record;
-            unreadable.then(|| ("P25", "a record could not be read".to_owned()))
+            let spoiled = world.ledger.lock().books[job.key].spoiled;
+            (unreadable && !spoiled).then(|| ("P25", "a record could not be read".to_owned()))
         }
         _ => None,
     }
@@ -155,7 +167,12 @@ fn was_settled(world: &World, job: &Job, ran: &Ran<u64>) -> Option<Wrong> {
         (State::Released, Some(Ending::Released)) | (State::InDoubt, Some(_)) => true,
         _ => false,
     };
-    (!as_told).then(|| ("P33", "a caller was told of a settlement that isn't there".to_owned()))
+    (!as_told).then(|| {
+        (
+            "P33",
+            "a caller was told of a settlement that isn't there".to_owned(),
+        )
+    })
 }
 
 /// An answer is byte for byte what was made, for this key and this payload.
@@ -168,7 +185,14 @@ fn was_given(world: &World, job: &Job, replayed: &Replayed) -> Option<Wrong> {
         return Some(("I2", "an answer was replayed that nobody gave".to_owned()));
     };
     let whole = *made.answer == **answer;
-    if !whole && made.answer.as_ref().clone().capped(world.plan.most_answer_bytes) != **answer {
+    if !whole
+        && made
+            .answer
+            .as_ref()
+            .clone()
+            .capped(world.plan.most_answer_bytes)
+            != **answer
+    {
         return Some(("I2", "an answer was changed".to_owned()));
     }
     if made.key != job.key {
@@ -177,8 +201,12 @@ fn was_given(world: &World, job: &Job, replayed: &Replayed) -> Option<Wrong> {
     if made.payload != job.payload {
         return Some(("I7", "another payload's answer was replayed".to_owned()));
     }
-    (made.state != replayed.replay.state)
-        .then(|| ("P12", "a failure was replayed as an answer, or the other way round".to_owned()))
+    (made.state != replayed.replay.state).then(|| {
+        (
+            "P12",
+            "a failure was replayed as an answer, or the other way round".to_owned(),
+        )
+    })
 }
 
 /// When all faults are over and all owners dead, every key is free, answered or in doubt (I10).
@@ -188,11 +216,19 @@ fn at_the_end(job: &Job, response: &Response<u64>) -> Option<Wrong> {
     };
     let fine = match problem {
         Problem::Mismatch | Problem::InDoubt(_) => true,
-        Problem::Unavailable { source: Some(error), .. } => error.kind == StoreErrorKind::Full,
+        Problem::Unavailable {
+            source: Some(error),
+            ..
+        } => {
+            matches!(error.kind, StoreErrorKind::Full | StoreErrorKind::Record)
+        }
         _ => false,
     };
     (job.last && !fine).then(|| {
-        let sentence = format!("no answer though nothing is wrong any more: {}", problem.code());
+        let sentence = format!(
+            "no answer though nothing is wrong any more: {}",
+            problem.code()
+        );
         ("I10", sentence)
     })
 }

@@ -75,8 +75,15 @@ fn think(world: &World) -> Micros {
 async fn persist(world: &Arc<World>, key: usize, payload: u8) {
     for attempt in 0..4 {
         let node = world.dice.index(world.plan.nodes);
-        let hurry = world.dice.one_in(4).then(|| world.dice.below(world.plan.lease));
-        let wait = if world.dice.one_in(8) { 0 } else { world.plan.wait };
+        let hurry = world
+            .dice
+            .one_in(4)
+            .then(|| world.dice.below(world.plan.lease));
+        let wait = if world.dice.one_in(8) {
+            0
+        } else {
+            world.plan.wait
+        };
         let job = Job {
             again: attempt > 0,
             ..job(world, key, payload, node, wait)
@@ -84,7 +91,12 @@ async fn persist(world: &Arc<World>, key: usize, payload: u8) {
         match ask(world, job, hurry).await {
             Some(Told::Final) => return,
             Some(Told::AskAgain) if world.dice.one_in(3) => return,
-            _ => world.sched.sleep(world.dice.below(world.plan.lease / 2)).await,
+            _ => {
+                world
+                    .sched
+                    .sleep(world.dice.below(world.plan.lease / 2))
+                    .await
+            }
         }
     }
 }
@@ -103,7 +115,9 @@ pub(super) async fn ask(world: &Arc<World>, job: Job, hurry: Option<Micros>) -> 
     let door = async move {
         let _ = future::select(Box::pin(door), left).await;
     };
-    world.sched.spawn(Place::Node { node, life }, Box::pin(door));
+    world
+        .sched
+        .spawn(Place::Node { node, life }, Box::pin(door));
     let patience = hurry.unwrap_or_else(|| answers::longest(world, &job));
     let heard = future::select(hear, world.sched.sleep(patience)).await;
     drop(leave);
@@ -135,12 +149,7 @@ pub(super) fn job(world: &World, key: usize, payload: u8, node: usize, wait: Mic
 }
 
 /// A node's door: hands the request to the engine, and the answer to the caller.
-async fn door(
-    world: Arc<World>,
-    engine: Engine,
-    job: Job,
-    tell: oneshot::Sender<Told>,
-) {
+async fn door(world: Arc<World>, engine: Engine, job: Job, tell: oneshot::Sender<Told>) {
     let begun = answers::Begun::now(&world, &job);
     let request = request(&world, &engine, &job);
     let run = {
@@ -160,21 +169,39 @@ fn request(world: &Arc<World>, engine: &Engine, job: &Job) -> Request {
     let policy = Policy {
         lease: plan.lease(),
         retention: plan.retention(),
-        crash: if hold { CrashPolicy::Hold } else { CrashPolicy::Takeover },
-        max_attempts: if world.dice.one_in(10) { 3 } else { plan.attempts },
+        crash: if hold {
+            CrashPolicy::Hold
+        } else {
+            CrashPolicy::Takeover
+        },
+        max_attempts: if world.dice.one_in(10) {
+            3
+        } else {
+            plan.attempts
+        },
         on_busy: match job.wait {
             0 => OnBusy::Refuse,
             wait => OnBusy::Wait(Duration::from_micros(wait)),
         },
         max_waiters_per_key: plan.waiters,
         max_answer_bytes: plan.most_answer_bytes,
-        store_down: if job.fail_open { StoreDown::Open } else { StoreDown::Closed },
+        store_down: if job.fail_open {
+            StoreDown::Open
+        } else {
+            StoreDown::Closed
+        },
         ..Policy::default()
     };
     let mut print = [0; Fingerprint::BYTES];
     print[..2].copy_from_slice(&[1, job.payload + 1]);
     let fingerprint = Fingerprint::from_bytes(print);
-    let request = Request::new(engine, namespace.clone(), key, fingerprint, Arc::new(policy));
+    let request = Request::new(
+        engine,
+        namespace.clone(),
+        key,
+        fingerprint,
+        Arc::new(policy),
+    );
     let request = request.asked_before(job.again);
     if world.dice.one_in(2) {
         return request;

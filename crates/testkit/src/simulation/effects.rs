@@ -43,7 +43,7 @@ impl Script {
             6..9 => dice.below(lease),
             _ => dice.below(3 * lease),
         };
-        let sizes = [0, 3, 5000];
+        let sizes = [1, 3, 5000];
         let end = match dice.below(20) {
             0..12 => End::Complete,
             12..14 => End::Fail,
@@ -143,9 +143,7 @@ fn began(world: &World, job: &Job, lease: &Lease, nothing_happens: bool) {
     let late = lease.remaining().is_zero();
     let found = world.store.read(&job.identity).now_or_never();
     let record = found.and_then(Result::ok).flatten();
-    let owns = record.is_some_and(|record| {
-        record.fence == fence && record.state == State::Running
-    });
+    let owns = record.is_some_and(|record| record.fence == fence && record.state == State::Running);
     let mut ledger = world.ledger.lock();
     ledger.tally.effects += 1;
     ledger.trace(21, [world.sched.now(), job.key as u64, fence.0]);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel_core::store::StoreResult;
-use semel_core::{Answer, Renewed, Resolved, Settled, State, StoreErrorKind};
+use semel_core::{Answer, KeyHint, Namespace, Renewed, Resolved, Settled, State, StoreErrorKind};
 
 use super::book::{Book, Wrong};
 use super::op::{Op, Said};
@@ -45,6 +45,7 @@ pub(super) struct Ledger {
     pub(super) made: Vec<Made>,
     pub(super) tally: Tally,
     capacity: Option<usize>,
+    names: Vec<(Namespace, KeyHint)>,
     breaches: Vec<Breach>,
     digest: DefaultHasher,
 }
@@ -53,15 +54,20 @@ pub(super) struct Ledger {
 const MOST_BREACHES: usize = 4;
 
 impl Ledger {
-    pub(super) fn new(seed: u64, keys: usize, capacity: Option<usize>) -> Self {
+    pub(super) fn new(
+        seed: u64,
+        names: Vec<(Namespace, KeyHint)>,
+        capacity: Option<usize>,
+    ) -> Self {
         Self {
             seed,
             tick: 1,
             history: History::default(),
-            books: (0..keys).map(Book::new).collect(),
+            books: (0..names.len()).map(Book::new).collect(),
             made: Vec::new(),
             tally: Tally::default(),
             capacity,
+            names,
             breaches: Vec::new(),
             digest: DefaultHasher::new(),
         }
@@ -105,13 +111,7 @@ impl Ledger {
     }
 
     /// Notes what the store decided.
-    pub(super) fn decided(
-        &mut self,
-        key: usize,
-        op: &Op,
-        said: &StoreResult<Said>,
-        at: Moment,
-    ) {
+    pub(super) fn decided(&mut self, key: usize, op: &Op, said: &StoreResult<Said>, at: Moment) {
         self.tally.operations += 1;
         let reply = reply(op, said);
         let end = self.tick();
@@ -154,8 +154,14 @@ impl Ledger {
     ) -> Option<Wrong> {
         let said = match said {
             Ok(said) => said,
-            Err(error) => return self.failed(op, error.kind, at.store),
+            Err(error) => return self.failed(key, op, error.kind, at.store),
         };
+        if self.books[key].spoiled {
+            return Some((
+                "P25",
+                "a record that can't be read was taken for none".to_owned(),
+            ));
+        }
         let book = &mut self.books[key];
         let (world, now) = (at.world, at.store);
         match (op, said) {
@@ -169,10 +175,27 @@ impl Ledger {
                 book.ended(lease.fence.0, ending, state, world, now);
                 None
             }
-            (Op::Resolve(_, fence, resolution), Said::Resolved(Resolved::Done)) => {
-                let ending = Ending::from(resolution);
-                book.ended(fence.0, ending, super::op::state_of(resolution), world, now);
-                None
+            (Op::Renew(lease, _), Said::Renewed(Renewed::Lost)) => {
+                book.refused(lease.fence.0, true, now)
+            }
+            (Op::Settle(lease, _), Said::Settled(Settled::Lost)) => {
+                book.refused(lease.fence.0, false, now)
+            }
+            (Op::Resolve(_, fence, resolution), Said::Resolved(resolved)) => {
+                let (ending, accepted) = (Ending::from(resolution), *resolved == Resolved::Done);
+                let wrong = book.resolved(fence.0, ending, accepted, now);
+                if accepted {
+                    book.ended(fence.0, ending, super::op::state_of(resolution), world, now);
+                }
+                wrong
+            }
+            (Op::Read(_), Said::Read(Some(record))) => {
+                if !book.is_live(now) {
+                    return Some(("I12", "what had expired was read".to_owned()));
+                }
+                let (namespace, hint) = &self.names[key];
+                let named = record.namespace == *namespace && record.hint == *hint;
+                (!named).then(|| ("P5", "a record forgot whose it is".to_owned()))
             }
             (Op::Delete(_), Said::Deleted(_)) => {
                 book.deleted(world);
@@ -183,17 +206,22 @@ impl Ledger {
     }
 
     /// The store, which was there and in order, refused (P26).
-    fn failed(&self, op: &Op, kind: StoreErrorKind, now: Micros) -> Option<Wrong> {
+    fn failed(&self, key: usize, op: &Op, kind: StoreErrorKind, now: Micros) -> Option<Wrong> {
         let live = self.books.iter().filter(|book| book.is_live(now)).count();
         match (kind, op, self.capacity) {
             (StoreErrorKind::Full, Op::Claim(_), Some(most)) if live >= most => None,
             (StoreErrorKind::Full, Op::Claim(_), _) => {
                 Some(("P26", format!("full, with {live} live records")))
             }
-            (StoreErrorKind::Full, ..) => {
-                Some(("P26", "what needs no room was refused for want of it".to_owned()))
-            }
-            _ => Some(("P25", "a record that was written could not be read".to_owned())),
+            (StoreErrorKind::Full, ..) => Some((
+                "P26",
+                "what needs no room was refused for want of it".to_owned(),
+            )),
+            _ if self.books[key].spoiled => None,
+            _ => Some((
+                "P25",
+                "a record that was written could not be read".to_owned(),
+            )),
         }
     }
 

@@ -33,6 +33,8 @@ pub(super) struct Plan {
     pub(super) cache: bool,
     pub(super) capacity: Option<usize>,
     pub(super) fail_open: bool,
+    /// One record may be damaged.
+    pub(super) spoils: bool,
     /// Nothing goes wrong, and everything has to be quick.
     pub(super) calm: bool,
     pub(super) faults: Rates,
@@ -86,8 +88,13 @@ impl Plan {
             cache: !dice.one_in(3),
             capacity: dice.one_in(8).then_some(keys - 2),
             fail_open: dice.one_in(8),
+            spoils: dice.one_in(4),
             calm,
-            faults: if calm { Rates::default() } else { Rates::roll(&dice) },
+            faults: if calm {
+                Rates::default()
+            } else {
+                Rates::roll(&dice)
+            },
         };
         (plan, dice)
     }
@@ -119,7 +126,7 @@ impl Rates {
             store_restart: parts(),
             jump_forward: parts() * u32::from(dice.one_in(3)),
             jump_back: parts() * u32::from(dice.one_in(3)),
-            operator: parts() * u32::from(dice.one_in(2)),
+            operator: parts(),
             drift: [0, 200, 30_000][dice.index(3)],
         }
     }

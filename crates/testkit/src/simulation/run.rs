@@ -10,7 +10,7 @@ use semel_core::BoxFuture;
 
 use super::callers::{ask, job, live};
 use super::sched::{Place, TaskId, TaskWaker};
-use super::strikes::strike;
+use super::strikes::{act, strike};
 use super::tally::{Breach, Tally};
 use super::world::{Doom, World};
 use crate::broken::Bug;
@@ -30,7 +30,9 @@ pub struct Outcome {
 #[must_use]
 pub fn run(seed: u64, bug: Option<Bug>) -> Outcome {
     let world = World::new(seed, bug);
-    world.sched.spawn(Place::World, Box::pin(direct(Arc::clone(&world))));
+    world
+        .sched
+        .spawn(Place::World, Box::pin(direct(Arc::clone(&world))));
     let mut runner = Runner::new(Arc::clone(&world));
     if let Err((rule, sentence)) = runner.run() {
         world.ledger.lock().breach(0, (rule, sentence.to_owned()));
@@ -56,24 +58,49 @@ async fn direct(world: Arc<World>) {
     let mut lives = Vec::new();
     for _ in 0..world.plan.clients {
         let (done, is_done) = oneshot::channel();
-        world.sched.spawn(Place::World, Box::pin(live(Arc::clone(&world), done)));
+        world
+            .sched
+            .spawn(Place::World, Box::pin(live(Arc::clone(&world), done)));
         lives.push(is_done);
     }
     for life in lives {
         let _ = life.await;
     }
-    // What is under way arrives; then every owner dies at once.
+    // What is under way arrives; some runs begin; then every owner dies at once.
     world.heal();
     let late = world.plan.faults.slow > 0;
-    let drained = if late { 3 * world.plan.lease + world.plan.call_limit } else { 2_000 };
+    let drained = match late {
+        true => 3 * world.plan.lease + world.plan.call_limit,
+        false => 2_000,
+    };
     world.sched.sleep(drained).await;
+    let sched = world.sched.clone();
+    for key in 0..world.plan.keys {
+        let node = world.dice.index(world.plan.nodes);
+        let (job, world) = (job(&world, key, 0, node, 0), Arc::clone(&world));
+        let asked = async move {
+            let _ = ask(&world, job, Some(5_000)).await;
+        };
+        sched.spawn(Place::World, Box::pin(asked));
+    }
+    world.sched.sleep(6_000).await;
     for node in 0..world.plan.nodes {
-        world.doomed.lock().push(Doom { node, back_after: 0 });
+        world.doomed.lock().push(Doom {
+            node,
+            back_after: 0,
+        });
     }
     world.sched.sleep(1_000).await;
-    // A lease and a margin after that, every key can be had (I10).
+    // A lease and a margin after that, every key can be had (I10); or an operator comes first.
     let lease = world.plan.lease;
     let wait = lease + lease / 10 + 20_000 + world.set_back.load(Ordering::Relaxed);
+    if world.dice.one_in(2) {
+        world.sched.sleep(wait).await;
+        for _ in 0..4 {
+            act(&world);
+        }
+        world.sched.sleep(1_000).await;
+    }
     for round in 0..2 {
         for key in 0..world.plan.keys {
             let node = (key + round) % world.plan.nodes;
@@ -240,7 +267,8 @@ impl Runner {
             drop(nodes);
             let mut gone = Vec::new();
             for (index, task) in self.tasks.iter_mut().enumerate() {
-                let on = |task: &Task| matches!(task.place, Place::Node { node: of, .. } if of == node);
+                let on =
+                    |task: &Task| matches!(task.place, Place::Node { node: of, .. } if of == node);
                 if task.as_ref().is_some_and(on) {
                     self.free.push(u32::try_from(index).unwrap_or(u32::MAX));
                     gone.extend(task.take());

@@ -9,7 +9,7 @@ use semel_core::{Fence, Identity, Secret, Store as _, StoreAdmin as _};
 use super::callers::resolution;
 use super::op::Op;
 use super::sched::Place;
-use super::wire::Carrier;
+use super::wire::{Carrier, slowly};
 use super::world::{Doom, World};
 
 /// Lets one of the things happen that this world's plan has, at a step of `node`.
@@ -61,7 +61,9 @@ fn pause(world: &Arc<World>, node: usize) {
 
 fn cut_off(world: &Arc<World>, node: usize) {
     count(world, "node cut off");
-    let span = world.dice.span(2 * world.plan.lease + world.plan.call_limit);
+    let span = world
+        .dice
+        .span(2 * world.plan.lease + world.plan.call_limit);
     world.nodes.lock()[node].cut_off_until = world.sched.now() + span;
 }
 
@@ -97,16 +99,24 @@ fn set_back(world: &Arc<World>, _: usize) {
     world.set_back.fetch_add(by, Ordering::Relaxed);
 }
 
-/// An operator sweeps, looks, deletes, or ends a doubt: the one that is there, or another.
+/// Operators come rarely, and then they have several things to do.
 fn operate(world: &Arc<World>, _: usize) {
     count(world, "operator acted");
-    let key = world.dice.index(world.plan.keys);
+    for _ in 0..4 {
+        act(world);
+    }
+}
+
+/// An operator sweeps, looks, deletes, or ends a doubt: the one that is there, or another.
+pub(super) fn act(world: &Arc<World>) {
+    let key = looked_at(world);
     let (namespace, name, _) = &world.keys[key];
     let identity = Identity::of(&Secret::none(), namespace, name);
-    let op = match world.dice.below(8) {
+    let op = match world.dice.below(12) {
         0..3 => return sweep(world),
         3 => Op::Delete(identity),
-        4 => Op::Read(identity),
+        4 | 5 => Op::Read(identity),
+        6 if world.plan.spoils && key == 1 => return spoil(world, key, &identity),
         _ => match resolve(world, key, identity) {
             Some(op) => op,
             None => return,
@@ -117,18 +127,49 @@ fn operate(world: &Arc<World>, _: usize) {
         node: usize::MAX,
         store: world.store.clone(),
     };
+    let twice = world.dice.one_in(3);
     let act = async move {
-        let _ = carrier.deliver(&op, None).await;
+        for _ in 0..1 + u32::from(twice) {
+            let _ = carrier.deliver(&op, None).await;
+        }
     };
     world.sched.spawn(Place::World, Box::pin(act));
 }
 
+/// A key that is in doubt, rather than any.
+fn looked_at(world: &World) -> usize {
+    let (now, ledger) = (world.store_clock.micros(), world.ledger.lock());
+    let any = world.dice.index(world.plan.keys);
+    let doubts = ledger.books.iter().cycle().skip(any).take(world.plan.keys);
+    let offset = doubts.into_iter().position(|book| book.is_in_doubt(now));
+    match offset {
+        Some(offset) if world.dice.one_in(2) => (any + offset) % world.plan.keys,
+        _ => any,
+    }
+}
+
 fn sweep(world: &Arc<World>) {
-    let store = world.store.clone();
+    let (store, of) = (world.store.clone(), Arc::clone(world));
     let sweep = async move {
-        let _ = store.sweep(1000).await;
+        let swept = slowly(&of, None, store.sweep(1000)).await;
+        let left = store.expired(1).now_or_never();
+        if let (Some(Ok(_)), Some(Ok(1..))) = (swept, left) {
+            let wrong = ("P21", "a sweep left what had expired".to_owned());
+            of.ledger.lock().breach(0, wrong);
+        }
     };
     world.sched.spawn(Place::World, Box::pin(sweep));
+}
+
+/// A record is damaged: from now on it can't be read, and must not be taken for absent (P25).
+fn spoil(world: &World, key: usize, identity: &Identity) {
+    if !world.store.spoil(identity) {
+        return;
+    }
+    let mut ledger = world.ledger.lock();
+    ledger.tally.fault("record damaged");
+    ledger.books[key].spoiled = true;
+    ledger.books[key].disturbed = Some(world.sched.now());
 }
 
 fn resolve(world: &World, key: usize, identity: Identity) -> Option<Op> {
@@ -139,5 +180,9 @@ fn resolve(world: &World, key: usize, identity: Identity) -> Option<Op> {
     };
     // The operator looked at the payload that the record was made for.
     let payload = record.fingerprint.as_bytes()[1].saturating_sub(1);
-    Some(Op::Resolve(identity, fence, resolution(world, key, payload)?))
+    Some(Op::Resolve(
+        identity,
+        fence,
+        resolution(world, key, payload)?,
+    ))
 }

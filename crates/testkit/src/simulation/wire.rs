@@ -147,19 +147,8 @@ impl Carrier {
         let world = &self.world;
         let key = world.key_of(&op.identity());
         let (tick, began) = (world.ledger.lock().tick(), world.store_clock.micros());
-        let mut call = pin!(op.decide(&self.store));
-        let mut left = cut.unwrap_or(u32::MAX);
-        let said = poll_fn(|cx| match call.as_mut().poll(cx) {
-            Poll::Ready(said) => Poll::Ready(Some(said)),
-            Poll::Pending => {
-                left -= 1;
-                if left == 0 {
-                    return Poll::Ready(None);
-                }
-                Poll::Pending
-            }
-        })
-        .await;
+        let call = op.decide(&self.store);
+        let said = slowly(world, cut, call).await;
         let at = Moment {
             node: self.node,
             tick,
@@ -174,6 +163,28 @@ impl Carrier {
         }
         drop(ledger);
         said
+    }
+}
+
+/// Does `work`, and lets others go on wherever it waits; gives it up after so many steps. What a sound store does to a
+/// record is one step.
+pub(super) async fn slowly<T>(
+    world: &World,
+    most: Option<u32>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let mut work = pin!(work);
+    let mut left = most.unwrap_or(u32::MAX);
+    loop {
+        let step = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
+        if let Poll::Ready(done) = step {
+            return Some(done);
+        }
+        left -= 1;
+        if left == 0 {
+            return None;
+        }
+        world.sched.sleep(world.dice.below(60)).await;
     }
 }
 

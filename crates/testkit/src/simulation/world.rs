@@ -79,10 +79,17 @@ impl World {
             paused_until: 0,
             paused: 0,
         });
+        let keys: Vec<_> = (0..plan.keys)
+            .filter_map(|key| named(key, plan.keys))
+            .collect();
+        let names = keys
+            .iter()
+            .map(|(namespace, key, _)| (namespace.clone(), key.hint()));
+        let ledger = Ledger::new(seed, names.collect(), plan.capacity);
         let world = Self {
             nodes: Mutex::new(nodes.collect()),
-            ledger: Mutex::new(Ledger::new(seed, plan.keys, plan.capacity)),
-            keys: (0..plan.keys).filter_map(|key| named(key, plan.keys)).collect(),
+            ledger: Mutex::new(ledger),
+            keys,
             plan,
             sched,
             dice,
@@ -193,8 +200,8 @@ impl World {
 /// Two namespaces have keys of the same names.
 fn named(index: usize, keys: usize) -> Option<(Namespace, Key, Address)> {
     let scope = if index < keys / 2 { "charge" } else { "refund" };
-    let namespace = Namespace::new("simulation", "", scope).ok()?;
-    let key = Key::parse(&format!("key-{}", index % (keys / 2).max(1))).ok()?;
+    let namespace = Namespace::new("simulation", "café", scope).ok()?;
+    let key = Key::parse(&format!("order-number-{}", index % (keys / 2).max(1))).ok()?;
     let identity = Identity::of(&Secret::none(), &namespace, &key);
     Some((namespace, key, identity.address()))
 }
