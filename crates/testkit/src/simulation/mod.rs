@@ -25,6 +25,7 @@ mod answers;
 mod book;
 mod callers;
 mod clocks;
+mod director;
 mod effects;
 mod ledger;
 mod op;

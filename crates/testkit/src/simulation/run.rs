@@ -5,12 +5,11 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use futures_channel::oneshot;
 use semel_core::BoxFuture;
 
-use super::callers::{ask, job, live};
+use super::director::direct;
 use super::sched::{Place, TaskId, TaskWaker};
-use super::strikes::{act, strike};
+use super::strikes::strike;
 use super::tally::{Breach, Tally};
 use super::world::{Doom, World};
 use crate::broken::Bug;
@@ -51,64 +50,6 @@ pub fn run(seed: u64, bug: Option<Bug>) -> Outcome {
         breaches,
         digest,
     }
-}
-
-/// The course of a world: callers live their lives; then all faults end, and every key is asked for.
-async fn direct(world: Arc<World>) {
-    let mut lives = Vec::new();
-    for _ in 0..world.plan.clients {
-        let (done, is_done) = oneshot::channel();
-        world
-            .sched
-            .spawn(Place::World, Box::pin(live(Arc::clone(&world), done)));
-        lives.push(is_done);
-    }
-    for life in lives {
-        let _ = life.await;
-    }
-    // What is under way arrives; some runs begin; then every owner dies at once.
-    world.heal();
-    let late = world.plan.faults.slow > 0;
-    let drained = match late {
-        true => 3 * world.plan.lease + world.plan.call_limit,
-        false => 2_000,
-    };
-    world.sched.sleep(drained).await;
-    let sched = world.sched.clone();
-    for key in 0..world.plan.keys {
-        let node = world.dice.index(world.plan.nodes);
-        let (job, world) = (job(&world, key, 0, node, 0), Arc::clone(&world));
-        let asked = async move {
-            let _ = ask(&world, job, Some(5_000)).await;
-        };
-        sched.spawn(Place::World, Box::pin(asked));
-    }
-    world.sched.sleep(6_000).await;
-    for node in 0..world.plan.nodes {
-        world.doomed.lock().push(Doom {
-            node,
-            back_after: 0,
-        });
-    }
-    world.sched.sleep(1_000).await;
-    // A lease and a margin after that, every key can be had (I10); or an operator comes first.
-    let lease = world.plan.lease;
-    let wait = lease + lease / 10 + 20_000 + world.set_back.load(Ordering::Relaxed);
-    if world.dice.one_in(2) {
-        world.sched.sleep(wait).await;
-        for _ in 0..4 {
-            act(&world);
-        }
-        world.sched.sleep(1_000).await;
-    }
-    for round in 0..2 {
-        for key in 0..world.plan.keys {
-            let node = (key + round) % world.plan.nodes;
-            let job = job(&world, key, 0, node, wait).last();
-            let _ = ask(&world, job, None).await;
-        }
-    }
-    world.over.store(true, Ordering::Relaxed);
 }
 
 struct Task {
