@@ -10,6 +10,7 @@ mod conformance;
 mod deps;
 mod exec;
 mod faults;
+mod fuzz;
 mod generate;
 mod house;
 mod markdown;
@@ -17,6 +18,7 @@ mod programs;
 mod schemathesis;
 mod sdks;
 mod services;
+mod simulate;
 mod table;
 mod time;
 mod workspace;
@@ -69,6 +71,10 @@ enum Command {
     },
     /// Run real processes on real stores while everything fails, and check what they saw.
     Faults(faults::Faults),
+    /// Run the real engine in simulated worlds of faults, from seeds.
+    Simulate(simulate::Simulate),
+    /// Give any bytes to whatever takes bytes from outside.
+    Fuzz(fuzz::Fuzz),
     /// Test both APIs from outside, by what their OpenAPI document says.
     Schemathesis(schemathesis::Options),
     /// Check, test and build the packages for Python and TypeScript.
@@ -106,6 +112,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Shuttle => programs::shuttle(&workspace)?,
         Command::Bench { name, arguments } => return bench::run(&workspace, &name, &arguments),
         Command::Faults(faults) => faults::run(&workspace, &faults)?,
+        Command::Simulate(options) => simulate::run(&workspace, &options)?,
+        Command::Fuzz(options) => fuzz::run(&workspace, &options)?,
         Command::Schemathesis(options) => schemathesis::run(&workspace, &options)?,
         Command::Sdks { language } => sdks::run(&workspace, language)?,
         Command::Conformance => conformance::run(&workspace)?,

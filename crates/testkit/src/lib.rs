@@ -14,6 +14,7 @@
 //! | [`private`] | servers that belong to one test, to kill, pause and restart |
 //! | [`proxy`] | a way to a server that can be cut at an exact point |
 //! | [`reference`](mod@reference) | the protocol written a second time, simply, to compare stores with |
+//! | [`simulation`] | the real engine in a world of faults, all of it from one seed |
 //! | [`vectors`] | the language-neutral test vectors under `spec/vectors` |
 //! | `model` | the protocol as a Stateright model (feature `model`) |
 
@@ -28,4 +29,5 @@ pub mod model;
 pub mod private;
 pub mod proxy;
 pub mod reference;
+pub mod simulation;
 pub mod vectors;

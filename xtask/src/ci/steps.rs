@@ -7,9 +7,7 @@ use anyhow::{Result, bail};
 
 use super::Outcome;
 use crate::workspace::Workspace;
-use crate::{
-    book, deps, exec, faults, generate, house, programs, schemathesis, sdks, services,
-};
+use crate::{book, deps, exec, faults, generate, house, programs, schemathesis, sdks, services};
 
 /// One check.
 pub(crate) struct Step {

@@ -15,6 +15,7 @@ use crate::claim::{Busy, Grant, Renewed};
 use crate::clock::Tick;
 use crate::error::StoreError;
 use crate::event::{Step, StoreCall};
+use crate::fingerprint::Fingerprint;
 use crate::record::{Body, Fence, Record};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,6 +32,8 @@ pub struct Lease {
 pub(super) struct Held {
     pub(super) engine: Arc<Shared>,
     pub(super) subject: Subject,
+    /// Of the payload that it runs for; `None` where nobody here knows it.
+    pub(super) fingerprint: Option<Fingerprint>,
     /// `None` where the effect runs unprotected.
     pub(super) grant: Option<Grant>,
     began: Tick,
@@ -159,12 +162,14 @@ impl Held {
     pub(super) fn new(
         engine: Arc<Shared>,
         subject: Subject,
+        fingerprint: Option<Fingerprint>,
         grant: Option<Grant>,
         sent: Tick,
     ) -> Arc<Self> {
         let held = Self {
             engine,
             subject,
+            fingerprint,
             grant,
             began: sent,
             deadline: AtomicU64::new(0),

@@ -22,6 +22,7 @@ use crate::claim::{Grant, Renewed, Settlement};
 use crate::clock::Tick;
 use crate::error::StoreError;
 use crate::event::{BusyReason, Ending, Step};
+use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::namespace::Namespace;
 use crate::record::{Fence, Record, State, Token};
@@ -68,6 +69,7 @@ pub(super) struct Memory(Cache<(Identity, Fence), Arc<Remembered>>);
 
 struct Remembered {
     subject: Subject,
+    fingerprint: Option<Fingerprint>,
     grant: Grant,
     most_bytes: usize,
     since: Tick,
@@ -248,12 +250,19 @@ impl Shared {
         may: impl FnOnce(&Namespace) -> bool,
     ) -> Result<(Arc<Held>, Grant, Option<Arc<Remembered>>), Problem> {
         let known = self.handed_out.get(lease);
-        let (subject, grant) = match &known {
-            Some(known) => (known.subject.clone(), known.grant.clone()),
+        let (subject, payload, grant) = match &known {
+            Some(known) => {
+                let (subject, grant) = (known.subject.clone(), known.grant.clone());
+                (subject, known.fingerprint, grant)
+            }
             None => {
                 let found = self.look(&lease.identity).await.map_err(unavailable)?;
                 let found = found.ok_or(Problem::LeaseLost { fence: lease.fence })?;
-                (Subject::of(&found, lease.identity), as_told(&found, lease))
+                // Another's record says nothing about what this lease was for.
+                let is_its = found.is_owned_by(lease.fence, lease.token);
+                let payload = is_its.then_some(found.fingerprint);
+                let subject = Subject::of(&found, lease.identity);
+                (subject, payload, as_told(&found, lease))
             }
         };
         if !may(&subject.namespace) {
@@ -261,7 +270,7 @@ impl Shared {
             return Err(Problem::LeaseLost { fence: lease.fence });
         }
         let now = self.env.clock.now();
-        let held = Held::new(Arc::clone(self), subject, Some(grant.clone()), now);
+        let held = Held::new(Arc::clone(self), subject, payload, Some(grant.clone()), now);
         Ok((held, grant, known))
     }
 }
@@ -316,7 +325,13 @@ impl Undelivered {
                 // Somebody else's effect: when it ends is not known here, so others ask the store.
                 drop(turn);
                 let (shared, subject) = (Arc::clone(&engine), request.subject);
-                let won = Held::new(shared, subject, Some(grant.clone()), sent);
+                let won = Held::new(
+                    shared,
+                    subject,
+                    Some(fingerprint),
+                    Some(grant.clone()),
+                    sent,
+                );
                 if now < won.deadline() || renewed_in_time(&won, &grant).await {
                     held = Some(won);
                     let remaining = Duration::ZERO;
@@ -349,6 +364,7 @@ impl Undelivered {
                 .emit(&held.subject, Step::EffectBegan { fence: Some(fence) });
             let remembered = Remembered {
                 subject: held.subject.clone(),
+                fingerprint: held.fingerprint,
                 grant: out.grant.clone(),
                 most_bytes: self.most_bytes,
                 since: self.engine.env.clock.now(),

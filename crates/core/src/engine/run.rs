@@ -53,7 +53,7 @@ where
             Admission::Unprotected => {
                 let run = Run::begin(&engine);
                 let now = engine.env.clock.now();
-                let held = Held::new(engine, request.subject, None, now);
+                let held = Held::new(engine, request.subject, Some(fingerprint), None, now);
                 (held, now, run, None)
             }
             Admission::Won(Won {
@@ -63,7 +63,8 @@ where
                 turn,
             }) => {
                 let run = Run::begin(&engine);
-                let held = Held::new(engine, request.subject, Some(grant), sent);
+                let (subject, fingerprint) = (request.subject, Some(fingerprint));
+                let held = Held::new(engine, subject, fingerprint, Some(grant), sent);
                 let kept = turn.map(|turn| turn.hold(&held, now));
                 (held, now, run, kept)
             }
@@ -242,7 +243,8 @@ pub(super) async fn respond<V>(
     }
 }
 
-/// Another took over. If it is done, its answer is everybody's answer.
+/// Another took over. If it is done, its answer is everybody's answer who asked for the same: the key may have had a new
+/// life since, with another payload (P7).
 async fn answer_of_another<V>(held: &Held, fence: crate::record::Fence) -> Response<V> {
     let engine = &held.engine;
     let sent = engine.tick();
@@ -250,7 +252,7 @@ async fn answer_of_another<V>(held: &Held, fence: crate::record::Fence) -> Respo
     let answer = within(&*engine.env.clock, engine.config.call_limit, call).await;
     engine.called(&held.subject, StoreCall::Read, sent, answer.is_ok());
     match answer {
-        Ok(Some(record)) => {
+        Ok(Some(record)) if held.fingerprint == Some(record.fingerprint) => {
             // `read` gives live records only, so the time of reading doesn't matter here.
             if let Some(replay) = protocol::replay(&record, Timestamp::default()) {
                 let state = replay.state;
@@ -268,7 +270,7 @@ async fn answer_of_another<V>(held: &Held, fence: crate::record::Fence) -> Respo
                 });
             }
         }
-        Ok(None) => {}
+        Ok(_) => {}
         Err(error) => engine.store_failed(&held.subject, StoreCall::Read, &error),
     }
     Response::Problem(Problem::LeaseLost { fence })

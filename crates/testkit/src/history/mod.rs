@@ -45,3 +45,4 @@ pub use event::{Ask, Call, Effect, Ending, History, Reply, Stand, answer_mark, k
 pub use lines::{Line, Read, read_lines};
 pub use log::Log;
 pub use recorder::Recorder;
+pub(crate) use told::{claimed, stand};

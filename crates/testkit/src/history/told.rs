@@ -12,7 +12,7 @@ pub(super) fn micros(duration: Duration) -> u64 {
 }
 
 /// The answer to a claim of `asked`.
-pub(super) fn claimed(asked: &Identity, answer: &Claimed) -> Reply {
+pub(crate) fn claimed(asked: &Identity, answer: &Claimed) -> Reply {
     match answer {
         Claimed::Won(Grant {
             identity,
@@ -39,7 +39,7 @@ pub(super) fn claimed(asked: &Identity, answer: &Claimed) -> Reply {
 }
 
 /// Where a record stands.
-pub(super) fn stand(record: &Record) -> Stand {
+pub(crate) fn stand(record: &Record) -> Stand {
     let mark = record.answer.as_deref().map_or(0, answer_mark);
     let ending = match record.state {
         State::Running => None,

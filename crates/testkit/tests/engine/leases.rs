@@ -203,6 +203,32 @@ async fn a_checkpoint_of_a_lost_lease_says_so() {
 }
 
 #[tokio::test]
+async fn i7_a_late_owner_is_not_given_the_answer_to_another_payload() {
+    let rig = Rig::new();
+    let policy = Policy {
+        retention: Duration::from_secs(60),
+        ..Policy::default()
+    };
+    let (clock, other, theirs) = (rig.clock.clone(), rig.another(), policy.clone());
+    let response = rig
+        .run("k", &policy, move |_| async move {
+            // Paused for so long that the record is gone, and the key has a new life.
+            clock.advance(Duration::from_secs(61));
+            let request = other.request("k", "another payload", &theirs);
+            let taken = other
+                .engine
+                .execute(request, |_| async { completed("theirs") });
+            assert_eq!(ran(&taken.await), "theirs");
+            completed("mine")
+        })
+        .await;
+    assert!(
+        matches!(response, Response::Problem(Problem::LeaseLost { .. })),
+        "{response:?}"
+    );
+}
+
+#[tokio::test]
 async fn a_lease_tells_how_much_of_it_is_left() {
     let (rig, policy) = (Rig::new(), Policy::default());
     let clock = rig.clock.clone();

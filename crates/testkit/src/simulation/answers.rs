@@ -1,0 +1,234 @@
+//! What callers are told, and whether it is true and came in time.
+
+use semel_core::engine::{Problem, Ran, Replayed, Response};
+use semel_core::event::BusyReason;
+use semel_core::{Settlement, State, StoreErrorKind};
+
+use super::book::Wrong;
+use super::callers::Job;
+use super::sched::Micros;
+use super::world::World;
+use crate::history::Ending;
+
+/// What an answer means to a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Asking again gives the same.
+    Final,
+    /// Asking again may give more.
+    AskAgain,
+}
+
+/// When a request came, by the world's clock, and how long its node had been paused by then.
+pub(super) struct Begun {
+    at: Micros,
+    paused: Micros,
+}
+
+impl Begun {
+    pub(super) fn now(world: &World, job: &Job) -> Self {
+        world.ledger.lock().tally.requests += 1;
+        Self {
+            at: world.sched.now(),
+            paused: world.nodes.lock()[job.node].paused,
+        }
+    }
+}
+
+/// The longest that a caller may be kept (P34): its limit, its own effect aside. A claim is sent three times, at
+/// most, and a settlement for one lease; who comes behind others in the queue for one key waits for their
+/// claims as well.
+pub(super) fn longest(world: &World, job: &Job) -> Micros {
+    let plan = &world.plan;
+    if plan.calm {
+        return job.wait + 4 * plan.lease + 2_000_000;
+    }
+    let claim = 3 * (plan.call_limit + 200_000);
+    let clients = plan.clients as u64 + 1;
+    job.wait + clients * claim + 4 * plan.lease + 2 * plan.call_limit + 5_000_000
+}
+
+/// A patient caller was told nothing.
+pub(super) fn never_told(world: &World, job: &Job, life: u32) {
+    let nodes = world.nodes.lock();
+    let node = &nodes[job.node];
+    let excused = node.life != life || node.engine.is_none() || node.paused > 0;
+    drop(nodes);
+    if !excused && job.work() == 0 {
+        let sentence = "a caller was told nothing for longer than any limit".to_owned();
+        world.ledger.lock().breach(job.key, ("P34", sentence));
+    }
+}
+
+/// Judges an answer.
+pub(super) fn told(world: &World, job: &Job, begun: &Begun, response: &Response<u64>) -> Told {
+    let (what, told) = kind(response);
+    let wrong = in_time(world, job, begun, response).or_else(|| is_true(world, job, response));
+    let wrong = wrong.or_else(|| at_the_end(job, response));
+    let mut ledger = world.ledger.lock();
+    ledger.tally.tell(what);
+    let now = world.sched.now();
+    ledger.trace(30, [now, job.key as u64, what.len() as u64]);
+    if let Some(wrong) = wrong {
+        ledger.breach(job.key, wrong);
+    }
+    told
+}
+
+fn kind(response: &Response<u64>) -> (&'static str, Told) {
+    match response {
+        Response::Ran(ran) => match ran.state {
+            State::Completed | State::Failed => ("its own answer", Told::Final),
+            _ => ("its own failure", Told::AskAgain),
+        },
+        Response::Replayed(_) => ("an earlier answer", Told::Final),
+        Response::Unprotected(_) => ("its own answer, unprotected", Told::Final),
+        Response::Problem(problem) => match problem.is_retryable() {
+            true => (problem.code(), Told::AskAgain),
+            false => (problem.code(), Told::Final),
+        },
+    }
+}
+
+/// Nobody is kept past its limit (P34, I10), by the node's own time while it was awake.
+fn in_time(world: &World, job: &Job, begun: &Begun, response: &Response<u64>) -> Option<Wrong> {
+    let paused = world.nodes.lock()[job.node].paused - begun.paused;
+    let now = world.sched.now();
+    let took = now - begun.at;
+    // Half as long again: a node's clock may be slow, and pauses end when they end.
+    let most = longest(world, job) * 3 / 2 + paused + job.work();
+    if took > most {
+        let sentence = format!("a caller was kept for {took} µs, and {most} would have been much");
+        return Some(("P34", sentence));
+    }
+    if !world.plan.calm {
+        return None;
+    }
+    // Nothing is wrong here, so a settlement wakes whoever waits for it at once.
+    let settled = world.ledger.lock().books[job.key].settled.max(begun.at);
+    let late = now.saturating_sub(settled);
+    let replayed = matches!(response, Response::Replayed(_));
+    if replayed && late > 100_000 {
+        return Some((
+            "P34",
+            format!("an answer was {late} µs old when a waiter was told"),
+        ));
+    }
+    let gave_up = |why: &BusyReason| matches!(why, BusyReason::WaitedTooLong);
+    match response {
+        Response::Problem(Problem::Busy { why, .. })
+            if gave_up(why) && took > job.wait + 100_000 =>
+        {
+            Some((
+                "P34",
+                format!("a caller waited for {took} µs, not {}", job.wait),
+            ))
+        }
+        _ => None,
+    }
+}
+
+/// What a caller is told is what was done (I2, I7, I8, I11, P33).
+fn is_true(world: &World, job: &Job, response: &Response<u64>) -> Option<Wrong> {
+    match response {
+        Response::Ran(ran) => was_settled(world, job, ran),
+        Response::Replayed(replayed) => was_given(world, job, replayed),
+        Response::Unprotected(_) if !job.fail_open => {
+            Some(("I11", "a caller was served unprotected".to_owned()))
+        }
+        Response::Problem(Problem::Unavailable {
+            source: Some(error),
+            ..
+        }) => {
+            let unreadable = error.kind == StoreErrorKind::Record;
+            let spoiled = world.ledger.lock().books[job.key].spoiled;
+            (unreadable && !spoiled).then(|| ("P25", "a record could not be read".to_owned()))
+        }
+        _ => None,
+    }
+}
+
+/// A caller is given its answer only once the store has it (P33).
+fn was_settled(world: &World, job: &Job, ran: &Ran<u64>) -> Option<Wrong> {
+    let ledger = world.ledger.lock();
+    let done = ledger.books[job.key].done.get(&ran.fence.0);
+    let as_told = match (ran.state, done) {
+        (State::Running, _) => true,
+        (State::Completed | State::Failed, Some(ending)) => {
+            let index = usize::try_from(ran.value).unwrap_or(usize::MAX);
+            let made = ledger.made.get(index)?;
+            let answer = (*made.answer).clone().capped(world.plan.most_answer_bytes);
+            let settlement = match ran.state {
+                State::Failed => Settlement::Fail(answer.into()),
+                _ => Settlement::Complete(answer.into()),
+            };
+            *ending == Ending::from(&settlement)
+        }
+        (State::Released, Some(Ending::Released)) | (State::InDoubt, Some(_)) => true,
+        _ => false,
+    };
+    (!as_told).then(|| {
+        (
+            "P33",
+            "a caller was told of a settlement that isn't there".to_owned(),
+        )
+    })
+}
+
+/// An answer is byte for byte what was made, for this key and this payload.
+fn was_given(world: &World, job: &Job, replayed: &Replayed) -> Option<Wrong> {
+    let answer = &replayed.replay.answer;
+    let number = <[u8; 8]>::try_from(&answer.head[..]).map(u64::from_be_bytes);
+    let index = usize::try_from(number.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+    let ledger = world.ledger.lock();
+    let Some(made) = ledger.made.get(index) else {
+        return Some(("I2", "an answer was replayed that nobody gave".to_owned()));
+    };
+    let whole = *made.answer == **answer;
+    if !whole
+        && made
+            .answer
+            .as_ref()
+            .clone()
+            .capped(world.plan.most_answer_bytes)
+            != **answer
+    {
+        return Some(("I2", "an answer was changed".to_owned()));
+    }
+    if made.key != job.key {
+        return Some(("I8", "another key's answer was replayed".to_owned()));
+    }
+    if made.payload != job.payload {
+        return Some(("I7", "another payload's answer was replayed".to_owned()));
+    }
+    (made.state != replayed.replay.state).then(|| {
+        (
+            "P12",
+            "a failure was replayed as an answer, or the other way round".to_owned(),
+        )
+    })
+}
+
+/// When all faults are over and all owners dead, every key is free, answered or in doubt (I10).
+fn at_the_end(job: &Job, response: &Response<u64>) -> Option<Wrong> {
+    let Response::Problem(problem) = response else {
+        return None;
+    };
+    let fine = match problem {
+        Problem::Mismatch | Problem::InDoubt(_) => true,
+        Problem::Unavailable {
+            source: Some(error),
+            ..
+        } => {
+            matches!(error.kind, StoreErrorKind::Full | StoreErrorKind::Record)
+        }
+        _ => false,
+    };
+    (job.last && !fine).then(|| {
+        let sentence = format!(
+            "no answer though nothing is wrong any more: {}",
+            problem.code()
+        );
+        ("I10", sentence)
+    })
+}

@@ -1,0 +1,207 @@
+//! A world: nodes with engines, one store, and what befalls them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use semel_core::engine::{BreakerConfig, CacheConfig, Engine, EngineConfig};
+use semel_core::event::Ignore;
+use semel_core::identity::Address;
+use semel_core::{Env, Identity, Key, Namespace, Secret};
+
+use super::clocks::{Dice, NodeClock, NodeTasks, StoreClock};
+use super::ledger::Ledger;
+use super::plan::Plan;
+use super::sched::{Micros, Place, Sched};
+use super::wire::Wire;
+use crate::broken::{BrokenStore, Bug};
+
+/// What everybody in a world shares.
+pub(super) struct World {
+    pub(super) plan: Plan,
+    pub(super) sched: Sched,
+    pub(super) dice: Dice,
+    pub(super) ledger: Mutex<Ledger>,
+    pub(super) store: BrokenStore,
+    pub(super) store_clock: StoreClock,
+    pub(super) keys: Vec<(Namespace, Key, Address)>,
+    pub(super) nodes: Mutex<Vec<Node>>,
+    /// Until when the store is down.
+    pub(super) down_until: AtomicU64,
+    /// How far the store's clock was set back, in all.
+    pub(super) set_back: AtomicU64,
+    /// Nodes that are to end, and to be started anew at once or after a while.
+    pub(super) doomed: Mutex<Vec<Doom>>,
+    /// Nothing goes wrong any more.
+    pub(super) healed: AtomicBool,
+    /// The director has seen enough.
+    pub(super) over: AtomicBool,
+}
+
+/// A node that is to end.
+pub(super) struct Doom {
+    pub(super) node: usize,
+    /// After how long it is started anew.
+    pub(super) back_after: Micros,
+}
+
+/// A node, up or down.
+pub(super) struct Node {
+    /// `None` while it is down.
+    pub(super) engine: Option<Engine>,
+    pub(super) life: u32,
+    pub(super) drift: i64,
+    /// No message of it arrives until then.
+    pub(super) cut_off_until: Micros,
+    /// It does nothing until then.
+    pub(super) paused_until: Micros,
+    /// How long it was paused, in all.
+    pub(super) paused: Micros,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, bug: Option<Bug>) -> Arc<Self> {
+        let (plan, dice) = Plan::of(seed);
+        let sched = Sched::default();
+        let store_clock = StoreClock::new(sched.clone());
+        let store = BrokenStore::bounded(bug, Arc::new(store_clock.clone()), plan.capacity);
+        let drift = |dice: &Dice| {
+            let most = plan.faults.drift;
+            let drift = i64::try_from(dice.below(2 * most + 1)).unwrap_or(0);
+            drift - i64::try_from(most).unwrap_or(0)
+        };
+        let nodes = (0..plan.nodes).map(|_| Node {
+            engine: None,
+            life: 0,
+            drift: drift(&dice),
+            cut_off_until: 0,
+            paused_until: 0,
+            paused: 0,
+        });
+        let keys: Vec<_> = (0..plan.keys)
+            .filter_map(|key| named(key, plan.keys))
+            .collect();
+        let names = keys
+            .iter()
+            .map(|(namespace, key, _)| (namespace.clone(), key.hint()));
+        let ledger = Ledger::new(seed, names.collect(), plan.capacity);
+        let world = Self {
+            nodes: Mutex::new(nodes.collect()),
+            ledger: Mutex::new(ledger),
+            keys,
+            plan,
+            sched,
+            dice,
+            store,
+            store_clock,
+            down_until: AtomicU64::new(0),
+            set_back: AtomicU64::new(0),
+            doomed: Mutex::default(),
+            healed: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+        };
+        let world = Arc::new(world);
+        for node in 0..plan.nodes {
+            world.start(node);
+        }
+        world
+    }
+
+    /// Starts a node anew: nothing is left of its life before.
+    pub(super) fn start(self: &Arc<Self>, node: usize) {
+        let mut nodes = self.nodes.lock();
+        let Node { life, drift, .. } = nodes[node];
+        let life = life + 1;
+        let clock = NodeClock {
+            sched: self.sched.clone(),
+            drift,
+            skew: self.dice.below(1 << 40),
+        };
+        let env = Env {
+            clock: Arc::new(clock),
+            spawn: Arc::new(NodeTasks {
+                sched: self.sched.clone(),
+                place: Place::Node { node, life },
+            }),
+            entropy: Arc::new(self.dice.clone()),
+        };
+        let wire = Arc::new(Wire::new(self, node));
+        let engine = Engine::with(wire, env, Secret::none(), self.config(), Arc::new(Ignore));
+        let place = &mut nodes[node];
+        let before = place.engine.replace(engine);
+        place.life = life;
+        drop(nodes);
+        drop(before);
+    }
+
+    fn config(&self) -> EngineConfig {
+        EngineConfig {
+            max_waiters: 1024,
+            call_limit: Duration::from_micros(self.plan.call_limit),
+            breaker: BreakerConfig {
+                failures: self.plan.breaker_failures,
+                open_for: Duration::from_secs(60),
+            },
+            // Room for every key of a world: what would be dropped first is not the seed's to decide.
+            cache: CacheConfig {
+                max_bytes: if self.plan.cache { 4 << 20 } else { 0 },
+                max_age: Duration::from_secs(30),
+            },
+        }
+    }
+
+    /// The number of a key.
+    pub(super) fn key_of(&self, identity: &Identity) -> usize {
+        let address = identity.address();
+        let mut keys = self.keys.iter();
+        keys.position(|(.., known)| *known == address).unwrap_or(0)
+    }
+
+    pub(super) fn is_down(&self) -> bool {
+        self.sched.now() < self.down_until.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_cut_off(&self, node: usize) -> bool {
+        let nodes = self.nodes.lock();
+        nodes
+            .get(node)
+            .is_some_and(|node| self.sched.now() < node.cut_off_until)
+    }
+
+    pub(super) fn is_healed(&self) -> bool {
+        self.healed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// Whether a fault of so many in 1,000 strikes.
+    pub(super) fn befalls(&self, kind: &'static str, per_mille: u32) -> bool {
+        let strikes = !self.is_healed() && self.dice.per_mille(per_mille);
+        if strikes {
+            self.ledger.lock().tally.fault(kind);
+        }
+        strikes
+    }
+
+    /// All faults are over: the store is up, every node is new and reaches it.
+    pub(super) fn heal(&self) {
+        self.healed.store(true, Ordering::Relaxed);
+        self.down_until.store(0, Ordering::Relaxed);
+        for node in self.nodes.lock().iter_mut() {
+            node.cut_off_until = 0;
+            node.paused_until = 0;
+        }
+    }
+}
+
+/// Two namespaces have keys of the same names.
+fn named(index: usize, keys: usize) -> Option<(Namespace, Key, Address)> {
+    let scope = if index < keys / 2 { "charge" } else { "refund" };
+    let namespace = Namespace::new("simulation", "café", scope).ok()?;
+    let key = Key::parse(&format!("order-number-{}", index % (keys / 2).max(1))).ok()?;
+    let identity = Identity::of(&Secret::none(), &namespace, &key);
+    Some((namespace, key, identity.address()))
+}

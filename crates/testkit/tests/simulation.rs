@@ -1,0 +1,139 @@
+//! Simulated worlds: the same seed is the same world, a sound store breaks no rule, and a store with a bug does.
+
+use semel_testkit::broken::Bug;
+use semel_testkit::simulation::{Tally, run};
+
+/// Some hundred worlds in debug builds; `cargo xtask simulate` runs many more.
+const WORLDS: u64 = 60;
+
+#[test]
+fn a_seed_is_one_course_of_events() {
+    let mut digests = Vec::new();
+    for seed in 1..=12 {
+        let (once, again) = (run(seed, None), run(seed, None));
+        assert_eq!(once.digest, again.digest, "seed {seed}");
+        assert_eq!(once.tally.operations, again.tally.operations);
+        digests.push(once.digest);
+    }
+    digests.sort_unstable();
+    digests.dedup();
+    assert_eq!(digests.len(), 12, "other seeds are other worlds");
+}
+
+#[test]
+fn no_rule_is_broken() {
+    let mut tally = Tally::default();
+    for seed in 1..=WORLDS {
+        let outcome = run(seed, None);
+        let told: Vec<_> = outcome.breaches.iter().map(ToString::to_string).collect();
+        assert!(told.is_empty(), "{}", told.join("\n"));
+        tally.add(&outcome.tally);
+    }
+    // Worlds in which nothing happens would break no rule either.
+    for kind in FAULTS {
+        let count = tally.faults.get(kind).copied().unwrap_or(0);
+        assert!(count > 0, "{kind}: never, in {WORLDS} worlds");
+    }
+    for what in [
+        "its own answer",
+        "an earlier answer",
+        "idempotency_in_doubt",
+    ] {
+        assert!(tally.told.contains_key(what), "{what}: never");
+    }
+    assert!(tally.effects > WORLDS * 10);
+}
+
+const FAULTS: [&str; 13] = [
+    "cut while the store was at it",
+    "message late",
+    "message twice",
+    "node crashed",
+    "node cut off",
+    "node paused",
+    "operator acted",
+    "refused",
+    "reply lost",
+    "request lost",
+    "store restarted",
+    "store's clock set back",
+    "store's clock set forward",
+];
+
+/// Bugs that no engine can see, and why not.
+const UNSEEN: [(Bug, &str); 20] = [
+    (
+        Bug::RenewIgnoresFence,
+        "an engine uses a token for one claim, so a token has one fence that it knows",
+    ),
+    (
+        Bug::RenewIgnoresToken,
+        "an engine never learns another's fence",
+    ),
+    (
+        Bug::SettleIgnoresToken,
+        "an engine never learns another's fence",
+    ),
+    (
+        Bug::SealNotChecked,
+        "no two keys here have one address: that takes a collision of 128 bits",
+    ),
+    (
+        Bug::BodyElsewhereIsOmitted,
+        "no body is elsewhere: `Spill` is a store around a store, with a suite of its own",
+    ),
+    (Bug::DigestCut, "no body is elsewhere"),
+    (Bug::PagesSkip, "an engine lists nothing"),
+    (Bug::PagesAreCounted, "an engine lists nothing"),
+    (Bug::FiltersArePrefixes, "an engine lists nothing"),
+    (Bug::LapseListedAsRunning, "an engine lists nothing"),
+    (Bug::BadCursorStartsAnew, "an engine lists nothing"),
+    (
+        Bug::RestoreOverwrites,
+        "an engine restores nothing: `Mirror` does, with a suite of its own",
+    ),
+    (Bug::RestoreLeavesReleased, "an engine restores nothing"),
+    (Bug::RestoredFenceGoesBack, "an engine restores nothing"),
+    (Bug::RestoreRevives, "an engine restores nothing"),
+    (
+        Bug::RestoreForgetsTheFirstTime,
+        "an engine restores nothing",
+    ),
+    (
+        Bug::RestoreRestartsTheRetention,
+        "an engine restores nothing",
+    ),
+    (Bug::ResentRestoreIsKept, "an engine restores nothing"),
+    (Bug::RestoreLooksFirst, "an engine restores nothing"),
+    (
+        Bug::ResolveWakesNobody,
+        "who waits for a run wakes by itself when the lease is over, and a doubt is never before that",
+    ),
+];
+
+/// Within so many worlds.
+const ENOUGH: u64 = 100;
+
+#[test]
+fn every_bug_that_an_engine_can_see_is_found() {
+    let unseen = |bug: &Bug| {
+        UNSEEN
+            .iter()
+            .any(|(other, why)| other == bug && !why.is_empty())
+    };
+    let mut missed = Vec::new();
+    for bug in Bug::ALL.iter().copied().filter(|bug| !unseen(bug)) {
+        let found = (1..=ENOUGH).any(|seed| !run(seed, Some(bug)).breaches.is_empty());
+        if !found {
+            missed.push(bug.name());
+        }
+    }
+    assert!(
+        missed.is_empty(),
+        "not found in {ENOUGH} worlds: {missed:?}"
+    );
+    assert!(
+        Bug::ALL.len() - UNSEEN.len() >= 70,
+        "the list of what is unseen does not grow unnoticed"
+    );
+}
