@@ -16,7 +16,7 @@ use crate::exit::{self, Exit};
 use crate::out;
 use crate::progress::Progress;
 use crate::runtime;
-use copy::{Copy, Counts};
+use copy::{Copy, Counts, Pass};
 
 /// Copies all records from one store to another, then compares them, while requests go on.
 ///
@@ -95,10 +95,10 @@ impl MigrateStore {
         state: &mut State,
         disagree: &mut Vec<String>,
     ) -> Result<(), Exit> {
-        let what = if state.comparing {
-            "comparing"
+        let (pass, what) = if state.comparing {
+            (Pass::Comparing, "comparing")
         } else {
-            "copying"
+            (Pass::Copying, "copying")
         };
         let progress = Progress::counting(what, "records");
         loop {
@@ -108,7 +108,7 @@ impl MigrateStore {
                 &mut state.copied
             };
             let after = state.after.take().map(Cursor);
-            let (next, found) = copy.page(after, counts).await.map_err(|error| {
+            let (next, found) = copy.page(pass, after, counts).await.map_err(|error| {
                 Exit::failed(
                     exit::STORE,
                     format!(
