@@ -97,6 +97,9 @@ fn set_back(world: &Arc<World>, _: usize) {
     let by = world.dice.span(world.plan.lease);
     world.store_clock.back(by);
     world.set_back.fetch_add(by, Ordering::Relaxed);
+    for book in &mut world.ledger.lock().books {
+        book.set_back += by;
+    }
 }
 
 /// Operators come rarely, and then they have several things to do.
