@@ -18,7 +18,7 @@ use super::limit::{Backoff, within};
 use super::request::{Request, Subject};
 use super::run::{renewed_in_time, respond, settle, settlement};
 use super::{Engine, Shared};
-use crate::claim::{Grant, Renewed, Settlement};
+use crate::claim::{Grant, Renewed, Settled, Settlement};
 use crate::clock::Tick;
 use crate::error::StoreError;
 use crate::event::{BusyReason, Ending, Step};
@@ -156,7 +156,8 @@ impl Engine {
             held.tell_if_oversized(&verdict, most);
             let settlement = settlement(verdict, grant.crash, most);
             let settled = settle(&held, &grant, &settlement).await;
-            if settled.is_ok() {
+            // What a lost lease was for decides whose answer its owner may see, should it ask again (P7).
+            if matches!(settled, Ok(Settled::Done)) {
                 engine.handed_out.forget(&lease);
             }
             respond(&held, &grant, &settlement, settled, Some(())).await

@@ -23,6 +23,8 @@ pub(super) struct Book {
     /// The last lease given, and where the record stands since.
     current: u64,
     phase: Phase,
+    /// How far the store's clock was set back: what expired, and was removed, before that stays so.
+    pub(super) set_back: Micros,
     /// Somebody has damaged the record.
     pub(super) spoiled: bool,
     checkpoint: Bytes,
@@ -61,6 +63,11 @@ impl Book {
     pub(super) fn is_live(&self, now: Micros) -> bool {
         // Nobody can tell when a damaged record expires.
         self.spoiled || !self.won.is_empty() && now < self.written + self.retention
+    }
+
+    /// The same, whatever was removed before the store's clock was set back.
+    fn is_surely_live(&self, now: Micros) -> bool {
+        self.is_live(now + self.set_back)
     }
 
     /// Notes the answer to a claim; `world` and `now` are when it was decided.
@@ -105,7 +112,7 @@ impl Book {
     fn given(&mut self, claim: &Claim, grant: &Grant, world: Micros, now: Micros) -> Option<Wrong> {
         let wrong = match grant.attempt {
             1 => {
-                let live = self.is_live(now) && self.phase != Phase::Released;
+                let live = self.is_surely_live(now) && self.phase != Phase::Released;
                 self.first = now;
                 self.max_attempts = claim.terms.max_attempts();
                 self.hold = claim.terms.crash() == CrashPolicy::Hold;
@@ -215,7 +222,7 @@ impl Book {
             Phase::InDoubt => !renewal,
             Phase::Released | Phase::Settled => false,
         };
-        let own = fence == self.current && open && self.is_live(now);
+        let own = fence == self.current && open && self.is_surely_live(now);
         own.then(|| match renewal {
             true => ("P14", "the owner's renewal was refused".to_owned()),
             false => ("P17", "the owner's settlement was refused".to_owned()),
@@ -236,7 +243,9 @@ impl Book {
             true if !is_it && !again => {
                 Some(("P19", "what was not in doubt was resolved".to_owned()))
             }
-            false if is_it => Some(("P19", "a doubt could not be resolved".to_owned())),
+            false if is_it && self.is_surely_live(now) => {
+                Some(("P19", "a doubt could not be resolved".to_owned()))
+            }
             _ => None,
         }
     }
