@@ -79,7 +79,7 @@ pub(crate) async fn post(
 pub(crate) async fn serve<F, Fut>(listener: TcpListener, answer: F)
 where
     F: Fn(Message) -> Fut + Clone + Send + 'static,
-    Fut: Future<Output = String> + Send,
+    Fut: Future<Output = String> + Send + 'static,
 {
     while let Ok((mut stream, _)) = listener.accept().await {
         let answer = answer.clone();

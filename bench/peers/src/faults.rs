@@ -198,7 +198,7 @@ pub(crate) fn show(seed: u64, json: Option<&Path>) -> anyhow::Result<()> {
             row.violations.len() as u64,
         ];
         let numbers = numbers.map(|number| number.to_string());
-        table.add_row([&[row.name.to_owned()], &numbers[..]].concat());
+        table.add_row([&[row.name.to_owned()][..], &numbers[..]].concat());
     }
     println!("{table}");
     let [theirs, ours] = &shown;
