@@ -53,7 +53,7 @@ struct Member {
 
 enum Body {
     Process {
-        child: Child,
+        child: Box<Child>,
         stdin: ChildStdin,
     },
     Thread {
@@ -315,7 +315,10 @@ fn process(
             }
         }
     });
-    Ok(Body::Process { child, stdin })
+    Ok(Body::Process {
+        child: Box::new(child),
+        stdin,
+    })
 }
 
 /// A worker with a runtime of its own, which ends as a process does: whatever is under way is dropped.

@@ -110,28 +110,30 @@ async fn written() -> Vec<u8> {
     let log = Log::in_lines(clock, Box::new(page.clone()));
     let store = log.recorder(Arc::new(memory), 3);
     let second = std::time::Duration::from_secs(1);
-    let (secret, namespace) = (Secret::none(), Namespace::new("", "", "s").unwrap());
-    let key = Key::parse("k-1").unwrap();
+    let (secret, namespace) = (
+        Secret::none(),
+        Namespace::new("", "", "s").expect("as set up"),
+    );
+    let key = Key::parse("k-1").expect("as set up");
     let claim = Claim {
         retry: false,
         identity: Identity::of(&secret, &namespace, &key),
         fingerprint: Fingerprint::builder(&secret).part(b"p").finish(),
         token: Token(u128::MAX - 5),
-        terms: Terms::new(second, second, CrashPolicy::Hold, 2).unwrap(),
+        terms: Terms::new(second, second, CrashPolicy::Hold, 2).expect("as set up"),
         secret_id: 0,
         namespace,
         hint: key.hint(),
     };
-    let Claimed::Won(lease) = store.claim(&claim).await.unwrap() else {
+    let Claimed::Won(lease) = store.claim(&claim).await.expect("as set up") else {
         panic!("the key is new");
     };
     store.effect_started(&lease.identity, lease.fence, lease.attempt);
     store.effect_finished(&lease.identity, lease.fence);
     let done = Settlement::Complete(Arc::new(Answer::of("done")));
-    store.settle(&lease, &done).await.unwrap();
+    store.settle(&lease, &done).await.expect("as set up");
     log.told(told(1, 1));
-    let text = page.0.lock().clone();
-    text
+    page.0.lock().clone()
 }
 
 #[tokio::test]

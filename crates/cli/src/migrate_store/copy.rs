@@ -239,10 +239,20 @@ mod tests {
         }
         let copy = Copy { from, to };
         let (mut copied, mut compared) = (Counts::default(), Counts::default());
-        copy.page(Pass::Copying, None, &mut copied).await.expect("a page");
-        copy.page(Pass::Comparing, None, &mut compared).await.expect("a page");
-        assert!(copied.copied >= 2 && copied.copied == copied.all(), "{copied:?}");
-        assert_eq!((compared.there, compared.all()), (copied.all(), copied.all()));
+        copy.page(Pass::Copying, None, &mut copied)
+            .await
+            .expect("a page");
+        copy.page(Pass::Comparing, None, &mut compared)
+            .await
+            .expect("a page");
+        assert!(
+            copied.copied >= 2 && copied.copied == copied.all(),
+            "{copied:?}"
+        );
+        assert_eq!(
+            (compared.there, compared.all()),
+            (copied.all(), copied.all())
+        );
     }
 
     #[test]

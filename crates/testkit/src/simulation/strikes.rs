@@ -12,10 +12,12 @@ use super::sched::Place;
 use super::wire::{Carrier, slowly};
 use super::world::{Doom, World};
 
+type Strike = fn(&Arc<World>, usize);
+
 /// Lets one of the things happen that this world's plan has, at a step of `node`.
 pub(super) fn strike(world: &Arc<World>, node: usize) {
     let rates = &world.plan.faults;
-    let table: [(u32, fn(&Arc<World>, usize)); 7] = [
+    let table: [(u32, Strike); 7] = [
         (rates.crash, crash),
         (rates.pause, pause),
         (rates.partition, cut_off),
