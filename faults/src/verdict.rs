@@ -92,7 +92,7 @@ pub(crate) fn judge(files: &[PathBuf], windows: &Windows, how: Strictness) -> Re
         undisturbed: false,
     };
     found.extend(callers::check(&all.told, &effects, reading));
-    found.retain(|violation| !is_of_a_pause(violation, windows));
+    found.retain(|violation| !is_of_a_pause(violation, windows) && !is_of_a_resend(violation));
     if how.may_lose {
         let lost = take_losses(&mut found, &all, windows);
         verdict.lost_as_stated = lost;
@@ -211,6 +211,23 @@ fn is_of_a_pause(violation: &Violation, windows: &Windows) -> bool {
         && windows.pauses.iter().any(|(client, _, to)| {
             *client == effect.client && (*to..*to + instant).contains(&effect.start)
         })
+}
+
+/// A store that sends a settlement again by itself, when its reply was lost, is told *Lost* where the record has expired
+/// in between: what it wrote at first was shown until then. Only a call that took longer than the record lives can be
+/// such a one.
+fn is_of_a_resend(violation: &Violation) -> bool {
+    let [settle, shown] = &*violation.calls else {
+        return false;
+    };
+    let Ask::Claim { retention, .. } = shown.ask else {
+        return false;
+    };
+    let took = settle.ended.map(|ended| ended.saturating_sub(settle.began));
+    violation.invariant == "I3"
+        && matches!(settle.ask, Ask::Settle { .. })
+        && settle.reply == Reply::Lost
+        && took.is_some_and(|took| took >= retention)
 }
 
 /// Takes out what a failover explains, where the guarantee says so: a record that was acknowledged and is gone, so that

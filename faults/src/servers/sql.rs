@@ -101,13 +101,19 @@ impl Postgres {
             between.hold(Way::Reply, true);
         }
         pass(behind).await;
+        // A machine that fails is silent at once. Killed, a server's sessions go on for moments, and show what they have
+        // committed and nobody confirmed.
+        for way in &self.ways {
+            way.refuse(true);
+            way.cut_all();
+        }
         self.primary.kill();
         between.cut_all();
         between.refuse(true);
         replica.promote();
         for way in &self.ways {
             way.lead_to(replica.address());
-            way.cut_all();
+            way.refuse(false);
         }
         windows.lock().failovers.push((from, tick()));
         self.primary = replica;
@@ -152,7 +158,10 @@ impl Backend for Postgres {
                 }
                 kinds
             }
-            _ => vec![Kind::Failover, Kind::SessionsEnded],
+            Replica::Behind => vec![Kind::Failover, Kind::SessionsEnded],
+            // A session that is ended while its commit waits for the replica leaves a commit that all can see and the
+            // replica may not have: the server's own rule, and no failure of the level.
+            Replica::Synchronous => vec![Kind::Failover],
         }
     }
 
