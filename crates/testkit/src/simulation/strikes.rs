@@ -181,7 +181,7 @@ fn spoil(world: &World, key: usize, identity: &Identity) {
 fn resolve(world: &World, key: usize, identity: Identity) -> Option<Op> {
     let record = world.store.read(&identity).now_or_never()?.ok()??;
     let fence = match world.dice.one_in(3) {
-        true => Fence(record.fence.0 - world.dice.below(3)),
+        true => Fence(record.fence.0.saturating_sub(world.dice.below(3))),
         false => record.fence,
     };
     // The operator looked at the payload that the record was made for.
