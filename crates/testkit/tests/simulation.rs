@@ -137,3 +137,12 @@ fn every_bug_that_an_engine_can_see_is_found() {
         "the list of what is unseen does not grow unnoticed"
     );
 }
+
+/// A sweep removed what had expired, and then the store's clock was set back: nothing that was promised is gone.
+#[test]
+fn what_was_removed_before_the_clock_was_set_back_stays_removed() {
+    let outcome = run(4254, None);
+    assert!(outcome.tally.faults.contains_key("store's clock set back"));
+    let told: Vec<_> = outcome.breaches.iter().map(ToString::to_string).collect();
+    assert!(told.is_empty(), "{}", told.join("\n"));
+}
