@@ -95,7 +95,7 @@ async fn persist(world: &Arc<World>, key: usize, payload: u8) {
                 world
                     .sched
                     .sleep(world.dice.below(world.plan.lease / 2))
-                    .await
+                    .await;
             }
         }
     }
