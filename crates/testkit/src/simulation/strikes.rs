@@ -12,6 +12,7 @@ use super::sched::Place;
 use super::wire::{Carrier, slowly};
 use super::world::{Doom, World};
 
+/// Something that happens at a step of a node.
 type Strike = fn(&Arc<World>, usize);
 
 /// Lets one of the things happen that this world's plan has, at a step of `node`.
@@ -183,7 +184,7 @@ fn spoil(world: &World, key: usize, identity: &Identity) {
 fn resolve(world: &World, key: usize, identity: Identity) -> Option<Op> {
     let record = world.store.read(&identity).now_or_never()?.ok()??;
     let fence = match world.dice.one_in(3) {
-        true => Fence(record.fence.0 - world.dice.below(3)),
+        true => Fence(record.fence.0.saturating_sub(world.dice.below(3))),
         false => record.fence,
     };
     // The operator looked at the payload that the record was made for.
