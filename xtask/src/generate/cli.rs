@@ -52,11 +52,7 @@ fn with_plans(page: &str, said: impl Fn(&[String]) -> Result<String>) -> Result<
         let arguments = ["plan"].into_iter().chain(words.split_whitespace());
         let arguments: Vec<String> = arguments.map(str::to_owned).collect();
         made.push_str(&rest[..at]);
-        let _ = writeln!(
-            made,
-            "{START}{words}{THEN}{}",
-            said(&arguments)?.trim_end()
-        );
+        let _ = writeln!(made, "{START}{words}{THEN}{}", said(&arguments)?.trim_end());
         rest = &old[end..];
     }
     made.push_str(rest);
