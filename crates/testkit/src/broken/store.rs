@@ -58,8 +58,11 @@ impl Kept {
             return;
         };
         if let Ok(record) = Record::decode(&packed) {
+            // Expired on any clock, also on one that is set back.
             let expired = Record {
                 retention: Duration::ZERO,
+                created_at: Timestamp::default(),
+                written_at: Timestamp::default(),
                 ..record
             };
             self.graves.insert(*address, expired.encode().into());
