@@ -63,7 +63,7 @@ async function call(server, { name, arguments: args = {}, _meta: meta }, extra) 
             params: { progressToken: meta.progressToken, progress: step, total: 3, message: `step ${step}` },
           });
         }
-        await later(20);
+        await later((args.seconds ?? 0.02) * 1000);
       }
       note(`slowly ${args.what}`);
       return text(args.what);
@@ -104,7 +104,30 @@ function make() {
   return server;
 }
 
-const [, , port] = process.argv;
+/** Events by their number, so that a stream that broke off can be taken up again. */
+class Events {
+  events = [];
+
+  async storeEvent(streamId, message) {
+    this.events.push({ streamId, message });
+    return String(this.events.length);
+  }
+
+  async getStreamIdForEventId(id) {
+    return this.events[Number(id) - 1]?.streamId;
+  }
+
+  async replayEventsAfter(last, { send }) {
+    const streamId = this.events[Number(last) - 1].streamId;
+    for (let at = Number(last); at < this.events.length; at++) {
+      const event = this.events[at];
+      if (event.streamId === streamId) await send(String(at + 1), event.message);
+    }
+    return streamId;
+  }
+}
+
+const [, , port, keeps] = process.argv;
 if (port === undefined) {
   await make().connect(new StdioServerTransport());
 } else {
@@ -115,6 +138,7 @@ if (port === undefined) {
       transport = new StreamableHTTPServerTransport({
         sessionIdGenerator: () => randomUUID(),
         onsessioninitialized: (id) => void sessions.set(id, transport),
+        eventStore: keeps === 'events' ? new Events() : undefined,
       });
       await make().connect(transport);
     }

@@ -1,7 +1,10 @@
 //! What goes wrong: servers that take too long, that die, clients that leave, gateways that are told to end.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use semel_testkit::private::free_port;
+use semel_testkit::proxy::Proxy;
 use serde_json::json;
 
 use crate::support::{Place, Sdk, in_doubt};
@@ -139,5 +142,46 @@ async fn a_server_behind_http_that_is_killed_leaves_a_doubt() {
     let call = json!({"name": "act", "arguments": {"what": "never"}, "_meta": meta});
     let never = talk.ask("tools/call", &call).await;
     assert_eq!(code(&never["result"]), "idempotency_not_sent", "{never}");
+    talk.leave().await;
+}
+
+/// The answer of a server behind HTTP comes in a stream of events, and the connection breaks in the middle of it: it is taken
+/// up again after the last event that came, so nothing is told twice, nothing is lost, and nothing is in doubt.
+#[tokio::test]
+async fn a_stream_that_breaks_off_is_taken_up_again() {
+    let place = Place::new();
+    let port = free_port();
+    let mut words = place.server(Sdk::TypeScript);
+    words.extend([port.to_string(), "events".to_owned()]);
+    let _server = place.listens(&words, port).await;
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let proxy = Proxy::to(address, semel::tokio_env().clock).await;
+    let proxy = proxy.expect("a proxy");
+    let upstream = format!("http://{}/mcp", proxy.address());
+    let command = place.gateway(&["--upstream", &upstream], &[]);
+    let mut talk = Talk::start(&place, &command).await;
+    let arguments = json!({"what": "news", "seconds": 0.5, "idempotencyKey": "k-news"});
+    let meta = json!({"progressToken": 7});
+    let call = json!({"name": "slowly", "arguments": arguments, "_meta": meta});
+    let id = talk.send("tools/call", &call).await;
+    let (mut steps, mut before) = (Vec::new(), 0);
+    let answer = loop {
+        let message = talk.hear().await.expect("an answer before the end");
+        if message["id"] == id {
+            break message;
+        }
+        if message["method"] == "notifications/progress" {
+            if steps.is_empty() {
+                before = proxy.connections();
+                proxy.cut_all();
+            }
+            steps.push(message["params"]["progress"].as_u64().expect("a number"));
+        }
+    };
+    assert_eq!(steps, [1, 2, 3], "each once, in order");
+    assert_eq!(answer["result"]["content"][0]["text"], "news", "{answer}");
+    assert!(proxy.connections() > before, "it was taken up again");
+    assert_eq!(talk.status("slowly", "k-news").await, "completed");
+    assert_eq!((place.acts("slowly news"), in_doubt(&place).len()), (1, 0));
     talk.leave().await;
 }
