@@ -120,7 +120,7 @@ async fn harness(options: &Options) -> Result<ExitCode> {
         } else {
             let workers = usize::try_from(options.workers)?;
             let backend = servers::start(name, workers, options.seed).await?;
-            one(&name.text(), backend, options).await?
+            one(&name.text(), backend, options, options.seed).await?
         };
         row.tell();
         rows.push(row);
@@ -135,11 +135,16 @@ async fn harness(options: &Options) -> Result<ExitCode> {
     finish(options, &rows, met)
 }
 
-async fn one(name: &str, backend: Box<dyn servers::Backend>, options: &Options) -> Result<Row> {
+async fn one(
+    name: &str,
+    backend: Box<dyn servers::Backend>,
+    options: &Options,
+    seed: u64,
+) -> Result<Row> {
     let folder = new_folder("faults");
     let how = run::Options {
         seconds: options.seconds,
-        seed: options.seed,
+        seed,
         workers: options.workers,
         tasks: options.tasks,
     };
@@ -148,15 +153,26 @@ async fn one(name: &str, backend: Box<dyn servers::Backend>, options: &Options) 
     row
 }
 
+/// How many runs the checker has to find a peer out: in a short one, nobody may happen to come late.
+const PEER_RUNS: u64 = 8;
+
 /// A peer has to be found out: the run succeeds if the checker does.
 async fn peer(options: &Options) -> Result<ExitCode> {
     println!(
         "a store of ours that completes without checking who asks: that design re-created, not anybody's code"
     );
-    let backend = Box::new(servers::Memory::unconditional(options.seed));
-    let mut row = one("unconditional", backend, options).await?;
-    row.tell();
-    let found = !row.violations.is_empty();
+    let mut rows = Vec::new();
+    let mut found = false;
+    for seed in (0..PEER_RUNS).map(|run| options.seed + run) {
+        let backend = Box::new(servers::Memory::unconditional(seed));
+        let mut row = one("unconditional", backend, options, seed).await?;
+        row.tell();
+        found = !row.violations.is_empty();
+        rows.push(row);
+        if found {
+            break;
+        }
+    }
     println!(
         "{}",
         if found {
@@ -165,7 +181,7 @@ async fn peer(options: &Options) -> Result<ExitCode> {
             "NOT found out"
         }
     );
-    finish(options, &[row], found)
+    finish(options, &rows, found)
 }
 
 fn names(text: &str) -> Result<Vec<Name>> {
