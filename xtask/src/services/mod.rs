@@ -252,8 +252,15 @@ mod tests {
             let profile = service.profile();
             assert!(!seen.contains(&profile.name), "{} twice", profile.name);
             // What tests start themselves is only installed.
-            let is_server =
-                !["dashboard", "mcp", "prometheus", "recipes", "s3-unfit"].contains(&profile.name);
+            let installed = [
+                "dashboard",
+                "faketime",
+                "mcp",
+                "prometheus",
+                "recipes",
+                "s3-unfit",
+            ];
+            let is_server = !installed.contains(&profile.name);
             assert_eq!(!profile.ports.is_empty(), is_server, "{}", profile.name);
             assert!(
                 profile.needs.iter().all(|need| seen.contains(need)),
