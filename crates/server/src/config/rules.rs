@@ -129,7 +129,7 @@ impl Judge<'_> {
             self.wrong(
                 "upstream.urls",
                 "there is nothing to forward to",
-                "say where your service listens: --upstream http://127.0.0.1:3000; or set api.access, for the protocol API and jobs alone",
+                "say where your service listens: --upstream http://127.0.0.1:3000; or --set api.access=loopback, for the protocol API and jobs alone",
             );
         }
         match (&store.url, &store.url_file) {
