@@ -21,35 +21,46 @@ pub(crate) struct Memory {
 }
 
 const RECORDS: usize = 4_000_000;
+const LEASE: Duration = Duration::from_millis(400);
+const FAULTS: Faults = Faults {
+    refuse: 0.004,
+    lose_request: 0.004,
+    lose_reply: 0.004,
+    delay: 0.002,
+    longest_delay: Duration::from_millis(700),
+    lose_wake: 0.01,
+    ..Faults::NONE
+};
+/// Threads can't be stopped as processes can: what makes an owner late is a renewal and a settlement that are.
+const LATE: Faults = Faults {
+    delay: 0.1,
+    longest_delay: Duration::from_millis(1_200),
+    ..FAULTS
+};
+
+fn memory() -> Arc<dyn StoreAdmin> {
+    let config = MemoryConfig { capacity: RECORDS };
+    Arc::new(MemoryStore::new(config, MachineClock::shared()))
+}
 
 impl Memory {
     pub(crate) fn sound(seed: u64) -> Self {
-        let config = MemoryConfig { capacity: RECORDS };
-        Self::over(
-            Arc::new(MemoryStore::new(config, MachineClock::shared())),
-            seed,
-        )
+        Self::over(memory(), FAULTS, seed)
+    }
+
+    /// A sound store on the day that [`Self::unconditional`] has.
+    pub(crate) fn sound_when_late(seed: u64) -> Self {
+        Self::over(memory(), LATE, seed)
     }
 
     /// A store that completes whatever it is told to, by whomever: how some layers do it.
     pub(crate) fn unconditional(seed: u64) -> Self {
         let bug = Some(Bug::SettleIgnoresOwner);
-        Self::over(
-            Arc::new(BrokenStore::new(bug, MachineClock::shared())),
-            seed,
-        )
+        let store = BrokenStore::new(bug, MachineClock::shared());
+        Self::over(Arc::new(store), LATE, seed)
     }
 
-    fn over(store: Arc<dyn StoreAdmin>, seed: u64) -> Self {
-        let faults = Faults {
-            refuse: 0.004,
-            lose_request: 0.004,
-            lose_reply: 0.004,
-            delay: 0.002,
-            longest_delay: Duration::from_millis(700),
-            lose_wake: 0.01,
-            ..Faults::NONE
-        };
+    fn over(store: Arc<dyn StoreAdmin>, faults: Faults, seed: u64) -> Self {
         Self {
             store: FaultyStore::new(store, MachineClock::shared(), faults, seed),
         }
@@ -62,7 +73,7 @@ impl Backend for Memory {
     }
 
     fn lease(&self) -> Duration {
-        Duration::from_millis(400)
+        LEASE
     }
 
     fn ways(&self) -> &[Proxy] {
