@@ -3,16 +3,20 @@
 mod answer;
 #[cfg(feature = "http")]
 mod door;
+mod error;
 mod open;
 mod operation;
 mod runtime;
+mod stores;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod transactional;
 
 pub use answer::{Answer, Error, Failure, Rejection};
-pub use open::{Builder, OpenError, Semel, open_store};
+pub use error::OpenError;
+pub use open::{Builder, Semel};
 pub use operation::{Call, Keyed, Operation};
 pub use runtime::tokio_env;
+pub use stores::open_store;
 
 pub use semel_core::engine::{
     BreakerConfig, CacheConfig, Doubt, EngineConfig, Lease, LeaseLost, Problem,

@@ -1,16 +1,17 @@
 //! [`Semel`]: one URL in, ready to run operations.
 
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
-use semel_core::canary::{self, CanaryError};
+use semel_core::canary;
 use semel_core::engine::{Engine, EngineConfig};
 use semel_core::event::{Ignore, Observer};
 use semel_core::policy::Policy;
-use semel_core::{Env, KeyRules, MemoryConfig, MemoryStore, Mirror, Secret, StoreAdmin};
+use semel_core::{Env, KeyRules, Secret, StoreAdmin};
 
+use crate::error::OpenError;
 use crate::operation::Operation;
 use crate::runtime::tokio_env;
+use crate::stores::{Opened, open_stores, sweep_now_and_then};
 
 /// The idempotency layer: a store, and an engine on it. Cheap to clone.
 ///
@@ -44,31 +45,6 @@ pub(crate) struct Shared {
     object: Option<semel_stores::object::ObjectStore>,
     #[cfg(feature = "postgres")]
     pub(crate) postgres: Option<semel_stores::postgres::PostgresStore>,
-}
-
-/// A store, and what only one kind can do.
-struct Opened {
-    store: Arc<dyn StoreAdmin>,
-    #[cfg(feature = "mysql")]
-    mysql: Option<semel_stores::mysql::MySqlStore>,
-    #[cfg(feature = "object")]
-    object: Option<semel_stores::object::ObjectStore>,
-    #[cfg(feature = "postgres")]
-    postgres: Option<semel_stores::postgres::PostgresStore>,
-}
-
-impl From<Arc<dyn StoreAdmin>> for Opened {
-    fn from(store: Arc<dyn StoreAdmin>) -> Self {
-        Self {
-            store,
-            #[cfg(feature = "mysql")]
-            mysql: None,
-            #[cfg(feature = "object")]
-            object: None,
-            #[cfg(feature = "postgres")]
-            postgres: None,
-        }
-    }
 }
 
 impl Semel {
@@ -317,175 +293,4 @@ impl Builder {
         }
         Ok(opened)
     }
-}
-
-/// The schemes that this build's stores have.
-fn schemes() -> String {
-    let mut schemes = "memory://".to_owned();
-    let all = [
-        ("mysql", "mysql", cfg!(feature = "mysql")),
-        ("postgres", "postgres", cfg!(feature = "postgres")),
-        ("redis", "redis", cfg!(feature = "redis")),
-        ("s3", "object", cfg!(feature = "object")),
-        ("sqlite", "sqlite", cfg!(feature = "sqlite")),
-    ];
-    for (name, feature, is_here) in all {
-        let more = if is_here {
-            format!(", {name}://")
-        } else {
-            format!(" (feature `{feature}` adds {name}://)")
-        };
-        schemes.push_str(&more);
-    }
-    schemes
-}
-
-/// Opens the store at `url` (see [`Semel::open`]) for operators' work, without an engine.
-///
-/// # Errors
-/// [`OpenError`] says what is wrong and what to do.
-pub async fn open_store(url: &str) -> Result<Arc<dyn StoreAdmin>, OpenError> {
-    Ok(open_stores(url, &tokio_env()).await?.store)
-}
-
-/// One store, or two in which the same records are kept (see [`Mirror`]).
-async fn open_stores(urls: &str, env: &Env) -> Result<Opened, OpenError> {
-    let mut urls = urls.split_whitespace();
-    let first = open_one(urls.next().ok_or(OpenError::NotAUrl)?, env).await?;
-    let Some(url) = urls.next() else {
-        return Ok(first);
-    };
-    let second = open_one(url, env).await?;
-    if urls.next().is_some() {
-        return Err(OpenError::ManyStores);
-    }
-    let both = Mirror::new(first.store, second.store);
-    Ok(Opened::from(Arc::new(both) as Arc<dyn StoreAdmin>))
-}
-
-async fn open_one(url: &str, env: &Env) -> Result<Opened, OpenError> {
-    let (scheme, rest) = url.split_once("://").ok_or(OpenError::NotAUrl)?;
-    match scheme {
-        "memory" => {
-            let config = memory_config(rest)?;
-            let store = MemoryStore::new(config, Arc::clone(&env.clock));
-            Ok(Opened::from(Arc::new(store) as Arc<dyn StoreAdmin>))
-        }
-        #[cfg(feature = "mysql")]
-        "mysql" | "mariadb" => {
-            let open = semel_stores::mysql::MySqlStore::open(url, Arc::clone(&env.clock));
-            let store = open.await.map_err(OpenError::Store)?;
-            let mut opened = Opened::from(Arc::new(store.clone()) as Arc<dyn StoreAdmin>);
-            opened.mysql = Some(store);
-            Ok(opened)
-        }
-        #[cfg(feature = "postgres")]
-        "postgres" | "postgresql" => {
-            let open = semel_stores::postgres::PostgresStore::open(url, Arc::clone(&env.clock));
-            let store = open.await.map_err(OpenError::Store)?;
-            let mut opened = Opened::from(Arc::new(store.clone()) as Arc<dyn StoreAdmin>);
-            opened.postgres = Some(store);
-            Ok(opened)
-        }
-        #[cfg(feature = "object")]
-        "s3" | "gs" | "az" => {
-            let open = semel_stores::object::ObjectStore::open(url, Arc::clone(&env.clock));
-            let store = Box::pin(open).await.map_err(OpenError::Store)?;
-            let mut opened = Opened::from(Arc::new(store.clone()) as Arc<dyn StoreAdmin>);
-            opened.object = Some(store);
-            Ok(opened)
-        }
-        #[cfg(feature = "redis")]
-        _ if matches!(scheme.split('+').next(), Some("redis" | "rediss")) => {
-            let open = semel_stores::redis::RedisStore::open(url, Arc::clone(&env.clock));
-            let store = open.await.map_err(OpenError::Store)?;
-            Ok(Opened::from(Arc::new(store) as Arc<dyn StoreAdmin>))
-        }
-        #[cfg(feature = "sqlite")]
-        "sqlite" => {
-            let open = semel_stores::sqlite::SqliteStore::open(url, Arc::clone(&env.clock));
-            let store = open.await.map_err(OpenError::Store)?;
-            Ok(Opened::from(Arc::new(store) as Arc<dyn StoreAdmin>))
-        }
-        _ => Err(OpenError::Scheme {
-            scheme: scheme.chars().take(32).collect(),
-        }),
-    }
-}
-
-fn memory_config(rest: &str) -> Result<MemoryConfig, OpenError> {
-    let mut config = MemoryConfig::default();
-    let options = rest.trim_start_matches('/').trim_start_matches('?');
-    for option in options.split('&').filter(|option| !option.is_empty()) {
-        match option.split_once('=') {
-            Some(("capacity", number)) => {
-                config.capacity = number.parse().map_err(|_| OpenError::Option("capacity"))?;
-            }
-            _ => return Err(OpenError::Option("an option that isn't known")),
-        }
-    }
-    Ok(config)
-}
-
-const SWEEP_EVERY: Duration = Duration::from_secs(5 * 60);
-const SWEEP_AT_ONCE: usize = 10_000;
-
-/// Removes expired records every five minutes, for as long as the store is in use.
-fn sweep_now_and_then(store: Weak<dyn StoreAdmin>, env: &Env) {
-    let clock = Arc::clone(&env.clock);
-    env.spawn.spawn(Box::pin(async move {
-        loop {
-            clock.sleep(SWEEP_EVERY).await;
-            let Some(store) = store.upgrade() else { return };
-            // A failed sweep costs room, not correctness; the next one tries again.
-            while matches!(store.sweep(SWEEP_AT_ONCE).await, Ok(removed) if removed >= SWEEP_AT_ONCE) {}
-        }
-    }));
-}
-
-/// Why a [`Semel`] could not be opened.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// The text isn't a URL.
-    #[error("the store is given by a URL, for example memory://")]
-    NotAUrl,
-    /// There are more than two URLs.
-    #[error("at most two stores keep the same records: one URL, or two with a space between them")]
-    ManyStores,
-    /// No store of this build has that scheme.
-    #[error(
-        "no store of this build has the scheme {scheme}://; this build has {}",
-        schemes()
-    )]
-    Scheme {
-        /// The scheme given.
-        scheme: String,
-    },
-    /// An option of the URL is wrong.
-    #[error("the store's URL has {0}, which can't be used; memory:// takes ?capacity=NUMBER")]
-    Option(&'static str),
-    /// The store can't be reached, or isn't fit to keep records.
-    #[error("the store can't be used: {}", reason(.0))]
-    Store(#[source] semel_core::StoreError),
-    /// The bucket for large bodies can't be reached, or takes none.
-    #[error("the body store can't be used: {}", reason(.0))]
-    Bodies(#[source] semel_core::StoreError),
-    /// The default policy is out of bounds.
-    #[error("the policy can't be used: {0}")]
-    Policy(#[from] semel_core::TermsError),
-    /// The environment can't be used.
-    #[error("the environment can't be used: {0}")]
-    Environment(#[from] semel_core::NamespaceError),
-    /// The store is used with another secret, or didn't answer.
-    #[error(transparent)]
-    Canary(#[from] CanaryError),
-}
-
-/// What the client said, where it said anything: "refused" alone helps nobody at start-up.
-fn reason(error: &semel_core::StoreError) -> String {
-    use std::error::Error as _;
-    error
-        .source()
-        .map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }

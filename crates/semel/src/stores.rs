@@ -1,0 +1,137 @@
+//! Stores by their URLs: which one a scheme names, and what only one kind can do.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use semel_core::{Env, MemoryConfig, MemoryStore, Mirror, StoreAdmin};
+
+use crate::error::OpenError;
+use crate::runtime::tokio_env;
+
+/// A store, and what only one kind can do.
+pub(crate) struct Opened {
+    pub(crate) store: Arc<dyn StoreAdmin>,
+    #[cfg(feature = "mysql")]
+    pub(crate) mysql: Option<semel_stores::mysql::MySqlStore>,
+    #[cfg(feature = "object")]
+    pub(crate) object: Option<semel_stores::object::ObjectStore>,
+    #[cfg(feature = "postgres")]
+    pub(crate) postgres: Option<semel_stores::postgres::PostgresStore>,
+}
+
+impl From<Arc<dyn StoreAdmin>> for Opened {
+    fn from(store: Arc<dyn StoreAdmin>) -> Self {
+        Self {
+            store,
+            #[cfg(feature = "mysql")]
+            mysql: None,
+            #[cfg(feature = "object")]
+            object: None,
+            #[cfg(feature = "postgres")]
+            postgres: None,
+        }
+    }
+}
+
+/// Opens the store at `url` (see [`Semel::open`]) for operators' work, without an engine.
+///
+/// # Errors
+/// [`OpenError`] says what is wrong and what to do.
+pub async fn open_store(url: &str) -> Result<Arc<dyn StoreAdmin>, OpenError> {
+    Ok(open_stores(url, &tokio_env()).await?.store)
+}
+
+/// One store, or two in which the same records are kept (see [`Mirror`]).
+pub(crate) async fn open_stores(urls: &str, env: &Env) -> Result<Opened, OpenError> {
+    let mut urls = urls.split_whitespace();
+    let first = open_one(urls.next().ok_or(OpenError::NotAUrl)?, env).await?;
+    let Some(url) = urls.next() else {
+        return Ok(first);
+    };
+    let second = open_one(url, env).await?;
+    if urls.next().is_some() {
+        return Err(OpenError::ManyStores);
+    }
+    let both = Mirror::new(first.store, second.store);
+    Ok(Opened::from(Arc::new(both) as Arc<dyn StoreAdmin>))
+}
+
+async fn open_one(url: &str, env: &Env) -> Result<Opened, OpenError> {
+    let (scheme, rest) = url.split_once("://").ok_or(OpenError::NotAUrl)?;
+    match scheme {
+        "memory" => {
+            let config = memory_config(rest)?;
+            let store = MemoryStore::new(config, Arc::clone(&env.clock));
+            Ok(Opened::from(Arc::new(store) as Arc<dyn StoreAdmin>))
+        }
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => {
+            let open = semel_stores::mysql::MySqlStore::open(url, Arc::clone(&env.clock));
+            let store = open.await.map_err(OpenError::Store)?;
+            let mut opened = Opened::from(Arc::new(store.clone()) as Arc<dyn StoreAdmin>);
+            opened.mysql = Some(store);
+            Ok(opened)
+        }
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => {
+            let open = semel_stores::postgres::PostgresStore::open(url, Arc::clone(&env.clock));
+            let store = open.await.map_err(OpenError::Store)?;
+            let mut opened = Opened::from(Arc::new(store.clone()) as Arc<dyn StoreAdmin>);
+            opened.postgres = Some(store);
+            Ok(opened)
+        }
+        #[cfg(feature = "object")]
+        "s3" | "gs" | "az" => {
+            let open = semel_stores::object::ObjectStore::open(url, Arc::clone(&env.clock));
+            let store = Box::pin(open).await.map_err(OpenError::Store)?;
+            let mut opened = Opened::from(Arc::new(store.clone()) as Arc<dyn StoreAdmin>);
+            opened.object = Some(store);
+            Ok(opened)
+        }
+        #[cfg(feature = "redis")]
+        _ if matches!(scheme.split('+').next(), Some("redis" | "rediss")) => {
+            let open = semel_stores::redis::RedisStore::open(url, Arc::clone(&env.clock));
+            let store = open.await.map_err(OpenError::Store)?;
+            Ok(Opened::from(Arc::new(store) as Arc<dyn StoreAdmin>))
+        }
+        #[cfg(feature = "sqlite")]
+        "sqlite" => {
+            let open = semel_stores::sqlite::SqliteStore::open(url, Arc::clone(&env.clock));
+            let store = open.await.map_err(OpenError::Store)?;
+            Ok(Opened::from(Arc::new(store) as Arc<dyn StoreAdmin>))
+        }
+        _ => Err(OpenError::Scheme {
+            scheme: scheme.chars().take(32).collect(),
+        }),
+    }
+}
+
+fn memory_config(rest: &str) -> Result<MemoryConfig, OpenError> {
+    let mut config = MemoryConfig::default();
+    let options = rest.trim_start_matches('/').trim_start_matches('?');
+    for option in options.split('&').filter(|option| !option.is_empty()) {
+        match option.split_once('=') {
+            Some(("capacity", number)) => {
+                config.capacity = number.parse().map_err(|_| OpenError::Option("capacity"))?;
+            }
+            _ => return Err(OpenError::Option("an option that isn't known")),
+        }
+    }
+    Ok(config)
+}
+
+const SWEEP_EVERY: Duration = Duration::from_secs(5 * 60);
+const SWEEP_AT_ONCE: usize = 10_000;
+
+/// Removes expired records every five minutes, for as long as the store is in use.
+pub(crate) fn sweep_now_and_then(store: Weak<dyn StoreAdmin>, env: &Env) {
+    let clock = Arc::clone(&env.clock);
+    env.spawn.spawn(Box::pin(async move {
+        loop {
+            clock.sleep(SWEEP_EVERY).await;
+            let Some(store) = store.upgrade() else { return };
+            // A failed sweep costs room, not correctness; the next one tries again.
+            while matches!(store.sweep(SWEEP_AT_ONCE).await, Ok(removed) if removed >= SWEEP_AT_ONCE) {}
+        }
+    }));
+}
