@@ -8,6 +8,7 @@ mod http;
 mod load;
 mod peer;
 #[path = "../../src/report.rs"]
+#[expect(dead_code, reason = "written for the other benches, too")]
 mod report;
 mod table;
 
