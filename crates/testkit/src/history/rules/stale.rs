@@ -2,7 +2,7 @@
 
 use super::super::check::Violation;
 use super::super::event::{Ask, Call, Reply};
-use super::super::view::{Endings, View, is_before, may_have_happened};
+use super::super::view::{Endings, View, Win, is_before, may_have_happened};
 
 /// A renewal, settlement or resolution that was accepted: the call, its fence and its token.
 fn accepted<'v>(view: &'v View<'_>) -> impl Iterator<Item = (&'v Call, u64, Option<u128>)> {
@@ -70,19 +70,24 @@ pub(super) fn settled_leases_are_lost(
     }
 }
 
-/// Once a key was found absent, no lease from before is heard.
+/// Once a key was found absent, no lease from before is heard. Where clocks run apart, a record that was found expired may
+/// have been there still, and be there again when the store's clock is set back: only a deletion is for good then.
 pub(super) fn deleted_leases_are_lost(
     view: &View<'_>,
     _: &Endings<'_>,
     found: &mut Vec<Violation>,
 ) {
-    let absent = |reply: &Reply| matches!(reply, Reply::Seen(None) | Reply::Deleted(_));
+    let is_gone = |win: &Win<'_>, call: &Call| match call.reply {
+        Reply::Deleted(_) => true,
+        Reply::Seen(None) => view.slack == 0 || !view.may_be_expired(win, call),
+        _ => false,
+    };
     for (call, fence, _) in accepted(view) {
         let Some(win) = view.wins.iter().rfind(|win| win.fence == fence) else {
             continue;
         };
         let gone = view.calls.iter().find(|other| {
-            absent(&other.reply) && is_before(win.call, other) && is_before(other, call)
+            is_gone(win, other) && is_before(win.call, other) && is_before(other, call)
         });
         if let Some(gone) = gone {
             let sentence = format!("fence {fence} was heard after its record was gone");
