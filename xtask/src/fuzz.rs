@@ -134,8 +134,25 @@ fn fuzzer(workspace: &Workspace, target: &str) -> Command {
     command
         .env("RUSTC_BOOTSTRAP", "1")
         .current_dir(workspace.path("fuzz"));
-    command.args(["fuzz", "run", target]);
+    // Our code has no `unsafe` for a sanitizer to find anything in, and without one twice as many inputs are tried.
+    command.args(["fuzz", "run", target, "--sanitizer=none"]);
+    if needs_server(workspace, target) {
+        command.arg("--features=server");
+    }
     command
+}
+
+/// Whether the target is one of those that the server is built for.
+fn needs_server(workspace: &Workspace, target: &str) -> bool {
+    let manifest = std::fs::read_to_string(workspace.path("fuzz/Cargo.toml"));
+    asks_for_server(&manifest.unwrap_or_default(), target)
+}
+
+fn asks_for_server(manifest: &str, target: &str) -> bool {
+    let name = format!("name = \"{target}\"");
+    let mut tables = manifest.split("[[bin]]").skip(1);
+    let table = tables.find(|table| table.lines().any(|line| line == name));
+    table.is_some_and(|table| table.contains("required-features"))
 }
 
 /// A figure of the fuzzer's closing statistics.
@@ -158,6 +175,14 @@ fn reached(told: &str) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_targets_that_need_it_have_the_server_built() {
+        let manifest = "[package]\nname = \"api\"\n[[bin]]\nname = \"key\"\n\
+            [[bin]]\nname = \"api\"\nrequired-features = [\"server\"]\n";
+        assert!(asks_for_server(manifest, "api"));
+        assert!(!asks_for_server(manifest, "key") && !asks_for_server(manifest, "other"));
+    }
 
     #[test]
     fn figures_are_read_from_the_fuzzers_words() {

@@ -8,11 +8,14 @@ mod operation;
 mod runtime;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod transactional;
+mod url;
 
 pub use answer::{Answer, Error, Failure, Rejection};
 pub use open::{Builder, OpenError, Semel, open_store};
 pub use operation::{Call, Keyed, Operation};
 pub use runtime::tokio_env;
+#[doc(hidden)]
+pub use url::check_store_url;
 
 pub use semel_core::engine::{
     BreakerConfig, CacheConfig, Doubt, EngineConfig, Lease, LeaseLost, Problem,

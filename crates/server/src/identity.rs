@@ -71,6 +71,24 @@ impl Finders {
     }
 }
 
+/// Tenant and principal of a request's head, as these settings find them: for `fuzz/`.
+///
+/// # Errors
+/// Where the tokens' key can't be used.
+#[doc(hidden)]
+pub fn whose(
+    config: &Config,
+) -> Result<impl Fn(&Parts) -> [Option<String>; 2] + Send + Sync, KeyFileError> {
+    let finders = Finders::new(config)?;
+    let ask = |find: &Option<Find>, parts: &Parts| find.as_ref().and_then(|find| find(parts));
+    Ok(move |parts: &Parts| {
+        [
+            ask(&finders.tenant, parts),
+            ask(&finders.principal, parts),
+        ]
+    })
+}
+
 fn find(whose: &Whose, tokens: Option<&Arc<Tokens>>, is_principal: bool) -> Option<Find> {
     match whose.from {
         From::None => None,

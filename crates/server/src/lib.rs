@@ -37,6 +37,8 @@ mod tls;
 mod ui;
 
 pub use identity::KeyFileError;
+#[doc(hidden)]
+pub use identity::whose;
 pub use listener::Peer;
 pub use openapi::openapi;
 pub use server::{Drained, Server};
