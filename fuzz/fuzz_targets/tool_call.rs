@@ -26,7 +26,7 @@ fuzz_target!(|data: &[u8]| {
     // What is sent on is the same call, without a key in its arguments.
     let again = call(&seen.sent).expect("a call");
     assert_eq!((&again.tool, &again.derived), (&seen.tool, &seen.derived));
-    assert_eq!((again.fingerprint, &again.sent), (seen.fingerprint, &seen.sent));
+    assert_eq!((&again.fingerprint, &again.sent), (&seen.fingerprint, &seen.sent));
     // Asked by another message, with its members in another order, it is the same call too.
     let has_one_form = semel_core::canonicalize(&seen.sent).is_ok();
     sent["id"] = "another".into();

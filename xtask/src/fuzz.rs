@@ -136,23 +136,22 @@ fn fuzzer(workspace: &Workspace, target: &str) -> Command {
         .current_dir(workspace.path("fuzz"));
     // Our code has no `unsafe` for a sanitizer to find anything in, and without one twice as many inputs are tried.
     command.args(["fuzz", "run", target, "--sanitizer=none"]);
-    if needs_server(workspace, target) {
-        command.arg("--features=server");
+    let manifest = std::fs::read_to_string(workspace.path("fuzz/Cargo.toml"));
+    if let Some(feature) = feature_of(&manifest.unwrap_or_default(), target) {
+        command.arg(format!("--features={feature}"));
     }
     command
 }
 
-/// Whether the target is one of those that the server is built for.
-fn needs_server(workspace: &Workspace, target: &str) -> bool {
-    let manifest = std::fs::read_to_string(workspace.path("fuzz/Cargo.toml"));
-    asks_for_server(&manifest.unwrap_or_default(), target)
-}
-
-fn asks_for_server(manifest: &str, target: &str) -> bool {
+/// The feature that a target asks for: what takes minutes to build is built for those alone that need it.
+fn feature_of(manifest: &str, target: &str) -> Option<String> {
     let name = format!("name = \"{target}\"");
     let mut tables = manifest.split("[[bin]]").skip(1);
-    let table = tables.find(|table| table.lines().any(|line| line == name));
-    table.is_some_and(|table| table.contains("required-features"))
+    let table = tables.find(|table| table.lines().any(|line| line == name))?;
+    let line = table
+        .lines()
+        .find(|line| line.starts_with("required-features"))?;
+    line.split('"').nth(1).map(str::to_owned)
 }
 
 /// A figure of the fuzzer's closing statistics.
@@ -177,11 +176,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_targets_that_need_it_have_the_server_built() {
+    fn only_the_targets_that_need_it_have_more_built() {
         let manifest = "[package]\nname = \"api\"\n[[bin]]\nname = \"key\"\n\
             [[bin]]\nname = \"api\"\nrequired-features = [\"server\"]\n";
-        assert!(asks_for_server(manifest, "api"));
-        assert!(!asks_for_server(manifest, "key") && !asks_for_server(manifest, "other"));
+        assert_eq!(feature_of(manifest, "api").as_deref(), Some("server"));
+        assert_eq!(feature_of(manifest, "key"), None);
+        assert_eq!(feature_of(manifest, "other"), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use semel_core::canary::{self, CanaryError};
 use semel_core::engine::{Engine, EngineConfig};
 use semel_core::event::{Ignore, Observer};
 use semel_core::policy::Policy;
-use semel_core::{Env, KeyRules, MemoryConfig, MemoryStore, Mirror, Secret, StoreAdmin};
+use semel_core::{Env, KeyRules, MemoryStore, Mirror, Secret, StoreAdmin};
 
 use crate::operation::Operation;
 use crate::runtime::tokio_env;

@@ -78,14 +78,10 @@ impl Finders {
 #[doc(hidden)]
 pub fn whose(
     config: &Config,
-) -> Result<impl Fn(&Parts) -> [Option<String>; 2] + Send + Sync, KeyFileError> {
-    let finders = Finders::new(config)?;
-    let ask = |find: &Option<Find>, parts: &Parts| find.as_ref().and_then(|find| find(parts));
+) -> Result<impl Fn(&Parts) -> [Option<String>; 2] + Send + Sync + use<>, KeyFileError> {
+    let Finders { tenant, principal } = Finders::new(config)?;
     Ok(move |parts: &Parts| {
-        [
-            ask(&finders.tenant, parts),
-            ask(&finders.principal, parts),
-        ]
+        [&tenant, &principal].map(|find| find.as_ref().and_then(|find| find(parts)))
     })
 }
 

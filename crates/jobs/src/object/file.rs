@@ -254,7 +254,10 @@ mod tests {
     #[test]
     fn a_file_of_another_task_or_with_nonsense_in_it_is_refused() {
         let id = JobId::from_u128(0x0190_0000_0000_7000_8000_0000_0000_0001);
-        assert_eq!(TaskFile::read(id, TASK.as_bytes()).unwrap().id().unwrap(), id);
+        assert_eq!(
+            TaskFile::read(id, TASK.as_bytes()).unwrap().id().unwrap(),
+            id
+        );
         let other = JobId::from_u128(id.as_u128() + 1);
         assert!(TaskFile::read(other, TASK.as_bytes()).is_err());
         for (was, is) in [
@@ -268,7 +271,10 @@ mod tests {
             assert!(TaskFile::read(id, damaged.as_bytes()).is_err(), "{is}");
         }
         for end in 0..TASK.len() {
-            assert!(TaskFile::read(id, &TASK.as_bytes()[..end]).is_err(), "{end}");
+            assert!(
+                TaskFile::read(id, &TASK.as_bytes()[..end]).is_err(),
+                "{end}"
+            );
         }
     }
 
