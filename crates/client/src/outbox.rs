@@ -180,7 +180,7 @@ impl Outbox {
             let made = match linked {
                 Ok(()) => Some(fresh.clone()),
                 // Where it is gone again, another process has forgotten it between the two steps: begin anew.
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => read(&path)?,
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => self.read(&path)?,
                 Err(error) => return Err(error.into()),
             };
             if let Some(made) = made {
@@ -195,10 +195,27 @@ impl Outbox {
         for file in std::fs::read_dir(&self.folder)? {
             let path = file?.path();
             if path.extension().is_some_and(|ending| ending == "call") {
-                entries.extend(read(&path)?);
+                entries.extend(self.read(&path)?);
             }
         }
         Ok(entries)
+    }
+
+    fn read(&self, path: &Path) -> Result<Option<Entry>, OutboxError> {
+        let bytes = match std::fs::read(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            bytes => bytes?,
+        };
+        let entry = serde_json::from_slice::<Entry>(&bytes).ok();
+        // One that lies under another's name would be sent as that one, and never be forgotten.
+        let is_sound = |entry: &Entry| {
+            let is_here = self.path(&entry.name).file_name() == path.file_name();
+            entry.version == VERSION && is_here && IdempotencyKey::new(&entry.key).is_ok()
+        };
+        let damaged = || OutboxError::Damaged {
+            file: file_name(path),
+        };
+        entry.filter(is_sound).map(Some).ok_or_else(damaged)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -354,19 +371,6 @@ impl Call {
     }
 }
 
-fn read(path: &Path) -> Result<Option<Entry>, OutboxError> {
-    let bytes = match std::fs::read(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        bytes => bytes?,
-    };
-    let entry = serde_json::from_slice::<Entry>(&bytes).ok();
-    let entry = entry.filter(|entry| entry.version == VERSION);
-    let damaged = || OutboxError::Damaged {
-        file: file_name(path),
-    };
-    entry.map(Some).ok_or_else(damaged)
-}
-
 fn file_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default();
     name.to_string_lossy().into_owned()
@@ -386,4 +390,31 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, OutboxError> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|_| OutboxError::Io(std::io::Error::other("the runtime ended")))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_under_another_calls_name_is_never_that_call() {
+        let name = format!("semel-outbox-{:016x}", rand::random::<u64>());
+        let folder = std::env::temp_dir().join(name);
+        let outbox = Outbox::open(&folder).await.unwrap();
+        let call = outbox.begin("charge ord-1").await.unwrap();
+        // As a copy by hand would leave it.
+        let (one, other) = (outbox.path("charge ord-1"), outbox.path("charge ord-2"));
+        std::fs::copy(&one, &other).unwrap();
+        let begun = outbox.begin("charge ord-2").await;
+        assert!(matches!(begun, Err(OutboxError::Damaged { .. })));
+        let pending = outbox.pending().await;
+        assert!(matches!(pending, Err(OutboxError::Damaged { .. })));
+        // Nor is one without a usable key begun with a new one.
+        let text = std::fs::read_to_string(&one).unwrap();
+        let key = call.key().unwrap();
+        std::fs::write(&one, text.replace(key.as_str(), "two words")).unwrap();
+        let begun = outbox.begin("charge ord-1").await;
+        assert!(matches!(begun, Err(OutboxError::Damaged { .. })));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

@@ -117,7 +117,9 @@ pub(crate) fn as_uuid(number: u128) -> String {
 #[cfg(feature = "object")]
 pub(crate) fn of_uuid(text: &str) -> Option<u128> {
     let digits: String = text.chars().filter(|c| *c != '-').collect();
-    (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16).ok())?
+    let number = u128::from_str_radix(&digits, 16).ok()?;
+    // One number has one name: no signs, no capitals, no groups of another length.
+    (as_uuid(number) == text).then_some(number)
 }
 
 #[cfg(test)]

@@ -75,13 +75,13 @@ impl Call {
         if method != "tools/call" {
             return None;
         }
-        let members = Members::parse(&message.text)?;
-        let params = members.object("params")?;
+        let members = Members::parse(&message.text)?.last_of_each();
+        let params = members.object("params")?.last_of_each();
         Some(Self {
             id: id.clone(),
             tool: params.read("name")?,
             arguments: params.object("arguments"),
-            meta: params.object("_meta").unwrap_or_default(),
+            meta: params.object("_meta").unwrap_or_default().last_of_each(),
             message: members,
             params,
         })
@@ -337,6 +337,19 @@ mod tests {
         ] {
             assert_ne!(one, other);
         }
+    }
+
+    #[test]
+    fn a_name_given_twice_reaches_the_server_once() {
+        let text = br#"{"id":1,"method":"x","method":"tools/call","params":{"name":"look"},
+            "params":{"name":"pay","name":"look","arguments":{"n":1},"arguments":{"n":2}}}"#;
+        let call = Call::read(&Message::new(Bytes::from_static(text))).unwrap();
+        let sent = String::from_utf8(call.to_message(None).to_vec()).unwrap();
+        assert_eq!(call.tool, "look");
+        for gone in ["pay", "\"x\"", "\"n\":1"] {
+            assert!(!sent.contains(gone), "{sent}");
+        }
+        assert_eq!(sent.matches("params").count(), 1, "{sent}");
     }
 
     #[test]

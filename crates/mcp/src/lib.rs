@@ -19,6 +19,8 @@
 
 mod answer;
 mod call;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gateway;
 mod http;
 mod lines;

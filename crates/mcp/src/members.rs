@@ -3,6 +3,7 @@
 //! What passes through is changed in one place at most. A value that was read and written again would lose what our
 //! types don't know: large numbers, the order of members, fields of a later protocol.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{MapAccess, Visitor};
@@ -45,6 +46,15 @@ impl Members {
 
     pub(crate) fn remove(&mut self, name: &str) {
         self.0.retain(|(n, _)| n != name);
+    }
+
+    /// Only the last of each name: what is sent on then says to every reader what it said to us.
+    pub(crate) fn last_of_each(self) -> Self {
+        let mut seen = HashSet::new();
+        let kept = self.0.into_iter().rev();
+        let mut kept: Vec<_> = kept.filter(|(n, _)| seen.insert(n.clone())).collect();
+        kept.reverse();
+        Self(kept)
     }
 
     /// In the place of what was there, or at the end.

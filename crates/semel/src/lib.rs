@@ -10,6 +10,7 @@ mod runtime;
 mod stores;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod transactional;
+mod url;
 
 pub use answer::{Answer, Error, Failure, Rejection};
 pub use error::OpenError;
@@ -17,6 +18,8 @@ pub use open::{Builder, Semel};
 pub use operation::{Call, Keyed, Operation};
 pub use runtime::tokio_env;
 pub use stores::open_store;
+#[doc(hidden)]
+pub use url::check_store_url;
 
 pub use semel_core::engine::{
     BreakerConfig, CacheConfig, Doubt, EngineConfig, Lease, LeaseLost, Problem,

@@ -3,10 +3,13 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use semel_core::{Env, MemoryConfig, MemoryStore, Mirror, StoreAdmin};
+use semel_core::{Env, MemoryStore, Mirror, StoreAdmin};
 
 use crate::error::OpenError;
 use crate::runtime::tokio_env;
+#[cfg(feature = "redis")]
+use crate::url::is_redis;
+use crate::url::{memory_config, one_or_two, scheme_of, unknown};
 
 /// A store, and what only one kind can do.
 pub(crate) struct Opened {
@@ -43,21 +46,18 @@ pub async fn open_store(url: &str) -> Result<Arc<dyn StoreAdmin>, OpenError> {
 
 /// One store, or two in which the same records are kept (see [`Mirror`]).
 pub(crate) async fn open_stores(urls: &str, env: &Env) -> Result<Opened, OpenError> {
-    let mut urls = urls.split_whitespace();
-    let first = open_one(urls.next().ok_or(OpenError::NotAUrl)?, env).await?;
-    let Some(url) = urls.next() else {
+    let (first, second) = one_or_two(urls)?;
+    let first = open_one(first, env).await?;
+    let Some(second) = second else {
         return Ok(first);
     };
-    let second = open_one(url, env).await?;
-    if urls.next().is_some() {
-        return Err(OpenError::ManyStores);
-    }
+    let second = open_one(second, env).await?;
     let both = Mirror::new(first.store, second.store);
     Ok(Opened::from(Arc::new(both) as Arc<dyn StoreAdmin>))
 }
 
 async fn open_one(url: &str, env: &Env) -> Result<Opened, OpenError> {
-    let (scheme, rest) = url.split_once("://").ok_or(OpenError::NotAUrl)?;
+    let (scheme, rest) = scheme_of(url)?;
     match scheme {
         "memory" => {
             let config = memory_config(rest)?;
@@ -89,7 +89,7 @@ async fn open_one(url: &str, env: &Env) -> Result<Opened, OpenError> {
             Ok(opened)
         }
         #[cfg(feature = "redis")]
-        _ if matches!(scheme.split('+').next(), Some("redis" | "rediss")) => {
+        _ if is_redis(scheme) => {
             let open = semel_stores::redis::RedisStore::open(url, Arc::clone(&env.clock));
             let store = open.await.map_err(OpenError::Store)?;
             Ok(Opened::from(Arc::new(store) as Arc<dyn StoreAdmin>))
@@ -100,24 +100,8 @@ async fn open_one(url: &str, env: &Env) -> Result<Opened, OpenError> {
             let store = open.await.map_err(OpenError::Store)?;
             Ok(Opened::from(Arc::new(store) as Arc<dyn StoreAdmin>))
         }
-        _ => Err(OpenError::Scheme {
-            scheme: scheme.chars().take(32).collect(),
-        }),
+        _ => Err(unknown(scheme)),
     }
-}
-
-fn memory_config(rest: &str) -> Result<MemoryConfig, OpenError> {
-    let mut config = MemoryConfig::default();
-    let options = rest.trim_start_matches('/').trim_start_matches('?');
-    for option in options.split('&').filter(|option| !option.is_empty()) {
-        match option.split_once('=') {
-            Some(("capacity", number)) => {
-                config.capacity = number.parse().map_err(|_| OpenError::Option("capacity"))?;
-            }
-            _ => return Err(OpenError::Option("an option that isn't known")),
-        }
-    }
-    Ok(config)
 }
 
 const SWEEP_EVERY: Duration = Duration::from_secs(5 * 60);

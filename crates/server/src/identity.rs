@@ -71,6 +71,20 @@ impl Finders {
     }
 }
 
+/// Tenant and principal of a request's head, as these settings find them: for `fuzz/`.
+///
+/// # Errors
+/// Where the tokens' key can't be used.
+#[doc(hidden)]
+pub fn whose(
+    config: &Config,
+) -> Result<impl Fn(&Parts) -> [Option<String>; 2] + Send + Sync + use<>, KeyFileError> {
+    let Finders { tenant, principal } = Finders::new(config)?;
+    Ok(move |parts: &Parts| {
+        [&tenant, &principal].map(|find| find.as_ref().and_then(|find| find(parts)))
+    })
+}
+
 fn find(whose: &Whose, tokens: Option<&Arc<Tokens>>, is_principal: bool) -> Option<Find> {
     match whose.from {
         From::None => None,

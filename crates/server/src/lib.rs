@@ -37,7 +37,11 @@ mod tls;
 mod ui;
 
 pub use identity::KeyFileError;
+#[doc(hidden)]
+pub use identity::whose;
 pub use listener::Peer;
+#[doc(hidden)]
+pub use listener::ambiguous;
 pub use openapi::openapi;
 pub use server::{Drained, Server};
 pub use signals::until_told;

@@ -1,5 +1,12 @@
 //! A layer on a store in memory, whose time stands still; requests made of bytes.
 
+#![allow(dead_code, reason = "each target uses some of it")]
+
+#[cfg(feature = "server")]
+pub mod queue;
+#[cfg(feature = "server")]
+pub mod router;
+
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;

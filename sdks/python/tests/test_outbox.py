@@ -43,7 +43,10 @@ def test_a_damaged_file_is_never_taken_for_a_new_call(tmp_path: Path) -> None:
     outbox = Outbox(tmp_path)
     outbox.begin("order-1")
     (file,) = tmp_path.iterdir()
-    for damage in (b"", b"{", file.read_bytes().replace(b'"version": 1', b'"version": 2')):
+    whole = file.read_bytes()
+    version, name = whole.replace(b'"version": 1', b'"version": 2'), whole.replace(b"order-1", b"order-2")
+    assert len({whole, version, name}) == 3
+    for damage in (b"", b"{", version, name):
         file.write_bytes(damage)
         with pytest.raises(OutboxDamaged):
             outbox.begin("order-1")

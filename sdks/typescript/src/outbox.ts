@@ -7,7 +7,7 @@
  */
 import { createHash, randomBytes } from "node:crypto";
 import { type FileHandle, link, mkdir, open, readFile, readdir, rename, stat, unlink } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { CallChanged, OutboxDamaged } from "./errors.js";
 import { checkKey, newKey } from "./keys.js";
 
@@ -115,7 +115,7 @@ export class Outbox {
   }
 
   #path(name: string): string {
-    return join(this.folder, `${createHash("sha256").update(name).digest("hex")}.call`);
+    return join(this.folder, fileOf(name));
   }
 
   async #write(entry: Entry): Promise<string> {
@@ -172,6 +172,10 @@ function same(a: StoredRequest, b: StoredRequest): boolean {
   return head && Buffer.compare(a.body, b.body) === 0;
 }
 
+function fileOf(name: string): string {
+  return `${createHash("sha256").update(name).digest("hex")}.call`;
+}
+
 async function read(path: string): Promise<Entry | undefined> {
   let text: string;
   try {
@@ -183,6 +187,8 @@ async function read(path: string): Promise<Entry | undefined> {
   try {
     const value = JSON.parse(text) as OnDisk;
     if (value.version !== VERSION) throw new TypeError("another version");
+    // It would be sent as another call, and never be forgotten.
+    if (fileOf(value.name) !== basename(path)) throw new TypeError("another call's");
     const { request } = value;
     const body = new Uint8Array(Buffer.from(request?.body_base64 ?? "", "base64"));
     const kept = request && { method: request.method, url: request.url, contentType: request.content_type, body };

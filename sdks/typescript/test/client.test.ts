@@ -1,4 +1,5 @@
 /** The client against the real sidecar, and what it does with each kind of answer. */
+import { createHash } from "node:crypto";
 import { mkdtemp, readFile, readdir, stat, writeFile } from "node:fs/promises";
 import { type ServerResponse, createServer } from "node:http";
 import { tmpdir } from "node:os";
@@ -256,7 +257,9 @@ describe("the outbox", () => {
     const file = join(at, (await readdir(at))[0]!);
     expect((await stat(file)).mode & 0o777).toBe(0o600);
     const whole = await readFile(file, "utf8");
-    for (const damage of ["", "{", whole.replace('"version":1', '"version":2')]) {
+    const [version, name] = [whole.replace('"version":1', '"version":2'), whole.replace("order-1", "order-2")];
+    expect(new Set([whole, version, name]).size).toBe(3);
+    for (const damage of ["", "{", version, name]) {
       await writeFile(file, damage);
       await expect(outbox.begin("order-1")).rejects.toBeInstanceOf(OutboxDamaged);
     }
@@ -271,7 +274,8 @@ describe("the outbox", () => {
     expect(Object.keys(ours)).toEqual(["version", "name", "key", "created", "request"]);
     // As Python's `json.dump` writes it.
     const theirs = `{"version": 1, "name": "order-2", "key": "k-2", "created": 1.5, "request": {"method": "POST", "url": "/x", "content_type": null, "body_base64": "aGk="}}`;
-    await writeFile(join(at, `${"0".repeat(64)}.call`), theirs);
+    const place = createHash("sha256").update("order-2").digest("hex");
+    await writeFile(join(at, `${place}.call`), theirs);
     const [oldest] = await outbox.pending();
     expect(oldest).toEqual({
       name: "order-2",

@@ -85,7 +85,32 @@ pub(super) struct TaskFile {
     pub(super) revision: String,
 }
 
+impl RecordFile {
+    /// The record of that key. Another's, or one that says nonsense, is damage: it is never taken for this one, nor for none.
+    pub(super) fn read(key_hash: &str, bytes: &[u8]) -> Result<Self, Error> {
+        let record: Self = read(bytes)?;
+        record.id()?;
+        read_time(&record.expires_at)?;
+        let is_ours = record.key_hash.strip_prefix("sha256:") == Some(key_hash);
+        is_ours.then_some(record).ok_or_else(unreadable)
+    }
+
+    pub(super) fn id(&self) -> Result<JobId, Error> {
+        of_uuid(&self.task_id)
+            .map(JobId::from_u128)
+            .ok_or_else(unreadable)
+    }
+}
+
 impl TaskFile {
+    /// The task of that id, by the same rule.
+    pub(super) fn read(id: JobId, bytes: &[u8]) -> Result<Self, Error> {
+        let task: Self = read(bytes)?;
+        read_time(&task.created_at)?;
+        read_time(&task.expires_at)?;
+        (task.id()? == id).then_some(task).ok_or_else(unreadable)
+    }
+
     pub(super) fn id(&self) -> Result<JobId, Error> {
         of_uuid(&self.task_id)
             .map(JobId::from_u128)
@@ -177,11 +202,11 @@ pub(super) fn time(at: Timestamp) -> String {
 
 pub(super) fn read_time(text: &str) -> Result<Timestamp, Error> {
     let at = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| unreadable())?;
-    let micros = at.unix_timestamp_nanos() / 1000;
-    Ok(Timestamp::from_micros(u64::try_from(micros).unwrap_or(0)))
+    let micros = u64::try_from(at.unix_timestamp_nanos() / 1000);
+    micros.map(Timestamp::from_micros).map_err(|_| unreadable())
 }
 
-pub(super) fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(bytes).map_err(|_| unreadable())
 }
 
@@ -222,6 +247,48 @@ mod tests {
         let one = input_hash(br#"{"b": 1, "a": [1.0, 2]}"#).unwrap();
         assert_eq!(one, input_hash(br#"{"a":[1,2],"b":1}"#).unwrap());
         assert_ne!(one, input_hash(br#"{"a":[1,2],"b":2}"#).unwrap());
+    }
+
+    const TASK: &str = r#"{"task_id":"01900000-0000-7000-8000-000000000001","task_type":"charge","input":{"n":1},"status":"pending","client":"","key_hint":"k-1","priority":5,"attempt":0,"max_attempts":5,"created_at":"2026-01-27T12:00:00Z","due_us":1,"started_us":null,"expires_at":"2026-02-26T12:00:00Z","worker":null,"lease":null,"result":null,"result_bytes":null,"error":null,"revision":""}"#;
+
+    #[test]
+    fn a_file_of_another_task_or_with_nonsense_in_it_is_refused() {
+        let id = JobId::from_u128(0x0190_0000_0000_7000_8000_0000_0000_0001);
+        assert_eq!(
+            TaskFile::read(id, TASK.as_bytes()).unwrap().id().unwrap(),
+            id
+        );
+        let other = JobId::from_u128(id.as_u128() + 1);
+        assert!(TaskFile::read(other, TASK.as_bytes()).is_err());
+        for (was, is) in [
+            ("01900000-0000", "+1900000-0000"),
+            ("01900000-0000", "0190000000-00"),
+            ("2026-01-27T12", "yesterday"),
+            ("2026-02-26T12", "0001-02-26T12"),
+            ("\"pending\"", "\"gone\""),
+        ] {
+            let damaged = TASK.replacen(was, is, 1);
+            assert!(TaskFile::read(id, damaged.as_bytes()).is_err(), "{is}");
+        }
+        for end in 0..TASK.len() {
+            assert!(
+                TaskFile::read(id, &TASK.as_bytes()[..end]).is_err(),
+                "{end}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_record_at_another_keys_place_is_refused() {
+        let hash = key_hash("charge", "k-1");
+        let record = format!(
+            r#"{{"key":"k-1","key_hash":"sha256:{hash}","task_id":"01900000-0000-7000-8000-000000000001","task_key":"t","created_at":"2026-01-27T12:00:00Z","expires_at":"2026-02-26T12:00:00Z","task_type":"charge","input_hash":"sha256:0","status":"ready"}}"#
+        );
+        assert!(RecordFile::read(&hash, record.as_bytes()).is_ok());
+        let other = key_hash("charge", "k-2");
+        assert!(RecordFile::read(&other, record.as_bytes()).is_err());
+        let never = record.replace("2026-02-26T12:00:00Z", "soon");
+        assert!(RecordFile::read(&hash, never.as_bytes()).is_err());
     }
 
     #[test]

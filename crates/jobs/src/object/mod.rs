@@ -86,6 +86,30 @@ impl ObjectQueue {
     }
 }
 
+/// The files as a queue reads them, and as it would write them again: for `fuzz/`.
+#[doc(hidden)]
+pub mod files {
+    use super::{Bytes, Error, Job, JobId, file};
+
+    /// A task, at the place of `id`.
+    ///
+    /// # Errors
+    /// Where it is no task, or another's.
+    pub fn task(id: JobId, bytes: &[u8]) -> Result<(Job, Bytes), Error> {
+        let task = file::TaskFile::read(id, bytes)?;
+        Ok((task.job("")?, file::write(&task)?))
+    }
+
+    /// The record of a key, at its place.
+    ///
+    /// # Errors
+    /// Where it is no record, or another's.
+    pub fn record(scope: &str, key: &str, bytes: &[u8]) -> Result<(JobId, Bytes), Error> {
+        let record = file::RecordFile::read(&file::key_hash(scope, key), bytes)?;
+        Ok((record.id()?, file::write(&record)?))
+    }
+}
+
 impl Inner {
     /// Those of two tenants never meet. Where there is one, its name is not part of any path.
     fn base(&self, tenant: &str) -> Path {

@@ -6,11 +6,10 @@ use semel_stores::object::Version;
 
 use super::Inner;
 use super::file::{
-    Phase, RecordFile, Status, TaskFile, input_hash, job_ref, key_hash, raw, read, read_time,
-    task_id, time, unreadable, write,
+    Phase, RecordFile, Status, TaskFile, input_hash, job_ref, key_hash, raw, read_time, task_id,
+    time, write,
 };
 use crate::error::Error;
-use crate::id::of_uuid;
 use crate::job::{JobAnswer, JobId, NewJob, Submitted};
 
 /// How often a submission that was overtaken is tried again.
@@ -101,7 +100,7 @@ impl Inner {
         let Some((found, version)) = self.store.get(path).await? else {
             return Ok(Created::Neither);
         };
-        let found: RecordFile = read(&found)?;
+        let found = RecordFile::read(key_hash, &found)?;
         if found.task_id == record.task_id {
             return Ok(Created::New(found, version)); // Written, and the reply was lost.
         }
@@ -135,9 +134,7 @@ impl Inner {
         record: RecordFile,
         version: &Version,
     ) -> Result<Submitted, Error> {
-        let id = of_uuid(&record.task_id)
-            .map(JobId::from_u128)
-            .ok_or_else(unreadable)?;
+        let id = record.id()?;
         self.create_task(job, id, Some(&record)).await?;
         let ready = RecordFile {
             status: Phase::Ready,
@@ -195,12 +192,10 @@ impl Inner {
 
     /// What a submitter is told of a task that was submitted before.
     async fn stands(&self, tenant: &str, record: &RecordFile) -> Result<Submitted, Error> {
-        let id = of_uuid(&record.task_id)
-            .map(JobId::from_u128)
-            .ok_or_else(unreadable)?;
+        let id = record.id()?;
         let found = self.store.get(&self.task_path(tenant, id)).await?;
         let (bytes, _) = found.ok_or(Error::NotFound)?;
-        let task: TaskFile = read(&bytes)?;
+        let task = TaskFile::read(id, &bytes)?;
         let job = job_ref(id);
         Ok(match task.status {
             Status::Pending | Status::Running => Submitted::InProgress(job),

@@ -8,7 +8,7 @@ use semel_core::Certainty;
 use semel_stores::object::Version;
 
 use super::Inner;
-use super::file::{SHARDS, Status, TaskFile, raw, read, token, write};
+use super::file::{SHARDS, Status, TaskFile, raw, token, write};
 use crate::error::Error;
 use crate::id::of_uuid;
 use crate::job::{JobId, JobState, MAX_ERROR_BYTES, RequestId};
@@ -95,12 +95,16 @@ impl Inner {
     }
 
     pub(super) async fn read(&self, path: &Path) -> Result<Option<Seen>, Error> {
+        // What has no task's name is somebody else's, and no task.
+        let Some(id) = id_of(path) else {
+            return Ok(None);
+        };
         let Some((bytes, version)) = self.store.get(path).await? else {
             return Ok(None);
         };
         Ok(Some(Seen {
             path: path.clone(),
-            task: read(&bytes)?,
+            task: TaskFile::read(id, &bytes)?,
             version,
         }))
     }
@@ -110,7 +114,7 @@ impl Inner {
         let now = self.store.server_time();
         let mut task = seen.task;
         task.status = Status::Running;
-        task.attempt += 1;
+        task.attempt = task.attempt.saturating_add(1);
         task.worker = Some(ask.worker.clone());
         task.lease = Some(token(lease));
         task.started_us = Some(now.as_micros());

@@ -79,22 +79,31 @@ fn redacted(value: &Value) -> Value {
     }
 }
 
-/// A URL for logs: without user and password, and without the values of its options.
+/// A URL for logs, or several with spaces between them: without user and password, and without the values of options.
 #[must_use]
-pub fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return "…".to_owned();
-    };
-    let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let host = authority
-        .rsplit_once('@')
-        .map_or(authority, |(_, host)| host);
-    let mut shown = format!("{scheme}://{host}{path}");
-    if !options.is_empty() {
-        shown.push_str("?…");
+pub fn without_password(urls: &str) -> String {
+    let each: Option<Vec<_>> = urls.split_whitespace().map(shown_url).collect();
+    // Half of a URL with a space in it would show half of a password.
+    let each = each.filter(|each| !each.is_empty());
+    each.map_or_else(|| "…".to_owned(), |each| each.join(" "))
+}
+
+fn shown_url(url: &str) -> Option<String> {
+    let (scheme, rest) = url.split_once("://")?;
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    if !scheme.bytes().all(fits) {
+        return None;
     }
-    shown
+    let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
+    if options.contains('@') {
+        // An option's, or the end of a password with a question mark in it: nobody can tell.
+        return Some(format!("{scheme}://…"));
+    }
+    // A password may have a slash in it too; a file's path begins with one, and has none before it.
+    let login = place.rsplit_once('@').filter(|_| !place.starts_with('/'));
+    let place = login.map_or(place, |(_, place)| place);
+    let more = if options.is_empty() { "" } else { "?…" };
+    Some(format!("{scheme}://{place}{more}"))
 }
 
 /// What one setting is, for people; `None` with the nearest name where there is none.

@@ -201,6 +201,28 @@ fn passwords_are_shown_to_nobody() {
 }
 
 #[test]
+fn no_part_of_any_url_that_may_be_a_password_is_shown() {
+    for (url, expected) in [
+        // The records are in both while they move from one to the other.
+        (
+            "redis://h postgres://u:hunter2@h/d",
+            "redis://h postgres://h/d",
+        ),
+        ("postgres://u:hun/hunter2@h/d", "postgres://h/d"),
+        ("postgres://u:hun@hunter2@h/d", "postgres://h/d"),
+        ("postgres://u:hunter2?x@h/d", "postgres://…"),
+        ("postgres://u:hunter2 x@h/d", "…"),
+        ("postgres:u:hunter2@h/d?x=a://b", "…"),
+        ("s3://b?endpoint=http://u:hunter2@h", "s3://…"),
+        ("sqlite:///home/a@b/keys.db", "sqlite:///home/a@b/keys.db"),
+        ("redis://h:1/2?prefix=a", "redis://h:1/2?…"),
+        ("", "…"),
+    ] {
+        assert_eq!(without_password(url), expected, "{url}");
+    }
+}
+
+#[test]
 fn a_setting_explains_itself() {
     let text = explain("upstream.response_timeout").unwrap();
     assert!(

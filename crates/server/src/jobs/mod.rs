@@ -13,7 +13,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::FromRef;
 use semel_core::{Env, KeyRules};
-use semel_http::Refusal;
+use semel_http::{Refusal, read_key};
 use semel_jobs::{Error, Jobs};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -140,19 +140,15 @@ fn key_of(
     if more.is_some() {
         return Err(Failure::invalid("the Idempotency-Key is given twice"));
     }
-    let in_header = line.map(|line| line.to_str().map(|text| text.trim().trim_matches('"')));
-    let in_header = in_header
-        .transpose()
-        .map_err(|_| Failure::invalid("the Idempotency-Key can't be read"))?;
-    let key = match (in_body, in_header) {
+    let in_header = line.map(|line| read_key(line, &state.key_rules));
+    let in_header = in_header.transpose()?;
+    let in_body = in_body.map(|key| state.key_rules.check(key));
+    let in_body = in_body.transpose().map_err(Refusal::from)?;
+    match (in_body, in_header) {
         (Some(body), Some(header)) if body != header => {
             let detail = "idempotency_key and the Idempotency-Key header say different keys";
-            return Err(Failure::invalid(detail));
+            Err(Failure::invalid(detail))
         }
-        (body, header) => body.or(header),
-    };
-    let Some(key) = key else {
-        return Ok(None);
-    };
-    Ok(Some(state.key_rules.check(key).map_err(Refusal::from)?))
+        (body, header) => Ok(body.or(header)),
+    }
 }

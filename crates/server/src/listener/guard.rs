@@ -49,8 +49,11 @@ enum Stage {
     /// Its data, and the end of its line.
     Chunk(u64),
     Trailers,
-    /// Not HTTP/1, or nothing that could be followed: hyper is on its own.
+    /// Not HTTP/1: hyper is on its own.
     Blind,
+    /// Longer than we follow, or not what we know. hyper may go on nevertheless: its buffer is larger than its bound by
+    /// what was read last. So whatever it hands over from here on counts as ambiguous.
+    Lost,
 }
 
 impl Guard {
@@ -73,15 +76,31 @@ impl Guard {
 
     /// Whether the request that is handed over now can be read in two ways. Asked once for each, in order.
     pub(super) fn is_ambiguous(&self) -> bool {
-        self.0.lock().found.pop_front().unwrap_or(false)
+        let mut scan = self.0.lock();
+        let is_lost = matches!(scan.stage, Stage::Lost);
+        scan.found.pop_front().unwrap_or(is_lost)
     }
+}
+
+/// Which of a connection's requests can be read in two ways, where it is read in pieces of this size: for `fuzz/`.
+#[doc(hidden)]
+#[must_use]
+pub fn ambiguous(bytes: &[u8], piece: usize, max_head: usize) -> Vec<bool> {
+    let guard = Guard::new(max_head);
+    for piece in bytes.chunks(piece.max(1)) {
+        guard.0.lock().feed(piece);
+    }
+    let mut found: Vec<bool> = std::mem::take(&mut guard.0.lock().found).into();
+    // The next one, where it would be.
+    found.extend(guard.is_ambiguous().then_some(true));
+    found
 }
 
 impl Scan {
     fn feed(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             match &mut self.stage {
-                Stage::Blind => return,
+                Stage::Blind | Stage::Lost => return,
                 Stage::Body(left) | Stage::Chunk(left) => {
                     let taken = usize::try_from(*left)
                         .unwrap_or(usize::MAX)
@@ -103,8 +122,7 @@ impl Scan {
                     bytes = rest;
                     self.head.bytes += piece.len();
                     if self.head.bytes > self.max_head {
-                        // hyper refuses it for that.
-                        self.stage = Stage::Blind;
+                        self.stage = Stage::Lost;
                         return;
                     }
                     self.line.extend_from_slice(piece);
@@ -129,7 +147,7 @@ impl Scan {
                 self.stage = match u64::from_str_radix(digits, 16) {
                     Ok(0) => Stage::Trailers,
                     Ok(size) => Stage::Chunk(size.saturating_add(2)),
-                    Err(_) => Stage::Blind,
+                    Err(_) => Stage::Lost,
                 };
             }
             Stage::Trailers if line.is_empty() => {
@@ -235,14 +253,10 @@ mod tests {
 
     /// What is found, fed in pieces of each size.
     fn found(bytes: &str) -> Vec<bool> {
-        let mut results = Vec::new();
-        for size in [1, 2, 7, bytes.len()] {
-            let guard = Guard::new(4096);
-            for piece in bytes.as_bytes().chunks(size) {
-                guard.0.lock().feed(piece);
-            }
-            results.push(guard.0.lock().found.iter().copied().collect::<Vec<bool>>());
-        }
+        let pieces = [1, 2, 7, bytes.len()];
+        let mut results = pieces
+            .map(|piece| ambiguous(bytes.as_bytes(), piece, 4096))
+            .to_vec();
         assert!(results.iter().all(|one| *one == results[0]), "{results:?}");
         results.remove(0)
     }
@@ -268,12 +282,26 @@ mod tests {
             found("GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n\x01\x02 HTTP/1.1\r\n\r\n"),
             [false]
         );
-        assert!(
-            found(&format!(
-                "GET / HTTP/1.1\r\nX: {}\r\n\r\n",
-                "x".repeat(5000)
-            ))
-            .is_empty()
-        );
+    }
+
+    #[test]
+    fn what_is_too_long_to_be_followed_is_refused_and_so_is_what_comes_after() {
+        let long = "x".repeat(5000);
+        let lost = [
+            format!("GET / HTTP/1.1\r\nX: {long}\r\n\r\n"),
+            format!("{}GET / HTTP/1.1\r\n\r\n", "\r\n".repeat(2500)),
+        ];
+        for bytes in lost {
+            assert_eq!(found(&bytes), [true]);
+        }
+        let chunked = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+        for rest in [
+            format!("1;{long}\r\na\r\n0\r\n\r\n"),
+            format!("0\r\nX: {long}\r\n\r\n"),
+            "z\r\n".to_owned(),
+        ] {
+            let both = "POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n";
+            assert_eq!(found(&format!("{chunked}{rest}{both}")), [false, true]);
+        }
     }
 }

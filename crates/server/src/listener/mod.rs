@@ -26,6 +26,8 @@ use crate::config::Listener;
 use crate::proxy::problem;
 use crate::tls;
 use guard::Guard;
+#[doc(hidden)]
+pub use guard::ambiguous;
 use watch::FirstRequest;
 
 /// Who is at the other end of a connection. In the extensions of every request.

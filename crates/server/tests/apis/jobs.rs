@@ -294,14 +294,18 @@ async fn the_form_is_checked_and_tenants_never_meet() {
             assert_eq!(reply.status, 400, "{body}: {}", reply.text);
         }
         let body = json!({"kind": "a", "idempotency_key": "one"}).to_string();
-        let headers = [
-            ("authorization", &*format!("Bearer {ACME}")),
-            ("content-type", "application/json"),
-            ("idempotency-key", "two"),
-        ];
-        let sent =
-            crate::support::send(&bench.mesh, "POST", "/mesh/submit_request", &headers, &body);
-        assert_eq!(crate::support::read(sent.await).await.status, 400);
+        // Another key; and the same one, in quotes that don't close or that are too many.
+        for line in ["two", "\"one", "\"\"one\"\""] {
+            let headers = [
+                ("authorization", &*format!("Bearer {ACME}")),
+                ("content-type", "application/json"),
+                ("idempotency-key", line),
+            ];
+            let sent =
+                crate::support::send(&bench.mesh, "POST", "/mesh/submit_request", &headers, &body);
+            let reply = crate::support::read(sent.await).await;
+            assert_eq!(reply.status, 400, "{line}: {}", reply.text);
+        }
 
         let first = bench.submit("k-1", 5).await;
         let path = format!("/mesh/jobs/{}", first.text("job_id"));

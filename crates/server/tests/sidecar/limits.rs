@@ -97,6 +97,28 @@ async fn a_request_of_two_lengths_is_refused_wherever_it_is_on_its_connection() 
     );
 }
 
+/// Also where it is longer than its bound, but was read in one piece with what came before.
+#[tokio::test]
+async fn a_request_of_two_lengths_is_refused_however_long_it_is() {
+    let runs = Runs::default();
+    let sidecar = Sidecar::new(counting(&runs).await, "").await;
+    let bad = "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    for kib in [8, 30, 60, 63, 64, 65, 80, 100, 120] {
+        let long = "x".repeat(kib * 1024);
+        let lines = "\r\n".repeat(kib * 512);
+        for head in [
+            format!("POST / HTTP/1.1\r\nHost: a\r\nX: {long}\r\n{bad}"),
+            format!("{lines}POST / HTTP/1.1\r\nHost: a\r\n{bad}"),
+        ] {
+            let mut raw = sidecar.raw().await;
+            raw.write(&head).await;
+            let all = raw.rest().await;
+            assert!(!all.contains("HTTP/1.1 200"), "{kib} KiB got {all:?}");
+        }
+    }
+    assert_eq!(runs.count(), 0, "nothing reached the service");
+}
+
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused() {
     let runs = Runs::default();

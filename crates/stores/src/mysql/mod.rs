@@ -48,6 +48,15 @@ use sql::Statements;
 use sweep::Sweeper;
 use wakes::Wakes;
 
+/// Whether the URL can be read, without reaching for what it names: for `fuzz/`.
+///
+/// # Errors
+/// As [`MySqlStore::open`] has them.
+#[doc(hidden)]
+pub fn check_url(url: &str) -> StoreResult<()> {
+    Options::parse(url).map(drop)
+}
+
 /// Records in MariaDB or MySQL. Cheap to clone.
 #[derive(Clone)]
 pub struct MySqlStore {

@@ -53,6 +53,15 @@ pub use bodies::ObjectBodies;
 pub use lifecycle::{Lifecycle, lifecycle};
 pub use url::{Cloud, DEFAULT_PREFIX, MIN_CLOCK_MARGIN};
 
+/// Whether the URL can be read, without reaching for what it names: for `fuzz/`.
+///
+/// # Errors
+/// As [`ObjectStore::open`] has them.
+#[doc(hidden)]
+pub fn check_url(url: &str) -> StoreResult<()> {
+    Target::parse(url).map(drop)
+}
+
 /// Records in a bucket. Cheap to clone.
 #[derive(Clone)]
 pub struct ObjectStore {

@@ -51,6 +51,15 @@ use sql::Statements;
 use sweep::Sweeper;
 use wakes::Wakes;
 
+/// Whether the URL can be read, without reaching for what it names: for `fuzz/`.
+///
+/// # Errors
+/// As [`PostgresStore::open`] has them.
+#[doc(hidden)]
+pub fn check_url(url: &str) -> StoreResult<()> {
+    Options::parse(url).map(drop)
+}
+
 /// Records in PostgreSQL. Cheap to clone.
 #[derive(Clone)]
 pub struct PostgresStore {

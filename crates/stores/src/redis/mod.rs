@@ -55,6 +55,15 @@ pub use health::Health;
 pub use size::Usage;
 pub use url::DEFAULT_PREFIX;
 
+/// Whether the URL can be read, without reaching for what it names: for `fuzz/`.
+///
+/// # Errors
+/// As [`RedisStore::open`] has them.
+#[doc(hidden)]
+pub fn check_url(url: &str) -> StoreResult<()> {
+    Target::parse(url).map(drop)
+}
+
 /// Records in Redis or Valkey. Cheap to clone.
 #[derive(Clone)]
 pub struct RedisStore {

@@ -40,6 +40,15 @@ use reader::Reader;
 use wakes::Wakes;
 use writer::Writer;
 
+/// Whether the URL can be read, without reaching for what it names: for `fuzz/`.
+///
+/// # Errors
+/// As [`SqliteStore::open`] has them.
+#[doc(hidden)]
+pub fn check_url(url: &str) -> StoreResult<()> {
+    Options::parse(url).map(drop)
+}
+
 /// Records in an SQLite file. Cheap to clone.
 #[derive(Clone)]
 pub struct SqliteStore {

@@ -124,9 +124,13 @@ class Outbox:
             value = json.loads(path.read_bytes())
             if value["version"] != _VERSION:
                 raise OutboxDamaged(f"{path.name} is of another version")
+            name = str(value["name"])
+            if self._path(name).name != path.name:
+                # It would be sent as another call, and never be forgotten.
+                raise OutboxDamaged(f"{path.name} is another call's")
             request = value["request"]
             stored = None if request is None else StoredRequest.of_json(request)
-            return Entry(str(value["name"]), check_key(value["key"]), float(value["created"]), stored)
+            return Entry(name, check_key(value["key"]), float(value["created"]), stored)
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError) as error:
