@@ -110,8 +110,12 @@ impl Payload {
                 encoding.map_or(b"", HeaderValue::as_bytes),
             ));
         for name in self.headers.iter().chain(more) {
+            let values = parts.headers.get_all(name);
+            // How many, or a value could pass for the next header's name.
+            let many = values.iter().count() as u64;
             builder = builder.part(name.as_str().as_bytes());
-            for value in parts.headers.get_all(name) {
+            builder = builder.part(&many.to_le_bytes());
+            for value in values {
                 builder = builder.part(value.as_bytes());
             }
         }
@@ -200,6 +204,24 @@ mod tests {
             of(&all, "http://a/p?q=1", "text/plain", r#"{"a":1,"b":[1,2]}"#),
         ];
         assert!(others.iter().all(|other| *other != first));
+    }
+
+    #[test]
+    fn a_headers_value_is_not_the_next_ones_name() {
+        let payload = Payload {
+            headers: vec![
+                HeaderName::from_static("x-a"),
+                HeaderName::from_static("x-b"),
+            ],
+            ..Payload::default()
+        };
+        let with = |name: &str| {
+            let request = Request::post("/p").header(name, "x-b").body(());
+            let (parts, ()) = request.unwrap().into_parts();
+            let made = payload.fingerprint(&Secret::none(), &parts, &[], b"");
+            made.unwrap()
+        };
+        assert_ne!(with("x-a"), with("x-b"));
     }
 
     #[test]

@@ -95,8 +95,9 @@ async fn use_log(
 
 /// Refuses a file that is another application's, or a later version's.
 async fn check(connection: &mut SqliteConnection) -> StoreResult<()> {
-    let application = number(connection, "PRAGMA application_id").await?;
+    // In this order: both are committed at once, maybe between these two, by another process that makes them.
     let tables = number(connection, "SELECT count(*) FROM sqlite_schema").await?;
+    let application = number(connection, "PRAGMA application_id").await?;
     if application != APPLICATION && (application != 0 || tables != 0) {
         return Err(unfit(
             "the file is another application's database; give semel a file of its own",
