@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Parser;
-use semel_testkit::model::{Break, Config, FULL, Outcome, QUICK, check, exhibits, violation};
+use semel_testkit::model::{Break, Outcome, Space, check, exhibits, full, quick, violation};
 use serde::Serialize;
 
 /// Checks the protocol: every state that the bounds allow, against every property.
@@ -15,6 +15,9 @@ struct Options {
     /// Goes through smaller spaces, in under a minute.
     #[arg(long)]
     quick: bool,
+    /// Goes through this space only.
+    #[arg(long, value_name = "NAME")]
+    space: Option<String>,
     /// Writes the result to this file, too.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -52,7 +55,12 @@ fn main() -> anyhow::Result<ExitCode> {
         Some(threads) => threads.max(1),
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let report = run(if options.quick { QUICK } else { FULL }, threads);
+    let mut spaces = if options.quick { quick() } else { full() };
+    if let Some(name) = &options.space {
+        spaces.retain(|space| space.name() == name);
+        anyhow::ensure!(!spaces.is_empty(), "no space is called {name:?}");
+    }
+    let report = run(&spaces, threads);
     if let Some(path) = &options.json {
         write(path, &report)?;
     }
@@ -63,7 +71,7 @@ fn main() -> anyhow::Result<ExitCode> {
     })
 }
 
-fn run(spaces: &[Config], threads: usize) -> Report {
+fn run(spaces: &[Space], threads: usize) -> Report {
     let configs: Vec<_> = spaces
         .iter()
         .map(|&space| go_through(space, threads))
@@ -84,14 +92,14 @@ fn run(spaces: &[Config], threads: usize) -> Report {
     }
 }
 
-fn go_through(space: Config, threads: usize) -> Outcome {
+fn go_through(space: Space, threads: usize) -> Outcome {
     let mut said = Duration::ZERO;
     let outcome = check(space, threads, |states, elapsed| {
         if elapsed >= said + PROGRESS {
             said = elapsed;
             eprintln!(
                 "{}: {states} states after {} s",
-                space.name,
+                space.name(),
                 elapsed.as_secs()
             );
         }
@@ -135,12 +143,12 @@ fn show(broken: Break) -> ExitCode {
     let mut unnoticed = false;
     for exhibit in exhibits().iter().filter(|exhibit| exhibit.broken == broken) {
         println!("{}: {}", broken.name(), broken.what());
-        let also = |other: &&Break| **other != broken && exhibit.config.breaks.has(**other);
+        let also = |other: &&Break| **other != broken && exhibit.space.breaks().has(**other);
         for other in Break::ALL.iter().filter(also) {
             println!("and {}: {}", other.name(), other.what());
         }
         println!("This no longer holds: {}", exhibit.property);
-        match violation(exhibit.config, Some(exhibit.property)) {
+        match violation(exhibit.space, Some(exhibit.property)) {
             Some(found) => print_steps(&found.steps),
             None => {
                 println!("… but no counterexample was found.");

@@ -1,0 +1,159 @@
+//! [`bring`]: one record, from the store that has it to the store that gets it (P43), while requests go on.
+//!
+//! Whatever is cut short, sent again or arrives late leaves a record that the next run finds and finishes.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::claim::{Grant, Restored, Settled, Settlement};
+use crate::clock::Timestamp;
+use crate::identity::Identity;
+use crate::record::{Record, State};
+use crate::store::{StoreAdmin, StoreResult};
+
+/// What became of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Became {
+    /// Brought over.
+    Copied,
+    /// Was there already, or the other store knows more.
+    There,
+    /// Was open there, though its owner had settled it here: settled there too.
+    Mended,
+    /// Somebody runs it now; only this store has the lease.
+    Running,
+    /// Expired on the way.
+    Expired,
+    /// The two stores say different things. Neither was changed.
+    Conflict,
+}
+
+/// What is done first with a record: most are missing there, or most are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pass {
+    /// Write it.
+    Copying,
+    /// Look whether it is there.
+    Comparing,
+}
+
+/// Brings `record`, as it was found, to the store `to`. `clocks` is one moment on both stores' clocks: the one it
+/// comes from, and `to`'s.
+///
+/// # Errors
+/// Where `to` doesn't answer. The same call may be made again.
+pub async fn bring(
+    to: &dyn StoreAdmin,
+    pass: Pass,
+    identity: &Identity,
+    record: &Record,
+    clocks: (Timestamp, Timestamp),
+) -> StoreResult<Became> {
+    // A record that was brought over is written again without a change: that would look like a new one here.
+    if pass == Pass::Comparing
+        && let Some(found) = to.read(identity).await?
+    {
+        return beside(to, identity, record, &found).await;
+    }
+    let (here, there) = clocks;
+    let live = record.state == State::Running && !record.is_lapsed(here);
+    let moved = Record {
+        created_at: shifted(record.created_at, here, there),
+        written_at: shifted(record.written_at, here, there),
+        ..record.clone()
+    };
+    if !live && to.restore(identity, &moved).await? == Restored::Written {
+        return Ok(Became::Copied);
+    }
+    match to.read(identity).await? {
+        None if live => Ok(Became::Running),
+        None => Ok(Became::Expired),
+        Some(found) => beside(to, identity, record, &found).await,
+    }
+}
+
+/// The other store has a record too.
+async fn beside(
+    to: &dyn StoreAdmin,
+    identity: &Identity,
+    record: &Record,
+    found: &Record,
+) -> StoreResult<Became> {
+    let is_over = |record: &Record| matches!(record.state, State::Completed | State::Failed);
+    let same = match (is_over(record), is_over(found)) {
+        (true, true) => {
+            record.state == found.state
+                && record.fingerprint == found.fingerprint
+                && record.answer == found.answer
+        }
+        // Its owner has told this store, and died before it told the other.
+        (true, false) if record.token == found.token => {
+            return mend(to, identity, record, found).await;
+        }
+        (true, false) => false,
+        // The other knows as much, or more.
+        (false, _) => true,
+    };
+    Ok(if same {
+        Became::There
+    } else {
+        Became::Conflict
+    })
+}
+
+async fn mend(
+    to: &dyn StoreAdmin,
+    identity: &Identity,
+    record: &Record,
+    found: &Record,
+) -> StoreResult<Became> {
+    let Some(answer) = record.answer.clone() else {
+        return Ok(Became::Conflict);
+    };
+    let settlement = match record.state {
+        State::Failed => Settlement::Fail(answer),
+        _ => Settlement::Complete(answer),
+    };
+    let lease = Grant {
+        identity: *identity,
+        fence: found.fence,
+        token: found.token,
+        attempt: found.attempt,
+        checkpoint: Bytes::new(),
+        lease: found.lease,
+        crash: found.crash,
+        memo: Bytes::new(),
+    };
+    Ok(match to.settle(&lease, &settlement).await? {
+        Settled::Done => Became::Mended,
+        Settled::Lost => Became::Conflict,
+    })
+}
+
+/// `at` on the clock that says `there` when the other says `here`.
+fn shifted(at: Timestamp, here: Timestamp, there: Timestamp) -> Timestamp {
+    if there >= here {
+        at.plus(there.since(here))
+    } else {
+        let back = here.since(there);
+        Timestamp::from_micros(at.as_micros().saturating_sub(micros(back)))
+    }
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_move_with_the_clock() {
+        let [at, early, late] = [1_000, 5_000, 5_700].map(Timestamp::from_micros);
+        assert_eq!(shifted(at, early, late).as_micros(), 1_700);
+        assert_eq!(shifted(at, late, early).as_micros(), 300);
+        assert_eq!(shifted(at, early, early), at);
+    }
+}
