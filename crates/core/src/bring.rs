@@ -19,7 +19,7 @@ pub enum Became {
     Copied,
     /// Was there already, or the other store knows more.
     There,
-    /// Was open there, though its owner had settled it here: settled there too.
+    /// Was open there, though it had been settled here, or less was known there: is as here now.
     Mended,
     /// Somebody runs it now; only this store has the lease.
     Running,
@@ -50,26 +50,26 @@ pub async fn bring(
     record: &Record,
     clocks: (Timestamp, Timestamp),
 ) -> StoreResult<Became> {
-    // A record that was brought over is written again without a change: that would look like a new one here.
-    if pass == Pass::Comparing
-        && let Some(found) = to.read(identity).await?
-    {
-        return beside(to, identity, record, &found).await;
-    }
     let (here, there) = clocks;
-    let live = record.state == State::Running && !record.is_lapsed(here);
     let moved = Record {
         created_at: shifted(record.created_at, here, there),
         written_at: shifted(record.written_at, here, there),
         ..record.clone()
     };
+    // A record that was brought over is written again without a change: that would look like a new one here.
+    if pass == Pass::Comparing
+        && let Some(found) = to.read(identity).await?
+    {
+        return beside(to, identity, &moved, &found, there).await;
+    }
+    let live = record.state == State::Running && !record.is_lapsed(here);
     if !live && to.restore(identity, &moved).await? == Restored::Written {
         return Ok(Became::Copied);
     }
     match to.read(identity).await? {
         None if live => Ok(Became::Running),
         None => Ok(Became::Expired),
-        Some(found) => beside(to, identity, record, &found).await,
+        Some(found) => beside(to, identity, &moved, &found, there).await,
     }
 }
 
@@ -77,45 +77,44 @@ pub async fn bring(
 async fn beside(
     to: &dyn StoreAdmin,
     identity: &Identity,
-    record: &Record,
+    moved: &Record,
     found: &Record,
+    there: Timestamp,
 ) -> StoreResult<Became> {
     let is_over = |record: &Record| matches!(record.state, State::Completed | State::Failed);
-    let same = match (is_over(record), is_over(found)) {
+    let idle = found.state != State::Running || found.is_lapsed(there);
+    let same_run = moved.token == found.token;
+    match (is_over(moved), is_over(found)) {
         (true, true) => {
-            record.state == found.state
-                && record.fingerprint == found.fingerprint
-                && record.answer == found.answer
+            let same = moved.state == found.state
+                && moved.fingerprint == found.fingerprint
+                && moved.answer == found.answer;
+            Ok(if same {
+                Became::There
+            } else {
+                Became::Conflict
+            })
         }
         // Its owner has told this store, and died before it told the other.
-        (true, false) if record.token == found.token => {
-            return mend(to, identity, record, found).await;
+        (true, false) if same_run => mend(to, identity, moved, found).await,
+        // The other has what was here before: an earlier run's record that was brought too late, or an owner that
+        // died after it had claimed both. Who ran it since did so here.
+        (true, false) if idle && found.written_at <= moved.written_at => {
+            replace(to, identity, moved, found).await
         }
-        (true, false) => false,
+        (true, false) => Ok(Became::Conflict),
+        // The run is known there, but not how many went before it, nor what they left (P10, P15).
+        (false, false) if same_run && idle && moved.attempt > found.attempt => {
+            replace(to, identity, moved, found).await
+        }
         // The other knows as much, or more.
-        (false, _) => true,
-    };
-    Ok(if same {
-        Became::There
-    } else {
-        Became::Conflict
-    })
+        (false, _) => Ok(Became::There),
+    }
 }
 
-async fn mend(
-    to: &dyn StoreAdmin,
-    identity: &Identity,
-    record: &Record,
-    found: &Record,
-) -> StoreResult<Became> {
-    let Some(answer) = record.answer.clone() else {
-        return Ok(Became::Conflict);
-    };
-    let settlement = match record.state {
-        State::Failed => Settlement::Fail(answer),
-        _ => Settlement::Complete(answer),
-    };
-    let lease = Grant {
+/// The owner's lease there, in its name.
+fn lease_of(identity: &Identity, found: &Record) -> Grant {
+    Grant {
         identity: *identity,
         fence: found.fence,
         token: found.token,
@@ -124,10 +123,45 @@ async fn mend(
         lease: found.lease,
         crash: found.crash,
         memo: Bytes::new(),
+    }
+}
+
+async fn mend(
+    to: &dyn StoreAdmin,
+    identity: &Identity,
+    moved: &Record,
+    found: &Record,
+) -> StoreResult<Became> {
+    let Some(answer) = moved.answer.clone() else {
+        return Ok(Became::Conflict);
     };
+    let settlement = match moved.state {
+        State::Failed => Settlement::Fail(answer),
+        _ => Settlement::Complete(answer),
+    };
+    let lease = lease_of(identity, found);
     Ok(match to.settle(&lease, &settlement).await? {
         Settled::Done => Became::Mended,
-        Settled::Lost => Became::Conflict,
+        // Somebody has it now: the next run sees what became of it.
+        Settled::Lost => Became::Running,
+    })
+}
+
+/// Puts the record in the place of one that nobody runs. Nodes that use both stores ask this one's too, so whoever
+/// wins the key between the two calls learns of the record from here.
+async fn replace(
+    to: &dyn StoreAdmin,
+    identity: &Identity,
+    moved: &Record,
+    found: &Record,
+) -> StoreResult<Became> {
+    let lease = lease_of(identity, found);
+    let free = to.settle(&lease, &Settlement::Release).await? == Settled::Done;
+    let written = free && to.restore(identity, moved).await? == Restored::Written;
+    Ok(if written {
+        Became::Mended
+    } else {
+        Became::Running
     })
 }
 

@@ -2,7 +2,7 @@
 
 #![cfg(feature = "model")]
 
-use semel_testkit::model::{Break, Breaks, exhibits, rules, violation};
+use semel_testkit::model::{Break, Breaks, Space, exhibits, rules, violation};
 
 #[test]
 fn every_broken_rule_is_noticed_by_the_property_it_breaks() {
@@ -18,6 +18,10 @@ fn every_broken_rule_is_noticed_by_the_property_it_breaks() {
 #[test]
 fn the_same_spaces_hold_with_no_rule_broken() {
     for exhibit in exhibits() {
+        if matches!(exhibit.space, Space::Move(_)) {
+            // Those are spaces of `cargo xtask model --quick` as they are; a test beside them says so.
+            continue;
+        }
         let found = violation(exhibit.space.with(Breaks::NONE), None);
         assert!(
             found.is_none(),

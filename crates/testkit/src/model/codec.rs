@@ -3,7 +3,9 @@
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use semel_core::{Answer, Body, Claim, CrashPolicy, Digest, Fence, Fingerprint, Identity, Key, Namespace};
+use semel_core::{
+    Answer, Body, Claim, CrashPolicy, Digest, Fence, Fingerprint, Identity, Key, Namespace,
+};
 use semel_core::{Record, Resolution, Secret, Settlement, Terms, Timestamp, Token};
 
 use super::config::{Asker, Config, TICK};

@@ -43,7 +43,9 @@ mod world;
 use stateright::{Model, Property};
 
 pub use breaks::{Break, Breaks};
-pub use check::{Counterexample, Outcome, PropertyOutcome, check, rules, violation};
+pub use check::{
+    Counterexample, Outcome, PropertyOutcome, check, moving_outcomes, rules, violation,
+};
 pub use config::Config;
 pub use exhibits::{Exhibit, exhibits};
 pub use moving::Config as MovingConfig;

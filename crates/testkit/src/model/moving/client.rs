@@ -208,7 +208,10 @@ impl Moving {
             answer,
         } = phase
             && settled == Settled::Done
-            && matches!(how(verdict, &lease, answer), How::Complete(_) | How::Fail(_))
+            && matches!(
+                how(verdict, &lease, answer),
+                How::Complete(_) | How::Fail(_)
+            )
         {
             self.give(world, answer);
         }
@@ -217,6 +220,14 @@ impl Moving {
     /// A caller is given an answer.
     fn give(&self, world: &mut World, answer: AnswerNo) {
         let number = unmarked(answer);
+        let is_known = |store| {
+            let row = self.live(world, store);
+            row.is_some_and(|row| super::store::answered(&row) == number)
+        };
+        if self.config.terms.retention <= self.config.horizon && !is_known(0) && !is_known(1) {
+            // It has expired on its way: the life of the key that it was given in is over.
+            return;
+        }
         let same = world.ghost.given == 0 || world.ghost.given == number;
         self.require(world, same, Fault::Answers);
         world.ghost.given = number;
@@ -263,7 +274,16 @@ impl Moving {
                 Said::InDoubt { .. } => Event::DoubtTakenOver,
                 _ => Event::GivenBack,
             }),
-            (2, [Said::InDoubt { .. }, Said::Found(_), Said::Found(_), Said::Yes, ..]) => {
+            (
+                2,
+                [
+                    Said::InDoubt { .. },
+                    Said::Found(_),
+                    Said::Found(_),
+                    Said::Yes,
+                    ..,
+                ],
+            ) => {
                 self.event(Event::DoubtEnded);
             }
             (1, [Said::Replay { .. }, Said::Failed { .. }]) => self.event(Event::BodyUnanswered),

@@ -33,8 +33,6 @@ pub struct Config {
     pub(in super::super) renewals: bool,
     /// Whether bodies are lost or changed.
     pub(in super::super) harm: bool,
-    /// What is possible elsewhere, but not within these bounds.
-    pub(in super::super) beyond: &'static [&'static [&'static str]],
 }
 
 impl Config {
@@ -42,11 +40,6 @@ impl Config {
     #[must_use]
     pub const fn with(self, breaks: Breaks) -> Self {
         Self { breaks, ..self }
-    }
-
-    /// Whether a property that must be possible need not be so here.
-    pub(in super::super) fn is_beyond(&self, name: &str) -> bool {
-        self.beyond.iter().any(|names| names.contains(&name))
     }
 }
 
@@ -69,5 +62,4 @@ pub(in super::super) const MOVE: Config = Config {
     verdicts: &[Verdict::Complete, Verdict::Retry],
     renewals: false,
     harm: false,
-    beyond: &[],
 };

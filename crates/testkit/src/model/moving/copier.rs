@@ -98,14 +98,8 @@ impl Moving {
         }
     }
 
-    /// Whether a broken rule lets a rollout begin before the last one ended.
-    pub(super) fn has_break_rollout(&self) -> bool {
-        self.has(Break::RolloutsOverlap)
-    }
-
     /// Whether a broken rule leaves the copier's run at this step out.
     pub(super) fn skips_copy(&self, uses: Uses) -> bool {
-        self.has(Break::LastCopyLeftOut) && uses == Uses::NewAndOld
-            || self.has(Break::CopyLeftOut)
+        self.has(Break::LastCopyLeftOut) && uses == Uses::NewAndOld || self.has(Break::CopyLeftOut)
     }
 }

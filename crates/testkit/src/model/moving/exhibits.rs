@@ -1,10 +1,8 @@
 //! For every broken rule of a move: the property that notices, in a space small enough to see how.
 
 use super::super::breaks::Break;
-use super::super::config::{Config as Terms, HOLDS, TAKES};
-use super::super::world::Verdict;
-use super::config::{Config, MOVE};
-use super::world::Uses;
+use super::config::Config;
+use super::spaces::{ATTEMPTS, BODIES, CALM, HOLD, TAKEOVER};
 
 type Shown = (Break, &'static str, Config);
 
@@ -13,45 +11,13 @@ pub(in super::super) const fn exhibits() -> &'static [Shown] {
     SHOWN
 }
 
-const TAKEOVER: Config = Config {
-    name: "small",
-    terms: Terms {
-        clients: &[TAKES, TAKES],
-        ..MOVE.terms
-    },
-    horizon: 2,
-    asks: 2,
-    verdicts: &[Verdict::Complete],
-    ..MOVE
-};
-const HOLD: Config = Config {
-    terms: Terms {
-        clients: &[HOLDS, HOLDS],
-        ..MOVE.terms
-    },
-    ..TAKEOVER
-};
-const CALM: Config = Config {
-    crashes: 0,
-    ..TAKEOVER
-};
-const BODIES: Config = Config {
-    begins: Uses::Spill,
-    horizon: 0,
-    crashes: 0,
-    runs: 0,
-    strays: true,
-    harm: true,
-    ..TAKEOVER
-};
-
 const I1: &str = "moving: I1 fences only grow";
 const I2: &str = "moving: I2 an answer never changes";
 const ONE_ANSWER: &str = "moving: I2 all callers of one life get one answer";
 const ONCE: &str = "moving: I2 no effect starts once its answer was given";
 const I4: &str = "moving: I4 an effect starts under a live lease in every store of its node";
 const AT_MOST_ONE: &str = "moving: hold: at most one effect";
-const ATTEMPTS: &str = "moving: takeover: no more effects than attempts";
+const RUNS: &str = "moving: takeover: no more effects than attempts";
 const RESTORED: &str = "P43 restored as it is, once, over nothing that counts";
 const AGREE: &str = "P43 the copier finds no two stores that disagree";
 const KNOWN: &str = "P43 what was answered is known to the new store alone";
@@ -63,7 +29,7 @@ const SHOWN: &[Shown] = &[
     (Break::RestoreOverRunning, RESTORED, TAKEOVER),
     (Break::RestoreOverAnswer, RESTORED, TAKEOVER),
     (Break::RestoreOverAnswer, I2, TAKEOVER),
-    (Break::RestoreLowersFence, I1, Config { asks: 3, verdicts: RETRY, ..CALM }),
+    (Break::RestoreLowersFence, I1, CALM),
     (Break::RestoreTwice, RESTORED, TAKEOVER),
     (Break::MirrorAsksOne, I4, CALM),
     (Break::MirrorAsksOne, ONE_ANSWER, CALM),
@@ -77,10 +43,8 @@ const SHOWN: &[Shown] = &[
     (Break::LastCopyLeftOut, KNOWN, TAKEOVER),
     (Break::StepLeftOut, AGREE, TAKEOVER),
     (Break::RolloutsOverlap, ONCE, CALM),
-    (Break::TakeoverPastAttempts, ATTEMPTS, Config { terms: Terms { max_attempts: 1, ..TAKEOVER.terms }, ..TAKEOVER }),
+    (Break::TakeoverPastAttempts, RUNS, ATTEMPTS),
     (Break::BodyAfterSettlement, BODY_FIRST, BODIES),
     (Break::BodyGoneIsAbsent, ONCE, BODIES),
     (Break::BodyUnchecked, BODY, BODIES),
 ];
-
-const RETRY: &[Verdict] = &[Verdict::Retry];

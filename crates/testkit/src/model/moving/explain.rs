@@ -34,7 +34,12 @@ fn sentence(before: &World, step: Step, after: &World) -> String {
         | Step::Renew { client }
         | Step::End { client, .. }
         | Step::Crash { client, .. }
-        | Step::RollOut { client } => of_client(step, client, &before.clients[client], &after.clients[client]),
+        | Step::RollOut { client } => of_client(
+            step,
+            client,
+            &before.clients[client],
+            &after.clients[client],
+        ),
         Step::Tick => "a tick passes".to_owned(),
         Step::Sweep { store } => format!("the {} store sweeps", ["old", "new"][store]),
         Step::StrayArrives => format!("a stray arrives: {:?}", before.stray),
@@ -43,7 +48,11 @@ fn sentence(before: &World, step: Step, after: &World) -> String {
             let at = before.copier.run.as_ref().and_then(|run| run.at.as_ref());
             let calls = at.map_or(0, |at| at.heard.len());
             let done = after.copier.run.as_ref().is_none_or(|run| run.at.is_none());
-            let end = if done { ", and is done with the record" } else { "" };
+            let end = if done {
+                ", and is done with the record"
+            } else {
+                ""
+            };
             format!("the copier's call {} is answered{end}", calls + 1)
         }
         Step::CopierDies { .. } => "the copier is killed".to_owned(),
@@ -66,14 +75,19 @@ fn of_client(step: Step, client: usize, was: &Client, is: &Client) -> String {
                 format!("gets no answer: {trouble:?}")
             } else {
                 let said = is.heard.as_ref().and_then(|heard| heard.last());
-                said.map_or_else(|| "is answered".to_owned(), |said| format!("is answered {said:?}"))
+                said.map_or_else(
+                    || "is answered".to_owned(),
+                    |said| format!("is answered {said:?}"),
+                )
             };
             format!("call {call} of its {of} {how}; it is {}", phase(is))
         }
         Step::Start { .. } => format!("looks at its clock; it is {}", phase(is)),
         Step::Renew { .. } => "renews".to_owned(),
         Step::End { verdict, .. } => format!("'s effect ends: {verdict:?}"),
-        Step::Crash { flying, .. } => format!("dies{}", if flying { ", a call under way" } else { "" }),
+        Step::Crash { flying, .. } => {
+            format!("dies{}", if flying { ", a call under way" } else { "" })
+        }
         Step::RollOut { .. } => format!("now uses {:?}", is.uses),
         _ => String::new(),
     };
@@ -88,7 +102,6 @@ fn phase(client: &Client) -> String {
         other => format!("{other:?}").to_lowercase(),
     }
 }
-
 
 fn record(row: Option<Row>) -> String {
     let Some(row) = row else {

@@ -67,9 +67,10 @@ pub(in super::super) const ALWAYS: &[Property] = &[
     property("moving: I2 an answer never changes", |_, w| {
         kept(w, Fault::AnswerChanged)
     }),
-    property("moving: I2 all callers of one life get one answer", |_, w| {
-        kept(w, Fault::Answers)
-    }),
+    property(
+        "moving: I2 all callers of one life get one answer",
+        |_, w| kept(w, Fault::Answers),
+    ),
     property(
         "moving: I2 no effect starts once its answer was given",
         |_, w| kept(w, Fault::Answered),
@@ -84,20 +85,29 @@ pub(in super::super) const ALWAYS: &[Property] = &[
     property("moving: takeover: no more effects than attempts", |_, w| {
         kept(w, Fault::TooManyStarts)
     }),
-    property("P43 restored as it is, once, over nothing that counts", |_, w| {
-        kept(w, Fault::Restored)
-    }),
-    property("P43 the copier finds no two stores that disagree", |_, w| {
-        kept(w, Fault::Conflict)
-    }),
-    property("P43 what was answered is known to the new store alone", known_after),
-    property("P43 what is in doubt is not free in the new store", doubt_after),
+    property(
+        "P43 restored as it is, once, over nothing that counts",
+        |_, w| kept(w, Fault::Restored),
+    ),
+    property(
+        "P43 the copier finds no two stores that disagree",
+        |_, w| kept(w, Fault::Conflict),
+    ),
+    property(
+        "P43 what was answered is known to the new store alone",
+        known_after,
+    ),
+    property(
+        "P43 what is in doubt is not free in the new store",
+        doubt_after,
+    ),
     property("P44 a record names no body that was not written", |_, w| {
         kept(w, Fault::BodyAfter)
     }),
-    property("P44 a body is given as it was, or told as not kept", |_, w| {
-        kept(w, Fault::Body)
-    }),
+    property(
+        "P44 a body is given as it was, or told as not kept",
+        |_, w| kept(w, Fault::Body),
+    ),
 ];
 
 /// The old store can go.

@@ -1,5 +1,6 @@
 //! What can happen next, and to whom.
 
+use super::super::breaks::Break;
 use super::super::world::Verdict;
 use super::Moving;
 use super::world::{Call, Client, Harm, Phase, Place, Sent, Stray, Uses, World};
@@ -90,7 +91,7 @@ impl Moving {
                 if world.asks > 0 {
                     steps.push(Step::Ask { client });
                 }
-                if self.may_roll_out(world, client) {
+                if self.next_setting(world, client).is_some() {
                     steps.push(Step::RollOut { client });
                 }
                 return;
@@ -160,19 +161,17 @@ impl Moving {
     }
 
     /// The documented order: a rollout is finished before the next, and the copier has run before those after it.
-    fn may_roll_out(&self, world: &World, client: usize) -> bool {
-        self.next_setting(world, client).is_some()
-    }
-
     pub(in super::super) fn next_setting(&self, world: &World, client: usize) -> Option<Uses> {
         let uses = world.clients[client].uses;
         let next = self.after(uses)?;
-        let all_there = world.clients.iter().all(|other| {
-            other.uses == uses || other.uses == next || self.has_break_rollout()
-        });
+        let overlaps = self.has(Break::RolloutsOverlap);
+        let all_there = world
+            .clients
+            .iter()
+            .all(|other| other.uses == uses || other.uses == next || overlaps);
         let copied = match uses {
             Uses::OldAndNew | Uses::NewAndOld => {
-                world.copier.done >= Some(uses) || self.skips_copy(uses)
+                world.copier.done >= Some(uses) || self.skips_copy(uses) || overlaps
             }
             _ => true,
         };

@@ -196,7 +196,10 @@ impl Moving {
         self.event_if(stood, Event::RestoredAgain);
         self.event_if(!free && !stood, Event::RestoreKept);
         self.event_if(expired, Event::RestoreExpired);
-        self.event_if(free && live.is_some() && !stood, Event::RestoredOverReleased);
+        self.event_if(
+            free && live.is_some() && !stood,
+            Event::RestoredOverReleased,
+        );
         self.event_if(written && row.state == State::InDoubt, Event::DoubtBrought);
     }
 }
