@@ -19,9 +19,9 @@ pub enum Became {
     Copied,
     /// Was there already, or the other store knows more.
     There,
-    /// Was open there, though it had been settled here, or less was known there: is as here now.
+    /// Was open there, though it had been settled here: is as here now.
     Mended,
-    /// Somebody runs it now; only this store has the lease.
+    /// Somebody runs it now, under a lease that only one of the stores has. The next run sees what became of it.
     Running,
     /// Expired on the way.
     Expired,
@@ -83,6 +83,7 @@ async fn beside(
 ) -> StoreResult<Became> {
     let is_over = |record: &Record| matches!(record.state, State::Completed | State::Failed);
     let idle = found.state != State::Running || found.is_lapsed(there);
+    let is_free = found.state == State::Released;
     let same_run = moved.token == found.token;
     match (is_over(moved), is_over(found)) {
         (true, true) => {
@@ -97,17 +98,16 @@ async fn beside(
         }
         // Its owner has told this store, and died before it told the other.
         (true, false) if same_run => mend(to, identity, moved, found).await,
+        // Somebody asks there, or has: who uses both stores learns of the answer from this one, or from its settlement.
+        (true, false) if !idle => Ok(Became::Running),
         // The other has what was here before: an earlier run's record that was brought too late, or an owner that
         // died after it had claimed both. Who ran it since did so here.
-        (true, false) if idle && found.written_at <= moved.written_at => {
+        (true, false) if is_free || found.written_at <= moved.written_at => {
             replace(to, identity, moved, found).await
         }
         (true, false) => Ok(Became::Conflict),
-        // The run is known there, but not how many went before it, nor what they left (P10, P15).
-        (false, false) if same_run && idle && moved.attempt > found.attempt => {
-            replace(to, identity, moved, found).await
-        }
-        // The other knows as much, or more.
+        // The other knows as much, or more. Or fewer attempts of the same run: to write these there would take the lease
+        // from an owner that may be about to renew it.
         (false, _) => Ok(Became::There),
     }
 }

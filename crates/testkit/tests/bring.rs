@@ -6,7 +6,8 @@ use std::time::Duration;
 use semel_core::bring::{Became, Pass, bring};
 use semel_core::{
     Answer, Claim, Claimed, CrashPolicy, Fingerprint, Grant, Key, MemoryConfig, MemoryStore,
-    Mirror, Namespace, Record, Secret, Settlement, Store as _, StoreAdmin as _, Terms, Token,
+    Mirror, Namespace, Record, Renewed, Secret, Settled, Settlement, Store as _, StoreAdmin as _,
+    Terms, Token,
 };
 use semel_testkit::clock::FakeClock;
 
@@ -106,7 +107,7 @@ async fn what_somebody_runs_or_wrote_later_is_left_alone() {
     won(stores.new.claim(&claim(2)).await.unwrap());
     assert_eq!(
         stores.brought(Pass::Comparing, &settled).await,
-        Became::Conflict
+        Became::Running
     );
     stores.clock.advance(LEASE * 2);
     let before = stores.new.read(&claim(1).identity).await.unwrap();
@@ -117,21 +118,64 @@ async fn what_somebody_runs_or_wrote_later_is_left_alone() {
     assert_eq!(stores.new.read(&claim(1).identity).await.unwrap(), before);
 }
 
+/// A claim that came to the new store late: a node of the old one had taken over meanwhile.
 #[tokio::test]
-async fn attempts_that_the_old_store_counted_count_in_the_new_one() {
+async fn a_lease_of_the_new_store_is_waited_for_before_the_answer_takes_its_place() {
     let stores = Stores::new();
     won(stores.old.claim(&claim(1)).await.unwrap());
     stores.clock.advance(LEASE * 2);
-    // The second and last attempt claims both, and dies: in the new store it is the first.
-    won(stores.mirror().claim(&claim(2)).await.unwrap());
-    stores.clock.advance(LEASE * 2);
-    let listed = stores.listed().await;
+    won(stores.new.claim(&claim(1)).await.unwrap());
+    let next = won(stores.old.claim(&claim(2)).await.unwrap());
+    stores.old.settle(&next, &done("a")).await.unwrap();
+    let settled = stores.listed().await;
     assert_eq!(
-        stores.brought(Pass::Comparing, &listed).await,
+        stores.brought(Pass::Copying, &settled).await,
+        Became::Running
+    );
+    stores.clock.advance(LEASE * 2);
+    assert_eq!(
+        stores.brought(Pass::Comparing, &settled).await,
+        Became::Mended
+    );
+}
+
+/// Given back in the old store, done by another there; given back in the new one only then.
+#[tokio::test]
+async fn a_record_that_was_given_back_late_is_no_conflict() {
+    let stores = Stores::new();
+    let lease = won(stores.new.claim(&claim(1)).await.unwrap());
+    let next = won(stores.old.claim(&claim(2)).await.unwrap());
+    stores.old.settle(&next, &done("a")).await.unwrap();
+    let settled = stores.listed().await;
+    stores.clock.advance(LEASE / 10);
+    let released = stores.new.settle(&lease, &Settlement::Release).await;
+    assert_eq!(released.unwrap(), Settled::Done);
+    assert_eq!(
+        stores.brought(Pass::Comparing, &settled).await,
         Became::Mended
     );
     let told = stores.new.claim(&claim(3)).await.unwrap();
-    assert!(matches!(told, Claimed::InDoubt(_)), "{told:?}");
+    assert!(matches!(told, Claimed::Replay(_)), "{told:?}");
+}
+
+/// Its owner may be about to renew it, in one store and then in the other.
+#[tokio::test]
+async fn a_lease_that_both_stores_know_is_left_to_its_owner() {
+    let stores = Stores::new();
+    won(stores.old.claim(&claim(1)).await.unwrap());
+    stores.clock.advance(LEASE * 2);
+    // The second attempt claims both: in the new store it is the first.
+    let second = won(stores.mirror().claim(&claim(2)).await.unwrap());
+    stores.clock.advance(LEASE * 2);
+    let listed = stores.listed().await;
+    let before = stores.new.read(&claim(1).identity).await.unwrap();
+    assert_eq!(
+        stores.brought(Pass::Comparing, &listed).await,
+        Became::There
+    );
+    assert_eq!(stores.new.read(&claim(1).identity).await.unwrap(), before);
+    let renewed = stores.mirror().renew(&second, None).await.unwrap();
+    assert_eq!(renewed, Renewed::Held);
 }
 
 #[tokio::test]

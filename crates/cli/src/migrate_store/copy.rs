@@ -23,7 +23,7 @@ pub(super) struct Counts {
     pub(super) there: u64,
     /// Were open there, though their owner had settled them here: settled there too.
     pub(super) mended: u64,
-    /// Somebody runs them now; only this store has the lease.
+    /// Somebody runs them now; only one store has the lease.
     pub(super) running: u64,
     /// Expired on the way.
     pub(super) expired: u64,

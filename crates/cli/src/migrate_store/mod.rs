@@ -197,7 +197,7 @@ impl MigrateStore {
             );
         } else if !self.json && compared.running > 0 {
             out::say(
-                "some run now under a lease of the old store alone: run it again when they are done",
+                "some run now under a lease of one store alone: run it again when they are done",
             );
         }
         Ok(())
