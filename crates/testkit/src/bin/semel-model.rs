@@ -44,7 +44,7 @@ struct Report {
     ok: bool,
 }
 
-fn main() -> anyhow::Result<ExitCode> {
+pub(crate) fn main() -> anyhow::Result<ExitCode> {
     let options = Options::parse();
     if options.list {
         list();

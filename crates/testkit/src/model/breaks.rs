@@ -68,7 +68,6 @@ breaks! {
     RestoreTwice, "restore-twice", "A record restored again is refused as another's (P43).";
     MirrorAsksOne, "mirror-asks-one", "A node of two stores starts when the first grants (P43, ADR 0017).";
     MirrorIgnoresAnswer, "mirror-ignores-answer", "The second store's answer is taken for a grant (ADR 0017).";
-    MirrorIgnoresDoubt, "mirror-ignores-doubt", "The second store's doubt is taken for a grant (ADR 0017).";
     SecondSettledFirst, "second-settled-first", "The second store is settled before the first (ADR 0017).";
     CopyAnswersOnly, "copy-answers-only", "The copier brings answers, and leaves doubts behind (P43).";
     CopyLeftOut, "copy-left-out", "The old store is given up, and the copier never ran.";

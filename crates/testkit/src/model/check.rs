@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use stateright::report::{ReportData, ReportDiscovery, Reporter};
-use stateright::{Checker as _, HasDiscoveries, Model, Path};
+use stateright::{Checker, HasDiscoveries, Model, Path};
 
 use super::Protocol;
 use super::explain::explain;
@@ -58,16 +58,28 @@ pub fn check(
 ) -> Outcome {
     let mut properties = Vec::new();
     let (states, depth, seconds) = match space {
-        Space::Store(config) => explore(Protocol::new(config), threads, progress, |model| {
-            let names = (names_of(ALWAYS), names_of(SOMETIMES));
-            properties = outcomes(&model.findings, names, |name| config.is_beyond(name));
-        }),
-        Space::Move(config) => explore(Moving::new(config), threads, progress, |model| {
-            let names = (moving_rules().collect(), moving_outcomes().collect());
-            properties = outcomes(&model.findings, names, |_| false);
-            // Each outcome of a move has to be reached in one of its spaces: see `moving_outcomes`.
-            properties.retain(|property| property.holds || property.expectation == "always");
-        }),
+        Space::Store(config) => explore(
+            Protocol::new(config),
+            Order::Depth,
+            threads,
+            progress,
+            |model| {
+                let names = (names_of(ALWAYS), names_of(SOMETIMES));
+                properties = outcomes(&model.findings, names, |name| config.is_beyond(name));
+            },
+        ),
+        Space::Move(config) => explore(
+            Moving::new(config),
+            Order::Breadth,
+            threads,
+            progress,
+            |model| {
+                let names = (moving_rules().collect(), moving_outcomes().collect());
+                properties = outcomes(&model.findings, names, |_| false);
+                // Each outcome of a move has to be reached in one of its spaces: see `moving_outcomes`.
+                properties.retain(|property| property.holds || property.expectation == "always");
+            },
+        ),
     };
     Outcome {
         name: space.name(),
@@ -78,9 +90,19 @@ pub fn check(
     }
 }
 
+/// Which states are visited first.
+enum Order {
+    /// Keeps one number per state, where breadth first keeps its whole frontier. But each state on its list has the way
+    /// that led to it.
+    Depth,
+    /// For smaller spaces in which a node may wait and ask again: that makes for ways as long as the space is large.
+    Breadth,
+}
+
 /// Goes through a model; then `look`s at what it found. Gives states, depth and seconds.
 fn explore<M>(
     model: M,
+    order: Order,
     threads: usize,
     progress: impl FnMut(usize, Duration) + Send,
     look: impl FnOnce(&M),
@@ -94,14 +116,32 @@ where
         progress,
         seen: None,
     };
-    // Depth first: it keeps one number per state, where breadth first keeps its whole frontier. And
-    // to the end, whatever is found on the way.
+    // To the end, whatever is found on the way.
     let never = HasDiscoveries::AnyOf(BTreeSet::new());
     let checker = model.checker().threads(threads).finish_when(never);
-    let checker = checker.spawn_dfs().join_and_report(&mut watch);
-    look(checker.model());
+    let (states, depth) = match order {
+        Order::Depth => ended(checker.spawn_dfs(), &mut watch, look),
+        Order::Breadth => ended(checker.spawn_bfs(), &mut watch, look),
+    };
     let seconds = watch.seen.unwrap_or_default().as_secs_f64();
-    (checker.unique_state_count(), checker.max_depth(), seconds)
+    (states, depth, seconds)
+}
+
+/// Waits for the end, and `look`s. Gives states and depth.
+fn ended<M, F>(
+    checker: impl Checker<M> + Send + Sync,
+    watch: &mut Watch<F>,
+    look: impl FnOnce(&M),
+) -> (usize, usize)
+where
+    M: Model,
+    M::State: Clone + Debug + Hash + PartialEq,
+    M::Action: Clone + Debug + PartialEq,
+    F: FnMut(usize, Duration) + Send,
+{
+    let checker = checker.join_and_report(watch);
+    look(checker.model());
+    (checker.unique_state_count(), checker.max_depth())
 }
 
 type Names = Vec<&'static str>;

@@ -25,10 +25,13 @@ impl Moving {
         let now = world.now;
         let at = &mut world.clients[client];
         at.phase = match at.phase {
-            Phase::Waiting { since } => Phase::Claiming {
-                since: since.unwrap_or(now),
-                unanswered: since.is_some(),
-            },
+            Phase::Waiting { since } => {
+                world.retries -= 1;
+                Phase::Claiming {
+                    since: since.unwrap_or(now),
+                    unanswered: since.is_some(),
+                }
+            }
             _ => {
                 at.token = token_of(client, at.asked);
                 at.asked += 1;
@@ -309,11 +312,7 @@ impl Moving {
     /// What a broken rule hears instead of what was said.
     fn misheard(&self, at: &Client, sent: Sent, said: Said) -> Said {
         let claims = matches!(sent.call, Call::Claim { .. }) && is_second(at.uses, sent.to);
-        let ignored = match said {
-            Said::Replay { .. } => self.has(Break::MirrorIgnoresAnswer),
-            Said::InDoubt { .. } => self.has(Break::MirrorIgnoresDoubt),
-            _ => false,
-        };
+        let ignored = matches!(said, Said::Replay { .. }) && self.has(Break::MirrorIgnoresAnswer);
         if claims && ignored { WON } else { said }
     }
 }

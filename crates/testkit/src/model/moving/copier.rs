@@ -60,7 +60,8 @@ impl Moving {
         if run.pass == Pass::Copying {
             run.pass = Pass::Comparing;
             world.copier.run = Some(run);
-        } else if became != Some(Became::Conflict) {
+        } else if !matches!(became, Some(Became::Conflict | Became::Running)) {
+            // Where it says that some run now under a lease of the old store alone, it is to be run again.
             world.copier.done = world.copier.done.max(Some(run.begun));
         }
     }

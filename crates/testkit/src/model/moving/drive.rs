@@ -26,13 +26,11 @@ impl Moving {
     fn store(&self, script: &Arc<Script>, client: &Client) -> Arc<dyn StoreAdmin> {
         let [old, new] = [Place::Old, Place::New].map(|place| script.store(place));
         let pair = |first: Arc<Scripted>, second| Arc::new(Mirror::new(first, second));
-        let settles = matches!(client.phase, Phase::Settling { .. });
-        let other_way = settles && self.has(Break::SecondSettledFirst);
         match client.uses {
             Uses::Old => old,
             Uses::New => new,
             Uses::OldAndNew | Uses::NewAndOld => {
-                let old_first = (client.uses == Uses::OldAndNew) != other_way;
+                let old_first = (client.uses == Uses::OldAndNew) != self.turns(client);
                 if old_first {
                     pair(old, new)
                 } else {
@@ -44,6 +42,12 @@ impl Moving {
                 Arc::new(Spill::new(old, bodies, 0, Arc::clone(&self.still) as _))
             }
         }
+    }
+
+    /// Whether a broken rule has the node settle its stores the other way round.
+    fn turns(&self, client: &Client) -> bool {
+        let settles = matches!(client.phase, Phase::Settling { .. });
+        settles && client.uses.stores().len() == 2 && self.has(Break::SecondSettledFirst)
     }
 
     /// How the node's call ended, or what it asks next.
@@ -62,7 +66,11 @@ impl Moving {
                 verdict,
                 answer,
             } => {
-                let grant = grant(lease);
+                let grant = if self.turns(client) {
+                    grant(&turned(lease))
+                } else {
+                    grant(lease)
+                };
                 let how = how(*verdict, lease, *answer).settlement();
                 script.run(store.settle(&grant, &how)).map(Ended::Settled)
             }
@@ -97,6 +105,18 @@ impl Moving {
             crash: lease.crash,
             memo: lease.memo.clone(),
         }
+    }
+}
+
+/// A lease of two stores as the same two would have given it in the other order: the memo has the second's fence.
+fn turned(lease: &Lease) -> Lease {
+    let (fence, rest) = lease.memo.split_at(size_of::<u64>());
+    let twin = u64::from_le_bytes(fence.try_into().expect("eight bytes"));
+    let first = u64::from(lease.fence).to_le_bytes();
+    Lease {
+        fence: fence_no(Fence(twin)),
+        memo: [&first, rest].concat().into(),
+        ..lease.clone()
     }
 }
 

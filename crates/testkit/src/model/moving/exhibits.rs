@@ -2,7 +2,8 @@
 
 use super::super::breaks::Break;
 use super::config::Config;
-use super::spaces::{ATTEMPTS, BODIES, CALM, HOLD, TAKEOVER};
+use super::spaces::{ATTEMPTS, BODIES, CALM, COPIER, TAKEOVER, TO_NEW};
+use super::world::Uses;
 
 type Shown = (Break, &'static str, Config);
 
@@ -25,26 +26,68 @@ const DOUBT: &str = "P43 what is in doubt is not free in the new store";
 const BODY_FIRST: &str = "P44 a record names no body that was not written";
 const BODY: &str = "P44 a body is given as it was, or told as not kept";
 
+/// No time passes.
+const AT_ONCE: Config = Config { horizon: 0, ..CALM };
+
+const BOTH: Config = Config {
+    begins: Uses::OldAndNew,
+    ..AT_ONCE
+};
+
+const TAKEN_OVER: Config = Config {
+    retries: 0,
+    ..TAKEOVER
+};
+
+const QUIET: Config = Config {
+    losses: 0,
+    crashes: 0,
+    ..BODIES
+};
+
 const SHOWN: &[Shown] = &[
-    (Break::RestoreOverRunning, RESTORED, TAKEOVER),
-    (Break::RestoreOverAnswer, RESTORED, TAKEOVER),
-    (Break::RestoreOverAnswer, I2, TAKEOVER),
-    (Break::RestoreLowersFence, I1, CALM),
-    (Break::RestoreTwice, RESTORED, TAKEOVER),
-    (Break::MirrorAsksOne, I4, CALM),
-    (Break::MirrorAsksOne, ONE_ANSWER, CALM),
-    (Break::MirrorIgnoresAnswer, ONCE, TAKEOVER),
-    (Break::MirrorIgnoresDoubt, AT_MOST_ONE, HOLD),
-    (Break::SecondSettledFirst, AGREE, TAKEOVER),
-    (Break::CopyAnswersOnly, DOUBT, HOLD),
-    (Break::CopyAnswersOnly, AT_MOST_ONE, HOLD),
-    (Break::CopyLeftOut, KNOWN, CALM),
-    (Break::CopyLeftOut, ONCE, CALM),
-    (Break::LastCopyLeftOut, KNOWN, TAKEOVER),
-    (Break::StepLeftOut, AGREE, TAKEOVER),
-    (Break::RolloutsOverlap, ONCE, CALM),
+    (Break::RestoreOverRunning, RESTORED, AT_ONCE),
+    (Break::RestoreOverAnswer, RESTORED, AT_ONCE),
+    (Break::RestoreOverAnswer, I2, AT_ONCE),
+    (Break::RestoreLowersFence, I1, Config { horizon: 1, ..CALM }),
+    (
+        Break::RestoreTwice,
+        RESTORED,
+        Config {
+            horizon: 0,
+            asks: 1,
+            ..COPIER
+        },
+    ),
+    (Break::MirrorAsksOne, I4, BOTH),
+    (Break::MirrorAsksOne, ONE_ANSWER, BOTH),
+    (
+        Break::MirrorIgnoresAnswer,
+        ONCE,
+        Config {
+            crashes: 0,
+            runs: 1,
+            ..TO_NEW
+        },
+    ),
+    (Break::SecondSettledFirst, AGREE, TAKEN_OVER),
+    (Break::CopyAnswersOnly, DOUBT, COPIER),
+    (Break::CopyAnswersOnly, AT_MOST_ONE, COPIER),
+    (Break::CopyLeftOut, KNOWN, Config { runs: 0, ..AT_ONCE }),
+    (Break::CopyLeftOut, ONCE, Config { runs: 0, ..AT_ONCE }),
+    (
+        Break::LastCopyLeftOut,
+        KNOWN,
+        Config {
+            horizon: 0,
+            runs: 1,
+            ..TO_NEW
+        },
+    ),
+    (Break::StepLeftOut, AGREE, TAKEN_OVER),
+    (Break::RolloutsOverlap, ONCE, Config { runs: 0, ..AT_ONCE }),
     (Break::TakeoverPastAttempts, RUNS, ATTEMPTS),
-    (Break::BodyAfterSettlement, BODY_FIRST, BODIES),
-    (Break::BodyGoneIsAbsent, ONCE, BODIES),
-    (Break::BodyUnchecked, BODY, BODIES),
+    (Break::BodyAfterSettlement, BODY_FIRST, QUIET),
+    (Break::BodyGoneIsAbsent, ONCE, QUIET),
+    (Break::BodyUnchecked, BODY, QUIET),
 ];

@@ -163,6 +163,7 @@ impl Model for Moving {
                 Stray::Never
             },
             asks: self.config.asks,
+            retries: self.config.retries,
             crashes: self.config.crashes,
             losses: self.config.losses,
             ghost: Ghost::default(),

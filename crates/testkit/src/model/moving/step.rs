@@ -96,7 +96,7 @@ impl Moving {
                 }
                 return;
             }
-            Phase::Waiting { .. } => steps.push(Step::Ask { client }),
+            Phase::Waiting { .. } if world.retries > 0 => steps.push(Step::Ask { client }),
             Phase::Won { .. } => steps.push(Step::Start { client }),
             Phase::Working { .. } if at.heard.is_none() => {
                 let ends = self.config.verdicts.iter();

@@ -16,8 +16,9 @@ pub(in super::super) struct World {
     pub(in super::super) clients: Vec<Client>,
     pub(in super::super) copier: Copier,
     pub(in super::super) stray: Stray,
-    /// What may yet happen: requests, deaths of nodes or of the copier, calls without an answer.
+    /// What may yet happen: requests, askings of those that wait, deaths of nodes or of the copier, calls without an answer.
     pub(in super::super) asks: u8,
+    pub(in super::super) retries: u8,
     pub(in super::super) crashes: u8,
     pub(in super::super) losses: u8,
     pub(in super::super) ghost: Ghost,
