@@ -44,7 +44,7 @@ struct Report {
     ok: bool,
 }
 
-pub(crate) fn main() -> anyhow::Result<ExitCode> {
+fn main() -> anyhow::Result<ExitCode> {
     let options = Options::parse();
     if options.list {
         list();

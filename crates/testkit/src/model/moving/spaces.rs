@@ -83,12 +83,14 @@ pub(super) const CALM: Config = Config {
     ..TAKEOVER
 };
 
-/// One node, all the way: calls that arrive late, or whose replies are lost. No lease lapses: see *Known* in the docs.
+/// One node, all the way: calls that arrive late, or whose replies are lost. No lease lapses, or is given
+/// back by its owner: see *Known* in the docs.
 pub(super) const LATE: Config = Config {
     name: "moving, late",
     horizon: 1,
     crashes: 0,
     losses: 1,
+    verdicts: &[Verdict::Complete],
     ..COPIER
 };
 
