@@ -91,6 +91,7 @@ pub fn check(
 }
 
 /// Which states are visited first.
+#[derive(Clone, Copy)]
 enum Order {
     /// Keeps one number per state, where breadth first keeps its whole frontier. But each state on its list has the way
     /// that led to it.
