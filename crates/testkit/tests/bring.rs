@@ -33,15 +33,22 @@ impl Stores {
 
     /// What the old store has.
     async fn listed(&self) -> Record {
-        let found = self.old.read(&claim(1).identity).await.unwrap();
+        let found = self
+            .old
+            .read(&claim(1).identity)
+            .await
+            .expect("a store in memory");
         found.expect("a record")
     }
 
     async fn brought(&self, pass: Pass, record: &Record) -> Became {
-        let clocks = (self.old.now().await.unwrap(), self.new.now().await.unwrap());
+        let clocks = (
+            self.old.now().await.expect("a store in memory"),
+            self.new.now().await.expect("a store in memory"),
+        );
         let identity = claim(1).identity;
         let became = bring(&self.new, pass, &identity, record, clocks).await;
-        became.unwrap()
+        became.expect("a store in memory")
     }
 }
 
