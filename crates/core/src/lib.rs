@@ -9,12 +9,14 @@
 //! | [`canonical`], [`fingerprint`] | what it asks for |
 //! | [`claim`], [`protocol`], [`record`] | who may run, and what is remembered: the rules, as pure functions |
 //! | [`store`], [`memory`], [`wake`] | where it is remembered |
+//! | [`mirror`], [`mod@bring`], [`spill`] | where it is remembered while that moves, and what lies beside it |
 //! | [`engine`] | the only control flow: claim → run → settle → answer |
 //! | [`event`] | what happened, for logs, metrics and audit |
 //! | [`clock`], [`mod@env`] | time, tasks and chance, passed in |
 //!
 //! Comments like `P9` cite the numbered rules of `spec/protocol.md`.
 
+pub mod bring;
 pub mod canary;
 pub mod canonical;
 pub mod claim;

@@ -11,11 +11,12 @@
 //! compares the stores before the second one is given up.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
 use crate::claim::{
-    Claim, Claimed, Grant, Renewed, Resolution, Resolved, Restored, Settled, Settlement,
+    Busy, Claim, Claimed, Grant, Renewed, Resolution, Resolved, Restored, Settled, Settlement,
 };
 use crate::clock::Timestamp;
 use crate::diagnosis::Finding;
@@ -57,6 +58,7 @@ impl Mirror {
             Err(error) => return Err(self.undo(&grant, error).await),
         };
         match other {
+            Claimed::Won(twin) if grant.attempt > 1 => return self.take_over(grant, &twin).await,
             Claimed::Won(twin) => return Ok(Claimed::Won(with_twin(grant, &twin))),
             Claimed::Replay(replay) => {
                 let settlement = match replay.state {
@@ -88,6 +90,23 @@ impl Mirror {
                 .map_err(unknown)?;
         }
         Ok(other)
+    }
+
+    /// Both have granted it. The first may have done so when the same claim was made before, and refused by the second:
+    /// that lease was left to lapse, its time runs since then, and its owner counts from now (P30).
+    async fn take_over(&self, grant: Grant, twin: &Grant) -> StoreResult<Claimed> {
+        if self.first.renew(&grant, None).await.map_err(unknown)? == Renewed::Held {
+            return Ok(Claimed::Won(with_twin(grant, twin)));
+        }
+        if twin.attempt == 1 {
+            let given_back = self.second.settle(twin, &Settlement::Release).await;
+            given_back.map_err(unknown)?;
+        }
+        Ok(Claimed::Busy(Busy {
+            since: Duration::ZERO,
+            attempt: grant.attempt,
+            retry_after: Duration::ZERO,
+        }))
     }
 
     /// The second store did not take the claim. Where it surely didn't, the first gives it back, and nothing was

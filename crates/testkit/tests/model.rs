@@ -2,12 +2,12 @@
 
 #![cfg(feature = "model")]
 
-use semel_testkit::model::{Break, Breaks, exhibits, rules, violation};
+use semel_testkit::model::{Break, Breaks, Space, exhibits, rules, violation};
 
 #[test]
 fn every_broken_rule_is_noticed_by_the_property_it_breaks() {
     for exhibit in exhibits() {
-        let found = violation(exhibit.config, Some(exhibit.property));
+        let found = violation(exhibit.space, Some(exhibit.property));
         let found = found
             .unwrap_or_else(|| panic!("{} should break {:?}", exhibit.broken, exhibit.property));
         assert!(found.properties.contains(&exhibit.property));
@@ -18,7 +18,11 @@ fn every_broken_rule_is_noticed_by_the_property_it_breaks() {
 #[test]
 fn the_same_spaces_hold_with_no_rule_broken() {
     for exhibit in exhibits() {
-        let found = violation(exhibit.config.with(Breaks::NONE), None);
+        if matches!(exhibit.space, Space::Move(_)) {
+            // Those are spaces of `cargo xtask model --quick` as they are; a test beside them says so.
+            continue;
+        }
+        let found = violation(exhibit.space.with(Breaks::NONE), None);
         assert!(
             found.is_none(),
             "in the space of {}: {found:#?}",
@@ -52,7 +56,7 @@ fn a_token_alone_stops_a_stale_lease_when_fences_repeat() {
     let both = exhibits()
         .into_iter()
         .find(|exhibit| exhibit.broken == Break::SettleAnyToken);
-    let space = both.expect("an exhibit").config;
+    let space = both.expect("an exhibit").space;
     assert!(violation(space, Some(stale)).is_some());
     let fences_repeat = space.with(Breaks::of(Break::FenceAfterExpiry));
     assert!(violation(fences_repeat, Some(stale)).is_none());

@@ -1,15 +1,11 @@
-//! Brings records from one store to another, one at a time, and says what became of each.
+//! Brings records from one store to another, page by page, and counts what became of each.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use semel::core::bring::{Became, Pass, bring};
 use semel::core::store::{Cursor, Query};
-use semel::core::{
-    Grant, Identity, Record, Restored, Settled, Settlement, State, StoreAdmin, StoreResult,
-    Timestamp,
-};
+use semel::core::{StoreAdmin, StoreResult};
 use serde::{Deserialize, Serialize};
 
 /// How many records are under way at once.
@@ -27,7 +23,7 @@ pub(super) struct Counts {
     pub(super) there: u64,
     /// Were open there, though their owner had settled them here: settled there too.
     pub(super) mended: u64,
-    /// Somebody runs them now; only this store has the lease.
+    /// Somebody runs them now; only one store has the lease.
     pub(super) running: u64,
     /// Expired on the way.
     pub(super) expired: u64,
@@ -53,27 +49,10 @@ impl Counts {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Became {
-    Copied,
-    There,
-    Mended,
-    Running,
-    Expired,
-    Conflict,
-}
-
 /// From where to where.
 pub(super) struct Copy {
     pub(super) from: Arc<dyn StoreAdmin>,
     pub(super) to: Arc<dyn StoreAdmin>,
-}
-
-/// What is done first with a record: most are missing there, or most are there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pass {
-    Copying,
-    Comparing,
 }
 
 impl Copy {
@@ -92,7 +71,7 @@ impl Copy {
         let page = self.from.list(&query).await?;
         let clocks = (self.from.now().await?, self.to.now().await?);
         let each = page.records.iter().map(|(identity, record)| async move {
-            let became = self.one(pass, identity, record, clocks).await?;
+            let became = bring(&*self.to, pass, identity, record, clocks).await?;
             Ok::<_, semel::core::StoreError>((became, record))
         });
         let all: Vec<_> = stream::iter(each)
@@ -114,107 +93,6 @@ impl Copy {
         }
         Ok((page.next, disagree))
     }
-
-    async fn one(
-        &self,
-        pass: Pass,
-        identity: &Identity,
-        record: &Record,
-        (here, there): (Timestamp, Timestamp),
-    ) -> StoreResult<Became> {
-        // A record that was brought over is written again without a change: that would look like a new one here.
-        if pass == Pass::Comparing
-            && let Some(found) = self.to.read(identity).await?
-        {
-            return self.beside(identity, record, &found).await;
-        }
-        let live = record.state == State::Running && !record.is_lapsed(here);
-        let moved = Record {
-            created_at: shifted(record.created_at, here, there),
-            written_at: shifted(record.written_at, here, there),
-            ..record.clone()
-        };
-        if !live && self.to.restore(identity, &moved).await? == Restored::Written {
-            return Ok(Became::Copied);
-        }
-        match self.to.read(identity).await? {
-            None if live => Ok(Became::Running),
-            None => Ok(Became::Expired),
-            Some(found) => self.beside(identity, record, &found).await,
-        }
-    }
-
-    /// The other store has a record too.
-    async fn beside(
-        &self,
-        identity: &Identity,
-        record: &Record,
-        found: &Record,
-    ) -> StoreResult<Became> {
-        let is_over = |record: &Record| matches!(record.state, State::Completed | State::Failed);
-        let same = match (is_over(record), is_over(found)) {
-            (true, true) => {
-                record.state == found.state
-                    && record.fingerprint == found.fingerprint
-                    && record.answer == found.answer
-            }
-            // Its owner has told this store, and died before it told the other.
-            (true, false) if record.token == found.token => {
-                return self.mend(identity, record, found).await;
-            }
-            (true, false) => false,
-            // The other knows as much, or more.
-            (false, _) => true,
-        };
-        Ok(if same {
-            Became::There
-        } else {
-            Became::Conflict
-        })
-    }
-
-    async fn mend(
-        &self,
-        identity: &Identity,
-        record: &Record,
-        found: &Record,
-    ) -> StoreResult<Became> {
-        let Some(answer) = record.answer.clone() else {
-            return Ok(Became::Conflict);
-        };
-        let settlement = match record.state {
-            State::Failed => Settlement::Fail(answer),
-            _ => Settlement::Complete(answer),
-        };
-        let lease = Grant {
-            identity: *identity,
-            fence: found.fence,
-            token: found.token,
-            attempt: found.attempt,
-            checkpoint: Bytes::new(),
-            lease: found.lease,
-            crash: found.crash,
-            memo: Bytes::new(),
-        };
-        Ok(match self.to.settle(&lease, &settlement).await? {
-            Settled::Done => Became::Mended,
-            Settled::Lost => Became::Conflict,
-        })
-    }
-}
-
-/// `at` on the clock that says `there` when the other says `here`.
-fn shifted(at: Timestamp, here: Timestamp, there: Timestamp) -> Timestamp {
-    if there >= here {
-        at.plus(there.since(here))
-    } else {
-        let back = here.since(there);
-        Timestamp::from_micros(at.as_micros().saturating_sub(micros(back)))
-    }
-}
-
-fn micros(span: Duration) -> u64 {
-    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -253,13 +131,5 @@ mod tests {
             (compared.there, compared.all()),
             (copied.all(), copied.all())
         );
-    }
-
-    #[test]
-    fn times_move_with_the_clock() {
-        let [at, early, late] = [1_000, 5_000, 5_700].map(Timestamp::from_micros);
-        assert_eq!(shifted(at, early, late).as_micros(), 1_700);
-        assert_eq!(shifted(at, late, early).as_micros(), 300);
-        assert_eq!(shifted(at, early, early), at);
     }
 }

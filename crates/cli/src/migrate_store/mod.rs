@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use semel::core::StoreAdmin;
+use semel::core::bring::Pass;
 use semel::core::store::Cursor;
 use semel_server::config::without_password;
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ use crate::exit::{self, Exit};
 use crate::out;
 use crate::progress::Progress;
 use crate::runtime;
-use copy::{Copy, Counts, Pass};
+use copy::{Copy, Counts};
 
 /// Copies all records from one store to another, then compares them, while requests go on.
 ///
@@ -196,7 +197,7 @@ impl MigrateStore {
             );
         } else if !self.json && compared.running > 0 {
             out::say(
-                "some run now under a lease of the old store alone: run it again when they are done",
+                "some run now under a lease of one store alone: run it again when they are done",
             );
         }
         Ok(())

@@ -62,6 +62,21 @@ breaks! {
     ReleaseUnderHold, "release-under-hold", "A failure that may be retried releases under `hold` (P36).";
     OwnersPolicy, "owners-policy", "An owner follows its own policy, not the stored one (P36).";
     AnswerUnsettled, "answer-unsettled", "A caller is answered before the settlement is (P33).";
+    RestoreOverRunning, "restore-over-running", "A restored record takes the place of a running one (P43).";
+    RestoreOverAnswer, "restore-over-answer", "A restored record takes the place of a settled one (P43).";
+    RestoreLowersFence, "restore-lowers-fence", "A restored record's fence takes the place of a larger one (P43).";
+    RestoreTwice, "restore-twice", "A record restored again is refused as another's (P43).";
+    MirrorAsksOne, "mirror-asks-one", "A node of two stores starts when the first grants (P43, ADR 0017).";
+    MirrorIgnoresAnswer, "mirror-ignores-answer", "The second store's answer is taken for a grant (ADR 0017).";
+    SecondSettledFirst, "second-settled-first", "The second store is settled before the first (ADR 0017).";
+    CopyAnswersOnly, "copy-answers-only", "The copier brings answers, and leaves doubts behind (P43).";
+    CopyLeftOut, "copy-left-out", "The old store is given up, and the copier never ran.";
+    LastCopyLeftOut, "last-copy-left-out", "The old store is given up without a last run of the copier.";
+    StepLeftOut, "step-left-out", "From the old store to new and old, without old and new between.";
+    RolloutsOverlap, "rollouts-overlap", "A rollout begins before the last one has ended.";
+    BodyAfterSettlement, "body-after-settlement", "A body is written after the record that names it (P44).";
+    BodyGoneIsAbsent, "body-gone-is-absent", "A record whose body is gone counts as absent (P44).";
+    BodyUnchecked, "body-unchecked", "A body is given without a look at its digest (P44).";
 }
 
 impl std::str::FromStr for Break {
@@ -105,6 +120,11 @@ impl Breaks {
     #[must_use]
     pub const fn has(self, broken: Break) -> bool {
         self.0 & (1 << broken as u8) != 0
+    }
+
+    /// Those that are decisions of one store.
+    pub(super) const fn of_one_store(self) -> Self {
+        Self(self.0 & ((1 << Break::RestoreOverRunning as u8) - 1))
     }
 
     /// These, and `broken`.

@@ -1,9 +1,11 @@
 //! From the model's small numbers to the values that the shipped functions take, and back.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use semel_core::{Answer, Body, Claim, CrashPolicy, Fence, Fingerprint, Identity, Key, Namespace};
+use semel_core::{
+    Answer, Body, Claim, CrashPolicy, Digest, Fence, Fingerprint, Identity, Key, Namespace,
+};
 use semel_core::{Record, Resolution, Secret, Settlement, Terms, Timestamp, Token};
 
 use super::config::{Asker, Config, TICK};
@@ -148,11 +150,11 @@ pub(super) fn fence_no(fence: Fence) -> FenceNo {
 }
 
 pub(super) fn answer_no(answer: &Answer) -> AnswerNo {
+    let number = AnswerNo::from_be_bytes([answer.head[0], answer.head[1]]);
     match &answer.body {
-        Body::Kept(bytes) => AnswerNo::from_be_bytes([bytes[0], bytes[1]]),
-        Body::Omitted { .. } | Body::Elsewhere { .. } => {
-            panic!("no answer of the model is left out")
-        }
+        Body::Kept(_) => number,
+        Body::Elsewhere { .. } => number | ELSEWHERE,
+        Body::Omitted { .. } => number | OMITTED,
     }
 }
 
@@ -175,8 +177,59 @@ pub(super) fn resolution(resolve: Resolve) -> Resolution {
     }
 }
 
-fn answer(number: AnswerNo) -> Arc<Answer> {
-    Arc::new(Answer::of(Bytes::copy_from_slice(&number.to_be_bytes())))
+/// Mark an answer whose body lies elsewhere (P44), and one whose body was not kept (P27). No fence is as large.
+pub(super) const ELSEWHERE: AnswerNo = 0xff00;
+pub(super) const OMITTED: AnswerNo = 0xfe00;
+/// Answers that can be marked.
+const MARKED: AnswerNo = 16;
+
+/// The number of an answer, and its mark.
+const fn parts(number: AnswerNo) -> (AnswerNo, AnswerNo) {
+    match number & !(MARKED - 1) {
+        mark @ (ELSEWHERE | OMITTED) => (number - mark, mark),
+        _ => (number, 0),
+    }
+}
+
+/// The number of an answer, wherever its body is.
+pub(super) const fn unmarked(number: AnswerNo) -> AnswerNo {
+    parts(number).0
+}
+
+pub(super) fn answer(number: AnswerNo) -> Arc<Answer> {
+    let bytes = 2;
+    let (of, mark) = parts(number);
+    let body = match mark {
+        ELSEWHERE => Body::Elsewhere {
+            bytes,
+            digest: digest(of),
+        },
+        OMITTED => Body::Omitted { bytes },
+        _ => Body::Kept(body(of)),
+    };
+    let head = self::body(of);
+    Arc::new(Answer { head, body })
+}
+
+/// The body of an answer, of which the head is a copy.
+pub(super) fn body(answer: AnswerNo) -> Bytes {
+    Bytes::copy_from_slice(&answer.to_be_bytes())
+}
+
+fn digest(answer: AnswerNo) -> Digest {
+    static ALL: LazyLock<Vec<Digest>> = LazyLock::new(|| {
+        (0..MARKED)
+            .map(|number| *blake3::hash(&body(number)).as_bytes())
+            .collect()
+    });
+    ALL[usize::from(answer)]
+}
+
+/// The answer whose body has this digest.
+pub(super) fn of_digest(wanted: &Digest) -> AnswerNo {
+    (0..MARKED)
+        .find(|&answer| digest(answer) == *wanted)
+        .expect("a body of the model")
 }
 
 fn fingerprint(payload: u8) -> Fingerprint {
@@ -191,7 +244,7 @@ fn terms(config: &Config, crash: CrashPolicy) -> Terms {
     Terms::new(lease, retention, crash, u16::from(config.max_attempts)).expect("terms in bounds")
 }
 
-fn small<N: TryInto<u8>>(number: N) -> u8 {
+pub(super) fn small<N: TryInto<u8>>(number: N) -> u8 {
     number
         .try_into()
         .ok()

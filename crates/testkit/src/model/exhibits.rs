@@ -2,6 +2,8 @@
 
 use super::breaks::{Break, Breaks};
 use super::config::{BASE, Config, HOLDS, OTHER_TAKES, Renewals, TAKES};
+use super::moving;
+use super::spaces::Space;
 use super::world::Verdict;
 
 /// A broken rule, and what it breaks.
@@ -12,23 +14,33 @@ pub struct Exhibit {
     /// The property that no longer holds.
     pub property: &'static str,
     /// The space, with the rule broken.
-    pub config: Config,
+    pub space: Space,
 }
 
 /// All of them. A rule may break several properties; every property is broken by some rule.
 #[must_use]
 pub fn exhibits() -> Vec<Exhibit> {
     let all = STORE.iter().chain(CLIENT);
-    all.map(|&(broken, property, space)| Exhibit {
+    let of_a_store = all.map(|&(broken, property, space)| Exhibit {
         broken,
         property,
-        config: Config {
+        space: Space::Store(Config {
             name: broken.name(),
             breaks: space.breaks.and(broken),
             ..space
-        },
-    })
-    .collect()
+        }),
+    });
+    let of_a_move = moving::exhibits().iter();
+    let of_a_move = of_a_move.map(|&(broken, property, space)| Exhibit {
+        broken,
+        property,
+        space: Space::Move(moving::Config {
+            name: broken.name(),
+            breaks: space.breaks.and(broken),
+            ..space
+        }),
+    });
+    of_a_store.chain(of_a_move).collect()
 }
 
 const SMALL: Config = Config {

@@ -16,6 +16,7 @@
 //! | `config`, `spaces` | the bounds |
 //! | `exhibits` | for every broken rule, the property that notices |
 //! | `check`, `explain` | runs, and their counterexamples in words |
+//! | `moving` | two stores while records move, and bodies beside a store: a world of its own |
 //!
 //! `docs/model.md` has the bounds and the figures. `semel-model` runs it.
 
@@ -28,6 +29,7 @@ mod config;
 mod exhibits;
 mod explain;
 mod faults;
+mod moving;
 mod network;
 mod properties;
 mod reach;
@@ -41,10 +43,13 @@ mod world;
 use stateright::{Model, Property};
 
 pub use breaks::{Break, Breaks};
-pub use check::{Counterexample, Outcome, PropertyOutcome, check, rules, violation};
+pub use check::{
+    Counterexample, Outcome, PropertyOutcome, check, moving_outcomes, rules, violation,
+};
 pub use config::Config;
 pub use exhibits::{Exhibit, exhibits};
-pub use spaces::{FULL, QUICK};
+pub use moving::Config as MovingConfig;
+pub use spaces::{Space, full, quick};
 
 use codec::Codec;
 use properties::Findings;

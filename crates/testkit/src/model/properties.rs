@@ -33,6 +33,16 @@ pub(super) struct Findings {
 }
 
 impl Findings {
+    /// Notes which of the properties a state breaks.
+    pub(super) fn note_broken(&self, bits: u64) {
+        Self::add(&self.broken, bits);
+    }
+
+    /// Notes which of the outcomes were reached.
+    pub(super) fn note_reached(&self, bits: u64) {
+        Self::add(&self.reached, bits);
+    }
+
     fn add(bits: &AtomicU64, new: u64) {
         // Nearly always nothing is new, and reading is cheaper than writing.
         if new & !bits.load(Ordering::Relaxed) != 0 {
@@ -40,12 +50,12 @@ impl Findings {
         }
     }
 
-    /// Whether a state was found that breaks the `index`th of [`ALWAYS`].
+    /// Whether a state was found that breaks the `index`th of the properties.
     pub(super) fn is_broken(&self, index: usize) -> bool {
         self.broken.load(Ordering::Relaxed) & 1 << index != 0
     }
 
-    /// Whether a state was found that is as the `index`th of [`SOMETIMES`] wants it.
+    /// Whether the `index`th of the outcomes was reached.
     pub(super) fn is_reached(&self, index: usize) -> bool {
         self.reached.load(Ordering::Relaxed) & 1 << index != 0
     }
@@ -62,9 +72,9 @@ pub(super) fn visit(model: &Protocol, world: &World) -> bool {
             .enumerate()
             .fold(0, |bits, (at, p)| bits | u64::from(fits(p)) << at)
     };
-    Findings::add(&model.findings.reached, mask(SOMETIMES, true));
+    model.findings.note_reached(mask(SOMETIMES, true));
     let broken = mask(ALWAYS, false);
-    Findings::add(&model.findings.broken, broken);
+    model.findings.note_broken(broken);
     model.wanted.map_or(broken, |wanted| broken & 1 << wanted) == 0
 }
 

@@ -1,13 +1,69 @@
 //! The spaces that are gone through. Each is bounded so that all of it can be.
 
+use super::breaks::Breaks;
 use super::config::{BASE, Config, HOLDS, OTHER_HOLDS, OTHER_TAKES, Renewals, TAKES};
+use super::moving;
 use super::world::Verdict;
 
+/// A bounded space of behaviours.
+#[derive(Clone, Copy, Debug)]
+pub enum Space {
+    /// Of one store.
+    Store(Config),
+    /// Of two, while records move, or of a store and the bodies beside it.
+    Move(moving::Config),
+}
+
+impl Space {
+    /// What it is called in reports.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Store(config) => config.name,
+            Self::Move(config) => config.name,
+        }
+    }
+
+    /// Which rules are broken in it.
+    #[must_use]
+    pub const fn breaks(&self) -> Breaks {
+        match self {
+            Self::Store(config) => config.breaks,
+            Self::Move(config) => config.breaks,
+        }
+    }
+
+    /// The same space under other rules.
+    #[must_use]
+    pub const fn with(self, breaks: Breaks) -> Self {
+        match self {
+            Self::Store(config) => Self::Store(config.with(breaks)),
+            Self::Move(config) => Self::Move(config.with(breaks)),
+        }
+    }
+}
+
 /// The spaces of a full run.
-pub const FULL: &[Config] = &[TAKEOVER, HOLD, MIXED, DELAYED, REPEATED];
+#[must_use]
+pub fn full() -> Vec<Space> {
+    of(FULL, moving::FULL)
+}
 
 /// Smaller ones of the same kinds, for every change.
-pub const QUICK: &[Config] = &[
+#[must_use]
+pub fn quick() -> Vec<Space> {
+    of(QUICK, moving::QUICK)
+}
+
+fn of(store: &[Config], moves: &[moving::Config]) -> Vec<Space> {
+    let store = store.iter().copied().map(Space::Store);
+    let moves = moves.iter().copied().map(Space::Move);
+    store.chain(moves).collect()
+}
+
+const FULL: &[Config] = &[TAKEOVER, HOLD, MIXED, DELAYED, REPEATED];
+
+const QUICK: &[Config] = &[
     Config {
         losses: 0,
         renewals: Renewals::None,

@@ -1,0 +1,205 @@
+//! A record that is brought from one store to another while requests go on (P43): what a late copy left is mended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use semel_core::bring::{Became, Pass, bring};
+use semel_core::{
+    Answer, Claim, Claimed, CrashPolicy, Fingerprint, Grant, Key, MemoryConfig, MemoryStore,
+    Mirror, Namespace, Record, Renewed, Secret, Settled, Settlement, Store as _, StoreAdmin as _,
+    Terms, Token,
+};
+use semel_testkit::clock::FakeClock;
+
+const LEASE: Duration = Duration::from_secs(30);
+
+struct Stores {
+    clock: Arc<FakeClock>,
+    old: MemoryStore,
+    new: MemoryStore,
+}
+
+impl Stores {
+    fn new() -> Self {
+        let clock = Arc::new(FakeClock::new());
+        let store = || MemoryStore::new(MemoryConfig::default(), clock.clone());
+        let (old, new) = (store(), store());
+        Self { clock, old, new }
+    }
+
+    fn mirror(&self) -> Mirror {
+        Mirror::new(Arc::new(self.old.clone()), Arc::new(self.new.clone()))
+    }
+
+    /// What the old store has.
+    async fn listed(&self) -> Record {
+        let found = self
+            .old
+            .read(&claim(1).identity)
+            .await
+            .expect("a store in memory");
+        found.expect("a record")
+    }
+
+    async fn brought(&self, pass: Pass, record: &Record) -> Became {
+        let clocks = (
+            self.old.now().await.expect("a store in memory"),
+            self.new.now().await.expect("a store in memory"),
+        );
+        let identity = claim(1).identity;
+        let became = bring(&self.new, pass, &identity, record, clocks).await;
+        became.expect("a store in memory")
+    }
+}
+
+fn claim(token: u128) -> Claim {
+    let (secret, key) = (Secret::none(), Key::parse("the-key").expect("a key"));
+    let namespace = Namespace::new("test", "acme", "charge").expect("a namespace");
+    Claim {
+        retry: false,
+        identity: semel_core::Identity::of(&secret, &namespace, &key),
+        fingerprint: Fingerprint::builder(&secret).part(b"payload").finish(),
+        token: Token(token),
+        terms: Terms::new(LEASE, LEASE * 100, CrashPolicy::Takeover, 2).expect("terms"),
+        secret_id: 0,
+        namespace,
+        hint: key.hint(),
+    }
+}
+
+fn won(claimed: Claimed) -> Grant {
+    match claimed {
+        Claimed::Won(grant) => grant,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn done(text: &'static str) -> Settlement {
+    Settlement::Complete(Arc::new(Answer::of(text)))
+}
+
+#[tokio::test]
+async fn a_copy_that_came_too_late_gives_way_to_what_became_of_the_record() {
+    let stores = Stores::new();
+    won(stores.old.claim(&claim(1)).await.unwrap());
+    stores.clock.advance(LEASE * 2);
+    // Listed while it was lapsed; taken over and settled before the copy was written.
+    let listed = stores.listed().await;
+    let next = won(stores.old.claim(&claim(2)).await.unwrap());
+    stores.old.settle(&next, &done("a")).await.unwrap();
+    assert_eq!(stores.brought(Pass::Copying, &listed).await, Became::Copied);
+
+    let settled = stores.listed().await;
+    assert_eq!(
+        stores.brought(Pass::Comparing, &settled).await,
+        Became::Mended
+    );
+    let told = stores.new.claim(&claim(3)).await.unwrap();
+    assert!(matches!(told, Claimed::Replay(replay) if *replay.answer == Answer::of("a")));
+    let found = stores.new.read(&claim(1).identity).await.unwrap();
+    assert_eq!(found.expect("a record").expires_at(), settled.expires_at());
+    assert_eq!(
+        stores.brought(Pass::Comparing, &settled).await,
+        Became::There
+    );
+}
+
+#[tokio::test]
+async fn what_somebody_runs_or_wrote_later_is_left_alone() {
+    let stores = Stores::new();
+    let first = won(stores.old.claim(&claim(1)).await.unwrap());
+    stores.old.settle(&first, &done("a")).await.unwrap();
+    let settled = stores.listed().await;
+    stores.clock.advance(LEASE);
+    won(stores.new.claim(&claim(2)).await.unwrap());
+    assert_eq!(
+        stores.brought(Pass::Comparing, &settled).await,
+        Became::Running
+    );
+    stores.clock.advance(LEASE * 2);
+    let before = stores.new.read(&claim(1).identity).await.unwrap();
+    assert_eq!(
+        stores.brought(Pass::Comparing, &settled).await,
+        Became::Conflict
+    );
+    assert_eq!(stores.new.read(&claim(1).identity).await.unwrap(), before);
+}
+
+/// A claim that came to the new store late: a node of the old one had taken over meanwhile.
+#[tokio::test]
+async fn a_lease_of_the_new_store_is_waited_for_before_the_answer_takes_its_place() {
+    let stores = Stores::new();
+    won(stores.old.claim(&claim(1)).await.unwrap());
+    stores.clock.advance(LEASE * 2);
+    won(stores.new.claim(&claim(1)).await.unwrap());
+    let next = won(stores.old.claim(&claim(2)).await.unwrap());
+    stores.old.settle(&next, &done("a")).await.unwrap();
+    let settled = stores.listed().await;
+    assert_eq!(
+        stores.brought(Pass::Copying, &settled).await,
+        Became::Running
+    );
+    stores.clock.advance(LEASE * 2);
+    assert_eq!(
+        stores.brought(Pass::Comparing, &settled).await,
+        Became::Mended
+    );
+}
+
+/// Given back in the old store, done by another there; given back in the new one only then.
+#[tokio::test]
+async fn a_record_that_was_given_back_late_is_no_conflict() {
+    let stores = Stores::new();
+    let lease = won(stores.new.claim(&claim(1)).await.unwrap());
+    let next = won(stores.old.claim(&claim(2)).await.unwrap());
+    stores.old.settle(&next, &done("a")).await.unwrap();
+    let settled = stores.listed().await;
+    stores.clock.advance(LEASE / 10);
+    let released = stores.new.settle(&lease, &Settlement::Release).await;
+    assert_eq!(released.unwrap(), Settled::Done);
+    assert_eq!(
+        stores.brought(Pass::Comparing, &settled).await,
+        Became::Mended
+    );
+    let told = stores.new.claim(&claim(3)).await.unwrap();
+    assert!(matches!(told, Claimed::Replay(_)), "{told:?}");
+}
+
+/// Its owner may be about to renew it, in one store and then in the other.
+#[tokio::test]
+async fn a_lease_that_both_stores_know_is_left_to_its_owner() {
+    let stores = Stores::new();
+    won(stores.old.claim(&claim(1)).await.unwrap());
+    stores.clock.advance(LEASE * 2);
+    // The second attempt claims both: in the new store it is the first.
+    let second = won(stores.mirror().claim(&claim(2)).await.unwrap());
+    stores.clock.advance(LEASE * 2);
+    let listed = stores.listed().await;
+    let before = stores.new.read(&claim(1).identity).await.unwrap();
+    assert_eq!(
+        stores.brought(Pass::Comparing, &listed).await,
+        Became::There
+    );
+    assert_eq!(stores.new.read(&claim(1).identity).await.unwrap(), before);
+    let renewed = stores.mirror().renew(&second, None).await.unwrap();
+    assert_eq!(renewed, Renewed::Held);
+}
+
+#[tokio::test]
+async fn a_lease_that_the_first_granted_earlier_is_renewed_when_the_second_grants_it_too() {
+    let stores = Stores::new();
+    won(stores.old.claim(&claim(8)).await.unwrap());
+    stores.clock.advance(LEASE / 2);
+    won(stores.new.claim(&claim(9)).await.unwrap());
+    stores.clock.advance(LEASE / 2);
+    // Lapsed in the old store, and taken over there; the new one is busy for half a lease more.
+    let told = stores.mirror().claim(&claim(1)).await.unwrap();
+    assert!(matches!(told, Claimed::Busy(_)), "{told:?}");
+    stores.clock.advance(LEASE * 9 / 10);
+    // The same request asks again, and counts its lease from here.
+    won(stores.mirror().claim(&claim(1)).await.unwrap());
+    stores.clock.advance(LEASE * 8 / 10);
+    // So a node that has only the old store must not win beside it.
+    let told = stores.old.claim(&claim(2)).await.unwrap();
+    assert!(matches!(told, Claimed::Busy(_)), "{told:?}");
+}
