@@ -36,7 +36,7 @@ impl From<Arc<dyn StoreAdmin>> for Opened {
     }
 }
 
-/// Opens the store at `url` (see [`Semel::open`]) for operators' work, without an engine.
+/// Opens the store at `url` (see [`Semel::open`](crate::Semel::open)) for operators' work, without an engine.
 ///
 /// # Errors
 /// [`OpenError`] says what is wrong and what to do.
