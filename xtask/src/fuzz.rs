@@ -134,7 +134,7 @@ fn fuzzer(workspace: &Workspace, target: &str) -> Command {
     command
         .env("RUSTC_BOOTSTRAP", "1")
         .current_dir(workspace.path("fuzz"));
-    // Our code has no `unsafe` for a sanitizer to find anything in, and without one twice as many inputs are tried.
+    // Our code has no `unsafe` for a sanitizer to find anything in, and it takes time from trying inputs.
     command.args(["fuzz", "run", target, "--sanitizer=none"]);
     let manifest = std::fs::read_to_string(workspace.path("fuzz/Cargo.toml"));
     if let Some(feature) = feature_of(&manifest.unwrap_or_default(), target) {

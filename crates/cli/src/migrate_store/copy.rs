@@ -21,7 +21,7 @@ pub(super) struct Counts {
     pub(super) copied: u64,
     /// Were there already, or the other store knows more.
     pub(super) there: u64,
-    /// Were open there, though their owner had settled them here: settled there too.
+    /// Were open there, though they had been settled here: are as here now.
     pub(super) mended: u64,
     /// Somebody runs them now; only one store has the lease.
     pub(super) running: u64,
