@@ -7,9 +7,7 @@ use semel_core::{Env, MemoryStore, Mirror, StoreAdmin};
 
 use crate::error::OpenError;
 use crate::runtime::tokio_env;
-#[cfg(feature = "redis")]
-use crate::url::is_redis;
-use crate::url::{memory_config, one_or_two, scheme_of, unknown};
+use crate::url::{Kind, memory_config, one_or_two, read};
 
 /// A store, and what only one kind can do.
 pub(crate) struct Opened {
@@ -57,15 +55,15 @@ pub(crate) async fn open_stores(urls: &str, env: &Env) -> Result<Opened, OpenErr
 }
 
 async fn open_one(url: &str, env: &Env) -> Result<Opened, OpenError> {
-    let (scheme, rest) = scheme_of(url)?;
-    match scheme {
-        "memory" => {
+    let (kind, rest) = read(url)?;
+    match kind {
+        Kind::Memory => {
             let config = memory_config(rest)?;
             let store = MemoryStore::new(config, Arc::clone(&env.clock));
             Ok(Opened::from(Arc::new(store) as Arc<dyn StoreAdmin>))
         }
         #[cfg(feature = "mysql")]
-        "mysql" | "mariadb" => {
+        Kind::MySql => {
             let open = semel_stores::mysql::MySqlStore::open(url, Arc::clone(&env.clock));
             let store = open.await.map_err(OpenError::Store)?;
             let mut opened = Opened::from(Arc::new(store.clone()) as Arc<dyn StoreAdmin>);
@@ -73,7 +71,7 @@ async fn open_one(url: &str, env: &Env) -> Result<Opened, OpenError> {
             Ok(opened)
         }
         #[cfg(feature = "postgres")]
-        "postgres" | "postgresql" => {
+        Kind::Postgres => {
             let open = semel_stores::postgres::PostgresStore::open(url, Arc::clone(&env.clock));
             let store = open.await.map_err(OpenError::Store)?;
             let mut opened = Opened::from(Arc::new(store.clone()) as Arc<dyn StoreAdmin>);
@@ -81,7 +79,7 @@ async fn open_one(url: &str, env: &Env) -> Result<Opened, OpenError> {
             Ok(opened)
         }
         #[cfg(feature = "object")]
-        "s3" | "gs" | "az" => {
+        Kind::Object => {
             let open = semel_stores::object::ObjectStore::open(url, Arc::clone(&env.clock));
             let store = Box::pin(open).await.map_err(OpenError::Store)?;
             let mut opened = Opened::from(Arc::new(store.clone()) as Arc<dyn StoreAdmin>);
@@ -89,18 +87,17 @@ async fn open_one(url: &str, env: &Env) -> Result<Opened, OpenError> {
             Ok(opened)
         }
         #[cfg(feature = "redis")]
-        _ if is_redis(scheme) => {
+        Kind::Redis => {
             let open = semel_stores::redis::RedisStore::open(url, Arc::clone(&env.clock));
             let store = open.await.map_err(OpenError::Store)?;
             Ok(Opened::from(Arc::new(store) as Arc<dyn StoreAdmin>))
         }
         #[cfg(feature = "sqlite")]
-        "sqlite" => {
+        Kind::Sqlite => {
             let open = semel_stores::sqlite::SqliteStore::open(url, Arc::clone(&env.clock));
             let store = open.await.map_err(OpenError::Store)?;
             Ok(Opened::from(Arc::new(store) as Arc<dyn StoreAdmin>))
         }
-        _ => Err(unknown(scheme)),
     }
 }
 

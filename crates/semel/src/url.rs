@@ -14,16 +14,54 @@ pub(crate) fn one_or_two(urls: &str) -> Result<(&str, Option<&str>), OpenError> 
     }
 }
 
-/// The scheme is repeated where no store has it: what can't be one may be a password.
-pub(crate) fn scheme_of(url: &str) -> Result<(&str, &str), OpenError> {
-    let is_scheme = |text: &str| {
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
-        text.bytes().all(fits)
-    };
+/// Whose URL it is.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    Memory,
+    #[cfg(feature = "mysql")]
+    MySql,
+    #[cfg(feature = "object")]
+    Object,
+    #[cfg(feature = "postgres")]
+    Postgres,
+    #[cfg(feature = "redis")]
+    Redis,
+    #[cfg(feature = "sqlite")]
+    Sqlite,
+}
+
+/// Whose it is, and what comes after the scheme.
+pub(crate) fn read(url: &str) -> Result<(Kind, &str), OpenError> {
     let found = url.split_once("://");
-    found
-        .filter(|(scheme, _)| is_scheme(scheme))
-        .ok_or(OpenError::NotAUrl)
+    // The scheme is repeated where no store has it: what can't be one may be a password.
+    let found = found.filter(|(scheme, _)| is_scheme(scheme));
+    let (scheme, rest) = found.ok_or(OpenError::NotAUrl)?;
+    let kind = match scheme {
+        "memory" => Kind::Memory,
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => Kind::MySql,
+        #[cfg(feature = "object")]
+        "s3" | "gs" | "az" => Kind::Object,
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => Kind::Postgres,
+        #[cfg(feature = "redis")]
+        _ if matches!(scheme.split('+').next(), Some("redis" | "rediss")) => Kind::Redis,
+        #[cfg(feature = "sqlite")]
+        "sqlite" => Kind::Sqlite,
+        _ => {
+            let scheme = scheme.chars().take(32).collect();
+            return Err(OpenError::Scheme { scheme });
+        }
+    };
+    Ok((kind, rest))
+}
+
+/// Whether a text can be a scheme. What can't may be part of a password.
+#[doc(hidden)]
+#[must_use]
+pub fn is_scheme(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    text.bytes().all(fits)
 }
 
 /// Whether the URLs can be read, without reaching for what they name: for `fuzz/`.
@@ -34,38 +72,26 @@ pub(crate) fn scheme_of(url: &str) -> Result<(&str, &str), OpenError> {
 pub fn check_store_url(urls: &str) -> Result<(), OpenError> {
     let (first, second) = one_or_two(urls)?;
     for url in [Some(first), second].into_iter().flatten() {
-        let (scheme, rest) = scheme_of(url)?;
-        let checked = match scheme {
-            "memory" => {
+        let (kind, rest) = read(url)?;
+        let checked = match kind {
+            Kind::Memory => {
                 memory_config(rest)?;
                 Ok(())
             }
             #[cfg(feature = "mysql")]
-            "mysql" | "mariadb" => semel_stores::mysql::check_url(url),
-            #[cfg(feature = "postgres")]
-            "postgres" | "postgresql" => semel_stores::postgres::check_url(url),
+            Kind::MySql => semel_stores::mysql::check_url(url),
             #[cfg(feature = "object")]
-            "s3" | "gs" | "az" => semel_stores::object::check_url(url),
+            Kind::Object => semel_stores::object::check_url(url),
+            #[cfg(feature = "postgres")]
+            Kind::Postgres => semel_stores::postgres::check_url(url),
             #[cfg(feature = "redis")]
-            _ if is_redis(scheme) => semel_stores::redis::check_url(url),
+            Kind::Redis => semel_stores::redis::check_url(url),
             #[cfg(feature = "sqlite")]
-            "sqlite" => semel_stores::sqlite::check_url(url),
-            _ => return Err(unknown(scheme)),
+            Kind::Sqlite => semel_stores::sqlite::check_url(url),
         };
         checked.map_err(OpenError::Store)?;
     }
     Ok(())
-}
-
-#[cfg(feature = "redis")]
-pub(crate) fn is_redis(scheme: &str) -> bool {
-    matches!(scheme.split('+').next(), Some("redis" | "rediss"))
-}
-
-pub(crate) fn unknown(scheme: &str) -> OpenError {
-    OpenError::Scheme {
-        scheme: scheme.chars().take(32).collect(),
-    }
 }
 
 pub(crate) fn memory_config(rest: &str) -> Result<MemoryConfig, OpenError> {

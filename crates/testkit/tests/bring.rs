@@ -1,36 +1,21 @@
 //! A record that is brought from one store to another while requests go on (P43): what a late copy left is mended.
 
+mod both;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use semel_core::bring::{Became, Pass, bring};
 use semel_core::{
-    Answer, Claim, Claimed, CrashPolicy, Fingerprint, Grant, Key, MemoryConfig, MemoryStore,
-    Mirror, Namespace, Record, Renewed, Secret, Settled, Settlement, Store as _, StoreAdmin as _,
-    Terms, Token,
+    Answer, Claim, Claimed, CrashPolicy, Fingerprint, Grant, Key, Namespace, Record, Renewed,
+    Secret, Settled, Settlement, Store as _, StoreAdmin as _, Terms, Token,
 };
-use semel_testkit::clock::FakeClock;
+
+use both::Both;
 
 const LEASE: Duration = Duration::from_secs(30);
 
-struct Stores {
-    clock: Arc<FakeClock>,
-    old: MemoryStore,
-    new: MemoryStore,
-}
-
-impl Stores {
-    fn new() -> Self {
-        let clock = Arc::new(FakeClock::new());
-        let store = || MemoryStore::new(MemoryConfig::default(), clock.clone());
-        let (old, new) = (store(), store());
-        Self { clock, old, new }
-    }
-
-    fn mirror(&self) -> Mirror {
-        Mirror::new(Arc::new(self.old.clone()), Arc::new(self.new.clone()))
-    }
-
+impl Both {
     /// What the old store has.
     async fn listed(&self) -> Record {
         let found = self
@@ -80,7 +65,7 @@ fn done(text: &'static str) -> Settlement {
 
 #[tokio::test]
 async fn a_copy_that_came_too_late_gives_way_to_what_became_of_the_record() {
-    let stores = Stores::new();
+    let stores = Both::new();
     won(stores.old.claim(&claim(1)).await.unwrap());
     stores.clock.advance(LEASE * 2);
     // Listed while it was lapsed; taken over and settled before the copy was written.
@@ -106,7 +91,7 @@ async fn a_copy_that_came_too_late_gives_way_to_what_became_of_the_record() {
 
 #[tokio::test]
 async fn what_somebody_runs_or_wrote_later_is_left_alone() {
-    let stores = Stores::new();
+    let stores = Both::new();
     let first = won(stores.old.claim(&claim(1)).await.unwrap());
     stores.old.settle(&first, &done("a")).await.unwrap();
     let settled = stores.listed().await;
@@ -128,7 +113,7 @@ async fn what_somebody_runs_or_wrote_later_is_left_alone() {
 /// A claim that came to the new store late: a node of the old one had taken over meanwhile.
 #[tokio::test]
 async fn a_lease_of_the_new_store_is_waited_for_before_the_answer_takes_its_place() {
-    let stores = Stores::new();
+    let stores = Both::new();
     won(stores.old.claim(&claim(1)).await.unwrap());
     stores.clock.advance(LEASE * 2);
     won(stores.new.claim(&claim(1)).await.unwrap());
@@ -149,7 +134,7 @@ async fn a_lease_of_the_new_store_is_waited_for_before_the_answer_takes_its_plac
 /// Given back in the old store, done by another there; given back in the new one only then.
 #[tokio::test]
 async fn a_record_that_was_given_back_late_is_no_conflict() {
-    let stores = Stores::new();
+    let stores = Both::new();
     let lease = won(stores.new.claim(&claim(1)).await.unwrap());
     let next = won(stores.old.claim(&claim(2)).await.unwrap());
     stores.old.settle(&next, &done("a")).await.unwrap();
@@ -168,7 +153,7 @@ async fn a_record_that_was_given_back_late_is_no_conflict() {
 /// Its owner may be about to renew it, in one store and then in the other.
 #[tokio::test]
 async fn a_lease_that_both_stores_know_is_left_to_its_owner() {
-    let stores = Stores::new();
+    let stores = Both::new();
     won(stores.old.claim(&claim(1)).await.unwrap());
     stores.clock.advance(LEASE * 2);
     // The second attempt claims both: in the new store it is the first.
@@ -187,7 +172,7 @@ async fn a_lease_that_both_stores_know_is_left_to_its_owner() {
 
 #[tokio::test]
 async fn a_lease_that_the_first_granted_earlier_is_renewed_when_the_second_grants_it_too() {
-    let stores = Stores::new();
+    let stores = Both::new();
     won(stores.old.claim(&claim(8)).await.unwrap());
     stores.clock.advance(LEASE / 2);
     won(stores.new.claim(&claim(9)).await.unwrap());

@@ -1,5 +1,7 @@
 //! Two stores that keep the same records keep every rule together, and also while other nodes ask only one of them.
 
+mod both;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,27 +10,11 @@ use semel_core::{
     MemoryConfig, MemoryStore, Mirror, Namespace, Record, Resolution, Resolved, Restored, Secret,
     Settled, Settlement, State, Store as _, StoreAdmin, Terms, Token,
 };
-use semel_testkit::clock::FakeClock;
 use semel_testkit::conformance::{Spans, Subject};
 
-struct Both {
-    clock: Arc<FakeClock>,
-    old: MemoryStore,
-    new: MemoryStore,
-}
+use both::Both;
 
 impl Both {
-    fn new() -> Self {
-        let clock = Arc::new(FakeClock::new());
-        let store = || MemoryStore::new(MemoryConfig::default(), clock.clone());
-        let (old, new) = (store(), store());
-        Self { clock, old, new }
-    }
-
-    fn mirror(&self) -> Mirror {
-        Mirror::new(Arc::new(self.old.clone()), Arc::new(self.new.clone()))
-    }
-
     /// As the neighbouring rollout has them.
     fn turned(&self) -> Mirror {
         Mirror::new(Arc::new(self.new.clone()), Arc::new(self.old.clone()))

@@ -90,8 +90,7 @@ pub fn without_password(urls: &str) -> String {
 
 fn shown_url(url: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
-    if !scheme.bytes().all(fits) {
+    if !semel::is_scheme(scheme) {
         return None;
     }
     let (place, options) = rest.split_once('?').unwrap_or((rest, ""));

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use semel_core::{Certainty, Claimed, Renewed, Settled, State, Store, StoreErrorKind};
+use semel_core::{Certainty, Claimed, Renewed, Settled, Store, StoreErrorKind};
 use semel_testkit::private::MariaDbServer;
 use semel_testkit::proxy::{Cut, Proxy, Way};
 use sqlx::mysql::MySqlPool;
 
-use crate::open;
 use crate::support::{Load, again, complete, done, fresh, lost, of, sleep, won};
+use crate::{lost_reply, open};
 
 async fn proxy(server: &MariaDbServer) -> Proxy {
     let proxy = Proxy::to(server.address(), semel::tokio_env().clock).await;
@@ -65,39 +65,14 @@ async fn a_reply_lost_after_the_write_is_made_good_by_sending_again() {
     }
 }
 
-/// A settlement is written, its reply is lost, and there is no way to send it again: that the last sending changed nothing
-/// is no comfort.
 #[tokio::test]
 async fn a_reply_lost_with_no_way_to_ask_again_is_not_definite() {
     let server = MariaDbServer::start(&[]).await;
     let proxy = proxy(&server).await;
-    let store = open(&format!(
-        "{}?max_connections=1",
-        MariaDbServer::url_at(proxy.address())
-    ))
-    .await;
-    let mut landed = 0;
-    for lots in 0..4 {
-        // On a connection of its own, where the statements are prepared already.
-        proxy.refuse(false);
-        let warm = won(&store, &fresh()).await;
-        store.settle(&warm, &complete("warm")).await.unwrap();
-        let claim = fresh();
-        let lease = won(&store, &claim).await;
-        proxy.cut_after(lots, Cut::BeforeReply);
-        proxy.refuse(true);
-        let Err(error) = store.settle(&lease, &complete("once")).await else {
-            proxy.disarm();
-            continue;
-        };
-        let direct = open(&server.url()).await;
-        let record = direct.read(&claim.identity).await.unwrap();
-        if record.is_some_and(|record| record.state == State::Completed) {
-            assert_eq!(error.certainty, Certainty::Unknown, "{error}");
-            landed += 1;
-        }
-    }
-    assert!(landed > 0, "no settlement was written and its reply lost");
+    let url = MariaDbServer::url_at(proxy.address());
+    let store = open(&format!("{url}?max_connections=1")).await;
+    let direct = open(&server.url()).await;
+    lost_reply::is_not_definite(&proxy, &store, &direct, fresh).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

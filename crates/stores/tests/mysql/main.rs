@@ -6,6 +6,8 @@
 
 mod deadlocks;
 mod failures;
+#[path = "../sql/lost_reply.rs"]
+mod lost_reply;
 mod rows;
 mod settings;
 mod suite;

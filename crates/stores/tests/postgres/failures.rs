@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel::{Failure, Semel};
-use semel_core::{Certainty, Claimed, Renewed, Settled, State, Store, StoreErrorKind};
+use semel_core::{Certainty, Claim, Claimed, Renewed, Settled, Settlement, Store, StoreErrorKind};
 use semel_testkit::private::{PostgresServer, url_at};
 use semel_testkit::proxy::{Cut, Proxy, Way};
 use sqlx::PgPool;
 
+use crate::lost_reply;
 use crate::support::{Load, complete, done, fresh, lost, of, open, sleep, won};
 
 async fn proxy(server: &PostgresServer) -> Proxy {
@@ -55,40 +56,19 @@ fn of_same_key(claim: &semel_core::Claim) -> semel_core::Claim {
     }
 }
 
-/// A settlement is written, its reply is lost, and there is no way to send it again: that the last sending changed nothing
-/// is no comfort.
 #[tokio::test]
 async fn a_reply_lost_with_no_way_to_ask_again_is_not_definite() {
     let server = PostgresServer::start(&[]).await;
     let proxy = proxy(&server).await;
     let store = open(&format!("{}?max_connections=1", url_at(proxy.address()))).await;
+    let direct = open(&server.url()).await;
     // The same statement of one partition has to be prepared first.
     let in_first = || {
         let claims = std::iter::repeat_with(fresh);
         let mut first = claims.filter(|claim| claim.identity.address()[0] >> 6 == 0);
         first.next().expect("some key is in it")
     };
-    let mut landed = 0;
-    for lots in 0..4 {
-        proxy.refuse(false);
-        let warm = won(&store, &in_first()).await;
-        store.settle(&warm, &complete("warm")).await.unwrap();
-        let claim = in_first();
-        let lease = won(&store, &claim).await;
-        proxy.cut_after(lots, Cut::BeforeReply);
-        proxy.refuse(true);
-        let Err(error) = store.settle(&lease, &complete("once")).await else {
-            proxy.disarm();
-            continue;
-        };
-        let direct = open(&server.url()).await;
-        let record = direct.read(&claim.identity).await.unwrap();
-        if record.is_some_and(|record| record.state == State::Completed) {
-            assert_eq!(error.certainty, Certainty::Unknown, "{error}");
-            landed += 1;
-        }
-    }
-    assert!(landed > 0, "no settlement was written and its reply lost");
+    lost_reply::is_not_definite(&proxy, &store, &direct, in_first).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -340,4 +320,40 @@ async fn a_server_that_comes_back_is_used_again() {
     assert!(!done(&store, &fresh()).await);
     server.restart().await;
     assert!(done(&store, &fresh()).await);
+}
+
+/// A key that is claimed and given back without end: another is quicker each time, which is an answer and no error (P4).
+#[tokio::test]
+async fn a_claim_that_is_overtaken_every_time_is_answered_busy() {
+    let server = PostgresServer::start(&[]).await;
+    let store = open(&server.url()).await;
+    let claim = fresh();
+    let lease = won(&store, &claim).await;
+    let given_back = store.settle(&lease, &Settlement::Release).await;
+    assert_eq!(given_back.unwrap(), Settled::Done);
+    let each = |what: &str| {
+        for part in 0..4 {
+            server.sql(
+                "semel",
+                &what.replace("{records}", &format!("semel.records_{part}")),
+            );
+        }
+    };
+    server.sql(
+        "semel",
+        "create function semel.quicker() returns trigger language plpgsql as $$ begin return null; end $$",
+    );
+    each(
+        "create trigger quicker before update on {records} for each row execute function semel.quicker()",
+    );
+    let another = Claim {
+        token: fresh().token,
+        ..claim.clone()
+    };
+    let Claimed::Busy(busy) = store.claim(&another).await.unwrap() else {
+        panic!("nobody could have won");
+    };
+    assert!(busy.retry_after < claim.terms.lease(), "{busy:?}");
+    each("drop trigger quicker on {records}");
+    won(&store, &another).await;
 }

@@ -6,6 +6,8 @@
 
 mod diagnosis;
 mod failures;
+#[path = "../sql/lost_reply.rs"]
+mod lost_reply;
 mod settings;
 mod suite;
 mod support;

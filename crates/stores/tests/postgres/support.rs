@@ -49,7 +49,7 @@ pub(crate) fn complete(text: &str) -> Settlement {
     Settlement::Complete(Arc::new(Answer::of(text.to_owned())))
 }
 
-pub(crate) async fn won(store: &PostgresStore, claim: &Claim) -> Grant {
+pub(crate) async fn won(store: &impl Store, claim: &Claim) -> Grant {
     match store.claim(claim).await.expect("an answer") {
         Claimed::Won(grant) => grant,
         other => panic!("won was expected: {other:?}"),

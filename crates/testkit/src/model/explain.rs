@@ -155,16 +155,20 @@ fn described(stray: Stray) -> String {
 }
 
 fn record(row: Option<Row>) -> String {
-    let Some(row) = row else {
-        return "the key is absent".to_owned();
-    };
+    row.map_or_else(
+        || "the key is absent".to_owned(),
+        |row| format!("the record is {}", in_words(row)),
+    )
+}
+
+pub(super) fn in_words(row: Row) -> String {
     let answer = if row.answer == 0 {
         String::new()
     } else {
         format!(", #{}", row.answer)
     };
     format!(
-        "the record is {}: fence {}, token {}, attempt {}, {:?}, written t={}{answer}",
+        "{}: fence {}, token {}, attempt {}, {:?}, written t={}{answer}",
         row.state.as_str(),
         row.fence,
         row.token,

@@ -2,6 +2,7 @@
 
 use stateright::Path;
 
+use super::super::explain::in_words;
 use super::super::world::Row;
 use super::step::Step;
 use super::world::{Client, Phase, World};
@@ -104,21 +105,5 @@ fn phase(client: &Client) -> String {
 }
 
 fn record(row: Option<Row>) -> String {
-    let Some(row) = row else {
-        return "–".to_owned();
-    };
-    let answer = if row.answer == 0 {
-        String::new()
-    } else {
-        format!(" #{}", row.answer)
-    };
-    format!(
-        "{} fence {} token {} attempt {} {:?} t={}{answer}",
-        row.state.as_str(),
-        row.fence,
-        row.token,
-        row.attempt,
-        row.crash,
-        row.written,
-    )
+    row.map_or_else(|| "–".to_owned(), in_words)
 }
