@@ -5,6 +5,8 @@
 //! the checked model all call these; stores that decide inside a server (Redis, SQL) state the same
 //! table in the server's words and are held to it by the conformance suite.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use crate::claim::{Busy, Claim, Claimed, Grant, InDoubt, Renewed, Replay, Resolution};
@@ -255,6 +257,17 @@ fn busy(record: &Record, now: Timestamp) -> Busy {
         attempt: record.attempt,
         retry_after: record.lease_end().since(now),
     }
+}
+
+/// The answer to a claim that others overtook again and again (P4). One of them ran it meanwhile; whether it still does is
+/// not known, so it is soon worth asking again.
+#[must_use]
+pub const fn overtaken() -> Claimed {
+    Claimed::Busy(Busy {
+        since: Duration::ZERO,
+        attempt: 1,
+        retry_after: Duration::from_secs(1),
+    })
 }
 
 fn in_doubt(record: &Record) -> InDoubt {

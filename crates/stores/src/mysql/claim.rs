@@ -19,7 +19,7 @@ pub(super) const TRIES: usize = 16;
 impl Inner {
     pub(super) async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
         let mut look_first = ask.retry;
-        for _ in 0..TRIES {
+        for tried in 1..=TRIES {
             if !look_first {
                 match self.link.execute(|| insert(&self.sql.insert, ask)).await {
                     Ok(done) => return Ok(Claimed::Won(first_run(ask, done.last_insert_id()))),
@@ -37,11 +37,13 @@ impl Inner {
             let Some(write) = decision.write else {
                 return Ok(decision.answer);
             };
-            self.swap(&seen, &write).await?;
-            // Whether it was this one that swapped, the token says that is read next.
+            // Whether it was this one that swapped, the token says that is read next; so the last step is a look.
+            if tried < TRIES {
+                self.swap(&seen, &write).await?;
+            }
             look_first = true;
         }
-        Err(unexpected("overtaken too often"))
+        Ok(protocol::overtaken())
     }
 
     /// The record, expired or not, and the server's time.

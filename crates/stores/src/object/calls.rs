@@ -19,11 +19,14 @@ impl Inner {
             Known::Absent
         };
         let decide = |found: Option<&Record>, now| protocol::claim(found, ask, now);
-        let Changed {
+        let Some(Changed {
             answer,
             found,
             memo,
-        } = self.change(&ask.identity, known, decide).await?;
+        }) = self.try_change(&ask.identity, known, decide).await?
+        else {
+            return Ok(protocol::overtaken());
+        };
         Ok(match (answer, found) {
             (Claimed::Won(grant), _) => Claimed::Won(Grant { memo, ..grant }),
             (Claimed::Busy(busy), Some(seen)) => Claimed::Busy(Busy {

@@ -154,7 +154,7 @@ impl PostgresStore {
         ask: &Claim,
         bind: impl Fn(Bound) -> Bound,
     ) -> StoreResult<Option<Reclaimed>> {
-        for _ in 0..TRIES {
+        for tried in 1..=TRIES {
             let Some(seen) = self.inner.look(&ask.identity).await? else {
                 return Ok(None);
             };
@@ -162,13 +162,16 @@ impl PostgresStore {
             let Some(write) = decision.write else {
                 return Ok(Some((decision.answer, Vec::new())));
             };
+            if tried == TRIES {
+                break; // As with a claim: the last step is a look.
+            }
             let statement = || bind(swap(&with.instead, &seen, &write, None));
             let rows = self.inner.link.rows(statement).await?;
             if !rows.is_empty() {
                 return Ok(Some((decision.answer, rows)));
             }
         }
-        Err(unexpected("overtaken too often"))
+        Ok(Some((protocol::overtaken(), Vec::new())))
     }
 
     /// Settles, with what goes with it. The answer must be small enough to be kept in the row.

@@ -85,7 +85,7 @@ impl Inner {
                 return Ok(with_memo(decision.answer, found));
             }
         }
-        for _ in 0..TRIES {
+        for tried in 1..=TRIES {
             let Some((record, packed, now)) = self.look(&ask.identity, key).await? else {
                 return Box::pin(self.claim(ask)).await;
             };
@@ -96,11 +96,14 @@ impl Inner {
                 }
                 return Ok(with_memo(decision.answer, packed));
             };
-            if let Some(written) = self.swap(key, &packed, &write).await? {
+            // The last step is a look: only that finds a write whose reply got lost.
+            if tried < TRIES
+                && let Some(written) = self.swap(key, &packed, &write).await?
+            {
                 return Ok(with_memo(decision.answer, written));
             }
         }
-        Err(overtaken())
+        Ok(protocol::overtaken())
     }
 
     /// Whether somebody will act on an answer that nothing was written for.

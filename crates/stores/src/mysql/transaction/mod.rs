@@ -18,7 +18,7 @@ use sqlx::{Error, MySql, MySqlConnection, Transaction};
 use super::claim::{TRIES, busy, first_run, insert, swap};
 use super::error::{
     DEADLOCK, DUPLICATE, LOCK_NOWAIT, LOCK_WAIT, NO_SAVEPOINT, is_broken, not_sent, number,
-    store_error, unexpected,
+    store_error,
 };
 use super::link::failed;
 use super::row::{self, Seen};
@@ -152,7 +152,7 @@ impl Run {
                 Inside::Overtaken => roll_back(Some(tx)).await,
             }
         }
-        Err(unexpected("overtaken too often"))
+        Ok(protocol::overtaken())
     }
 
     /// Whether no other transaction has a row under way; asked outside of the caller's, so that nothing stays locked.

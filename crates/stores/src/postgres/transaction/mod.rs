@@ -18,7 +18,7 @@ use sqlx::types::Uuid;
 use sqlx::{PgConnection, Postgres, Row as _, Transaction};
 
 use crate::postgres::claim::{TRIES, first_run, insert, swap};
-use crate::postgres::error::{is_broken, not_sent, store_error, unexpected};
+use crate::postgres::error::{is_broken, not_sent, store_error};
 use crate::postgres::row::{self, Seen};
 use crate::postgres::settle::settle;
 use crate::postgres::{Inner, PostgresStore};
@@ -147,7 +147,7 @@ impl Run {
                 return Ok((decision.answer, true));
             }
         }
-        Err(unexpected("overtaken too often"))
+        Ok((protocol::overtaken(), false))
     }
 
     /// The record as committed, and whether this transaction is the one that may write it.
