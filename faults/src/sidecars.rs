@@ -190,14 +190,30 @@ impl Caller {
                 next.load(Ordering::SeqCst)
                     .saturating_sub(rng.random_range(1..RECENT))
             };
-            let told = self.ask(key, rng.random_range(0..SIDECARS)).await;
+            let (told, _) = self.ask(key, rng.random_range(0..SIDECARS)).await;
             if !is_final(told) {
                 pass(Duration::from_millis(20)).await;
             }
         }
     }
 
-    async fn ask(&self, key: u64, via: usize) -> Outcome {
+    /// Asks until there is an answer. → the last words, where there is none.
+    async fn insist(&self, key: u64) -> Option<String> {
+        let mut last = String::new();
+        for attempt in 0..12 {
+            let via = (usize::try_from(key).unwrap_or(0) + attempt) % SIDECARS;
+            let (told, words) = self.ask(key, via).await;
+            if is_final(told) {
+                return None;
+            }
+            last = format!("{words} (sidecar {via})");
+            pass(Duration::from_millis(500)).await;
+        }
+        Some(last)
+    }
+
+    /// → what the answer means, and its words.
+    async fn ask(&self, key: u64, via: usize) -> (Outcome, String) {
         let (name, start) = (format!("{key:08}-{key:08}"), tick());
         let body = format!("{{\"amount\":{key}}}");
         let reply = http::post(self.addresses[via], &name, &body, self.patience).await;
@@ -220,7 +236,11 @@ impl Caller {
             what,
         };
         self.seen.0.lock().1.push(told);
-        what
+        let words = reply.map_or_else(
+            || "nothing".to_owned(),
+            |reply| format!("{} {}", reply.status(), reply.body),
+        );
+        (what, words)
     }
 }
 
@@ -244,16 +264,10 @@ async fn close(addresses: &Arc<Vec<SocketAddr>>, seen: &Seen, keys: u64) -> Resu
                 if key >= keys {
                     return unanswered;
                 }
-                let mut answered = false;
-                for attempt in 0..12 {
-                    let via = (usize::try_from(key).unwrap_or(0) + attempt) % SIDECARS;
-                    answered = is_final(caller.ask(key, via).await);
-                    if answered {
-                        break;
-                    }
-                    pass(Duration::from_millis(500)).await;
+                if let Some(words) = caller.insist(key).await {
+                    eprintln!("    key {key} gave no answer; the last that was said: {words}");
+                    unanswered += 1;
                 }
-                unanswered += u64::from(!answered);
             }
         }));
     }

@@ -295,6 +295,7 @@ pub(crate) fn engine_config(config: &Config) -> semel::EngineConfig {
         call_limit: engine.store_timeout.0,
         breaker: semel::BreakerConfig {
             failures: engine.breaker_failures,
+            first_try: engine.breaker_first_try.0,
             open_for: engine.breaker_open_for.0,
         },
         cache: semel::CacheConfig {

@@ -361,6 +361,7 @@ fn engine(setup: &Setup) -> EngineConfig {
         call_limit: Duration::from_millis((setup.lease_ms * 2).max(1_500)),
         breaker: BreakerConfig {
             failures: 20,
+            first_try: Duration::from_millis(200),
             open_for: Duration::from_millis(200),
         },
         cache: CacheConfig {

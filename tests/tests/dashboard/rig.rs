@@ -59,7 +59,7 @@ impl Rig {
             "environment = \"production\"\nlistener.address = \"{address}\"\nadmin.address = \"{admin}\"\n\
              admin.token_file = \"{}\"\nstore.url = \"{}\"\nupstream.urls = [\"http://{upstream}\"]\n\
              upstream.response_timeout = \"2s\"\naudit.file = \"{}\"\napi.access = \"loopback\"\n\
-             engine.store_timeout = \"500ms\"\nengine.breaker_open_for = \"2s\"\n\
+             engine.store_timeout = \"500ms\"\nengine.breaker_first_try = \"2s\"\nengine.breaker_open_for = \"2s\"\n\
              {more}[[routes]]\npath = \"/charges\"\n[[routes]]\npath = \"/transfers\"\ncrash = \"hold\"\n\
              [[routes]]\npath = \"/orders\"\nmode = \"observe\"\n",
             folder.join("token").display(),

@@ -119,7 +119,8 @@ async fn answers(url: &str) {
 
 #[tokio::test]
 async fn alerts_fire_when_the_store_is_stopped_and_clear_when_it_is_back() {
-    let mut rig = Rig::start("engine.breaker_open_for = \"3s\"\n").await;
+    let mut rig =
+        Rig::start("engine.breaker_first_try = \"3s\"\nengine.breaker_open_for = \"3s\"\n").await;
     let prometheus = Prometheus::start(rig.admin);
     answers(&prometheus.url).await;
     let mut number = 0;

@@ -15,7 +15,9 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 pub struct BreakerConfig {
     /// Failures in a row that open it. 5.
     pub failures: u32,
-    /// How long it stays open before one claim may try. 60 s.
+    /// How long it stays open before a first claim may try. 1 s; with each one that fails, twice as long.
+    pub first_try: Duration,
+    /// The longest that it stays open between two tries. 60 s.
     pub open_for: Duration,
 }
 
@@ -23,6 +25,7 @@ impl Default for BreakerConfig {
     fn default() -> Self {
         Self {
             failures: 5,
+            first_try: Duration::from_secs(1),
             open_for: Duration::from_secs(60),
         }
     }
@@ -37,6 +40,8 @@ pub(super) struct Breaker {
 
 struct Opened {
     until: Tick,
+    /// How long it was left alone this time.
+    wait: Duration,
     probing: bool,
 }
 
@@ -57,15 +62,15 @@ impl Breaker {
         match &mut *self.opened.lock() {
             None => Ok(None),
             Some(opened) if now < opened.until => Err(opened.until.since(now)),
-            // A probe that never reports (its caller was torn down) must not keep it open for ever.
-            Some(opened) if opened.probing && now < opened.until.plus(self.config.open_for) => {
-                Err(opened.until.plus(self.config.open_for).since(now))
+            // A probe that never reports (its caller was torn down) has failed.
+            Some(opened) if opened.probing && now < opened.until.plus(self.longer(opened.wait)) => {
+                Err(opened.until.plus(self.longer(opened.wait)).since(now))
             }
             Some(opened) => {
-                *opened = Opened {
-                    until: now,
-                    probing: true,
-                };
+                if opened.probing {
+                    opened.wait = self.longer(opened.wait);
+                }
+                (opened.until, opened.probing) = (now, true);
                 Ok(Some(BreakerState::HalfOpen))
             }
         }
@@ -96,15 +101,23 @@ impl Breaker {
             .fetch_add(1, Ordering::Relaxed)
             .saturating_add(1);
         let mut opened = self.opened.lock();
-        let probe_failed = opened.as_ref().is_some_and(|opened| opened.probing);
-        if probe_failed || (failures >= self.config.failures && opened.is_none()) {
-            *opened = Some(Opened {
-                until: now.plus(self.config.open_for),
-                probing: false,
-            });
-            return Some(BreakerState::Open);
-        }
-        None
+        let wait = match &*opened {
+            Some(opened) if opened.probing => self.longer(opened.wait),
+            None if failures >= self.config.failures => {
+                self.config.first_try.min(self.config.open_for)
+            }
+            _ => return None,
+        };
+        *opened = Some(Opened {
+            until: now.plus(wait),
+            wait,
+            probing: false,
+        });
+        Some(BreakerState::Open)
+    }
+
+    fn longer(&self, wait: Duration) -> Duration {
+        wait.saturating_mul(2).min(self.config.open_for)
     }
 }
 
@@ -122,16 +135,39 @@ mod tests {
         }
         assert_eq!(breaker.admit(AT(0)), Ok(None));
         assert_eq!(breaker.failed(AT(0)), Some(BreakerState::Open));
-        assert_eq!(breaker.state(AT(59)), BreakerState::Open);
-        assert_eq!(breaker.admit(AT(59)), Err(Duration::from_secs(1)));
-        assert_eq!(breaker.admit(AT(60)), Ok(Some(BreakerState::HalfOpen)));
-        assert_eq!(breaker.state(AT(60)), BreakerState::HalfOpen);
-        assert!(breaker.admit(AT(60)).is_err(), "only one probe");
-        assert_eq!(breaker.failed(AT(61)), Some(BreakerState::Open));
-        assert_eq!(breaker.admit(AT(121)), Ok(Some(BreakerState::HalfOpen)));
+        assert_eq!(breaker.state(AT(0)), BreakerState::Open);
+        assert_eq!(breaker.admit(AT(0)), Err(Duration::from_secs(1)));
+        assert_eq!(breaker.admit(AT(1)), Ok(Some(BreakerState::HalfOpen)));
+        assert_eq!(breaker.state(AT(1)), BreakerState::HalfOpen);
+        assert!(breaker.admit(AT(1)).is_err(), "only one probe");
+        assert_eq!(breaker.failed(AT(1)), Some(BreakerState::Open));
+        assert_eq!(breaker.admit(AT(3)), Ok(Some(BreakerState::HalfOpen)));
         assert_eq!(breaker.succeeded(), Some(BreakerState::Closed));
-        assert_eq!(breaker.state(AT(121)), BreakerState::Closed);
-        assert_eq!(breaker.admit(AT(121)), Ok(None));
+        assert_eq!(breaker.state(AT(3)), BreakerState::Closed);
+        assert_eq!(breaker.admit(AT(3)), Ok(None));
+    }
+
+    #[test]
+    fn a_store_that_stays_down_is_asked_ever_less_often_and_at_least_every_minute() {
+        let breaker = Breaker::new(BreakerConfig::default());
+        let (mut now, mut waits) = (0, Vec::new());
+        for _ in 0..5 {
+            breaker.failed(AT(0));
+        }
+        for _ in 0..8 {
+            let wait = breaker.admit(AT(now)).unwrap_err().as_secs();
+            waits.push(wait);
+            now += wait;
+            assert_eq!(breaker.admit(AT(now)), Ok(Some(BreakerState::HalfOpen)));
+            assert_eq!(breaker.failed(AT(now)), Some(BreakerState::Open));
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
+        // What was forgiven is forgotten: the next time begins with a short wait again.
+        breaker.succeeded();
+        for _ in 0..5 {
+            breaker.failed(AT(now));
+        }
+        assert_eq!(breaker.admit(AT(now)), Err(Duration::from_secs(1)));
     }
 
     #[test]
@@ -153,8 +189,9 @@ mod tests {
             ..BreakerConfig::default()
         });
         breaker.failed(AT(0));
-        assert_eq!(breaker.admit(AT(60)), Ok(Some(BreakerState::HalfOpen)));
-        assert!(breaker.admit(AT(119)).is_err());
-        assert_eq!(breaker.admit(AT(120)), Ok(Some(BreakerState::HalfOpen)));
+        assert_eq!(breaker.admit(AT(1)), Ok(Some(BreakerState::HalfOpen)));
+        assert_eq!(breaker.admit(AT(2)), Err(Duration::from_secs(1)));
+        assert_eq!(breaker.admit(AT(3)), Ok(Some(BreakerState::HalfOpen)));
+        assert_eq!(breaker.admit(AT(3)), Err(Duration::from_secs(4)));
     }
 }

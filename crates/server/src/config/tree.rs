@@ -357,7 +357,9 @@ pub struct Engine {
     /// Failures of the store in a row after which it is left alone for a while.
     #[schemars(range(min = 1))]
     pub breaker_failures: u32,
-    /// How long it is left alone before one request may try.
+    /// How long it is left alone before a first request may try; with each one that fails, twice as long.
+    pub breaker_first_try: Span,
+    /// The longest that it is left alone between two tries.
     pub breaker_open_for: Span,
     /// The most bytes of answers kept in memory for replays; `0B` keeps none.
     pub cache_size: Size,
@@ -372,6 +374,7 @@ impl Default for Engine {
             max_waiters: config.max_waiters,
             store_timeout: Span(config.call_limit),
             breaker_failures: config.breaker.failures,
+            breaker_first_try: Span(config.breaker.first_try),
             breaker_open_for: Span(config.breaker.open_for),
             cache_size: Size(config.cache.max_bytes),
             cache_age: Span(config.cache.max_age),

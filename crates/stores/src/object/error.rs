@@ -17,12 +17,29 @@ pub(super) fn store_error(stamp: &Stamp, error: &Error) -> StoreError {
     };
     // Not the client's own words: they repeat what the server says of the request, and with whose key it was signed.
     let said = match (stamp.status(), code(&error.to_string())) {
-        (Some(status), Some(code)) => format!("the server answered {status} {code}"),
+        (Some(status), Some(code)) => {
+            format!("the server answered {status} {code}{}", hint(&code))
+        }
         (Some(status), None) => format!("the server answered {status}"),
         (None, _) if stamp.was_never_sent() => "no connection to the server".to_owned(),
         (None, _) => "the server did not answer".to_owned(),
     };
     StoreError::new(kind, certainty, said)
+}
+
+/// What to do about the mistakes that people make.
+fn hint(code: &str) -> &'static str {
+    match code {
+        "RequestTimeTooSkewed" => {
+            ": this machine's clock is too far from the server's for its signatures; set it"
+        }
+        "NoSuchBucket" => ": make the bucket first",
+        "InvalidAccessKeyId" | "SignatureDoesNotMatch" => {
+            ": the access key or its secret is another"
+        }
+        "AccessDenied" => ": the key may not do this; docs/stores/object.md lists what it needs",
+        _ => "",
+    }
 }
 
 /// The word that S3 has for it.

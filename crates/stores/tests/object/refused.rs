@@ -49,3 +49,16 @@ async fn a_server_that_ignores_conditions_is_refused() {
     let said = refusal(port).await;
     assert!(said.contains("ignores If-None-Match"), "{said}");
 }
+
+#[tokio::test]
+async fn a_wrong_secret_is_told_with_what_to_do() {
+    let url = variable("SEMEL_TEST_S3_URL").replace(":semel-secret@", ":another@");
+    let error = ObjectStore::open(&url, clock()).await.expect_err("refused");
+    let said = std::error::Error::source(&error).map(ToString::to_string);
+    let said = said.unwrap_or_default();
+    assert!(
+        said.contains("403 SignatureDoesNotMatch: the access key or its secret"),
+        "{said}"
+    );
+    assert!(!said.contains("another@"), "{said}");
+}

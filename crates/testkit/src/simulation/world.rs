@@ -141,6 +141,7 @@ impl World {
             call_limit: Duration::from_micros(self.plan.call_limit),
             breaker: BreakerConfig {
                 failures: self.plan.breaker_failures,
+                first_try: Duration::from_secs(60),
                 open_for: Duration::from_secs(60),
             },
             // Room for every key of a world: what would be dropped first is not the seed's to decide.
