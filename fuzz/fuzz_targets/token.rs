@@ -25,7 +25,7 @@ static WHOSE: LazyLock<Whose> = LazyLock::new(|| {
     std::fs::write(&file, &*SECRET).expect("a file");
     let key_file = file.to_string_lossy().into_owned();
     let said = [
-        ("upstream.urls", "http://127.0.0.1:1"), ("store.url", "memory://"), ("jwt.key_file", &key_file),
+        ("upstream.urls", "http://127.0.0.1:1"), ("store.url", "memory://"), ("jwt.key_file", &key_file), ("jwt.algorithm", "HS256"),
         ("tenants.from", "jwt"), ("tenants.claim", "org"), ("principals.from", "jwt"), ("principals.claim", "sub"),
     ];
     let flag = |(path, value): (&str, &str)| Flag { name: "--set".into(), path: path.into(), value: value.into() };

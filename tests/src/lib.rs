@@ -16,12 +16,15 @@ use std::process::{Command, Stdio};
 #[must_use]
 pub fn semel() -> PathBuf {
     let mut build = Command::new(env!("CARGO"));
+    // With an example beside it, and so with the features that tests of the whole workspace have: what those have compiled
+    // is not compiled again.
     build.args([
         "build",
-        "--package",
-        "semel-cli",
-        "--message-format",
-        "json-render-diagnostics",
+        "--workspace",
+        "--all-features",
+        "--bin=semel",
+        "--example=openapi",
+        "--message-format=json-render-diagnostics",
     ]);
     // What cargo says of the test's own package would look like a change to build scripts, which then run again.
     let own = [

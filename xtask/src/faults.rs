@@ -1,5 +1,7 @@
 //! `cargo xtask faults`: real processes on real stores while everything fails; or one store held to the reference.
 
+use std::process::Command;
+
 use anyhow::{Result, bail};
 use clap::Args;
 
@@ -84,15 +86,14 @@ pub(crate) fn run(workspace: &Workspace, faults: &Faults) -> Result<()> {
 /// What every change has to pass: some stores for a short time, and every seeded bug found.
 pub(crate) fn slice(workspace: &Workspace) -> Result<()> {
     let program = |arguments: &[&str], name: &str| -> Result<()> {
-        let mut command = exec::cargo();
-        command.args(["run", "--package", "semel-faults", "--"]);
+        let mut command = Command::new(programs::debug(workspace, "semel-faults")?);
         command
             .args(arguments)
             .envs(services::variables(workspace)?);
         command.arg("--json").arg(workspace.result_file(name)?);
         programs::timed(workspace, "faults", &mut command).map(drop)
     };
-    program(&["--bug", "all", "--runs", "40"], "faults-bugs")?;
+    program(&["--bug", "all", "--runs", "100"], "faults-bugs")?;
     program(
         &["--peer", "unconditional", "--seconds", "16"],
         "faults-peer",

@@ -1,5 +1,6 @@
 //! Commands that are programs of other crates: build them the right way, run them, say how it went.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Result;
@@ -9,6 +10,30 @@ use crate::exec;
 use crate::table::{seconds, table};
 use crate::time::Stopwatch;
 use crate::workspace::Workspace;
+
+/// The programs that checks start. All with one command, of the whole workspace and with what tests depend on: built one by
+/// one, each would have other features of what they share, and that would be compiled again for each and for the tests.
+const PROGRAMS: [&str; 9] = [
+    "--bin=semel",
+    "--bin=semel-faults",
+    "--bin=semel-vectors",
+    "--example=apis",
+    "--example=metrics",
+    "--example=openapi",
+    "--example=problems",
+    "--workspace",
+    "--all-features",
+];
+
+/// A program of ours as the tests have it, built if need be: `semel`, or `examples/apis`.
+pub(crate) fn debug(workspace: &Workspace, name: &str) -> Result<PathBuf> {
+    let mut build = exec::cargo();
+    build.args(["build", "--quiet"]).args(PROGRAMS);
+    exec::run(build.current_dir(workspace.root()))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    let target = target.map_or_else(|| workspace.path("target"), Into::into);
+    Ok(target.join("debug").join(name))
+}
 
 /// Explores the model; the program writes its own result file and table.
 pub(crate) fn model(workspace: &Workspace, quick: bool) -> Result<()> {

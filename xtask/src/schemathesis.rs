@@ -10,8 +10,8 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, Result};
 use clap::Args;
 
-use crate::exec;
 use crate::workspace::Workspace;
+use crate::{exec, programs};
 
 /// Which version: another may check other things.
 const VERSION: &str = "4.32.5";
@@ -99,26 +99,8 @@ fn install(workspace: &Workspace) -> Result<PathBuf> {
 
 /// Starts the server; answers with its address.
 fn start(workspace: &Workspace, store: &str) -> Result<(Server, String)> {
-    let mut build = exec::cargo();
-    build.args([
-        "build",
-        "--quiet",
-        "--package",
-        "semel-server",
-        "--example",
-        "apis",
-    ]);
-    exec::run(build.current_dir(workspace.root()))?;
-    let mut command = exec::cargo();
-    command.args([
-        "run",
-        "--quiet",
-        "--package",
-        "semel-server",
-        "--example",
-        "apis",
-    ]);
-    command.args(["--", "127.0.0.1:0", store, TOKEN]);
+    let mut command = Command::new(programs::debug(workspace, "examples/apis")?);
+    command.args(["127.0.0.1:0", store, TOKEN]);
     command
         .current_dir(workspace.root())
         .stdin(Stdio::null())

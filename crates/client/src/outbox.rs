@@ -206,7 +206,9 @@ impl Outbox {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             bytes => bytes?,
         };
-        let entry = serde_json::from_slice::<Entry>(&bytes).ok();
+        // As text first: what isn't read of the file has to be JSON too.
+        let text = std::str::from_utf8(&bytes).ok();
+        let entry = text.and_then(|text| serde_json::from_str::<Entry>(text).ok());
         // One that lies under another's name would be sent as that one, and never be forgotten.
         let is_sound = |entry: &Entry| {
             let is_here = self.path(&entry.name).file_name() == path.file_name();
@@ -413,6 +415,12 @@ mod tests {
         let text = std::fs::read_to_string(&one).unwrap();
         let key = call.key().unwrap();
         std::fs::write(&one, text.replace(key.as_str(), "two words")).unwrap();
+        let begun = outbox.begin("charge ord-1").await;
+        assert!(matches!(begun, Err(OutboxError::Damaged { .. })));
+        // Nor is one that isn't text where nobody reads it.
+        let mut bytes = text.replacen('{', "{\"?\":\"?\",", 1).into_bytes();
+        bytes[2] = 0x8f;
+        std::fs::write(&one, bytes).unwrap();
         let begun = outbox.begin("charge ord-1").await;
         assert!(matches!(begun, Err(OutboxError::Damaged { .. })));
         std::fs::remove_dir_all(folder).unwrap();

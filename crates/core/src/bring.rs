@@ -81,6 +81,10 @@ async fn beside(
     found: &Record,
     there: Timestamp,
 ) -> StoreResult<Became> {
+    // Listed, expired on the way, and its key used anew: the other's record is of the new use.
+    if found.created_at >= moved.expires_at() {
+        return Ok(Became::There);
+    }
     let is_over = |record: &Record| matches!(record.state, State::Completed | State::Failed);
     let idle = found.state != State::Running || found.is_lapsed(there);
     let is_free = found.state == State::Released;

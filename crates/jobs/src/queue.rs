@@ -149,6 +149,8 @@ pub struct Counts {
     pub running: u64,
     /// Dead letters.
     pub dead: u64,
+    /// Files in a bucket that can't be read as the job of their place. Nobody gets them until somebody has mended them.
+    pub damaged: u64,
 }
 
 /// How many jobs there may be.

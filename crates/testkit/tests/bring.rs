@@ -110,6 +110,27 @@ async fn what_somebody_runs_or_wrote_later_is_left_alone() {
     assert_eq!(stores.new.read(&claim(1).identity).await.unwrap(), before);
 }
 
+#[tokio::test]
+async fn a_key_that_was_used_anew_after_its_record_expired_is_no_conflict() {
+    for last in ["a", "b"] {
+        let stores = Both::new();
+        let first = won(stores.old.claim(&claim(1)).await.unwrap());
+        stores.old.settle(&first, &done("a")).await.unwrap();
+        let listed = stores.listed().await;
+        stores.clock.advance(LEASE * 100);
+        let anew = won(stores.new.claim(&claim(2)).await.unwrap());
+        assert_eq!(
+            stores.brought(Pass::Comparing, &listed).await,
+            Became::There
+        );
+        stores.new.settle(&anew, &done(last)).await.unwrap();
+        assert_eq!(
+            stores.brought(Pass::Comparing, &listed).await,
+            Became::There
+        );
+    }
+}
+
 /// A claim that came to the new store late: a node of the old one had taken over meanwhile.
 #[tokio::test]
 async fn a_lease_of_the_new_store_is_waited_for_before_the_answer_takes_its_place() {

@@ -1,5 +1,6 @@
 //! The server's routers, driven in memory: time stands still, and nothing is waited for.
 
+use std::cell::RefCell;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -9,22 +10,42 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body as _;
 use semel::Semel;
-use semel_core::Env;
+use semel_core::{BoxFuture, Env, Spawn};
 use semel_core::env::SystemEntropy;
 use serde_json::Value;
 use tower_service::Service as _;
 
-use super::{Forget, Still, ready};
+use super::{Still, ready};
+
+thread_local! {
+    static TASKS: RefCell<Vec<BoxFuture<'static, ()>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What runs beside a request gets its turn when the request does.
+struct Beside;
+
+impl Spawn for Beside {
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        TASKS.with_borrow_mut(|tasks| tasks.push(task));
+    }
+}
+
+fn turn(context: &mut Context<'_>) {
+    let mut tasks = TASKS.take();
+    tasks.retain_mut(|task| task.as_mut().poll(context).is_pending());
+    TASKS.with_borrow_mut(|since| since.extend(tasks));
+}
 
 pub fn env() -> Env {
     Env {
         clock: Arc::new(Still),
-        spawn: Arc::new(Forget),
+        spawn: Arc::new(Beside),
         entropy: Arc::new(SystemEntropy),
     }
 }
 
 pub fn semel() -> Semel {
+    drop(TASKS.take());
     let open = Semel::builder().env(env()).open("memory://?capacity=64");
     ready(open).expect("memory")
 }
@@ -39,7 +60,10 @@ pub fn send(router: &Router, request: &Request<Bytes>) -> Option<Response<Vec<u8
     let mut answer = Box::pin(router.clone().call(asked));
     let answer = (0..8).find_map(|_| match answer.as_mut().poll(&mut context) {
         Poll::Ready(answer) => Some(answer),
-        Poll::Pending => None,
+        Poll::Pending => {
+            turn(&mut context);
+            None
+        }
     });
     let (head, mut body) = answer?.expect("a router never fails").into_parts();
     let mut all = Vec::new();

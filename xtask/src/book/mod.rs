@@ -69,7 +69,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// The program; built where this version isn't there. Without what it serves and watches with, which is most of it.
+/// The program; built where this version isn't there. Without what it serves and watches with, which is most of it, and not
+/// optimised: building takes longer than the book.
 fn mdbook(workspace: &Workspace) -> Result<PathBuf> {
     let own = workspace.path(format!("target/tools/mdbook-{MDBOOK}"));
     let program = own.join("bin/mdbook");
@@ -91,6 +92,7 @@ fn mdbook(workspace: &Workspace) -> Result<PathBuf> {
     install.args([
         "install",
         "--locked",
+        "--debug",
         "--no-default-features",
         "--features",
         "search",

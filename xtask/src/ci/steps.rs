@@ -175,7 +175,7 @@ fn examples(workspace: &Workspace) -> Result<Outcome> {
 fn tests(workspace: &Workspace) -> Result<Outcome> {
     tool("nextest")?;
     // Tests of several processes start it, and shouldn't spend their time on building it.
-    cargo(workspace, &["build", "--package", "semel-cli"])?;
+    programs::debug(workspace, "semel")?;
     let all = [
         "nextest",
         "run",

@@ -8,8 +8,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use super::Output;
-use crate::exec;
 use crate::workspace::Workspace;
+use crate::{exec, programs};
 
 const HEAD: &str = "<!-- Made by `cargo xtask generate`; do not edit. -->\n\n# Every command and flag\n\n\
 What `--help` says. [The command line](cli.md) is the guide.\n";
@@ -18,11 +18,7 @@ What `--help` says. [The command line](cli.md) is the guide.\n";
 const SCALE: &str = "docs/scale.md";
 
 pub(crate) fn pages(workspace: &Workspace) -> Result<Vec<Output>> {
-    let build = ["build", "--quiet", "--package", "semel-cli"];
-    exec::run(exec::cargo().args(build).current_dir(workspace.root()))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR");
-    let target = target.map_or_else(|| workspace.path("target"), Into::into);
-    let program = target.join("debug/semel");
+    let program = programs::debug(workspace, "semel")?;
     let scale = std::fs::read_to_string(workspace.path(SCALE))
         .with_context(|| format!("cannot read {SCALE}"))?;
     let scale = with_plans(&scale, |arguments| said(&program, arguments))?;

@@ -2,10 +2,11 @@
 
 use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::Result;
 
 use super::Output;
 use crate::workspace::Workspace;
+use crate::{exec, programs};
 
 const FILES: [(&str, &str); 2] = [
     ("schema", "spec/config.schema.json"),
@@ -13,21 +14,13 @@ const FILES: [(&str, &str); 2] = [
 ];
 
 pub(crate) fn files(workspace: &Workspace) -> Result<Vec<Output>> {
+    let program = programs::debug(workspace, "semel")?;
     let make = |(word, path): (&str, &str)| {
-        let output = Command::new(env!("CARGO"))
-            .args(["run", "--quiet", "--package", "semel-cli", "--"])
-            .args(["config", word])
-            .current_dir(workspace.path("."))
-            .output()
-            .context("could not start cargo")?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(
-            output.status.success(),
-            "semel config {word} failed:\n{said}"
-        );
+        let mut command = Command::new(&program);
+        let contents = exec::capture(command.args(["config", word]))?;
         Ok(Output {
             path: path.to_owned(),
-            contents: String::from_utf8(output.stdout)?,
+            contents,
         })
     };
     FILES.into_iter().map(make).collect()

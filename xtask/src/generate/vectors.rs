@@ -5,29 +5,18 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::Result;
 
 use super::Output;
 use crate::workspace::Workspace;
+use crate::{exec, programs};
 
 const FOLDER: &str = "spec/vectors";
 
 pub(crate) fn files(workspace: &Workspace) -> Result<Vec<Output>> {
-    let output = Command::new(env!("CARGO"))
-        .args([
-            "run",
-            "--quiet",
-            "--package",
-            "semel-testkit",
-            "--bin",
-            "semel-vectors",
-        ])
-        .current_dir(workspace.path("."))
-        .output()
-        .context("could not start cargo")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "semel-vectors failed:\n{said}");
-    let files: BTreeMap<String, String> = serde_json::from_slice(&output.stdout)?;
+    let mut command = Command::new(programs::debug(workspace, "semel-vectors")?);
+    let printed = exec::capture(command.current_dir(workspace.root()))?;
+    let files: BTreeMap<String, String> = serde_json::from_str(&printed)?;
     let output = |(name, contents)| Output {
         path: format!("{FOLDER}/{name}"),
         contents,

@@ -4,7 +4,7 @@ use object_store::path::Path;
 
 use super::Inner;
 use super::file::{Status, TaskFile, read_time};
-use super::work::{PAGE, Seen, id_of};
+use super::work::{Found, PAGE, Seen, id_of};
 use crate::error::Error;
 use crate::job::{Job, JobId, JobState};
 use crate::queue::{Counts, JobQuery, Page, Reaped};
@@ -83,7 +83,7 @@ impl Inner {
         let most = query.page_size();
         let mut jobs = Vec::new();
         for (id, tenant, path) in found {
-            let Some(seen) = self.read(&path).await? else {
+            let Found::Task(seen) = self.found(&path).await? else {
                 continue;
             };
             let job = seen.task.job(&tenant)?;
@@ -127,14 +127,15 @@ impl Inner {
     pub(super) async fn counts(&self) -> Result<Counts, Error> {
         let mut counts = Counts::default();
         for path in self.paths().await? {
-            let Some(seen) = self.read(&path).await? else {
-                continue;
-            };
-            match seen.task.status {
-                Status::Pending => counts.queued += 1,
-                Status::Running => counts.running += 1,
-                Status::Failed => counts.dead += 1,
-                Status::Completed => {}
+            match self.found(&path).await? {
+                Found::Task(seen) => match seen.task.status {
+                    Status::Pending => counts.queued += 1,
+                    Status::Running => counts.running += 1,
+                    Status::Failed => counts.dead += 1,
+                    Status::Completed => {}
+                },
+                Found::Damaged => counts.damaged += 1,
+                Found::Nothing => {}
             }
         }
         Ok(counts)
@@ -163,7 +164,7 @@ impl Inner {
     pub(super) async fn reap(&self) -> Result<Reaped, Error> {
         let mut reaped = Reaped::default();
         for path in self.paths().await? {
-            let Some(mut seen) = self.read(&path).await? else {
+            let Found::Task(mut seen) = self.found(&path).await? else {
                 continue;
             };
             if JobState::from(seen.task.status).has_ended() {

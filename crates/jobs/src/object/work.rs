@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use object_store::path::Path;
-use semel_core::Certainty;
+use semel_core::{Certainty, StoreErrorKind};
 use semel_stores::object::Version;
 
 use super::Inner;
@@ -29,6 +29,14 @@ pub(super) struct Seen {
     pub(super) path: Path,
     pub(super) task: TaskFile,
     pub(super) version: Version,
+}
+
+/// What lies at a path.
+pub(super) enum Found {
+    Task(Box<Seen>),
+    /// Something that can't be read as the task of its place.
+    Damaged,
+    Nothing,
 }
 
 impl Inner {
@@ -84,14 +92,14 @@ impl Inner {
         if self.ended.lock().contains(&id) {
             return Ok(None);
         }
-        let Some(seen) = self.read(path).await? else {
+        let Found::Task(seen) = self.found(path).await? else {
             return Ok(None);
         };
         if JobState::from(seen.task.status).has_ended() {
             self.remember_ended(id);
             return Ok(None);
         }
-        Ok(Some(seen))
+        Ok(Some(*seen))
     }
 
     pub(super) async fn read(&self, path: &Path) -> Result<Option<Seen>, Error> {
@@ -107,6 +115,15 @@ impl Inner {
             task: TaskFile::read(id, &bytes)?,
             version,
         }))
+    }
+
+    /// The same for who goes through all of them: one that is damaged stops nobody.
+    pub(super) async fn found(&self, path: &Path) -> Result<Found, Error> {
+        match self.read(path).await {
+            Ok(seen) => Ok(seen.map_or(Found::Nothing, |seen| Found::Task(Box::new(seen)))),
+            Err(Error::Store(error)) if error.kind == StoreErrorKind::Record => Ok(Found::Damaged),
+            Err(error) => Err(error),
+        }
     }
 
     async fn take(&self, ask: &LeaseAsk, seen: Seen) -> Result<Option<Leased>, Error> {

@@ -122,3 +122,26 @@ async fn tenants_have_tasks_of_their_own() {
         ("acme", JobState::Done)
     );
 }
+
+#[tokio::test]
+async fn a_damaged_file_stops_nobody_and_is_counted() {
+    let bench = Bench::new().await;
+    let damaged = bench.submit("k-1", 1).await.job();
+    let path = bench.queue.task_path("", damaged.id);
+    let (_, version) = bench.store.get(&path).await.unwrap().expect("a task");
+    let nonsense = "{\"task_id\": 7".into();
+    let written = bench.store.put(&path, nonsense, Some(&version)).await;
+    assert!(written.unwrap().is_some());
+    let sound = bench.submit("k-2", 2).await.job();
+    let queue = bench.jobs.queue();
+    assert_eq!(bench.take(LONG).await.expect("a task").id, sound.id);
+    assert!(bench.take(LONG).await.is_none());
+    queue.reap().await.unwrap();
+    let counts = queue.counts().await.unwrap();
+    assert_eq!((counts.running, counts.damaged), (1, 1));
+    let listed = queue.list(&JobQuery::default()).await.unwrap().jobs;
+    assert_eq!(listed.len(), 1);
+    // Who asks for it is told.
+    let asked = queue.look(damaged.id).await;
+    assert!(matches!(asked, Err(Error::Store(_))), "{asked:?}");
+}

@@ -98,8 +98,9 @@ fn shown_url(url: &str) -> Option<String> {
         // An option's, or the end of a password with a question mark in it: nobody can tell.
         return Some(format!("{scheme}://…"));
     }
-    // A password may have a slash in it too; a file's path begins with one, and has none before it.
-    let login = place.rsplit_once('@').filter(|_| !place.starts_with('/'));
+    // A password may have a slash in it too; a file's path may have an @.
+    let is_file = scheme == "sqlite" && place.starts_with('/');
+    let login = place.rsplit_once('@').filter(|_| !is_file);
     let place = login.map_or(place, |(_, place)| place);
     let more = if options.is_empty() { "" } else { "?…" };
     Some(format!("{scheme}://{place}{more}"))

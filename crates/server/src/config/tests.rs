@@ -214,6 +214,7 @@ fn no_part_of_any_url_that_may_be_a_password_is_shown() {
         ("postgres://u:hunter2 x@h/d", "…"),
         ("postgres:u:hunter2@h/d?x=a://b", "…"),
         ("s3://b?endpoint=http://u:hunter2@h", "s3://…"),
+        ("redis:////s://u:hunter2@/,s://u:hunter2@h/d", "redis://h/d"),
         ("sqlite:///home/a@b/keys.db", "sqlite:///home/a@b/keys.db"),
         ("redis://h:1/2?prefix=a", "redis://h:1/2?…"),
         ("", "…"),

@@ -133,6 +133,7 @@ impl Scraped {
             ("queued", counts.queued),
             ("running", counts.running),
             ("dead", counts.dead),
+            ("damaged", counts.damaged),
         ];
         for (state, count) in states {
             let gauge = self.meter.registry.gauge(&t::JOBS, &[("state", state)]);

@@ -192,7 +192,7 @@ table! {
         "Records in the store, expired ones included that nobody has removed yet; the last known while it is down", "asked when scraped, at most every 5 s");
     /// Jobs.
     JOBS = gauge("semel_jobs", &["state"],
-        "Jobs that wait, run, or are dead letters, where there is a queue; the last known while the store is down", "asked when scraped, at most every 5 s");
+        "Jobs that wait, run, are dead letters, or are files in a bucket that can't be read, where there is a queue; the last known while the store is down", "asked when scraped, at most every 5 s");
     /// Connections in use.
     CONNECTIONS = gauge("semel_store_connections_active", &["backend"],
         "Connections to the store that are in use; with Redis, the one of each master that all calls share", "`StoreAdmin::connections`");

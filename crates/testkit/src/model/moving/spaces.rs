@@ -108,7 +108,8 @@ pub(super) const COPIER: Config = Config {
     ..TAKEOVER
 };
 
-/// Records that expire on the way. One life of the key: see *Known* in the docs.
+/// Records that expire on the way. One life of the key: the model does not know when a record was first claimed, by which
+/// `bring` tells two lives apart (its tests show that).
 pub(super) const EXPIRY: Config = Config {
     name: "moving, expiry",
     terms: Terms {
