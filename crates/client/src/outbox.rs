@@ -419,7 +419,7 @@ mod tests {
         assert!(matches!(begun, Err(OutboxError::Damaged { .. })));
         // Nor is one that isn't text where nobody reads it.
         let mut bytes = text.replacen('{', "{\"?\":\"?\",", 1).into_bytes();
-        bytes[2] = 0x8f;
+        bytes[6] = 0x8f;
         std::fs::write(&one, bytes).unwrap();
         let begun = outbox.begin("charge ord-1").await;
         assert!(matches!(begun, Err(OutboxError::Damaged { .. })));

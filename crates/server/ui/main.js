@@ -48,7 +48,7 @@ const BANNERS = {
   outage: (view, since) => ["bad", `The store (${view.store.name}) gives no answer${since}.`,
     "New requests with a key are refused with 503 and nothing runs, so nothing can run twice; scopes that are set to fail open run unprotected. Requests without a key pass as ever.",
     `Check that ${view.store.name} runs and can be reached from this machine; “semel doctor” says what it sees. Semel tries it by itself and goes on when it is back.`],
-  recovering: (view, since) => ["warn", `The store (${view.store.name}) answers again; the breaker has not closed yet${since}.`, "It stays open for a while (engine.breaker_open_for), then one request tries the store; until that one is answered, requests with a key are refused with 503.", "Nothing to do: all goes on by itself."],
+  recovering: (view, since) => ["warn", `The store (${view.store.name}) answers again; the breaker has not closed yet${since}.`, "It stays open for a while (engine.breaker_first_try, twice as long after each try that fails, at most engine.breaker_open_for), then one request tries the store; until that one is answered, requests with a key are refused with 503.", "Nothing to do: all goes on by itself."],
   lost: (_, since) => ["bad", `No connection to Semel’s admin API${since}.`, "What is shown is what was known last. Traffic may well go on: this is about the dashboard alone.", "Check that the process runs and that this address still leads to it. The page goes on asking."],
 };
 

@@ -1,4 +1,4 @@
-//! A bucket: SeaweedFS, whose conditional writes are atomic and survive its death.
+//! A bucket: SeaweedFS, whose conditional writes are atomic but for the moment of its start, and survive its death.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -83,12 +83,13 @@ impl Seaweed {
         Ok(server)
     }
 
-    /// Waits until it keeps something.
+    /// Waits until it keeps something, and keeps to its conditions.
     async fn answers(&mut self) -> Result<()> {
         let url = url(&format!("127.0.0.1:{}", self.port));
         for _ in 0..300 {
             anyhow::ensure!(self.process.runs(), "the server ended at its start");
             if semel::open_store(&url).await.is_ok() {
+                pass(SETTLES).await;
                 return Ok(());
             }
             pass(Duration::from_millis(200)).await;
@@ -157,7 +158,6 @@ impl Backend for Seaweed {
             pass(Duration::from_millis(rng.random_range(100..700))).await;
             self.process = Private::start(Command::new(&self.program).args(&self.arguments));
             self.answers().await?;
-            pass(SETTLES).await;
             for way in &self.ways {
                 way.refuse(false);
             }

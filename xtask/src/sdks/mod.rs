@@ -41,7 +41,10 @@ fn both(bench: &Bench) -> Result<()> {
         let python = python
             .join()
             .unwrap_or_else(|_| bail!("the check of the Python package died"));
-        python.and(typescript)
+        match (python, typescript) {
+            (Err(one), Err(other)) => bail!("{one:#}; and {other:#}"),
+            (python, typescript) => python.and(typescript),
+        }
     })
 }
 

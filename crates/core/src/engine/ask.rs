@@ -102,9 +102,11 @@ impl Asker<'_> {
                 self.unanswered_since.get_or_insert(sent);
             }
             if !error.is_transient() {
+                // It said no, and so it is there.
+                self.report_breaker(self.engine.breaker.succeeded());
                 return Err(unanswered(error));
             }
-            self.report_breaker(self.engine.breaker.failed(self.now()));
+            self.report_breaker(self.engine.breaker.failed(sent, self.now()));
             if resends == RESENDS {
                 return Err(unanswered(error));
             }

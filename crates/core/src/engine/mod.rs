@@ -147,7 +147,7 @@ impl Engine {
             config,
             timed: observer.wants_times(),
             observer,
-            breaker: Arc::new(Breaker::new(config.breaker)),
+            breaker: Arc::new(Breaker::new(config.breaker, config.call_limit)),
             turns: Arc::default(),
             waiters: Waiters::new(config.max_waiters),
             cache: Arc::new(ReplayCache::new(config.cache)),

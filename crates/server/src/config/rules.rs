@@ -172,6 +172,8 @@ impl Judge<'_> {
             ("listener.head_timeout", config.listener.head_timeout),
             ("listener.body_timeout", config.listener.body_timeout),
             ("engine.store_timeout", config.engine.store_timeout),
+            ("engine.breaker_first_try", config.engine.breaker_first_try),
+            ("engine.breaker_open_for", config.engine.breaker_open_for),
             ("health.self_check_every", config.health.self_check_every),
         ] {
             if span.0.is_zero() {

@@ -10,8 +10,9 @@ use semel_core::{Certainty, Identity, Record, StoreError, Timestamp};
 use super::error::{overtaken, unknown};
 use super::{Inner, memo, time};
 
-/// How often a step that was overtaken, or whose outcome isn't known, is tried again before giving up.
-pub(super) const TRIES: u32 = 12;
+/// How often a step that was overtaken, or whose outcome isn't known, is tried before giving up: for less time than the
+/// engine gives a call.
+pub(super) const TRIES: u32 = 8;
 
 /// A record as it was found or remembered.
 pub(super) struct Seen {
@@ -99,6 +100,8 @@ impl Inner {
                 }
                 // What was remembered decides nothing by itself.
                 None => {}
+                // The last step is a look: only that finds a write whose reply got lost.
+                Some(_) if tried + 1 == TRIES => break,
                 Some(record) => {
                     // Decided by a time that may have been held back; written now.
                     let last = seen.as_ref().map(|seen| seen.record.written_at);

@@ -18,7 +18,7 @@ use sqlx::types::Uuid;
 use sqlx::{PgConnection, Postgres, Row as _, Transaction};
 
 use crate::postgres::claim::{TRIES, first_run, insert, swap};
-use crate::postgres::error::{is_broken, not_sent, store_error};
+use crate::postgres::error::{is_broken, not_sent, store_error, unexpected};
 use crate::postgres::row::{self, Seen};
 use crate::postgres::settle::settle;
 use crate::postgres::{Inner, PostgresStore};
@@ -157,19 +157,24 @@ impl Run {
         ask: &Claim,
     ) -> StoreResult<(Option<Seen>, bool)> {
         let address = ask.identity.address();
-        let statement = self.store.sql.look_inside.at(&address);
-        let statement = statement.bind(Uuid::from_bytes(address)).bind(lock(ask));
-        let row = statement.fetch_one(tx).await.map_err(store_error)?;
-        let is_ours = row.try_get(25).map_err(store_error)?;
         let is_there = |row: &PgRow| {
             row.try_get::<Option<Uuid>, _>(24)
                 .map(|found| found.is_some())
         };
-        if !is_there(&row).map_err(store_error)? {
-            return Ok((None, is_ours));
+        for _ in 0..TRIES {
+            let statement = self.store.sql.look_inside.at(&address);
+            let statement = statement.bind(Uuid::from_bytes(address)).bind(lock(ask));
+            let row = statement.fetch_one(&mut *tx).await.map_err(store_error)?;
+            let is_ours = row.try_get(25).map_err(store_error)?;
+            if !is_there(&row).map_err(store_error)? {
+                return Ok((None, is_ours));
+            }
+            let seen = row::check(row::parse(&row).map_err(store_error)?, &ask.identity)?;
+            if let Some(seen) = self.store.with_body(seen).await? {
+                return Ok((Some(seen), is_ours));
+            }
         }
-        let seen = row::check(row::parse(&row).map_err(store_error)?, &ask.identity)?;
-        Ok((self.store.with_body(seen).await?, is_ours))
+        Err(unexpected("a record without its body"))
     }
 
     async fn settle(&self, lease: &Grant, settlement: &Settlement) -> StoreResult<Settled> {
