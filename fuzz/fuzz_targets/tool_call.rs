@@ -9,7 +9,12 @@ const KEYS: [&str; 2] = ["idempotencyKey", "idempotency_key"];
 
 fuzz_target!(|data: &[u8]| {
     let Some(seen) = call(data) else { return };
-    let mut said: Value = serde_json::from_slice(data).expect("a call is JSON");
+    let Ok(mut said) = serde_json::from_slice::<Value>(data) else {
+        // Half a character in something that is passed on unread: the same call all the same.
+        let again = call(&seen.sent).expect("a call");
+        assert_eq!((&again.tool, &again.fingerprint, &again.sent), (&seen.tool, &seen.fingerprint, &seen.sent));
+        return;
+    };
     let mut sent: Value = serde_json::from_slice(&seen.sent).expect("so is what is sent on");
     assert_eq!(sent["params"]["name"], seen.tool.as_str());
     if let Some(arguments) = sent.pointer("/params/arguments").and_then(Value::as_object) {
