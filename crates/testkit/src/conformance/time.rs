@@ -78,8 +78,9 @@ pub(super) async fn p20_replaying_does_not_prolong(scene: Scene) -> Verdict {
     scene.settled(&lease, &complete("the answer")).await?;
     scene.pass(terms.retention() / 2).await;
     let replay = scene.replayed(&again(&claim)).await?;
+    // Prolonged, it would be all of it; half of it is told to a few milliseconds, where the store's clock is guessed.
     ensure!(
-        replay.expires_in <= terms.retention() / 2,
+        replay.expires_in < terms.retention() * 3 / 4,
         "expires in {:?}",
         replay.expires_in
     );
