@@ -8,7 +8,7 @@ use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
 
 use super::Inner;
-use super::error::{store_error, unexpected};
+use super::error::{store_error, unexpected, without_body};
 use super::row::{self, Bound, Seen, uuid, whole_millis};
 use super::sql::Statement;
 
@@ -54,7 +54,7 @@ impl Inner {
                 return Ok(Some(seen));
             }
         }
-        Err(unexpected("overtaken too often"))
+        Err(without_body())
     }
 
     /// Puts `new` in the place of exactly what was seen; answers whether it still was there.

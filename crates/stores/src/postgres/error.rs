@@ -36,6 +36,12 @@ pub(super) fn unexpected(said: &'static str) -> StoreError {
     StoreError::new(StoreErrorKind::Unavailable, Certainty::Unknown, said)
 }
 
+/// A record whose body is kept apart, and isn't there: damage, and no free key (P25).
+pub(super) fn without_body() -> StoreError {
+    let said = "a record without its body";
+    StoreError::new(StoreErrorKind::Record, Certainty::Definite, said)
+}
+
 /// The server's code, such as `40001`.
 pub(super) fn code(error: &Error) -> Option<String> {
     error

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use semel::core::StoreErrorKind;
 use semel::{Error, Failure, Mode, Policy, Problem, Semel, Tx, TxError};
 use sqlx::{AssertSqlSafe, PgPool, Row as _};
 
@@ -122,6 +123,28 @@ async fn run_and_run_in_share_their_keys() {
         other.await,
         Err(Error::Problem(Problem::Mismatch))
     ));
+}
+
+#[tokio::test]
+async fn a_record_whose_body_is_gone_is_told_as_damage_and_runs_nothing() {
+    let (bank, key) = (Bank::open().await, fresh());
+    let large = format!("{key}{}", "x".repeat(40_000));
+    let call = bank.call(&key).run(|_| async { Ok::<_, Failure>(large) });
+    call.await.unwrap();
+    bank.sql(&format!(
+        "DELETE FROM semel.bodies WHERE position('{key}'::bytea in body) > 0"
+    ))
+    .await;
+    let another = Bank::open().await;
+    let outside = another.call(&key);
+    let outside = outside.run(|_| async { Ok::<_, Failure>("another".to_owned()) });
+    for told in [another.transfer(&key).await, outside.await] {
+        let Err(Error::Problem(Problem::Unavailable { source, .. })) = told else {
+            panic!("it was answered, or told to wait")
+        };
+        assert_eq!(source.expect("a cause").kind, StoreErrorKind::Record);
+    }
+    assert_eq!(another.entries().await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

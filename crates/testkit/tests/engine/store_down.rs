@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
+use semel_core::StoreAdmin;
 use semel_core::engine::{EngineConfig, Problem, Response};
-use semel_core::event::{BreakerState, Step, Would};
+use semel_core::event::{Step, Would};
 use semel_core::policy::{Mode, Policy, StoreDown};
-use semel_core::{StoreAdmin, StoreErrorKind};
 use semel_testkit::faulty::{Call, Fault, FaultyStore};
 
 use super::*;
 
 /// A rig on a store that the test makes fail.
-fn faulty() -> (Rig, FaultyStore) {
+pub(super) fn faulty() -> (Rig, FaultyStore) {
     let clock = FakeClock::new();
     let memory = MemoryStore::new(MemoryConfig::default(), Arc::new(clock.clone()));
     let inner: Arc<dyn StoreAdmin> = Arc::new(memory);
@@ -23,7 +23,7 @@ fn faulty() -> (Rig, FaultyStore) {
 }
 
 /// Runs to the end, letting time pass as long as that takes.
-async fn patiently(rig: &Rig, policy: &Policy, effects: &Effects) -> Response<String> {
+pub(super) async fn patiently(rig: &Rig, policy: &Policy, effects: &Effects) -> Response<String> {
     let caller = rig.start("k", policy, effects.answer("ran"));
     for _ in 0..240 {
         if caller.is_finished() {
@@ -136,44 +136,6 @@ async fn observe_never_stands_in_the_way_of_an_outage() {
         would: Would::Unavailable,
     };
     assert_eq!(rig.log.count(|step| *step == observed), 1);
-}
-
-#[tokio::test]
-async fn p35_the_breaker_opens_tries_once_and_closes() {
-    let (base, store) = faulty();
-    let config = EngineConfig::default();
-    let rig = Rig::on(base.clock.clone(), Arc::clone(&base.store), config);
-    let effects = Effects::default();
-    for _ in 0..6 {
-        store.next(Call::Claim, Fault::Refuse);
-    }
-    let changes = |to| move |step: &Step| *step == Step::Breaker { state: to };
-    for _ in 0..2 {
-        patiently(&rig, &Policy::default(), &effects).await;
-    }
-    assert_eq!(rig.log.count(changes(BreakerState::Open)), 1);
-    let asked = store.befallen();
-    let refused = rig.run("k", &Policy::default(), effects.answer("x")).await;
-    assert!(matches!(
-        refused,
-        Response::Problem(Problem::Unavailable { source: None, .. })
-    ));
-    assert_eq!(store.befallen(), asked, "the store was left alone");
-    rig.pass(Duration::from_millis(1_100)).await;
-    let response = patiently(&rig, &Policy::default(), &effects).await;
-    // The probe met the last fault, so the breaker opened again.
-    assert!(
-        matches!(response, Response::Problem(Problem::Unavailable { .. })),
-        "{response:?}"
-    );
-    rig.pass(Duration::from_millis(2_100)).await;
-    assert_eq!(
-        ran(&patiently(&rig, &Policy::default(), &effects).await),
-        "ran"
-    );
-    assert_eq!(rig.log.count(changes(BreakerState::HalfOpen)), 2);
-    assert_eq!(rig.log.count(changes(BreakerState::Closed)), 1);
-    assert_eq!(effects.count(), 1);
 }
 
 #[tokio::test]
@@ -310,30 +272,6 @@ async fn a_crash_after_the_effect_is_taken_over_or_in_doubt() {
         }
         dead.abort();
     }
-}
-
-#[tokio::test]
-async fn a_full_store_is_not_an_outage() {
-    let clock = FakeClock::new();
-    let store = MemoryStore::new(MemoryConfig { capacity: 0 }, Arc::new(clock.clone()));
-    let rig = Rig::on(clock, Arc::new(store), EngineConfig::default());
-    let effects = Effects::default();
-    for _ in 0..20 {
-        let response = rig.run("k", &Policy::default(), effects.answer("x")).await;
-        let Response::Problem(Problem::Unavailable {
-            source: Some(error),
-            ..
-        }) = response
-        else {
-            panic!("{response:?}")
-        };
-        assert_eq!(error.kind, StoreErrorKind::Full);
-    }
-    assert_eq!(
-        rig.log.count(|step| matches!(step, Step::Breaker { .. })),
-        0
-    );
-    assert_eq!(effects.count(), 0);
 }
 
 /// A lease shorter than the limit of a call.
