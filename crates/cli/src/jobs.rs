@@ -109,6 +109,8 @@ struct Page {
     queued: u64,
     running: u64,
     dead: u64,
+    damaged: u64,
+    damaged_file: Option<String>,
 }
 
 /// The largest page that the API gives.
@@ -142,7 +144,9 @@ impl Which {
             }
         };
         if self.json {
-            let counts = json!({"queued": last.queued, "running": last.running, "dead": last.dead});
+            let counts = json!({
+                "queued": last.queued, "running": last.running, "dead": last.dead, "damaged": last.damaged,
+            });
             out::json(&json!({"jobs": jobs, "counts": counts, "complete": after.is_none()}));
             return Ok(());
         }
@@ -202,14 +206,16 @@ fn show(jobs: &[Value], page: &Page) {
         }
         out::say(table.trim_fmt());
     }
-    let Page {
-        queued,
-        running,
-        dead,
-        ..
-    } = page;
+    let (queued, running, dead) = (page.queued, page.running, page.dead);
     let total = format!("{queued} queued, {running} running, {dead} dead letters");
     out::say(look.paint(Tone::Quiet, total));
+    if let Some(file) = &page.damaged_file {
+        let told = format!(
+            "{} can't be read as a job, and no worker gets one that can't: mend or move away {file}",
+            page.damaged
+        );
+        out::say(look.paint(Tone::Bad, told));
+    }
 }
 
 /// Shows a job.

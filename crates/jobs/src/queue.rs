@@ -151,6 +151,8 @@ pub struct Counts {
     pub dead: u64,
     /// Files in a bucket that can't be read as the job of their place. Nobody gets them until somebody has mended them.
     pub damaged: u64,
+    /// The path of one of those files: where to begin.
+    pub damaged_file: Option<String>,
 }
 
 /// How many jobs there may be.

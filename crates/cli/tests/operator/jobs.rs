@@ -3,6 +3,7 @@
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use semel_stores::object::ObjectStore;
 use serde_json::{Value, json};
 
 use crate::support::{Sidecar, env, semel};
@@ -78,4 +79,34 @@ async fn jobs_are_listed_inspected_and_retried() {
         (Some(2), &false.into())
     );
     assert_eq!(local["counts"]["queued"], 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_cannot_be_read_is_named() {
+    let env_of_this = semel::tokio_env();
+    let folder = format!("/damaged-{:032x}?", env_of_this.entropy.next_u128());
+    let url = env("SEMEL_TEST_S3_URL").replace('?', &folder);
+    let more = "[api]\naccess = \"loopback\"\n[jobs]\nenabled = true\n";
+    let sidecar = Sidecar::start(&url, more).await;
+    let submit = json!({"kind": "charge", "params": {}, "idempotency_key": "order-1"});
+    post(&sidecar, "/mesh/submit_request", &submit).await;
+    let sound = sidecar.run("jobs list").await.good();
+    assert!(!sound.contains("can't be read"), "{sound}");
+
+    let bucket = ObjectStore::open(&url, env_of_this.clock).await;
+    let bucket = bucket.expect("a bucket that is fit");
+    let tasks = bucket.folder().join("tasks");
+    let names = bucket.names(&tasks, None, 2).await.expect("an answer");
+    let [task] = names.as_slice() else {
+        panic!("{names:?}")
+    };
+    let (_, version) = bucket.get(task).await.unwrap().expect("a task");
+    let written = bucket.put(task, "{".into(), Some(&version)).await;
+    assert!(written.expect("an answer").is_some());
+
+    let told = sidecar.run("jobs list").await.good();
+    assert!(told.contains("1 can't be read"), "{told}");
+    assert!(told.contains(task.as_ref()), "{told}");
+    let counts = sidecar.run("jobs list --json").await.json();
+    assert_eq!(counts["counts"]["damaged"], 1);
 }

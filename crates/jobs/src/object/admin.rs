@@ -134,7 +134,10 @@ impl Inner {
                     Status::Failed => counts.dead += 1,
                     Status::Completed => {}
                 },
-                Found::Damaged => counts.damaged += 1,
+                Found::Damaged => {
+                    counts.damaged += 1;
+                    counts.damaged_file.get_or_insert_with(|| path.to_string());
+                }
                 Found::Nothing => {}
             }
         }

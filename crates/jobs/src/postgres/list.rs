@@ -81,7 +81,7 @@ impl Inner {
             queued: number(0)?,
             running: number(1)?,
             dead: number(2)?,
-            damaged: 0,
+            ..Counts::default()
         })
     }
 

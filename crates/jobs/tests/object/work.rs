@@ -139,6 +139,7 @@ async fn a_damaged_file_stops_nobody_and_is_counted() {
     queue.reap().await.unwrap();
     let counts = queue.counts().await.unwrap();
     assert_eq!((counts.running, counts.damaged), (1, 1));
+    assert_eq!(counts.damaged_file, Some(path.to_string()));
     let listed = queue.list(&JobQuery::default()).await.unwrap().jobs;
     assert_eq!(listed.len(), 1);
     // Who asks for it is told.

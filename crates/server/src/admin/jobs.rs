@@ -78,6 +78,12 @@ pub(crate) struct JobsPage {
     running: u64,
     /// How many are dead letters.
     dead: u64,
+    /// How many files of a bucket can't be read as the job of their place: nobody gets those until they are mended.
+    damaged: u64,
+    /// The path of one of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    damaged_file: Option<String>,
 }
 
 impl AdminState {
@@ -125,6 +131,8 @@ pub(super) async fn list(
         queued: counts.queued,
         running: counts.running,
         dead: counts.dead,
+        damaged: counts.damaged,
+        damaged_file: counts.damaged_file,
     };
     Ok(answered(StatusCode::OK, &page))
 }

@@ -32,11 +32,12 @@ export function jobs() {
       on: { change: () => { chosen = state; after = null; look(); } } }), h("span", {}, label))));
   const place = h("div");
   const failed = h("div");
+  const damaged = h("div");
   const looked = h("span", { class: "note", role: "status" }, "Looking …");
   const next = h("button", { type: "button", hidden: true, on: { click: () => { after = next.dataset.after; look(); } } }, "Older ones");
   const element = h("div", { class: "view" },
     h("div", { class: "heading" }, h("h1", {}, "Jobs"), h("div", { class: "row" }, looked, picker)),
-    failed,
+    failed, damaged,
     h("dl", { class: "figures three", "aria-label": "Jobs" }, figure("queued", "Waiting"), figure("running", "Running"), figure("dead", "Dead letters")),
     h("section", { class: "card queue" }, place, next),
     h("p", { class: "note" }, "The same in a terminal: ", code("semel jobs list"), ", ", code("semel jobs dead"), ", ", code("semel jobs retry"), "."));
@@ -59,6 +60,11 @@ export function jobs() {
     next.hidden = !page.next;
     next.dataset.after = page.next ?? "";
     for (const [name, cell] of Object.entries(figures)) say(cell, count(page[name]));
+    damaged.replaceChildren(...(page.damaged ? [problemBox({
+      title: `${count(page.damaged)} ${page.damaged === 1 ? "file" : "files"} in the bucket can’t be read as a job`,
+      message: `No worker gets such a job, and who asks for it is told so. One of them is ${page.damaged_file}`,
+      next: "Mend the file, or move it away.",
+    })] : []));
   };
 
   let timer;
