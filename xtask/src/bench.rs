@@ -12,8 +12,6 @@ use crate::{exec, programs, services};
 struct Bench {
     name: &'static str,
     what: &'static str,
-    /// What must be built before there is something to measure; nothing when it can be run.
-    arrives_with: Option<&'static str>,
     /// The real servers that it measures against.
     servers: &'static [&'static str],
     /// A package whose program it starts.
@@ -30,7 +28,6 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "core",
         what: "the engine over the memory store",
-        arrives_with: None,
         servers: &[],
         starts: None,
         manifest: None,
@@ -38,7 +35,6 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "stores",
         what: "each store beside its bare engine",
-        arrives_with: None,
         servers: &["redis", "valkey", "postgres", "mariadb"],
         starts: None,
         manifest: None,
@@ -46,7 +42,6 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "http",
         what: "requests through the tower layer, beside none and beside a peer",
-        arrives_with: None,
         servers: &["redis", "valkey"],
         starts: None,
         manifest: Some(PEERS),
@@ -54,7 +49,6 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "peers",
         what: "our tests of other layers' defects, on a published peer",
-        arrives_with: None,
         servers: &[],
         starts: None,
         manifest: Some(PEERS),
@@ -62,7 +56,6 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "telemetry",
         what: "the sidecar with metrics and log lines, beside without",
-        arrives_with: None,
         servers: &[],
         starts: None,
         manifest: None,
@@ -70,7 +63,6 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "sidecar",
         what: "requests through the sidecar, beside nginx",
-        arrives_with: None,
         servers: &["redis", "recipes"],
         starts: Some("semel-cli"),
         manifest: None,
@@ -78,7 +70,6 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "stream",
         what: "the window of keys, beside a bare LRU map",
-        arrives_with: None,
         servers: &[],
         starts: None,
         manifest: None,
@@ -86,7 +77,6 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "mcp",
         what: "tool calls through the gateway, beside the server itself",
-        arrives_with: None,
         servers: &["mcp"],
         starts: Some("semel-cli"),
         manifest: None,
@@ -94,7 +84,6 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "jobs",
         what: "the queue of jobs, beside the bare statements that do the same",
-        arrives_with: None,
         servers: &["postgres"],
         starts: None,
         manifest: None,
@@ -110,15 +99,6 @@ pub(crate) fn run(workspace: &Workspace, name: &str, arguments: &[String]) -> Re
         eprintln!("no bench {name}; there are:\n{}", overview());
         return Ok(ExitCode::from(WRONG_CALL));
     };
-    if let Some(arrives_with) = bench.arrives_with {
-        println!(
-            "nothing yet: bench {name} arrives with {arrives_with}\n{}",
-            overview()
-        );
-        let nothing = serde_json::json!({ "status": "nothing yet", "arrives_with": arrives_with });
-        workspace.write_result(&format!("bench-{name}"), &nothing)?;
-        return Ok(ExitCode::SUCCESS);
-    }
     workspace.result_file(&format!("bench-{name}"))?;
     if let Some(package) = bench.starts {
         // As it is handed out.
@@ -143,14 +123,10 @@ pub(crate) fn run(workspace: &Workspace, name: &str, arguments: &[String]) -> Re
 }
 
 fn overview() -> String {
-    let rows = BENCHES.iter().map(|bench| {
-        let state = bench.arrives_with.map_or_else(
-            || "can be run".to_owned(),
-            |with| format!("arrives with {with}"),
-        );
-        [bench.name.to_owned(), bench.what.to_owned(), state]
-    });
-    table(&["bench", "measures", "state"], rows).to_string()
+    let rows = BENCHES
+        .iter()
+        .map(|bench| [bench.name.to_owned(), bench.what.to_owned()]);
+    table(&["bench", "measures"], rows).to_string()
 }
 
 #[cfg(test)]

@@ -63,6 +63,25 @@ fn what_is_missing_or_contradicts_is_said_with_the_fix() {
 }
 
 #[test]
+fn nothing_can_happen_in_no_time() {
+    let spans = [
+        "upstream.connect_timeout",
+        "upstream.response_timeout",
+        "listener.head_timeout",
+        "listener.body_timeout",
+        "engine.store_timeout",
+        "engine.breaker_first_try",
+        "engine.breaker_open_for",
+        "health.self_check_every",
+    ];
+    for span in spans {
+        let found = wrong(&format!("{span} = \"0s\"\n"), "span");
+        let is_said = |finding: &String| finding.starts_with(span) && finding.contains("1ms");
+        assert!(found.iter().any(is_said), "{span}: {found:#?}");
+    }
+}
+
+#[test]
 fn whoever_serves_only_the_api_needs_no_service() {
     let toml = "[store]\nurl = \"memory://\"\n[api]\naccess = \"loopback\"\n";
     let (sources, file) = sources(toml, "alone");

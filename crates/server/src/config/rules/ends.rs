@@ -1,0 +1,163 @@
+//! Where requests come in, where they go, and where records are kept.
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+
+use super::Judge;
+use crate::config::tree::{Admin, ApiAccess, Config, Tls};
+
+impl Judge<'_> {
+    pub(super) fn ends(&mut self, config: &Config) {
+        let (store, upstream) = (&config.store, &config.upstream);
+        if upstream.urls.is_empty() && config.api.access == ApiAccess::Off {
+            self.wrong(
+                "upstream.urls",
+                "there is nothing to forward to",
+                "say where your service listens: --upstream http://127.0.0.1:3000; or --set api.access=loopback, for the protocol API and jobs alone",
+            );
+        }
+        match (&store.url, &store.url_file) {
+            (None, None) => self.wrong(
+                "store.url",
+                "there is no store",
+                "say which one: --store redis://127.0.0.1, or --store memory:// to try things out",
+            ),
+            (Some(_), Some(_)) => self.wrong(
+                "store.url_file",
+                "there are two stores: store.url and store.url_file",
+                "keep one of them",
+            ),
+            _ => {}
+        }
+        if store
+            .url
+            .as_deref()
+            .is_some_and(|url| url.starts_with("memory:"))
+        {
+            self.warn(
+                "store.url",
+                "memory:// forgets everything when this process ends, and no other node sees it",
+                "use redis://, postgres://, mysql:// or sqlite:// for anything but trying out",
+            );
+        }
+        if store.secret_id.is_some() && store.secret_file.is_none() {
+            self.wrong(
+                "store.secret_id",
+                "there is an id, but no secret",
+                "name the file with it: store.secret_file",
+            );
+        }
+        self.file("store.url_file", store.url_file.as_ref());
+        self.file("store.secret_file", store.secret_file.as_ref());
+        self.file("upstream.ca_file", upstream.ca_file.as_ref());
+        for (path, span) in [
+            ("upstream.connect_timeout", upstream.connect_timeout),
+            ("upstream.response_timeout", upstream.response_timeout),
+            ("listener.head_timeout", config.listener.head_timeout),
+            ("listener.body_timeout", config.listener.body_timeout),
+            ("engine.store_timeout", config.engine.store_timeout),
+            ("engine.breaker_first_try", config.engine.breaker_first_try),
+            ("engine.breaker_open_for", config.engine.breaker_open_for),
+            ("health.self_check_every", config.health.self_check_every),
+        ] {
+            if span.0.is_zero() {
+                self.wrong(
+                    path,
+                    "nothing can happen in no time",
+                    "write at least \"1ms\"",
+                );
+            }
+        }
+    }
+
+    pub(super) fn listener(&mut self, config: &Config) {
+        let listener = &config.listener;
+        self.tls("listener.tls", &listener.tls);
+        let own = &listener.own_path;
+        if !own.is_empty() && (!own.starts_with('/') || own.ends_with('/')) {
+            self.wrong(
+                "listener.own_path",
+                "the path begins with / and doesn't end with one",
+                "write for example \"/_semel\"",
+            );
+        }
+        if listener.max_head.0 < 8192 || listener.max_head.0 > 1 << 20 {
+            self.wrong(
+                "listener.max_head",
+                "a request's head is bounded by 8KiB to 1MiB",
+                "write for example \"64KiB\"",
+            );
+        }
+    }
+
+    fn tls(&mut self, path: &str, tls: &Tls) {
+        if tls.cert_file.is_some() != tls.key_file.is_some() {
+            self.wrong(
+                path,
+                "TLS needs both a certificate and its key",
+                "set cert_file and key_file",
+            );
+        }
+        if tls.client_ca_file.is_some() && tls.cert_file.is_none() {
+            self.wrong(
+                path,
+                "clients' certificates can't be asked for without TLS",
+                "set cert_file and key_file too",
+            );
+        }
+        self.file(&format!("{path}.cert_file"), tls.cert_file.as_ref());
+        self.file(&format!("{path}.key_file"), tls.key_file.as_ref());
+        self.file(
+            &format!("{path}.client_ca_file"),
+            tls.client_ca_file.as_ref(),
+        );
+    }
+
+    pub(super) fn admin(&mut self, admin: &Admin) {
+        self.tls("admin.tls", &admin.tls);
+        self.file("admin.token_file", admin.token_file.as_ref());
+        let Some(address) = &admin.address else {
+            return;
+        };
+        let mutual = admin.tls.client_ca_file.is_some() && !admin.tls.client_optional;
+        let guarded = admin.token_file.is_some() || mutual;
+        if !guarded && !is_loopback(address) {
+            self.wrong(
+                "admin.address",
+                "anybody who reaches this address could change records",
+                "set admin.token_file or admin.tls.client_ca_file, or listen on 127.0.0.1",
+            );
+        }
+    }
+
+    pub(super) fn api(&mut self, config: &Config) {
+        let api = &config.api;
+        self.file("api.tokens_file", api.tokens_file.as_ref());
+        match api.access {
+            ApiAccess::Tokens if api.tokens_file.is_none() => self.wrong(
+                "api.tokens_file",
+                "the protocol API asks for tokens, and there are none",
+                "name the file with them",
+            ),
+            ApiAccess::Loopback if !is_loopback(&config.listener.address) => self.wrong(
+                "api.access",
+                "anybody who reaches listener.address could call the protocol API",
+                "write api.access = \"tokens\", or listen on 127.0.0.1",
+            ),
+            _ => {}
+        }
+        if api.access != ApiAccess::Off && config.listener.own_path.is_empty() {
+            self.wrong(
+                "listener.own_path",
+                "the protocol API needs a path of its own",
+                "write listener.own_path = \"/_semel\"",
+            );
+        }
+    }
+}
+
+fn is_loopback(address: &str) -> bool {
+    let Ok(mut found) = address.to_socket_addrs() else {
+        return false;
+    };
+    found.all(|address: SocketAddr| address.ip().is_loopback())
+}
