@@ -16,7 +16,7 @@ use crate::front::{AdminFront, Front, Own};
 use crate::health::{self, Health};
 use crate::listener::{Bounds, Listening};
 use crate::stack::{SharedStack, Stack};
-use crate::start::{Mounts, StartError};
+use crate::start::{Mounts, Opened, StartError};
 use crate::tls;
 
 /// A process at work.
@@ -81,15 +81,7 @@ impl Server {
             front,
         )
         .await?;
-        let admin = match &config.admin.address {
-            None => None,
-            Some(address) => {
-                let router = health.router().merge(mounts.admin);
-                let bounds = Bounds::of(&Listener::default());
-                let front = AdminFront { router };
-                Some(listen("admin.address", address, &config.admin.tls, bounds, front).await?)
-            }
-        };
+        let admin = listen_for_operators(&config, &health, mounts.admin).await?;
         let server = Self {
             shared: Arc::new(Shared {
                 stack,
@@ -225,6 +217,49 @@ impl Server {
         }
         drained
     }
+}
+
+/// The listener for operators alone: for a process that serves its callers by other means, such as the gateway for
+/// agents' tools. It ends with the process.
+pub struct Operators {
+    listening: Listening,
+}
+
+impl Operators {
+    /// Listens where the configuration says; `None` where it says nowhere.
+    ///
+    /// # Errors
+    /// [`StartError`] says what is wrong and what to do.
+    pub async fn start(config: &Config, opened: &Opened) -> Result<Option<Self>, StartError> {
+        let health = Health::new(&opened.semel, &config.environment, SelfCheck::Off);
+        let router = opened.mounts(config)?.admin;
+        let listening = listen_for_operators(config, &health, router).await?;
+        if let Some(listening) = &listening {
+            tracing::info!("operators are served on http://{}", listening.address);
+        }
+        Ok(listening.map(|listening| Self { listening }))
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.listening.address
+    }
+}
+
+async fn listen_for_operators(
+    config: &Config,
+    health: &Arc<Health>,
+    admin: Router,
+) -> Result<Option<Listening>, StartError> {
+    let Some(address) = &config.admin.address else {
+        return Ok(None);
+    };
+    let router = health.router().merge(admin);
+    let bounds = Bounds::of(&Listener::default());
+    let front = AdminFront { router };
+    let listening = listen("admin.address", address, &config.admin.tls, bounds, front).await?;
+    Ok(Some(listening))
 }
 
 /// How long an operator's last request may take.

@@ -5,6 +5,7 @@ mod agent;
 mod conformance;
 mod example;
 mod faults;
+mod operators;
 mod peers;
 mod rules;
 mod support;

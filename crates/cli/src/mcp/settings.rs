@@ -1,5 +1,6 @@
 //! What may be said to `semel mcp`: flags, and a file for what is said of single tools.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -75,6 +76,12 @@ pub(super) struct Given {
     /// A file for the audit trail (JSON lines), one that no other process writes.
     #[arg(long, value_name = "FILE")]
     audit: Option<String>,
+    /// Where to listen for operators: dashboard, metrics, admin API.
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<SocketAddr>,
+    /// A file with the token that operators show: needed where others than this machine reach that address.
+    #[arg(long, value_name = "FILE", requires = "admin")]
+    admin_token_file: Option<String>,
 }
 
 /// What a file may say.
@@ -151,13 +158,23 @@ impl Given {
     }
 
     /// What the store is opened with: as a sidecar's, so that both say the same of the same records.
-    pub(super) fn config(&self, url: &str) -> Config {
+    pub(super) fn config(&self, url: &str) -> Result<Config, Exit> {
         let mut config = Config::default();
         config.store.url = Some(url.to_owned());
         config.store.secret_file.clone_from(&self.secret_file);
         config.environment = self.environment.clone().unwrap_or_default();
         config.audit.file.clone_from(&self.audit);
-        config
+        config.admin.address = self.admin.map(|address| address.to_string());
+        config.admin.token_file.clone_from(&self.admin_token_file);
+        let is_far = self
+            .admin
+            .is_some_and(|address| !address.ip().is_loopback());
+        if is_far && self.admin_token_file.is_none() {
+            let message = "anybody who reaches --admin could change records\n    fix: --admin-token-file FILE, or \
+                           --admin 127.0.0.1:PORT";
+            return Err(Exit::failed(exit::CONFIG, message));
+        }
+        Ok(config)
     }
 
     pub(super) fn caller(&self) -> Caller {
