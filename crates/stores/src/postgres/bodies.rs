@@ -110,6 +110,10 @@ impl Inner {
         let (Some(day), Some(answer)) = (seen.body_day, &seen.record.answer) else {
             return Ok(Some(seen));
         };
+        // It is as if it were not there (P20); its body may be gone before it.
+        if seen.record.is_expired(seen.now) {
+            return Ok(Some(seen));
+        }
         let (address, fence) = (Uuid::from_bytes(seen.address), signed(seen.record.fence.0));
         let text = "SELECT body FROM semel.bodies WHERE day = $1 AND address = $2 AND fence = $3";
         let statement = || self.sql.plain(text).bind(day).bind(address).bind(fence);

@@ -125,16 +125,19 @@ async fn run_and_run_in_share_their_keys() {
     ));
 }
 
+/// Records an answer whose body is kept apart, and removes that.
+async fn lose_a_body(bank: &Bank, key: &str) {
+    let large = format!("{key}{}", "x".repeat(40_000));
+    let call = bank.call(key).run(|_| async { Ok::<_, Failure>(large) });
+    call.await.expect("it runs");
+    let text = format!("DELETE FROM semel.bodies WHERE position('{key}'::bytea in body) > 0");
+    bank.sql(&text).await;
+}
+
 #[tokio::test]
 async fn a_record_whose_body_is_gone_is_told_as_damage_and_runs_nothing() {
     let (bank, key) = (Bank::open().await, fresh());
-    let large = format!("{key}{}", "x".repeat(40_000));
-    let call = bank.call(&key).run(|_| async { Ok::<_, Failure>(large) });
-    call.await.unwrap();
-    bank.sql(&format!(
-        "DELETE FROM semel.bodies WHERE position('{key}'::bytea in body) > 0"
-    ))
-    .await;
+    lose_a_body(&bank, &key).await;
     let another = Bank::open().await;
     let outside = another.call(&key);
     let outside = outside.run(|_| async { Ok::<_, Failure>("another".to_owned()) });
@@ -145,6 +148,28 @@ async fn a_record_whose_body_is_gone_is_told_as_damage_and_runs_nothing() {
         assert_eq!(source.expect("a cause").kind, StoreErrorKind::Record);
     }
     assert_eq!(another.entries().await, 0);
+}
+
+#[tokio::test]
+async fn p20_a_record_that_has_expired_may_have_lost_its_body_before() {
+    let policy = Policy {
+        lease: Duration::from_millis(500),
+        retention: Duration::from_secs(1),
+        ..Policy::default()
+    };
+    let (bank, key) = (Bank::with(Semel::builder().policy(policy)).await, fresh());
+    lose_a_body(&bank, &key).await;
+    let another = Bank::open().await;
+    let mut pause = tokio::time::interval(Duration::from_millis(200));
+    for _ in 0..50 {
+        pause.tick().await;
+        if let Ok(answer) = another.transfer(&key).await {
+            assert!(!answer.replayed);
+            assert_eq!(another.entries().await, 1);
+            return;
+        }
+    }
+    panic!("its key never is free");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
