@@ -94,16 +94,19 @@ impl Rig {
         all.collect::<Vec<()>>().await;
     }
 
-    /// Waits until no copy is behind.
+    /// Waits until no copy is behind, and stays so: what is told of a request may come after its answer.
     async fn sent(&self) {
         let url = format!("http://{}/admin/v1/stats", self.admin);
+        let mut quiet = 0;
         for _ in 0..1500 {
             let stats = self.client.get(&url).await.expect("an answer");
             let stats: Value = serde_json::from_str(&stats.body).expect("JSON");
             let copies = stats["audit"]["copies"].as_array().expect("copies");
             assert_eq!(copies.len(), 2, "{stats}");
             let is_there = |copy: &Value| copy["behind_bytes"] == 0 && copy["failing"] == false;
-            if stats["audit"]["waiting"] == 0 && copies.iter().all(is_there) {
+            let is_quiet = stats["audit"]["waiting"] == 0 && copies.iter().all(is_there);
+            quiet = if is_quiet { quiet + 1 } else { 0 };
+            if quiet == 20 {
                 return;
             }
             pause(20).await;
@@ -159,6 +162,9 @@ async fn killed_again_and_again_every_entry_of_the_file_arrives_and_duplicates_c
             process.kill();
         });
     }
+    let mut process = rig.start().await;
+    rig.sent().await;
+    process.kill();
     // Killed after the other side has it and before that is remembered: all of it comes again.
     for name in ["postgres", "nats"] {
         std::fs::remove_file(rig.folder.join(format!("audit.jsonl.{name}.position")))
