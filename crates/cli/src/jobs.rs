@@ -109,6 +109,7 @@ struct Page {
     queued: u64,
     running: u64,
     dead: u64,
+    #[serde(default)]
     damaged: u64,
     damaged_file: Option<String>,
 }
@@ -144,9 +145,12 @@ impl Which {
             }
         };
         if self.json {
-            let counts = json!({
+            let mut counts = json!({
                 "queued": last.queued, "running": last.running, "dead": last.dead, "damaged": last.damaged,
             });
+            if let Some(file) = last.damaged_file {
+                counts["damaged_file"] = file.into();
+            }
             out::json(&json!({"jobs": jobs, "counts": counts, "complete": after.is_none()}));
             return Ok(());
         }
@@ -211,10 +215,17 @@ fn show(jobs: &[Value], page: &Page) {
     out::say(look.paint(Tone::Quiet, total));
     if let Some(file) = &page.damaged_file {
         let told = format!(
-            "{} can't be read as a job, and no worker gets one that can't: mend or move away {file}",
-            page.damaged
+            "{} can't be read as a job, so no worker gets it; one is {file}: mend it, or move it away",
+            plural(page.damaged)
         );
         out::say(look.paint(Tone::Bad, told));
+    }
+}
+
+fn plural(files: u64) -> String {
+    match files {
+        1 => "1 file".to_owned(),
+        _ => format!("each of {files} files"),
     }
 }
 

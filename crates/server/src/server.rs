@@ -226,18 +226,28 @@ pub struct Operators {
 }
 
 impl Operators {
-    /// Listens where the configuration says; `None` where it says nowhere.
+    /// Listens where the configuration says; `None` where it says nowhere. From when `ends` completes, the process
+    /// isn't ready for more.
     ///
     /// # Errors
     /// [`StartError`] says what is wrong and what to do.
-    pub async fn start(config: &Config, opened: &Opened) -> Result<Option<Self>, StartError> {
+    pub async fn start(
+        config: &Config,
+        opened: &Opened,
+        ends: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<Option<Self>, StartError> {
         let health = Health::new(&opened.semel, &config.environment, SelfCheck::Off);
         let router = opened.mounts(config)?.admin;
         let listening = listen_for_operators(config, &health, router).await?;
-        if let Some(listening) = &listening {
-            tracing::info!("operators are served on http://{}", listening.address);
-        }
-        Ok(listening.map(|listening| Self { listening }))
+        let Some(listening) = listening else {
+            return Ok(None);
+        };
+        tracing::info!("operators are served on http://{}", listening.address);
+        tokio::spawn(async move {
+            ends.await;
+            health.drains();
+        });
+        Ok(Some(Self { listening }))
     }
 
     /// Where it listens.
@@ -298,8 +308,7 @@ async fn listen<A: crate::listener::Answer>(
         address: address.to_owned(),
         fix: match source.kind() {
             std::io::ErrorKind::AddrInUse => {
-                "another process listens there; end it, or choose another port with --listen"
-                    .to_owned()
+                "another process listens there; end it, or choose another port".to_owned()
             }
             std::io::ErrorKind::PermissionDenied => {
                 "ports below 1024 need a privilege; choose a higher one".to_owned()

@@ -33,7 +33,8 @@ Examples:
   semel mcp --upstream https://host/mcp                     a server behind HTTP, for a client on standard input and output
   semel mcp --upstream http://127.0.0.1:8000/mcp --listen 127.0.0.1:9000
   semel mcp --listen 127.0.0.1:9000 -- python server.py     the same, with a process for each session
-  semel mcp --admin 127.0.0.1:9090 -- python server.py      with a dashboard, metrics and the admin API
+  semel mcp --admin 127.0.0.1:9090 --admin-token-file FILE -- python server.py
+                                                            with a dashboard, metrics and the admin API
   semel mcp lint -- python server.py                        which tools can't be called again safely
 
 In a client's configuration, put `semel`, `mcp`, `--` in front of the server's own command. docs/mcp.md is the guide.
@@ -168,7 +169,7 @@ impl Mcp {
         let Store { url, promise } = self.given.store()?;
         let config = self.given.config(&url)?;
         let opened = open_audited(&config).await?;
-        let _operators = Operators::start(&config, &opened).await?;
+        let _operators = Operators::start(&config, &opened, told_to_end()).await?;
         let shown = without_password(&url);
         tracing::info!("records are in {shown}: {promise}; scope {}", settings.name);
         let served = self.serve_on(opened.semel, settings).await;

@@ -79,7 +79,7 @@ pub(super) struct Given {
     /// Where to listen for operators: dashboard, metrics, admin API.
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<SocketAddr>,
-    /// A file with the token that operators show: needed where others than this machine reach that address.
+    /// A file with the token that operators show.
     #[arg(long, value_name = "FILE", requires = "admin")]
     admin_token_file: Option<String>,
 }
@@ -166,12 +166,9 @@ impl Given {
         config.audit.file.clone_from(&self.audit);
         config.admin.address = self.admin.map(|address| address.to_string());
         config.admin.token_file.clone_from(&self.admin_token_file);
-        let is_far = self
-            .admin
-            .is_some_and(|address| !address.ip().is_loopback());
-        if is_far && self.admin_token_file.is_none() {
-            let message = "anybody who reaches --admin could change records\n    fix: --admin-token-file FILE, or \
-                           --admin 127.0.0.1:PORT";
+        if self.admin.is_some() && self.admin_token_file.is_none() {
+            let message = "whoever reaches --admin may resolve doubts, and the agent and its servers run on this machine\n    \
+                           fix: --admin-token-file FILE, with a token of 16 characters or more in it";
             return Err(Exit::failed(exit::CONFIG, message));
         }
         Ok(config)

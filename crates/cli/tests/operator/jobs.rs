@@ -105,8 +105,12 @@ async fn a_file_that_cannot_be_read_is_named() {
     assert!(written.expect("an answer").is_some());
 
     let told = sidecar.run("jobs list").await.good();
-    assert!(told.contains("1 can't be read"), "{told}");
+    assert!(told.contains("1 file can't be read"), "{told}");
     assert!(told.contains(task.as_ref()), "{told}");
     let counts = sidecar.run("jobs list --json").await.json();
-    assert_eq!(counts["counts"]["damaged"], 1);
+    let counts = &counts["counts"];
+    assert_eq!(
+        (&counts["damaged"], &counts["damaged_file"]),
+        (&1.into(), &task.as_ref().into())
+    );
 }

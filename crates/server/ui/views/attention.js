@@ -10,7 +10,7 @@ const PAGES = 10;
 const EVERY = 10_000;
 
 const columns = () => [
-  { title: "Key", class: "w-key" }, { title: "Scope" }, { title: "Tenant" }, { title: "State", class: "w-state" }, { title: "Since" },
+  { title: "Key", class: "w-key" }, { title: "Scope", class: "w-scope" }, { title: "Tenant" }, { title: "State", class: "w-state" }, { title: "Since" },
   { title: "Attempts", class: "number" }, { title: "Forgotten in", class: "number" }, { title: h("span", { class: "unseen" }, "Action"), class: "actions" },
 ];
 

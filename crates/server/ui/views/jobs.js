@@ -60,6 +60,10 @@ export function jobs() {
     next.hidden = !page.next;
     next.dataset.after = page.next ?? "";
     for (const [name, cell] of Object.entries(figures)) say(cell, count(page[name]));
+    // Only where it is another: whoever hears or copies it is not disturbed.
+    const known = `${page.damaged} ${page.damaged_file ?? ""}`;
+    if (damaged.dataset.known === known) return;
+    damaged.dataset.known = known;
     damaged.replaceChildren(...(page.damaged ? [problemBox({
       title: `${count(page.damaged)} ${page.damaged === 1 ? "file" : "files"} in the bucket can’t be read as a job`,
       message: `No worker gets such a job, and who asks for it is told so. One of them is ${page.damaged_file}`,
