@@ -29,10 +29,13 @@ fuzz_target!(|data: &[u8]| {
         let pending = outbox.pending().await;
         match outbox.begin(NAME).await {
             Ok(call) => {
-                let said: Value = serde_json::from_slice(data).expect("a call is JSON");
+                assert!(std::str::from_utf8(data).is_ok(), "a call is text");
                 assert_eq!(call.name(), NAME, "another call's file");
                 let key = call.key().expect("a call has a key");
-                assert_eq!(Some(key.as_str()), said["key"].as_str(), "a key is never made anew");
+                // Where nobody reads it, a number may be larger than any that this could hold.
+                if let Ok(said) = serde_json::from_slice::<Value>(data) {
+                    assert_eq!(Some(key.as_str()), said["key"].as_str(), "a key is never made anew");
+                }
                 assert_eq!(pending.expect("the same file").len(), 1);
                 call.forget().await.expect("a folder");
                 assert!(!file.exists(), "what is forgotten is gone");

