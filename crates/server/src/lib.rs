@@ -43,7 +43,7 @@ pub use listener::Peer;
 #[doc(hidden)]
 pub use listener::ambiguous;
 pub use openapi::openapi;
-pub use server::{Drained, Operators, Server};
+pub use server::{Drained, Server, serve_operators};
 pub use signals::until_told;
 pub use stack::{Stack, StackError};
 pub use start::{Mounts, Opened, StartError, open, open_audited};

@@ -219,42 +219,28 @@ impl Server {
     }
 }
 
-/// The listener for operators alone: for a process that serves its callers by other means, such as the gateway for
-/// agents' tools. It ends with the process.
-pub struct Operators {
-    listening: Listening,
-}
-
-impl Operators {
-    /// Listens where the configuration says; `None` where it says nowhere. From when `ends` completes, the process
-    /// isn't ready for more.
-    ///
-    /// # Errors
-    /// [`StartError`] says what is wrong and what to do.
-    pub async fn start(
-        config: &Config,
-        opened: &Opened,
-        ends: impl Future<Output = ()> + Send + 'static,
-    ) -> Result<Option<Self>, StartError> {
-        let health = Health::new(&opened.semel, &config.environment, SelfCheck::Off);
-        let router = opened.mounts(config)?.admin;
-        let listening = listen_for_operators(config, &health, router).await?;
-        let Some(listening) = listening else {
-            return Ok(None);
-        };
-        tracing::info!("operators are served on http://{}", listening.address);
-        tokio::spawn(async move {
-            ends.await;
-            health.drains();
-        });
-        Ok(Some(Self { listening }))
-    }
-
-    /// Where it listens.
-    #[must_use]
-    pub const fn address(&self) -> SocketAddr {
-        self.listening.address
-    }
+/// Serves operators alone, where the configuration says an address: for a process that serves its callers by other
+/// means, such as the gateway for agents' tools. From when `ends` completes it isn't ready for more; it ends with the
+/// process.
+///
+/// # Errors
+/// [`StartError`] says what is wrong and what to do.
+pub async fn serve_operators(
+    config: &Config,
+    opened: &Opened,
+    ends: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), StartError> {
+    let health = Health::new(&opened.semel, &config.environment, SelfCheck::Off);
+    let router = opened.mounts(config)?.admin;
+    let Some(listening) = listen_for_operators(config, &health, router).await? else {
+        return Ok(());
+    };
+    tracing::info!("operators are served on http://{}", listening.address);
+    tokio::spawn(async move {
+        ends.await;
+        health.drains();
+    });
+    Ok(())
 }
 
 async fn listen_for_operators(

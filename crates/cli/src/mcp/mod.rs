@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use semel::Semel;
 use semel_mcp::{Child, Gateway, RunError, Serve, Settings, Upstream};
 use semel_server::config::{Log, without_password};
-use semel_server::{Operators, open_audited};
+use semel_server::{open_audited, serve_operators};
 
 use crate::exit::{self, Exit};
 use crate::log;
@@ -169,7 +169,7 @@ impl Mcp {
         let Store { url, promise } = self.given.store()?;
         let config = self.given.config(&url)?;
         let opened = open_audited(&config).await?;
-        let _operators = Operators::start(&config, &opened, told_to_end()).await?;
+        serve_operators(&config, &opened, told_to_end()).await?;
         let shown = without_password(&url);
         tracing::info!("records are in {shown}: {promise}; scope {}", settings.name);
         let served = self.serve_on(opened.semel, settings).await;
