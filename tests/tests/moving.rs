@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -37,25 +37,27 @@ async fn ask(semel: &Semel, key: String, effects: &Effects) -> Result<(String, b
     }
 }
 
-/// Fills the old store with what was done before.
-async fn fill(url: &str, count: u64, effects: &Effects) {
+/// Asks for all of them, many at once, and gives how many were replayed.
+async fn ask_all(url: &str, keys: Vec<String>, effects: &Effects) -> usize {
     let semel = Semel::open(url).await.expect("a store");
-    let next = Arc::new(AtomicU64::new(0));
-    let mut fillers = JoinSet::new();
+    let keys = Arc::new(Mutex::new(keys));
+    let mut askers = JoinSet::new();
     for _ in 0..64 {
-        let (semel, next, effects) = (semel.clone(), Arc::clone(&next), Arc::clone(effects));
-        fillers.spawn(async move {
+        let (semel, keys, effects) = (semel.clone(), Arc::clone(&keys), Arc::clone(effects));
+        askers.spawn(async move {
+            let mut replays = 0;
             loop {
-                let index = next.fetch_add(1, Ordering::SeqCst);
-                if index >= count {
-                    return;
-                }
-                let asked = ask(&semel, format!("before-{index}"), &effects).await;
-                asked.expect("it runs");
+                let Some(key) = keys.lock().pop() else {
+                    return replays;
+                };
+                let asked = ask(&semel, key.clone(), &effects).await;
+                let (value, replayed) = asked.expect("an answer");
+                assert_eq!(value, format!("answer to {key}"));
+                replays += usize::from(replayed);
             }
         });
     }
-    fillers.join_all().await;
+    askers.join_all().await.into_iter().sum()
 }
 
 /// Callers that retry: each key is asked for several times, of whichever node, all through the move.
@@ -144,7 +146,9 @@ async fn from_redis_to_postgresql_without_a_pause_nothing_is_done_twice_or_forgo
     let (old, new) = (redis.url(), postgres.url());
     let progress = new_folder("moving").join("progress.json");
     let effects = Effects::default();
-    fill(&old, records(), &effects).await;
+    // What was done before.
+    let before = (0..records()).map(|index| format!("before-{index}"));
+    assert_eq!(ask_all(&old, before.collect(), &effects).await, 0);
 
     let node = || async { RwLock::new(Semel::open(&old).await.expect("the old store")) };
     let nodes: Nodes = Arc::new([node().await, node().await]);
@@ -197,10 +201,7 @@ async fn from_redis_to_postgresql_without_a_pause_nothing_is_done_twice_or_forgo
     let twice: Vec<_> = done.iter().filter(|(_, times)| **times != 1).collect();
     assert!(twice.is_empty(), "done more than once: {twice:?}");
     // All that was ever done is known to the new store alone.
-    let semel = Semel::open(&new).await.expect("the new store");
-    for key in done.keys() {
-        let (value, replayed) = ask(&semel, key.clone(), &effects).await.expect("an answer");
-        assert!(replayed && value == format!("answer to {key}"), "{key}");
-    }
+    let replays = ask_all(&new, done.keys().cloned().collect(), &effects).await;
+    assert_eq!(replays, done.len());
     assert_eq!(effects.lock().len(), done.len());
 }

@@ -230,6 +230,12 @@ fn problem_of(call: &Call, key: &Key, problem: &Problem) -> Reply {
              for its result; it does not act twice.",
             seconds(*retry_after)
         ),
+        Problem::Unreadable { .. } => format!(
+            "It is NOT KNOWN whether an earlier call of `{}` with this idempotencyKey took effect: the record of it \
+             can't be read. This call did nothing. Do not call it again, neither with a new key nor with other \
+             arguments: it might act twice. Look whether the effect is there, or tell the user.",
+            call.tool
+        ),
         Problem::Unavailable { .. } | Problem::Late => "Nothing was done: the store of idempotency keys gave no \
                                                         answer. It is safe to call again."
             .to_owned(),
@@ -300,6 +306,21 @@ mod tests {
         );
         assert_eq!(said["id"], "c");
         assert!(said["result"].get("resultType").is_none());
+    }
+
+    #[test]
+    fn of_a_record_that_cannot_be_read_the_model_does_not_hear_that_nothing_was_done() {
+        let source = semel::core::RecordError::UnknownVersion(2).into();
+        let problem = Problem::Unreadable { source };
+        let key = Key::parse("k-1").unwrap();
+        let said = value(problem_of(&call(&json!({"name": "pay"})), &key, &problem));
+        let text = said["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(
+            text.contains("NOT KNOWN") && text.contains("Do not call it again"),
+            "{text}"
+        );
+        let told = &said["result"]["_meta"];
+        assert_eq!(told["semel/code"], "idempotency_record_unreadable");
     }
 
     #[test]

@@ -228,10 +228,7 @@ impl Asker<'_> {
                 self.emit(Step::FailedOpen);
                 Admission::Unprotected
             }
-            _ => Admission::Problem(Problem::Unavailable {
-                source,
-                retry_after,
-            }),
+            _ => Admission::Problem(Problem::of_store(source, retry_after)),
         }
     }
 

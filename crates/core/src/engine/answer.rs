@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::claim::{InDoubt, Replay};
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::event::{BusyReason, Ending, VerdictKind};
 use crate::record::{Answer, Fence, State};
 
@@ -120,6 +120,15 @@ pub enum Problem {
         /// When asking again is worth it.
         retry_after: Duration,
     },
+    /// There is a record, and it can't be read: damaged, of a newer version, or another key's (P24, P25).
+    #[error(
+        "the record of this key can't be read, so whether an earlier request took effect is not known; \
+         nothing was started, and asking again won't run it"
+    )]
+    Unreadable {
+        /// What the store said.
+        source: StoreError,
+    },
     /// The claim won, but too late to start.
     #[error("the request was not started because the store took too long; ask again")]
     Late,
@@ -158,6 +167,7 @@ impl Problem {
             Self::Busy { .. } => "idempotency_in_flight",
             Self::InDoubt(_) => "idempotency_in_doubt",
             Self::Unavailable { .. } => "idempotency_store_unavailable",
+            Self::Unreadable { .. } => "idempotency_record_unreadable",
             Self::Late => "idempotency_late",
             Self::LeaseLost { .. } => "idempotency_lease_lost",
             Self::Unrecorded { .. } => "idempotency_unrecorded",
@@ -167,10 +177,25 @@ impl Problem {
         }
     }
 
+    /// The store's error, to whoever asked before anything was started. `None` while the breaker is open.
+    #[must_use]
+    pub fn of_store(source: Option<StoreError>, retry_after: Duration) -> Self {
+        match source {
+            Some(source) if source.kind == StoreErrorKind::Record => Self::Unreadable { source },
+            source => Self::Unavailable {
+                source,
+                retry_after,
+            },
+        }
+    }
+
     /// Whether the same request, with the same key, may get an answer later.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
-        !matches!(self, Self::Mismatch | Self::InDoubt(_) | Self::Policy(_))
+        !matches!(
+            self,
+            Self::Mismatch | Self::InDoubt(_) | Self::Unreadable { .. } | Self::Policy(_)
+        )
     }
 
     /// When asking again is worth it, where that is known.

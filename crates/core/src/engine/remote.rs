@@ -125,7 +125,7 @@ impl Engine {
         match held.renew(&grant, checkpoint).await {
             Ok(Renewed::Held) => Ok(held.remaining()),
             Ok(Renewed::Lost) => Err(lost),
-            Err(error) => Err(unavailable(error)),
+            Err(error) => Err(no_answer(error)),
         }
     }
 
@@ -171,7 +171,7 @@ impl Engine {
     /// # Errors
     /// [`Problem::Unavailable`] where the store gave no answer.
     pub async fn look(&self, identity: &Identity) -> Result<Option<Record>, Problem> {
-        self.shared.look(identity).await.map_err(unavailable)
+        self.shared.look(identity).await.map_err(no_answer)
     }
 
     /// The record once nobody runs it any more, or as it is after `wait`: by wake-up, within the bounds of all
@@ -218,11 +218,8 @@ fn too_many(engine: &Shared, record: &Record, identity: Identity, why: BusyReaso
     Problem::Busy { why, retry_after }
 }
 
-fn unavailable(source: StoreError) -> Problem {
-    Problem::Unavailable {
-        source: Some(source),
-        retry_after: Duration::from_secs(1),
-    }
+fn no_answer(source: StoreError) -> Problem {
+    Problem::of_store(Some(source), Duration::from_secs(1))
 }
 
 impl Subject {
@@ -257,7 +254,7 @@ impl Shared {
                 (subject, known.fingerprint, grant)
             }
             None => {
-                let found = self.look(&lease.identity).await.map_err(unavailable)?;
+                let found = self.look(&lease.identity).await.map_err(no_answer)?;
                 let found = found.ok_or(Problem::LeaseLost { fence: lease.fence })?;
                 // Another's record says nothing about what this lease was for.
                 let is_its = found.is_owned_by(lease.fence, lease.token);

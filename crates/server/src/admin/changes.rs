@@ -14,8 +14,8 @@ use super::AdminState;
 use super::access::Operator;
 use super::view::state_at;
 use crate::api::{
-    AnswerInput, Failure, Id, Json, P400, P401, P403, P404, P408, P409, P413, P415, P422, P503,
-    Status, answered, check_text, hex, present, store_failed, whole,
+    AnswerInput, Failure, Id, Json, P400, P401, P403, P404, P408, P409, P413, P415, P422, P500,
+    P503, Status, answered, check_text, hex, present, store_failed, whole,
 };
 use crate::audit::Draft;
 
@@ -196,7 +196,7 @@ pub(crate) struct UnlockRequest {
     request_body = UnlockRequest,
     responses(
         (status = 200, description = "Unlocked.", body = ChangeView),
-        P400, P401, P403, P404, P408, P409, P413, P415, P503
+        P400, P401, P403, P404, P408, P409, P413, P415, P500, P503
     ),
     security(("admin" = []))
 )]
@@ -273,7 +273,7 @@ pub(crate) struct ResolveRequest {
     request_body = ResolveRequest,
     responses(
         (status = 200, description = "Resolved; the same resolution sent again says so again.", body = ChangeView),
-        P400, P401, P403, P404, P408, P409, P413, P415, P422, P503
+        P400, P401, P403, P404, P408, P409, P413, P415, P422, P500, P503
     ),
     security(("admin" = []))
 )]
@@ -349,7 +349,7 @@ pub(crate) struct ResetRequest {
     request_body = ResetRequest,
     responses(
         (status = 200, description = "The key is as new.", body = ChangeView),
-        P400, P401, P403, P404, P408, P409, P413, P415, P503
+        P400, P401, P403, P404, P408, P409, P413, P415, P500, P503
     ),
     security(("admin" = []))
 )]

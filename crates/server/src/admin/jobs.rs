@@ -12,7 +12,7 @@ use super::AdminState;
 use super::access::Operator;
 use super::changes::Signed;
 use crate::api::{
-    Failure, Json, P400, P401, P403, P404, P408, P409, P413, P415, P503, Query, answered,
+    Failure, Json, P400, P401, P403, P404, P408, P409, P413, P415, P500, P503, Query, answered,
 };
 use crate::jobs::{JobView, failure, path_id};
 
@@ -102,7 +102,7 @@ impl AdminState {
     params(JobsQuery),
     responses(
         (status = 200, description = "A page.", body = JobsPage),
-        P400, P401, P403, P404, P503
+        P400, P401, P403, P404, P500, P503
     ),
     security(("admin" = []))
 )]
@@ -145,7 +145,7 @@ pub(super) async fn list(
     params(("job_id" = String, Path, description = "The job.", pattern = "^job_[0-9a-f]{32}$")),
     responses(
         (status = 200, description = "The job.", body = JobView),
-        P400, P401, P403, P404, P503
+        P400, P401, P403, P404, P500, P503
     ),
     security(("admin" = []))
 )]
@@ -193,7 +193,7 @@ pub(crate) struct RetryView {
     request_body = RetryRequest,
     responses(
         (status = 200, description = "It waits again.", body = RetryView),
-        P400, P401, P403, P404, P408, P409, P413, P415, P503
+        P400, P401, P403, P404, P408, P409, P413, P415, P500, P503
     ),
     security(("admin" = []))
 )]

@@ -13,7 +13,7 @@ use super::AdminState;
 use super::access::Operator;
 use super::view::{RecordView, Show};
 use crate::api::{
-    Failure, Id, Json, P400, P401, P403, P404, P408, P413, P415, P422, P503, Query, answered,
+    Failure, Id, Json, P400, P401, P403, P404, P408, P413, P415, P422, P500, P503, Query, answered,
     check_text, hex, present, standing, store_failed,
 };
 use crate::audit::Entry;
@@ -93,7 +93,7 @@ pub(crate) struct RecordPage {
     responses(
         (status = 200, description = "A page of records.", body = RecordPage),
         (status = 414, description = "The address is too long: a cursor that no listing gave."),
-        P400, P401, P403, P422, P503
+        P400, P401, P403, P422, P500, P503
     ),
     security(("admin" = []))
 )]
@@ -164,7 +164,7 @@ pub(crate) struct InspectQuery {
     params(("id" = String, Path, description = "The key's hash.", pattern = "^[0-9a-f]{64}$"), InspectQuery),
     responses(
         (status = 200, description = "The record.", body = RecordView),
-        P400, P401, P403, P404, P503
+        P400, P401, P403, P404, P500, P503
     ),
     security(("admin" = []))
 )]
@@ -249,7 +249,7 @@ pub(crate) struct AdminLookup {
     request_body = AdminLookup,
     responses(
         (status = 200, description = "The record.", body = RecordView),
-        P400, P401, P403, P404, P408, P413, P415, P503
+        P400, P401, P403, P404, P408, P413, P415, P500, P503
     ),
     security(("admin" = []))
 )]

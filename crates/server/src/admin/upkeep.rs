@@ -12,7 +12,7 @@ use super::AdminState;
 use super::access::Operator;
 use super::changes::Signed;
 use crate::api::{
-    Failure, Json, P400, P401, P403, P408, P413, P415, P503, answered, check_text, millis,
+    Failure, Json, P400, P401, P403, P408, P413, P415, P500, P503, answered, check_text, millis,
     store_failed, time, whole,
 };
 use crate::audit::words::breaker;
@@ -53,7 +53,7 @@ pub(crate) struct ErasureView {
     request_body = ErasureRequest,
     responses(
         (status = 200, description = "The name is gone from the trail.", body = ErasureView),
-        P400, P401, P403, P408, P413, P415, P503
+        P400, P401, P403, P408, P413, P415, P500, P503
     ),
     security(("admin" = []))
 )]
@@ -127,7 +127,7 @@ pub(crate) struct PurgeView {
     request_body = PurgeRequest,
     responses(
         (status = 200, description = "Removed, or counted.", body = PurgeView),
-        P400, P401, P403, P408, P413, P415, P503
+        P400, P401, P403, P408, P413, P415, P500, P503
     ),
     security(("admin" = []))
 )]

@@ -16,8 +16,8 @@ use super::lease::check_names;
 use super::terms::Overrides;
 use super::view::{ClaimView, LeaseView, Status};
 use super::wire::{
-    Failure, Json, P400, P401, P403, P408, P409, P413, P415, P422, P429, P503, answer, check_text,
-    given, hex, present, unhex,
+    Failure, Json, P400, P401, P403, P408, P409, P413, P415, P422, P429, P500, P503, answer,
+    check_text, given, hex, present, unhex,
 };
 
 /// Which key, in which scope, of which tenant.
@@ -92,7 +92,7 @@ pub(crate) struct ClaimRequest {
     responses(
         (status = 201, description = "The lease is yours, or the scope is not enforced: run it.", body = ClaimView),
         (status = 200, description = "An earlier run answered.", body = ClaimView),
-        P400, P401, P403, P408, P409, P413, P415, P422, P429, P503
+        P400, P401, P403, P408, P409, P413, P415, P422, P429, P500, P503
     ),
     security(("bearer" = []))
 )]

@@ -19,8 +19,8 @@ use super::answer::AnswerInput;
 use super::claims::token_of;
 use super::view::{ClaimView, Status, millis};
 use super::wire::{
-    Failure, Id, Json, P400, P401, P403, P404, P408, P409, P413, P415, P422, P503, answer, given,
-    hex, present, whole,
+    Failure, Id, Json, P400, P401, P403, P404, P408, P409, P413, P415, P422, P500, P503, answer,
+    given, hex, present, whole,
 };
 
 /// The most names of downstream keys in one request.
@@ -94,7 +94,7 @@ pub(crate) struct RenewView {
     request_body = RenewRequest,
     responses(
         (status = 200, description = "The lease lives for its full span again.", body = RenewView),
-        P400, P401, P403, P408, P409, P413, P415, P422, P503
+        P400, P401, P403, P408, P409, P413, P415, P422, P500, P503
     ),
     security(("bearer" = []))
 )]
@@ -192,7 +192,7 @@ pub(crate) struct SettleView {
     request_body = SettleRequest,
     responses(
         (status = 200, description = "Recorded; the same settlement sent again says so again.", body = SettleView),
-        P400, P401, P403, P408, P409, P413, P415, P422, P503
+        P400, P401, P403, P408, P409, P413, P415, P422, P500, P503
     ),
     security(("bearer" = []))
 )]
@@ -292,7 +292,7 @@ pub(crate) struct KeysView {
     request_body = KeysRequest,
     responses(
         (status = 200, description = "The same for this operation and name, whoever asks, on every attempt.", body = KeysView),
-        P400, P401, P403, P404, P408, P413, P415, P503
+        P400, P401, P403, P404, P408, P413, P415, P500, P503
     ),
     security(("bearer" = []))
 )]

@@ -15,8 +15,8 @@ use super::access::Caller;
 use super::claims::{Place, fingerprint};
 use super::view::{ClaimView, Status, standing};
 use super::wire::{
-    Failure, Id, Json, P400, P401, P403, P404, P408, P413, P415, P422, P429, P503, Query, answer,
-    given, present,
+    Failure, Id, Json, P400, P401, P403, P404, P408, P413, P415, P422, P429, P500, P503, Query,
+    answer, given, present,
 };
 
 impl ApiState {
@@ -91,7 +91,7 @@ const MAX_WAIT_MS: u64 = 86_400_000;
     params(("id" = String, Path, description = "The claim's id.", pattern = "^[0-9a-f]{64}$"), WaitQuery),
     responses(
         (status = 200, description = "Where it stands; `running` with Retry-After where it still runs.", body = ClaimView),
-        P400, P401, P403, P404, P429, P503
+        P400, P401, P403, P404, P429, P500, P503
     ),
     security(("bearer" = []))
 )]
@@ -157,7 +157,7 @@ pub(crate) struct LookupRequest {
     request_body = LookupRequest,
     responses(
         (status = 200, description = "Where it stands.", body = ClaimView),
-        P400, P401, P403, P404, P408, P413, P415, P422, P503
+        P400, P401, P403, P404, P408, P413, P415, P422, P500, P503
     ),
     security(("bearer" = []))
 )]

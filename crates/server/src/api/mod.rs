@@ -30,9 +30,9 @@ pub(crate) use answer::{AnswerInput, AnswerView, shown};
 pub(crate) use terms::Crash;
 pub(crate) use view::{Status, millis, standing, store_failed, time};
 pub(crate) use wire::{
-    Failure, Id, Intake, Json, P400, P401, P403, P404, P408, P409, P413, P415, P422, P429, P503,
-    ProblemDocument, Query, answer as answered, check_text, given, hex, present, unhex, whole,
-    whole_or_none,
+    Failure, Id, Intake, Json, P400, P401, P403, P404, P408, P409, P413, P415, P422, P429, P500,
+    P503, ProblemDocument, Query, answer as answered, check_text, given, hex, present, unhex,
+    whole, whole_or_none,
 };
 
 /// What the protocol API is made of. Cheap to clone.

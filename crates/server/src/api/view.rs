@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use semel::Semel;
 use semel_core::engine::{HandedOut, Replayed};
-use semel_core::{Identity, Record, State, Timestamp};
+use semel_core::{Identity, Record, State, StoreErrorKind, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -205,13 +205,13 @@ pub(crate) async fn standing(
 
 /// Nothing of what the store said, but its kind.
 pub(crate) fn store_failed(error: &semel_core::StoreError) -> Failure {
-    let refused = error.kind == semel_core::StoreErrorKind::Rejected;
-    if refused {
-        return Failure::refused(
+    match error.kind {
+        StoreErrorKind::Rejected => Failure::refused(
             "the store refused the call; a cursor is good for the listing that gave it",
-        );
+        ),
+        StoreErrorKind::Record => Failure::of("idempotency_record_unreadable", error.to_string()),
+        _ => Failure::of("idempotency_store_unavailable", error.to_string()),
     }
-    Failure::of("idempotency_store_unavailable", error.to_string())
 }
 
 pub(crate) fn millis(span: Duration) -> u64 {

@@ -326,5 +326,6 @@ problems! {
     P415 415 "The body isn't JSON."
     P422 422 "The key was used with another payload, or the request can't be granted."
     P429 429 "Too many wait."
+    P500 500 "The record of this key can't be read."
     P503 503 "The store, or the audit trail, gave no answer."
 }

@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::submit::raw;
 use super::{JobsState, failure, wait};
-use crate::api::{Caller, Failure, P400, P401, P403, P404, P503, Query, answered, time};
+use crate::api::{Caller, Failure, P400, P401, P403, P404, P500, P503, Query, answered, time};
 
 /// The job in the address.
 pub(crate) struct JobPath(pub(crate) JobId);
@@ -158,7 +158,7 @@ impl JobsState {
     params(("job_id" = String, Path, description = "The job.", pattern = "^job_[0-9a-f]{32}$"), WaitQuery),
     responses(
         (status = 200, description = "Where it stands.", body = JobView),
-        P400, P401, P403, P404, P503
+        P400, P401, P403, P404, P500, P503
     ),
     security(("bearer" = []))
 )]

@@ -12,8 +12,8 @@ use utoipa::ToSchema;
 
 use super::{JobsState, failure, key_of};
 use crate::api::{
-    Caller, Failure, Json, P400, P401, P403, P408, P409, P413, P415, P422, P429, P503, answered,
-    given, present, whole_or_none,
+    Caller, Failure, Json, P400, P401, P403, P408, P409, P413, P415, P422, P429, P500, P503,
+    answered, given, present, whole_or_none,
 };
 
 /// The most jobs in one request.
@@ -179,7 +179,7 @@ impl From<Submitted> for SubmitView {
     request_body = SubmitRequest,
     responses(
         (status = 200, description = "There is a job: see `status`.", body = SubmitView),
-        P400, P401, P403, P408, P409, P413, P415, P422, P429, P503
+        P400, P401, P403, P408, P409, P413, P415, P422, P429, P500, P503
     ),
     security(("bearer" = []))
 )]

@@ -14,8 +14,8 @@ use super::look::JobPath;
 use super::submit::raw;
 use super::{JobsState, failure, wait};
 use crate::api::{
-    Caller, Failure, Json, P400, P401, P403, P404, P408, P409, P413, P415, P503, answered, given,
-    present, unhex, whole_or_none,
+    Caller, Failure, Json, P400, P401, P403, P404, P408, P409, P413, P415, P500, P503, answered,
+    given, present, unhex, whole_or_none,
 };
 
 /// The span of a lease, unless a worker says otherwise.
@@ -108,7 +108,7 @@ impl From<Leased> for LeasedJob {
     request_body = LeaseRequest,
     responses(
         (status = 200, description = "The jobs that are yours, if any.", body = LeasedView),
-        P400, P401, P403, P408, P413, P415, P503
+        P400, P401, P403, P408, P413, P415, P500, P503
     ),
     security(("bearer" = []))
 )]
@@ -168,7 +168,7 @@ pub(crate) struct HeartbeatView {
     request_body = HeartbeatRequest,
     responses(
         (status = 200, description = "It is still yours.", body = HeartbeatView),
-        P400, P401, P403, P404, P408, P409, P413, P415, P503
+        P400, P401, P403, P404, P408, P409, P413, P415, P500, P503
     ),
     security(("bearer" = []))
 )]
@@ -223,7 +223,7 @@ pub(crate) struct EndView {
     request_body = CompleteRequest,
     responses(
         (status = 200, description = "Kept, for every later submitter.", body = EndView),
-        P400, P401, P403, P404, P408, P409, P413, P415, P503
+        P400, P401, P403, P404, P408, P409, P413, P415, P500, P503
     ),
     security(("bearer" = []))
 )]
@@ -274,7 +274,7 @@ pub(crate) struct FailRequest {
     request_body = FailRequest,
     responses(
         (status = 200, description = "It is run again, or a dead letter.", body = EndView),
-        P400, P401, P403, P404, P408, P409, P413, P415, P503
+        P400, P401, P403, P404, P408, P409, P413, P415, P500, P503
     ),
     security(("bearer" = []))
 )]

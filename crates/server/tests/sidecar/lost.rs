@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use axum::routing::any;
 use semel::core::State as Stands;
-use semel_testkit::private::free_port;
+use semel_testkit::private::{RedisServer, free_port};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::*;
@@ -236,4 +236,32 @@ async fn a_client_that_leaves_cuts_nothing() {
     let again = sidecar.send(post("/", "k-1", "{}")).await;
     assert_eq!((again.text(), again.is_replay()), ("run 1", true));
     assert_eq!(runs.count(), 1);
+}
+
+/// P25. A caller who heard that nothing was done might do it in another way.
+#[tokio::test]
+async fn a_record_that_cannot_be_read_is_told_as_that_and_nothing_runs() {
+    let redis = RedisServer::start(&[]).await;
+    let runs = Runs::default();
+    let count = |State(runs): State<Runs>| async move { format!("run {}", runs.begin()) };
+    let router = Router::new().fallback(any(count)).with_state(runs.clone());
+    let upstream = format!("http://{}", service(router).await);
+    let settings = "defaults.store_down = \"open\"\n";
+    let one = Sidecar::on(&redis.url(), &upstream, settings).await;
+    // The first may keep the answer, and need no record.
+    let other = Sidecar::on(&redis.url(), &upstream, settings).await;
+    assert_eq!(one.send(post("/", "k-1", "{}")).await.text(), "run 1");
+    // The byte that says which version a record is.
+    let script = "local n = 0 for _, key in ipairs(redis.call('KEYS', 'semel:*')) do \
+        if redis.call('TYPE', key).ok == 'string' then redis.call('SETRANGE', key, 0, 'c') n = n + 1 end end return n";
+    assert_ne!(redis.ask(&["EVAL", script, "0"]), "0");
+    for _ in 0..2 {
+        let told = other.send(post("/", "k-1", "{}")).await;
+        let expected = (500, "idempotency_record_unreadable".to_owned(), false);
+        assert_eq!(told.problem(), expected);
+        let detail = told.json()["detail"].as_str().unwrap().to_owned();
+        assert!(detail.contains("not known"), "{detail}");
+    }
+    assert_eq!(runs.count(), 1);
+    assert_eq!(other.send(post("/", "k-2", "{}")).await.text(), "run 2");
 }

@@ -142,10 +142,10 @@ async fn a_record_whose_body_is_gone_is_told_as_damage_and_runs_nothing() {
     let outside = another.call(&key);
     let outside = outside.run(|_| async { Ok::<_, Failure>("another".to_owned()) });
     for told in [another.transfer(&key).await, outside.await] {
-        let Err(Error::Problem(Problem::Unavailable { source, .. })) = told else {
+        let Err(Error::Problem(Problem::Unreadable { source })) = told else {
             panic!("it was answered, or told to wait")
         };
-        assert_eq!(source.expect("a cause").kind, StoreErrorKind::Record);
+        assert_eq!(source.kind, StoreErrorKind::Record);
     }
     assert_eq!(another.entries().await, 0);
 }

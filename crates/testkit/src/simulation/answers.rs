@@ -136,13 +136,9 @@ fn is_true(world: &World, job: &Job, response: &Response<u64>) -> Option<Wrong> 
         Response::Unprotected(_) if !job.fail_open => {
             Some(("I11", "a caller was served unprotected".to_owned()))
         }
-        Response::Problem(Problem::Unavailable {
-            source: Some(error),
-            ..
-        }) => {
-            let unreadable = error.kind == StoreErrorKind::Record;
+        Response::Problem(Problem::Unreadable { .. }) => {
             let spoiled = world.ledger.lock().books[job.key].spoiled;
-            (unreadable && !spoiled).then(|| ("P25", "a record could not be read".to_owned()))
+            (!spoiled).then(|| ("P25", "a record could not be read".to_owned()))
         }
         _ => None,
     }
@@ -215,13 +211,11 @@ fn at_the_end(job: &Job, response: &Response<u64>) -> Option<Wrong> {
         return None;
     };
     let fine = match problem {
-        Problem::Mismatch | Problem::InDoubt(_) => true,
+        Problem::Mismatch | Problem::InDoubt(_) | Problem::Unreadable { .. } => true,
         Problem::Unavailable {
             source: Some(error),
             ..
-        } => {
-            matches!(error.kind, StoreErrorKind::Full | StoreErrorKind::Record)
-        }
+        } => error.kind == StoreErrorKind::Full,
         _ => false,
     };
     (job.last && !fine).then(|| {
