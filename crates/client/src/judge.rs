@@ -81,7 +81,7 @@ pub(crate) fn judge(status: StatusCode, headers: &HeaderMap, problem: &Problem) 
     let code = problem.code.as_deref().unwrap_or_default();
     match code {
         "idempotency_conflict" => return Judged::Conflict,
-        "idempotency_in_doubt" => return Judged::InDoubt,
+        "idempotency_in_doubt" | "idempotency_record_unreadable" => return Judged::InDoubt,
         _ => {}
     }
     let after = retry_after(headers, problem);
@@ -171,6 +171,7 @@ mod tests {
             };
             assert_eq!(of("idempotency_conflict"), Judged::Conflict);
             assert_eq!(of("idempotency_in_doubt"), Judged::InDoubt);
+            assert_eq!(of("idempotency_record_unreadable"), Judged::InDoubt);
         }
     }
 

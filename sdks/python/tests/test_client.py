@@ -128,9 +128,10 @@ def test_in_flight_is_asked_again_and_doesnt_count() -> None:
     assert set(keys) == {answer.key}
 
 
-def test_in_doubt_is_told_and_not_retried() -> None:
+@pytest.mark.parametrize(("status", "code"), [(409, "idempotency_in_doubt"), (500, "idempotency_record_unreadable")])
+def test_in_doubt_is_told_and_not_retried(status: int, code: str) -> None:
     def script(handler: BaseHTTPRequestHandler, _: int) -> None:
-        problem(handler, 409, code="idempotency_in_doubt", retryable=False)
+        problem(handler, status, code=code, retryable=False)
 
     with scripted(script) as (url, keys), Client(url, retry=QUICK) as client, pytest.raises(InDoubt):
         client.post("/", json={})

@@ -60,12 +60,15 @@ export class Answer {
   }
 }
 
+/** What happened is not known, and asking again won't tell. */
+const IN_DOUBT = new Set(["idempotency_in_doubt", "idempotency_record_unreadable"]);
+
 /** The error for a refusal. */
 export function problemError(received: Received): ProblemError {
   const problem = problemOf(received);
   if (problem.claim) keepBytes(problem.claim, textOf(received), ["claim"]);
   if (problem.code === "idempotency_conflict") return new Conflict(received.status, problem);
-  if (problem.code === "idempotency_in_doubt") return new InDoubt(received.status, problem);
+  if (IN_DOUBT.has(problem.code ?? "")) return new InDoubt(received.status, problem);
   return new ProblemError(received.status, problem);
 }
 

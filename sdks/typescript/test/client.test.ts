@@ -104,9 +104,12 @@ describe("a scripted server", () => {
       },
     ));
 
-  test("in doubt is told and not retried", () =>
+  test.each([
+    [409, "idempotency_in_doubt"],
+    [500, "idempotency_record_unreadable"],
+  ])("in doubt is told and not retried: %i %s", (status, code) =>
     scripted(
-      (response) => problem(response, 409, { code: "idempotency_in_doubt", retryable: false }),
+      (response) => problem(response, status, { code, retryable: false }),
       async (baseUrl, keys) => {
         await expect(new Client({ baseUrl, retry: QUICK }).post("/")).rejects.toBeInstanceOf(InDoubt);
         expect(keys.length).toBe(1);

@@ -59,14 +59,20 @@ class Answer:
         return self
 
 
+KINDS: dict[str, type[ProblemError]] = {
+    "idempotency_conflict": Conflict,
+    "idempotency_in_doubt": InDoubt,
+    "idempotency_record_unreadable": InDoubt,
+}
+
+
 def problem_error(response: httpx.Response) -> ProblemError:
     """The error for a refusal."""
     problem = problem_of(response)
     code, claim = problem.get("code"), problem.get("claim")
     if isinstance(claim, dict):
         keep_bytes(claim, response.content, ("claim",))
-    kind = {"idempotency_conflict": Conflict, "idempotency_in_doubt": InDoubt}.get(str(code), ProblemError)
-    return kind(response.status_code, problem)
+    return KINDS.get(str(code), ProblemError)(response.status_code, problem)
 
 
 def answer_of(response: httpx.Response, key: str, attempts: int) -> Answer:
