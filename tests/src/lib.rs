@@ -26,6 +26,10 @@ pub fn semel() -> PathBuf {
         "--example=openapi",
         "--message-format=json-render-diagnostics",
     ]);
+    // Built as the test is: a long run by hand is `--release`, and should not wait for a slow copy.
+    if !cfg!(debug_assertions) {
+        build.arg("--release");
+    }
     // What cargo says of the test's own package would look like a change to build scripts, which then run again.
     let own = [
         "CARGO_PKG_",

@@ -24,6 +24,8 @@ pub enum StoreErrorKind {
     Full,
     /// The record is there, and this version of Semel can't use it (P24, P25).
     Record,
+    /// The record is there, and its body, which is kept elsewhere, doesn't come (P44). Try again later; nothing may run.
+    Body,
     /// The store refused for a reason that only a change of configuration mends.
     Rejected,
 }
@@ -36,6 +38,7 @@ impl StoreErrorKind {
             Self::Unavailable => "unavailable",
             Self::Full => "full",
             Self::Record => "record",
+            Self::Body => "body",
             Self::Rejected => "rejected",
         }
     }
@@ -94,6 +97,9 @@ impl fmt::Display for StoreError {
                 "the store is full of live records; raise its capacity or shorten the retention"
             }
             StoreErrorKind::Record => "the stored record can't be used; the key is not free",
+            StoreErrorKind::Body => {
+                "the record is there, and the body of its answer doesn't come; try again later"
+            }
             StoreErrorKind::Rejected => "the store refused the call; check its configuration",
         })?;
         match self.certainty {

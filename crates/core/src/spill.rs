@@ -154,7 +154,7 @@ impl Spill {
         };
         let get = self.bodies.get(identity, &digest);
         let found = within(&*self.clock, LIMIT, get).await.map_err(|error| {
-            let kind = StoreErrorKind::Record;
+            let kind = StoreErrorKind::Body;
             StoreError::new(kind, Certainty::Definite, format!("its body: {error}"))
         })?;
         let is_it = |body: &Bytes| *blake3::hash(body).as_bytes() == digest;

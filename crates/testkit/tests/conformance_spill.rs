@@ -224,8 +224,8 @@ async fn a_body_that_does_not_come_frees_no_key() {
     let claim = shelved.done("k", "large").await;
     shelved.shelf.is_down.store(true, Ordering::Relaxed);
     let error = shelved.spill().claim(&claim).await.expect_err("no body");
-    // The kind that lets nothing run, whatever the policy says of a store that is down (P25, P35).
-    assert_eq!(error.kind, StoreErrorKind::Record);
+    // The kind that lets nothing run, whatever the policy says of a store that is down (P35, P44), and is worth asking again.
+    assert_eq!(error.kind, StoreErrorKind::Body);
     shelved.shelf.is_down.store(false, Ordering::Relaxed);
     assert_eq!(shelved.replayed(&claim).await, Body::Kept("large".into()));
 }

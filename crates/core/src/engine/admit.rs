@@ -213,10 +213,10 @@ impl Asker<'_> {
             source,
             retry_after,
         } = unanswered;
-        // A record that is there and can't be read is an answer: the key is not free (P25).
-        let is_unreadable = source
-            .as_ref()
-            .is_some_and(|error| error.kind == StoreErrorKind::Record);
+        // A record that is there and can't be read, or not with its body, is an answer: the key is not free (P25, P44).
+        let is_there = source.as_ref().is_some_and(|error| {
+            matches!(error.kind, StoreErrorKind::Record | StoreErrorKind::Body)
+        });
         match (self.request.policy.mode, self.request.policy.store_down) {
             (Mode::Observe, _) => {
                 self.emit(Step::Observed {
@@ -224,7 +224,7 @@ impl Asker<'_> {
                 });
                 Admission::Unprotected
             }
-            (_, StoreDown::Open) if !is_unreadable => {
+            (_, StoreDown::Open) if !is_there => {
                 self.emit(Step::FailedOpen);
                 Admission::Unprotected
             }
