@@ -82,6 +82,15 @@ impl StoreError {
         }
     }
 
+    /// The word that a caller is told, in problem documents.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self.kind {
+            StoreErrorKind::Record => "idempotency_record_unreadable",
+            _ => "idempotency_store_unavailable",
+        }
+    }
+
     /// Whether sending the same call again may help.
     #[must_use]
     pub fn is_transient(&self) -> bool {

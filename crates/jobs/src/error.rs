@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use semel_core::engine::Problem;
-use semel_core::{StoreError, StoreErrorKind, TermsError};
+use semel_core::{StoreError, TermsError};
 
 /// Why a call got no answer.
 #[derive(Debug, thiserror::Error)]
@@ -60,10 +60,7 @@ impl Error {
             Self::NotDead | Self::Superseded => "jobs_not_dead",
             Self::Invalid(_) | Self::Params(_) => "request_invalid",
             Self::Problem(problem) => problem.code(),
-            Self::Store(error) if error.kind == StoreErrorKind::Record => {
-                "idempotency_record_unreadable"
-            }
-            Self::Store(_) => "idempotency_store_unavailable",
+            Self::Store(error) => error.code(),
         }
     }
 

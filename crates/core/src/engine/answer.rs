@@ -167,7 +167,7 @@ impl Problem {
             Self::Busy { .. } => "idempotency_in_flight",
             Self::InDoubt(_) => "idempotency_in_doubt",
             Self::Unavailable { .. } => "idempotency_store_unavailable",
-            Self::Unreadable { .. } => "idempotency_record_unreadable",
+            Self::Unreadable { source } => source.code(),
             Self::Late => "idempotency_late",
             Self::LeaseLost { .. } => "idempotency_lease_lost",
             Self::Unrecorded { .. } => "idempotency_unrecorded",

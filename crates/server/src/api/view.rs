@@ -209,8 +209,7 @@ pub(crate) fn store_failed(error: &semel_core::StoreError) -> Failure {
         StoreErrorKind::Rejected => Failure::refused(
             "the store refused the call; a cursor is good for the listing that gave it",
         ),
-        StoreErrorKind::Record => Failure::of("idempotency_record_unreadable", error.to_string()),
-        _ => Failure::of("idempotency_store_unavailable", error.to_string()),
+        _ => Failure::of(error.code(), error.to_string()),
     }
 }
 
