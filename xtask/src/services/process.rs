@@ -1,6 +1,7 @@
 //! Processes that outlive this program: started once, recognised later, ended by their own id.
 
 use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -60,7 +61,7 @@ impl Record {
         if start_ticks(self.pid) != Some(self.start_ticks) {
             return false;
         }
-        let line = std::fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+        let line = command_line(self.pid).unwrap_or_default();
         // The line is empty for a moment while one program is replaced by the next.
         line.is_empty() || String::from_utf8_lossy(&line).contains(&self.program)
     }
@@ -166,6 +167,15 @@ pub(crate) fn tail(folder: &Path, role: &str) -> String {
     format!("--- the end of {}\n{lines}", log.display())
 }
 
+/// The command line of a process, in one read: between two, one program may be replaced by the
+/// next, whose line is still empty, and what was read would be the torn beginning of the first.
+fn command_line(pid: u32) -> std::io::Result<Vec<u8>> {
+    let mut line = vec![0; 64 * 1024];
+    let length = File::open(format!("/proc/{pid}/cmdline"))?.read(&mut line)?;
+    line.truncate(length);
+    Ok(line)
+}
+
 /// When a living process started, in clock ticks since boot; `None` for a dead or a defunct one.
 fn start_ticks(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -192,9 +202,9 @@ mod tests {
         };
         let record = spawn(&spec, None, folder).unwrap();
         // Until the command line is there, nobody can tell which program it is.
-        let line = format!("/proc/{}/cmdline", record.pid);
         wait_until(Duration::from_secs(10), Duration::from_millis(1), || {
-            anyhow::ensure!(std::fs::read(&line)?.starts_with(b"/bin/sleep"), "not yet");
+            let line = command_line(record.pid)?;
+            anyhow::ensure!(line.starts_with(b"/bin/sleep"), "not yet");
             Ok(())
         })
         .unwrap();
@@ -208,6 +218,31 @@ mod tests {
         record.end().unwrap();
         assert!(!record.alive());
         record.end().expect("ending it again is fine");
+    }
+
+    #[test]
+    fn a_process_is_alive_at_every_moment_while_one_program_replaces_the_next() {
+        // `env` replaces itself by the rest of its line. The long name comes late in the line, as
+        // the path of a server below a deep folder does.
+        let late = format!("LATE={}", "x".repeat(64));
+        let chain = std::iter::repeat_n("/usr/bin/env", 200);
+        let mut args: Vec<String> = chain.map(str::to_owned).collect();
+        args.extend([late, "/bin/sleep".to_owned(), "60".to_owned()]);
+        let spec = Spec {
+            role: "replaced".to_owned(),
+            program: PathBuf::from("/usr/bin/env"),
+            args,
+            stop: Stop::Kill,
+        };
+        let mut record = spawn(&spec, None, &std::env::temp_dir()).unwrap();
+        record.program = "/bin/sleep".to_owned();
+        let mut looks = 0;
+        while !command_line(record.pid).unwrap().starts_with(b"/bin/sleep") {
+            assert!(record.alive(), "said to be gone at look {looks}");
+            looks += 1;
+        }
+        record.end().unwrap();
+        assert!(looks > 0, "it was never seen on its way");
     }
 
     #[test]
