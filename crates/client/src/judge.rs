@@ -189,6 +189,12 @@ mod tests {
     }
 
     #[test]
+    fn what_was_answered_before_is_asked_for_again_and_never_told_as_not_done() {
+        let body = "{\"code\":\"idempotency_body_unavailable\",\"retryable\":true}";
+        assert_eq!(judged(503, &[JSON], body), again(None, true, false));
+    }
+
+    #[test]
     fn what_the_problem_says_counts_more_than_its_status() {
         assert_eq!(judged(503, &[JSON], "{\"retryable\":false}"), Judged::Final);
         assert_eq!(

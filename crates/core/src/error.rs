@@ -87,6 +87,7 @@ impl StoreError {
     pub const fn code(&self) -> &'static str {
         match self.kind {
             StoreErrorKind::Record => "idempotency_record_unreadable",
+            StoreErrorKind::Body => "idempotency_body_unavailable",
             _ => "idempotency_store_unavailable",
         }
     }

@@ -236,6 +236,11 @@ fn problem_of(call: &Call, key: &Key, problem: &Problem) -> Reply {
              arguments: it might act twice. Look whether the effect is there, or tell the user.",
             call.tool
         ),
+        Problem::BodyAway { retry_after, .. } => format!(
+            "This call was answered before, and is not run again; its result can't be had right now. Call again in {} \
+             with the same arguments and the same idempotencyKey for it; a new key would act twice.",
+            seconds(*retry_after)
+        ),
         Problem::Unavailable { .. } | Problem::Late => "Nothing was done: the store of idempotency keys gave no \
                                                         answer. It is safe to call again."
             .to_owned(),
@@ -267,6 +272,8 @@ pub(crate) fn no_namespace(call: &Call, error: &NamespaceError) -> Reply {
 
 #[cfg(test)]
 mod tests {
+    use semel::core::{Certainty, StoreError, StoreErrorKind};
+
     use super::*;
     use crate::message::Message;
 
@@ -321,6 +328,24 @@ mod tests {
         );
         let told = &said["result"]["_meta"];
         assert_eq!(told["semel/code"], "idempotency_record_unreadable");
+    }
+
+    #[test]
+    fn of_a_result_that_does_not_come_the_model_hears_that_it_was_answered_before() {
+        let source = StoreError::new(
+            StoreErrorKind::Body,
+            Certainty::Definite,
+            "a bucket is away",
+        );
+        let problem = Problem::of_store(Some(source), Duration::from_secs(1));
+        let key = Key::parse("k-1").unwrap();
+        let said = value(problem_of(&call(&json!({"name": "pay"})), &key, &problem));
+        let text = said["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains("answered before"), "{text}");
+        assert!(!text.contains("Nothing was done"), "{text}");
+        let told = &said["result"]["_meta"];
+        assert_eq!(told["semel/code"], "idempotency_body_unavailable");
+        assert_eq!(told["semel/retryable"], true);
     }
 
     #[test]

@@ -129,6 +129,17 @@ pub enum Problem {
         /// What the store said.
         source: StoreError,
     },
+    /// The key was answered before, and that answer's body, which is kept elsewhere, doesn't come (P44).
+    #[error(
+        "this key was answered before, and the body of that answer doesn't come now; \
+         nothing was started, ask again with the same key for it"
+    )]
+    BodyAway {
+        /// What the store said.
+        source: StoreError,
+        /// When asking again is worth it.
+        retry_after: Duration,
+    },
     /// The claim won, but too late to start.
     #[error("the request was not started because the store took too long; ask again")]
     Late,
@@ -167,7 +178,7 @@ impl Problem {
             Self::Busy { .. } => "idempotency_in_flight",
             Self::InDoubt(_) => "idempotency_in_doubt",
             Self::Unavailable { .. } => "idempotency_store_unavailable",
-            Self::Unreadable { source } => source.code(),
+            Self::Unreadable { source } | Self::BodyAway { source, .. } => source.code(),
             Self::Late => "idempotency_late",
             Self::LeaseLost { .. } => "idempotency_lease_lost",
             Self::Unrecorded { .. } => "idempotency_unrecorded",
@@ -180,9 +191,13 @@ impl Problem {
     /// The store's error, to whoever asked before anything was started. `None` while the breaker is open.
     #[must_use]
     pub fn of_store(source: Option<StoreError>, retry_after: Duration) -> Self {
-        match source {
-            Some(source) if source.kind == StoreErrorKind::Record => Self::Unreadable { source },
-            source => Self::Unavailable {
+        match (source.as_ref().map(|source| source.kind), source) {
+            (Some(StoreErrorKind::Record), Some(source)) => Self::Unreadable { source },
+            (Some(StoreErrorKind::Body), Some(source)) => Self::BodyAway {
+                source,
+                retry_after,
+            },
+            (_, source) => Self::Unavailable {
                 source,
                 retry_after,
             },
@@ -202,9 +217,9 @@ impl Problem {
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Busy { retry_after, .. } | Self::Unavailable { retry_after, .. } => {
-                Some(*retry_after)
-            }
+            Self::Busy { retry_after, .. }
+            | Self::Unavailable { retry_after, .. }
+            | Self::BodyAway { retry_after, .. } => Some(*retry_after),
             _ => None,
         }
     }

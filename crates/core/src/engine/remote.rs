@@ -169,7 +169,8 @@ impl Engine {
     /// The record as it is now, `None` where absent or expired. Changes nothing.
     ///
     /// # Errors
-    /// [`Problem::Unavailable`] where the store gave no answer; [`Problem::Unreadable`] where the record can't be read.
+    /// [`Problem::Unavailable`] where the store gave no answer; [`Problem::Unreadable`] and [`Problem::BodyAway`] where the record,
+    /// or its answer's body, can't be read.
     pub async fn look(&self, identity: &Identity) -> Result<Option<Record>, Problem> {
         self.shared.look(identity).await.map_err(no_answer)
     }

@@ -49,6 +49,7 @@ pub const PROBLEMS: &[Row] = &[
     row("idempotency_in_doubt", (409, 9), false, "Whether an earlier request took effect is not known"),
     row("idempotency_store_unavailable", (503, 14), true, "The request was not started"),
     row("idempotency_record_unreadable", (500, 13), false, "The record of this key can't be read"),
+    row("idempotency_body_unavailable", (503, 14), true, "Answered before; the answer's body doesn't come now"),
     row("idempotency_late", (503, 14), true, "The request was not started in time"),
     row("idempotency_lease_lost", (503, 14), true, "Another took the request over"),
     row("idempotency_unrecorded", (503, 14), true, "The outcome could not be recorded"),

@@ -133,6 +133,7 @@ async fn a_bucket_that_gives_nothing_runs_nothing_twice() {
     // The policy lets requests run while the store is down. It isn't.
     let problem = node.report("k", 50_000).await.expect_err("no body");
     assert!(problem.is_retryable(), "{problem}");
+    assert!(problem.to_string().contains("answered before"), "{problem}");
     assert_eq!(proxy.armed(), 0);
     let (again, replayed) = node.report("k", 50_000).await.expect("it is known");
     assert!(replayed && first == again);

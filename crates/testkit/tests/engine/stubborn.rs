@@ -10,8 +10,8 @@ use semel_core::policy::{Policy, StoreDown};
 use semel_core::store::{Capabilities, Wake};
 use semel_core::wake::Wakeup;
 use semel_core::{
-    BoxFuture, Claim, Claimed, Fence, Grant, Identity, InDoubt, Record, RecordError, Renewed,
-    Resolution, Resolved, Settled, Settlement, StoreResult,
+    BoxFuture, Certainty, Claim, Claimed, Fence, Grant, Identity, InDoubt, Record, RecordError,
+    Renewed, Resolution, Resolved, Settled, Settlement, StoreError, StoreErrorKind, StoreResult,
 };
 
 use super::*;
@@ -103,6 +103,27 @@ async fn p25_a_record_that_cannot_be_read_is_refused_even_where_the_scope_fails_
         assert_eq!(effects.count(), 0);
         assert_eq!(rig.log.count(|step| *step == Step::FailedOpen), 0);
     }
+}
+
+#[tokio::test]
+async fn p44_a_body_that_does_not_come_is_told_as_an_answer_that_is_there() {
+    let rig = rig(|| {
+        let (kind, certainty) = (StoreErrorKind::Body, Certainty::Definite);
+        Err(StoreError::new(kind, certainty, "the bucket is away"))
+    });
+    let effects = Effects::default();
+    let policy = Policy {
+        store_down: StoreDown::Open,
+        ..Policy::default()
+    };
+    let response = rig.run("k", &policy, effects.answer("x")).await;
+    let Response::Problem(problem) = response else {
+        panic!("{response:?}")
+    };
+    assert_eq!(problem.code(), "idempotency_body_unavailable");
+    assert!(problem.is_retryable() && problem.retry_after().is_some());
+    assert!(problem.to_string().contains("answered before"), "{problem}");
+    assert_eq!(effects.count(), 0);
 }
 
 #[tokio::test]
