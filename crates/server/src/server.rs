@@ -177,10 +177,15 @@ impl Server {
     /// [`StartError`]: what is wrong. Everything is as before then.
     pub fn reload(&self) -> Result<Vec<&'static str>, StartError> {
         let mut current = self.shared.loaded.lock();
-        let new = current.again()?;
+        let mut new = current.again()?;
         let fixed = changed_but_fixed(&current.config, &new.config);
         let stack = Stack::new(&new.config, &self.semel, self.tunnels.clone())?;
         let main = tls::server_config(&new.config.listener.tls)?;
+        // Who may call was decided at the start: a new file may say less about certificates because it says more about
+        // tokens, which aren't looked at before the next start.
+        let (old, tls) = (&current.config.admin.tls, &mut new.config.admin.tls);
+        tls.client_ca_file.clone_from(&old.client_ca_file);
+        tls.client_optional = old.client_optional;
         let admin = tls::server_config(&new.config.admin.tls)?;
         // Nothing can fail from here on.
         self.shared.stack.store(Arc::new(stack));
@@ -311,7 +316,7 @@ async fn listen<A: crate::listener::Answer>(
 }
 
 /// What can't change while the process runs.
-const FIXED: [&str; 19] = [
+const FIXED: [&str; 21] = [
     "api",
     "audit",
     "environment",
@@ -331,6 +336,8 @@ const FIXED: [&str; 19] = [
     "listener.max_connections",
     "admin.address",
     "admin.token_file",
+    "admin.tls.client_ca_file",
+    "admin.tls.client_optional",
 ];
 
 fn changed_but_fixed(old: &Config, new: &Config) -> Vec<&'static str> {

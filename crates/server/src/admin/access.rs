@@ -17,8 +17,7 @@ pub enum Credential {
     None,
     /// This bearer token.
     Token(AdminToken),
-    /// A client certificate: the listener has checked it before a request gets here, and may say whose it
-    /// is with a [`Peer`].
+    /// A client certificate: the listener has checked it before a request gets here, and says so with a [`Peer`].
     MutualTls,
 }
 
@@ -76,9 +75,12 @@ where
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let peer = parts.extensions.get::<Peer>();
         match Credential::from_ref(state) {
             Credential::None => only_by_loopback_name(parts)?,
-            Credential::MutualTls => {}
+            // Not taken for granted: what a listener asks for can change while it listens.
+            Credential::MutualTls if peer.is_some_and(|peer| peer.has_certificate) => {}
+            Credential::MutualTls => return Err(Failure::unauthorized()),
             Credential::Token(AdminToken(wanted)) => {
                 let given = bearer(parts).map(|token| blake3::hash(token.as_bytes()));
                 // Digests compare in constant time.
@@ -87,10 +89,7 @@ where
                 }
             }
         }
-        let peer = parts
-            .extensions
-            .get::<Peer>()
-            .and_then(|peer| peer.certificate_name.clone());
+        let peer = peer.and_then(|peer| peer.certificate_name.clone());
         Ok(Self { peer })
     }
 }

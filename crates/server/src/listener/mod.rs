@@ -37,7 +37,9 @@ pub struct Peer {
     pub address: SocketAddr,
     /// Whether the connection is encrypted.
     pub is_tls: bool,
-    /// What its certificate calls it, where it has shown one.
+    /// Whether it has shown a certificate, and that was found good.
+    pub has_certificate: bool,
+    /// What its certificate calls it, where it has shown one that says.
     pub certificate_name: Option<Arc<str>>,
 }
 
@@ -234,6 +236,7 @@ impl<A: Answer> Door<A> {
         let mut peer = Peer {
             address,
             is_tls: false,
+            has_certificate: false,
             certificate_name: None,
         };
         let Some(config) = self.tls.load_full() else {
@@ -243,8 +246,10 @@ impl<A: Answer> Door<A> {
         match tokio::time::timeout(self.bounds.head_timeout, handshake).await {
             Ok(Ok(stream)) => {
                 let certificates = stream.get_ref().1.peer_certificates();
-                let name = certificates.and_then(<[_]>::first).and_then(tls::name_in);
+                let certificate = certificates.and_then(<[_]>::first);
+                let name = certificate.and_then(tls::name_in);
                 peer.is_tls = true;
+                peer.has_certificate = certificate.is_some();
                 peer.certificate_name = name.map(Into::into);
                 self.http(stream, peer, watcher).await;
             }

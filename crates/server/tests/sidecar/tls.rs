@@ -1,5 +1,6 @@
 //! TLS on both sides, and tenants by their certificates.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +11,8 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use semel_server::config::{Sources, load};
+use semel_server::{Server, open_audited};
 use semel_testkit::private::new_folder;
 use tokio::net::TcpStream;
 
@@ -101,9 +104,18 @@ impl Papers {
         own: Option<&str>,
         protocol: Protocol,
     ) -> std::io::Result<(Client, Vec<u8>)> {
+        self.client_at(sidecar.address, own, protocol).await
+    }
+
+    async fn client_at(
+        &self,
+        address: SocketAddr,
+        own: Option<&str>,
+        protocol: Protocol,
+    ) -> std::io::Result<(Client, Vec<u8>)> {
         let connector =
             tokio_rustls::TlsConnector::from(Arc::new(self.client_config(own, protocol)));
-        let stream = TcpStream::connect(sidecar.address).await?;
+        let stream = TcpStream::connect(address).await?;
         let name = ServerName::try_from("shop.test").expect("as set up");
         let stream = connector.connect(name, stream).await?;
         let shown = stream.get_ref().1.peer_certificates().expect("as set up")[0].to_vec();
@@ -216,6 +228,55 @@ async fn new_certificates_are_read_on_reload() {
         200,
         "the old connection goes on"
     );
+}
+
+/// The status of a question to the admin API; `None` where there is no connection to ask it on.
+async fn asked(papers: &Papers, admin: SocketAddr, own: Option<&str>) -> Option<u16> {
+    let (client, _) = papers.client_at(admin, own, Protocol::Http1).await.ok()?;
+    let Client::Http1(mut sender) = client else {
+        unreachable!("HTTP/1.1 was asked for")
+    };
+    let question = plain("GET", "/admin/v1/records", "");
+    let answer = sender.send_request(question).await.ok()?;
+    Some(answer.status().as_u16())
+}
+
+#[tokio::test]
+async fn a_reload_never_opens_the_admin_api_to_callers_without_a_certificate() {
+    let papers = Papers::new();
+    papers.issue("server", &["shop.test"], "server");
+    papers.issue("ann", &["ann.test"], "ann");
+    std::fs::write(papers.folder.join("token"), "a token of some length").unwrap();
+    let own = format!(
+        "api.access = \"loopback\"\nadmin.address = \"127.0.0.1:0\"\nadmin.tls.cert_file = \"{}\"\nadmin.tls.key_file = \"{}\"\n",
+        papers.path("server.pem"),
+        papers.path("server.key")
+    );
+    let authority = format!("admin.tls.client_ca_file = \"{}\"\n", papers.path("ca.pem"));
+    let token = format!("admin.token_file = \"{}\"\n", papers.path("token"));
+    let file = new_folder("sidecar").join("semel.toml");
+    let write = |more: &str| write(&file, "memory://", "", &format!("{own}{more}"));
+    write(&authority);
+    let sources = Sources {
+        file: Some(file.clone()),
+        ..Sources::default()
+    };
+    let loaded = load(&sources).unwrap_or_else(|findings| panic!("{findings}"));
+    let opened = open_audited(&loaded.config).await.unwrap();
+    let mounts = opened.mounts(&loaded.config).unwrap();
+    let server = Server::start(loaded, opened.semel.clone(), mounts).await;
+    let server = server.unwrap_or_else(|error| panic!("{error}"));
+    let admin = server.admin_address().unwrap();
+    assert_eq!(asked(&papers, admin, Some("ann")).await, Some(200));
+    assert_eq!(asked(&papers, admin, None).await, None);
+    let optional = format!("{authority}admin.tls.client_optional = true\n{token}");
+    for changed in [token, optional] {
+        write(&changed);
+        let told = server.reload().unwrap();
+        assert!(!told.is_empty(), "what holds only after a start is told");
+        assert_eq!(asked(&papers, admin, None).await, None, "{changed}");
+        assert_eq!(asked(&papers, admin, Some("ann")).await, Some(200));
+    }
 }
 
 #[tokio::test]
