@@ -84,6 +84,12 @@ impl Namespace {
         &self.joined[usize::from(self.scope_at)..usize::from(self.principal_at)]
     }
 
+    /// Whether it is one caller's own.
+    #[must_use]
+    pub fn has_principal(&self) -> bool {
+        !self.principal().is_empty()
+    }
+
     /// The authenticated caller, for the identity. Empty where there is none.
     pub(crate) fn principal(&self) -> &str {
         &self.joined[usize::from(self.principal_at)..]

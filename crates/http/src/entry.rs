@@ -7,7 +7,6 @@ use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::{Request, Version};
 use http_body::Body as HttpBody;
-use semel_core::Fingerprint;
 use semel_core::engine;
 use semel_core::event::{Step, Would};
 use semel_core::policy::Mode;
@@ -79,8 +78,10 @@ where
         Err(refusal) => refusal,
     };
     let code = refusal.code();
-    // A signature is checked in every mode: observing is about keys (P39).
-    if rules.policy.mode == Mode::Observe && refusal != Refusal::Unverified {
+    // A signature is checked in every mode: observing is about keys (P39). And of a body that broke off nothing is
+    // left that would tell the handler so: it would take what came for all of it.
+    let is_final = matches!(refusal, Refusal::Unverified | Refusal::BodyBroken);
+    if rules.policy.mode == Mode::Observe && !is_final {
         let would = Would::Refuse(code);
         shared
             .engine
@@ -148,7 +149,11 @@ where
     if kind == Kind::Web || (kind == Kind::Grpc && !grpc::is_one_message(&body)) {
         return Err(Refusal::UnaryOnly);
     }
-    let fingerprint = fingerprint(shared, rules, parts, &body)?;
+    let credentials = rules.credentials(&namespace);
+    let secret = shared.engine.secret();
+    let fingerprint = rules
+        .payload
+        .fingerprint(secret, parts, credentials, &body)?;
     let echo = rules
         .terms
         .echoes_key
@@ -180,16 +185,4 @@ where
         Err(Cut::TooSlow) => Err(Refusal::BodySlow),
         Err(Cut::Broken) => Err(Refusal::BodyBroken),
     }
-}
-
-fn fingerprint(
-    shared: &Shared,
-    rules: &Rules,
-    parts: &Parts,
-    body: &Bytes,
-) -> Result<Fingerprint, Refusal> {
-    let (secret, credentials) = (shared.engine.secret(), rules.credentials());
-    Ok(rules
-        .payload
-        .fingerprint(secret, parts, credentials, body)?)
 }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use http::header::HeaderName;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
-use semel_core::{Key, KeyRules};
+use semel_core::{Key, KeyRules, canonicalize};
 
+use crate::payload;
 use crate::problem::Refusal;
 
 /// The header of the IETF draft.
@@ -92,7 +93,7 @@ impl KeySource {
                 one_line(usual.chain(parts.headers.get_all(X_IDEMPOTENCY_KEY)), rules)
             }
             Self::Named(name) => one_line(parts.headers.get_all(name).iter(), rules),
-            Self::Field(names) => from_field(names, body, rules),
+            Self::Field(names) => from_field(names, parts, body, rules),
             Self::Function(find) => match find(parts, body) {
                 Some(text) => Ok(Some(rules.check(&text)?)),
                 None => Ok(None),
@@ -143,12 +144,20 @@ pub fn read_key(line: &HeaderValue, rules: &KeyRules) -> Result<Key, Refusal> {
 
 fn from_field(
     names: &[Cow<'static, str>],
+    parts: &Parts,
     body: &[u8],
     rules: &KeyRules,
 ) -> Result<Option<Key>, Refusal> {
-    // Not JSON, or no object: there is no such field, and whether that matters is the handler's.
-    let Ok(serde_json::Value::Object(members)) = serde_json::from_slice(body) else {
-        return Ok(None);
+    let members = match serde_json::from_slice(body) {
+        Ok(serde_json::Value::Object(members)) => members,
+        // No object: there is no such field, and whether that matters is the handler's.
+        Ok(_) => return Ok(None),
+        // Another reader may take it, and find a key in it.
+        Err(_) if payload::says_json(parts) && !body.is_empty() => {
+            canonicalize(body)?;
+            return Ok(None);
+        }
+        Err(_) => return Ok(None),
     };
     let mut found = names.iter().filter_map(|name| members.get(&**name));
     match (found.next(), found.next()) {

@@ -160,6 +160,11 @@ fn media_type(parts: &Parts) -> Cow<'_, str> {
     }
 }
 
+/// Whether the body is meant to be JSON.
+pub(crate) fn says_json(parts: &Parts) -> bool {
+    is_json(&media_type(parts))
+}
+
 fn in_lower_case(text: &str) -> Cow<'_, str> {
     if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
         text.to_ascii_lowercase().into()

@@ -50,6 +50,7 @@ pub struct Route {
     pub(crate) multi_tenant: bool,
     pub(crate) tenant: Option<Extract>,
     pub(crate) principal: Option<Extract>,
+    pub(crate) ignores_credentials: bool,
     pub(crate) keep: Vec<String>,
     pub(crate) limits: Limits,
     pub(crate) longest_ttl: Option<Duration>,
@@ -174,13 +175,20 @@ impl Route {
 
     /// Finds the authenticated caller: keys of different callers never meet.
     ///
-    /// Without this, the `Authorization` and `X-Api-Key` headers count as part of the payload: a key
-    /// that is used with other credentials is refused rather than answered with another's answer.
+    /// Without this, and for a request of which it finds none, the `Authorization` and `X-Api-Key` headers count as part
+    /// of the payload: a key that is used with other credentials is refused rather than answered with another's answer.
     pub fn principal(
         mut self,
         find: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
         self.principal = Some(Arc::new(find));
+        self
+    }
+
+    /// Whose request it is makes no difference, credentials included: for routes where the key alone says what is meant,
+    /// such as the events of one verified sender.
+    pub fn ignore_credentials(mut self) -> Self {
+        self.ignores_credentials = true;
         self
     }
 

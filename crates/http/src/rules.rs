@@ -42,6 +42,7 @@ pub(crate) struct Rules {
     multi_tenant: bool,
     tenant: Option<Extract>,
     principal: Option<Extract>,
+    ignores_credentials: bool,
 }
 
 impl Rules {
@@ -93,6 +94,7 @@ impl Rules {
             multi_tenant: route.multi_tenant,
             tenant: route.tenant,
             principal: route.principal,
+            ignores_credentials: route.ignores_credentials,
         })
     }
 
@@ -131,9 +133,10 @@ impl Rules {
         )?)
     }
 
-    /// Headers that count as payload because nobody said whose request it is.
-    pub(crate) fn credentials(&self) -> &'static [HeaderName] {
-        if self.principal.is_some() {
+    /// Headers that count as payload because nobody said whose request it is: a principal that is looked for and not found
+    /// tells callers apart no better than none.
+    pub(crate) fn credentials(&self, namespace: &Namespace) -> &'static [HeaderName] {
+        if self.ignores_credentials || namespace.has_principal() {
             &[]
         } else {
             &CREDENTIALS
@@ -180,7 +183,10 @@ impl Rules {
                 Mode::Observe => "observed only",
                 Mode::Off => "off",
             },
-            match (self.policy.crash, self.principal.is_some()) {
+            match (
+                self.policy.crash,
+                self.principal.is_some() || self.ignores_credentials,
+            ) {
                 (CrashPolicy::Hold, true) => ", hold",
                 (CrashPolicy::Hold, false) => ", hold, credentials count as payload",
                 (CrashPolicy::Takeover, true) => "",

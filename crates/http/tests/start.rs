@@ -51,7 +51,7 @@ async fn it_says_what_it_covers() {
         let strict = Route::new()
             .profile(Profile::Acp)
             .hold()
-            .principal(|_| None);
+            .ignore_credentials();
         let builder = semel.http_builder().route("/charges/{id}", strict);
         let watched = Route::new().mode(Mode::Observe);
         builder.defaults(watched).build().unwrap();

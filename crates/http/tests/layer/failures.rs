@@ -175,7 +175,7 @@ async fn a_record_that_another_door_wrote_is_said_not_run_again() {
     let route = Route::new()
         .scope("charge")
         .payload(payload)
-        .principal(|_| None);
+        .ignore_credentials();
     let rig = Rig::with(route, router).await;
     // The layer's fingerprint is over six empty parts, and so is this one.
     let mut builder = semel_core::Fingerprint::builder(rig.semel.engine().secret());

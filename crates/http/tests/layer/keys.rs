@@ -245,7 +245,37 @@ async fn a_key_in_the_body_works_like_one_in_the_header() {
     let both = ask(r#"{"idempotency_key":"k","idempotencyKey":"k"}"#).await;
     assert_eq!(both.problem(), (400, "idempotency_key_invalid".to_owned()));
     assert_eq!(ask(r#"{"idempotency_key":7}"#).await.problem().0, 400);
-    assert_eq!(ask("not json").await.text(), "4");
+    let mut plain = without_key(post("/", "", "not json"));
+    let text = axum::http::HeaderValue::from_static("text/plain");
+    plain.headers_mut().insert("content-type", text);
+    assert_eq!(rig.send(plain).await.text(), "4");
+    assert_eq!(ask("").await.text(), "5");
+}
+
+#[tokio::test]
+async fn a_body_whose_key_only_another_reader_would_find_is_refused() {
+    let runs = Runs::default();
+    let rig = Rig::with(Route::new().key(KeySource::body()), count(&runs)).await;
+    let deep = format!(
+        "{{\"idempotency_key\":\"k\",\"n\":{}0{}}}",
+        "[".repeat(200),
+        "]".repeat(200)
+    );
+    let bodies = [
+        "not json".to_owned(),
+        r#"{"idempotency_key":"k","note":"\ud83d"}"#.to_owned(),
+        "\u{feff}{\"idempotency_key\":\"k\"}".to_owned(),
+        r#"{"idempotency_key":"k","n":1e400}"#.to_owned(),
+        deep,
+    ];
+    for body in bodies {
+        let told = rig.send(without_key(post("/", "", body))).await;
+        assert_eq!(
+            told.problem(),
+            (400, "idempotency_payload_invalid".to_owned())
+        );
+    }
+    assert_eq!(runs.begun(), 0);
 }
 
 #[tokio::test]

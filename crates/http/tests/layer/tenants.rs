@@ -80,6 +80,20 @@ async fn without_a_principal_other_credentials_are_refused_rather_than_answered(
 }
 
 #[tokio::test]
+async fn where_no_principal_is_found_other_credentials_are_refused_too() {
+    let runs = Runs::default();
+    let rig = Rig::with(Route::new().principal(who), whoami(&runs)).await;
+    let ask = |name: &'static str| rig.send(with(post("/", "k", "{}"), "x-api-key", name));
+    assert_eq!(ask("alice").await.status, 200);
+    assert_eq!(
+        ask("bob").await.problem(),
+        (422, "idempotency_conflict".to_owned())
+    );
+    assert!(ask("alice").await.is_replay());
+    assert_eq!(runs.begun(), 1);
+}
+
+#[tokio::test]
 async fn a_principal_may_refresh_its_token_between_tries() {
     let runs = Runs::default();
     let rig = Rig::with(Route::new().principal(who), whoami(&runs)).await;

@@ -159,6 +159,23 @@ async fn a_wrong_token_is_never_taken_for_none() {
 }
 
 #[tokio::test]
+async fn two_tokens_that_name_nobody_never_get_each_others_answers() {
+    let runs = Runs::default();
+    let settings = format!("principals.from = \"jwt\"\n{}", hs256());
+    let sidecar = Sidecar::new(counting(&runs).await, &settings).await;
+    let ask = |credential: String| {
+        sidecar.send(with(post("/", "k-1", "{}"), "authorization", &credential))
+    };
+    let machine = |jti: u64| token(&json!({"exp": LATER, "jti": jti}), SECRET);
+    assert_eq!(ask(machine(1)).await.text(), "run 1");
+    for other in [machine(2), "Basic YTpi".to_owned()] {
+        assert_eq!(ask(other).await.problem().1, "idempotency_conflict");
+    }
+    assert!(ask(machine(1)).await.is_replay());
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
 async fn tokens_signed_with_a_private_key() {
     let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
     let file = new_folder("token").join("key.pem");
