@@ -102,7 +102,7 @@ impl Semel {
         &self.shared.key_rules
     }
 
-    /// Completes when no effect runs any more: call it after the server has stopped taking requests, so
+    /// Completes when nothing is under way any more: call it after the server has stopped taking requests, so
     /// that effects whose callers have left are not cut off.
     pub async fn idle(&self) {
         self.engine().idle().await;

@@ -154,7 +154,7 @@ fn every_bug_is_found_fourth_part() {
 /// A sweep removed what had expired, or an operator a lease, and then the store's clock was set back.
 #[test]
 fn what_was_removed_before_the_clock_was_set_back_stays_removed() {
-    for seed in [4254, 32926, 104_416] {
+    for seed in [9953, 13_357] {
         let outcome = run(seed, None);
         assert!(outcome.tally.faults.contains_key("store's clock set back"));
         let told: Vec<_> = outcome.breaches.iter().map(ToString::to_string).collect();

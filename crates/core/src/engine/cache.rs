@@ -14,7 +14,7 @@ use crate::claim::Replay;
 use crate::clock::Tick;
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
-use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// How much is kept locally, and how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ impl Default for CacheConfig {
 pub(super) struct ReplayCache {
     max_age: Duration,
     copies: Option<Cache<Identity, Arc<Copy>, ByBytes, DefaultHashBuilder>>,
+    // The microsecond after the last time that anything was forgotten; 0 before the first.
+    forgotten: AtomicU64,
 }
 
 struct Copy {
@@ -73,6 +75,7 @@ impl ReplayCache {
         Self {
             max_age: config.max_age,
             copies,
+            forgotten: AtomicU64::new(0),
         }
     }
 
@@ -95,7 +98,8 @@ impl ReplayCache {
     }
 
     /// Keeps a replay that the store just gave. `asked` is when it was asked: the record's remaining
-    /// retention counts from then at the latest, so the copy never outlives the record.
+    /// retention counts from then at the latest, so the copy never outlives the record. What was asked before
+    /// something was forgotten may tell of a record that is gone: it is not kept, whichever record it was.
     pub(super) fn put(
         &self,
         identity: Identity,
@@ -121,12 +125,23 @@ impl ReplayCache {
                 given,
             }),
         );
+        // Looked at after the copy was put: whoever forgets marks first and removes then, so one of the two sees it.
+        if micros(asked) < self.forgotten.load(Ordering::SeqCst) {
+            copies.remove(&identity);
+            return None;
+        }
         Some(1)
     }
 
-    pub(super) fn forget(&self, identity: &Identity) {
+    pub(super) fn forget(&self, identity: &Identity, now: Tick) {
+        let after = micros(now).saturating_add(1);
+        self.forgotten.fetch_max(after, Ordering::SeqCst);
         if let Some(copies) = &self.copies {
             copies.remove(identity);
         }
     }
+}
+
+fn micros(tick: Tick) -> u64 {
+    u64::try_from(tick.since_origin().as_micros()).unwrap_or(u64::MAX)
 }

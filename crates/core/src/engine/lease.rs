@@ -16,7 +16,7 @@ use crate::clock::Tick;
 use crate::error::StoreError;
 use crate::event::{Step, StoreCall};
 use crate::fingerprint::Fingerprint;
-use crate::record::{Body, Fence, Record};
+use crate::record::{Body, CrashPolicy, Fence, Record};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -59,6 +59,13 @@ impl Lease {
     #[must_use]
     pub fn fence(&self) -> Option<Fence> {
         self.held.grant.as_ref().map(|grant| grant.fence)
+    }
+
+    /// What becomes of the key should this process vanish: the policy that its record was made under, which today's
+    /// settings don't change. `None` where the effect runs unprotected.
+    #[must_use]
+    pub fn crash(&self) -> Option<CrashPolicy> {
+        self.held.grant.as_ref().map(|grant| grant.crash)
     }
 
     /// 1, or more where earlier owners vanished.

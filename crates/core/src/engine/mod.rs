@@ -10,12 +10,13 @@
 //! | `ask`, `turns` | one claim at a time for a key, its answer for all who asked meanwhile |
 //! | `wait` | wait for another's run |
 //! | `run` | start the effect, settle by its verdict, answer |
+//! | `observe` | the same where the store decides nothing |
 //! | `lease`, `renew` | what the effect holds, and what keeps it |
 //! | `remote` | the same steps for an effect that runs elsewhere, one call each |
 //! | `operate` | what an operator does to a record |
 //! | `answer` | what comes out |
 //! | `breaker`, `waiters`, `cache`, `limit` | bounds |
-//! | `running` | how many effects run, for a process that wants to end |
+//! | `running` | how many effects run, and what is under way, for a process that wants to end |
 
 mod admit;
 mod answer;
@@ -24,6 +25,7 @@ mod breaker;
 mod cache;
 mod lease;
 mod limit;
+mod observe;
 mod operate;
 mod remote;
 mod renew;
@@ -67,7 +69,7 @@ use breaker::Breaker;
 use cache::ReplayCache;
 use renew::Renewals;
 use request::Subject;
-use running::Running;
+use running::{Running, UnderWay};
 use turns::Turns;
 use waiters::Waiters;
 
@@ -109,6 +111,8 @@ struct Shared {
     observer: Arc<dyn Observer>,
     /// Whether the observer wants to know how long things took.
     timed: bool,
+    /// Whether a settlement is the effect's own commit: in a transaction of the caller's there is no value without it.
+    commits: bool,
     breaker: Arc<Breaker>,
     turns: Arc<Turns>,
     waiters: Arc<Waiters>,
@@ -146,6 +150,7 @@ impl Engine {
             secret,
             config,
             timed: observer.wants_times(),
+            commits: false,
             observer,
             breaker: Arc::new(Breaker::new(config.breaker, config.call_limit)),
             turns: Arc::default(),
@@ -172,6 +177,7 @@ impl Engine {
             config: this.config,
             observer: Arc::clone(&this.observer),
             timed: this.timed,
+            commits: true,
             breaker: Arc::clone(&this.breaker),
             // What a transaction is told is known to nobody else until it commits.
             turns: Arc::default(),
@@ -206,6 +212,9 @@ impl Engine {
         &self,
         mut work: Pin<Box<impl Future<Output = T> + Send + 'static>>,
     ) -> Option<T> {
+        // From here on, as a process that ends has to wait for what may yet win (P37). Given back when dropped, also by
+        // a panic, or with a task that its runtime has cut off.
+        let under_way = UnderWay::begin(&self.shared.running);
         // One poll can't be cut in half, so what needs no waiting needs no task.
         let first = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
         if let Poll::Ready(done) = first {
@@ -215,6 +224,7 @@ impl Engine {
         self.shared.env.spawn.spawn(Box::pin(async move {
             // Nobody to tell is fine: the work is done and recorded.
             let _ = send.send(work.await);
+            drop(under_way);
         }));
         receive.await.ok()
     }
@@ -237,9 +247,11 @@ impl Engine {
         &self.shared.env
     }
 
-    /// Drops what this process knows of a record: call it after deleting or resolving one.
+    /// Drops what this process knows of a record: call it after deleting or resolving one. What the store was asked
+    /// before this, and answers after it, is not kept either.
     pub fn forget(&self, identity: &Identity) {
-        self.shared.cache.forget(identity);
+        let now = self.shared.env.clock.now();
+        self.shared.cache.forget(identity, now);
         self.shared.turns.forget(identity);
     }
 
@@ -255,8 +267,10 @@ impl Engine {
         self.shared.turns.count()
     }
 
-    /// Completes when no effect runs any more: what a process waits for before it ends, after it has
-    /// stopped taking requests. Effects whose callers have left are on no connection to wait for (P37).
+    /// Completes when nothing is under way any more: what a process waits for before it ends, after it has
+    /// stopped taking requests. That is every effect that runs, and every request that may yet run one, those
+    /// included whose callers have left: they are on no connection to wait for (P37). A request that waits for
+    /// another's run is waited for as long as its policy lets it wait.
     pub async fn idle(&self) {
         self.shared.running.idle().await;
     }

@@ -115,8 +115,13 @@ impl Engine {
         }
     }
 
-    /// Makes a key as new, whatever its record says: the next claim runs the effect. `store` is the one behind
-    /// this engine, with its operator's side.
+    /// Makes a key as new, whatever its record says, if its fence is still the one that was looked at: the next claim
+    /// runs the effect. `store` is the one behind this engine, with its operator's side.
+    ///
+    /// The fence is compared with a look right before the deletion. A store's deletion names no fence, so who takes
+    /// the key over between the two loses its record all the same: its settlement will be Lost (P16). This process
+    /// keeps no copy of the answer, also where the deletion's reply got lost; other processes may, for as long as P38
+    /// says.
     ///
     /// # Errors
     /// As [`Engine::resolve`].
@@ -124,19 +129,34 @@ impl Engine {
         &self,
         store: &Arc<dyn StoreAdmin>,
         identity: &Identity,
+        fence: Fence,
     ) -> Result<Operated, StoreError> {
         let engine = &self.shared;
+        // However this ends, or is cut: the record may be gone without anybody having said so.
+        let _at_the_end = Forget(self, identity);
         let Some(before) = engine.look(identity).await? else {
             return Ok(Operated::Absent);
         };
+        let before = Box::new(before);
+        if before.fence != fence {
+            return Ok(Operated::MovedOn(before));
+        }
+        // Before as well: nobody is answered from a copy while the deletion is on its way.
+        self.forget(identity);
         let call = store.delete(identity);
         within(&*engine.env.clock, engine.config.call_limit, call).await?;
-        self.forget(identity);
         engine.emit(&Subject::of(&before, *identity), Step::Deleted);
-        Ok(Operated::Done {
-            before: Box::new(before),
-            state: State::Released,
-        })
+        let state = State::Released;
+        Ok(Operated::Done { before, state })
+    }
+}
+
+/// Forgets a record when dropped.
+struct Forget<'a>(&'a Engine, &'a Identity);
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.0.forget(self.1);
     }
 }
 

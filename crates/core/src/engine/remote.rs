@@ -15,8 +15,10 @@ use super::admit::{Admission, Won, admit};
 use super::answer::{Problem, Replayed, Response, Verdict};
 use super::lease::Held;
 use super::limit::{Backoff, within};
+use super::observe::too_late;
 use super::request::{Request, Subject};
-use super::run::{renewed_in_time, respond, settle, settlement};
+use super::run::{may_start, respond, settle, settlement};
+use super::running::UnderWay;
 use super::{Engine, Shared};
 use crate::claim::{Grant, Renewed, Settled, Settlement};
 use crate::clock::Tick;
@@ -25,6 +27,7 @@ use crate::event::{BusyReason, Ending, Step};
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::namespace::Namespace;
+use crate::policy::Mode;
 use crate::record::{Fence, Record, State, Token};
 use crate::store::Wake;
 
@@ -331,10 +334,13 @@ impl Undelivered {
                     Some(grant.clone()),
                     sent,
                 );
-                if now < won.deadline() || renewed_in_time(&won, &grant).await {
+                if may_start(&won, &grant, now).await.is_some() {
                     held = Some(won);
                     let remaining = Duration::ZERO;
                     Admitted::Won(HandedOut { grant, remaining })
+                } else if request.policy.mode == Mode::Observe {
+                    too_late(&won, &grant).await;
+                    Admitted::Unprotected
                 } else {
                     // Nothing was started, so letting go is always legal (P36).
                     let _ = settle(&won, &grant, &Settlement::Release).await;
@@ -379,10 +385,12 @@ impl Drop for Undelivered {
     fn drop(&mut self) {
         let held = self.held.take().filter(|_| self.may_let_go);
         let Some(held) = held else { return };
+        let under_way = UnderWay::begin(&self.engine.running);
         self.engine.env.spawn.spawn(Box::pin(async move {
             if let Some(grant) = &held.grant {
                 let _ = settle(&held, grant, &Settlement::Release).await;
             }
+            drop(under_way);
         }));
     }
 }

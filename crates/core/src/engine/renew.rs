@@ -7,11 +7,13 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use futures_util::future::{self, Either};
 use hashbrown::HashMap;
 
 use super::lease::Held;
@@ -55,7 +57,9 @@ impl Renewals {
     /// Starts looking after `held`.
     pub(super) fn keep(self: &Arc<Self>, held: &Arc<Held>, lease: Duration, now: Tick) -> Renewing {
         let env = &held.engine.env;
-        let due = first_due(now, lease);
+        // A claim that was answered late has used up part of its lease: half of what is left is then soon enough.
+        let left = held.deadline().since(now);
+        let due = first_due(now, lease).min(now.plus(left / 2));
         let mut state = self.state.lock();
         let id = state.next_id;
         state.next_id += 1;
@@ -149,19 +153,49 @@ async fn renew_until_the_end(held: Arc<Held>) {
     }
 }
 
-/// One renewal; answers how long to pause before the next, `None` when there is no point in one.
+/// One renewal; answers how long to pause before the next, `None` when there is no point in one. No pause is longer
+/// than what is left until the deadline.
 async fn renew_once(held: &Held, grant: &Grant) -> Option<Duration> {
-    match held.renew(grant, None).await {
-        Ok(Renewed::Held) => Some(grant.lease / 3),
+    match told_at_the_deadline(held, grant, held.renew(grant, None)).await {
+        // Also where it came too late for the effect, which was told: it may run on, and this keeps others out.
+        Ok(Renewed::Held) => Some((grant.lease / 3).min(held.remaining() / 2)),
         Ok(Renewed::Lost) => None,
         Err(_) => {
-            let left = held.deadline().since(held.engine.env.clock.now());
+            let left = held.remaining();
             if left.is_zero() {
-                // Whether the lease is still ours can't be known any more.
-                held.lose(grant.fence);
+                tell(held, grant);
                 return None;
             }
             Some(left.min(grant.lease / 10))
         }
+    }
+}
+
+/// The answer of a renewal. Should the deadline pass before it comes, the effect is told then (P32): a call may take
+/// longer than what is left, and another may hold the lease when it ends.
+async fn told_at_the_deadline<T>(
+    held: &Held,
+    grant: &Grant,
+    renewal: impl Future<Output = T>,
+) -> T {
+    let mut renewal = pin!(renewal);
+    loop {
+        let left = held.remaining();
+        if left.is_zero() {
+            tell(held, grant);
+            return renewal.await;
+        }
+        let timer = held.engine.env.clock.sleep(left);
+        // A checkpoint may have moved the deadline meanwhile: then there is more to wait.
+        if let Either::Left((answer, _)) = future::select(renewal.as_mut(), timer).await {
+            return answer;
+        }
+    }
+}
+
+/// Whether the lease is still ours can't be known any more. Of an effect that has ended nobody has to know it.
+fn tell(held: &Held, grant: &Grant) {
+    if !held.has_ended() {
+        held.lose(grant.fence);
     }
 }

@@ -11,12 +11,14 @@ use super::admit::{Admission, Won, admit};
 use super::answer::{Problem, Ran, Replayed, Report, Response, Verdict};
 use super::lease::{Held, Lease};
 use super::limit::{Backoff, within};
+use super::observe::run_observed;
 use super::request::Request;
 use super::running::Run;
 use crate::claim::{Grant, Renewed, Settled, Settlement};
 use crate::clock::{Tick, Timestamp};
 use crate::error::StoreError;
 use crate::event::{Ending, Step, StoreCall, VerdictKind};
+use crate::policy::Mode;
 use crate::protocol;
 use crate::record::CrashPolicy;
 
@@ -69,9 +71,14 @@ where
                 (held, now, run, kept)
             }
         };
-        let response = match held.grant.is_some() {
-            true => run_leased(&held, now, request.policy.max_answer_bytes, effect).await,
-            false => run_unprotected(&held, now, effect).await,
+        let most = request.policy.max_answer_bytes;
+        let response = match (&held.grant, request.policy.mode) {
+            (None, _) => run_unprotected(&held, now, effect).await,
+            // Boxed, as it is rare: the way of most requests stays small.
+            (Some(grant), Mode::Observe) if !held.engine.commits => {
+                Box::pin(run_observed(&held, grant, now, most, effect)).await
+            }
+            (Some(_), _) => run_leased(&held, now, most, effect).await,
         };
         let how = response.ending();
         held.engine.answered(&held.subject, fingerprint, began, how);
@@ -79,7 +86,11 @@ where
     }
 }
 
-async fn run_unprotected<V, F, Fut>(held: &Arc<Held>, now: Tick, effect: F) -> Response<V>
+pub(super) async fn run_unprotected<V, F, Fut>(
+    held: &Arc<Held>,
+    now: Tick,
+    effect: F,
+) -> Response<V>
 where
     F: FnOnce(Lease) -> Fut,
     Fut: Future<Output = Report<V>>,
@@ -105,36 +116,44 @@ where
         let Some(grant) = &held.grant else {
             return Response::Problem(Problem::Late);
         };
-        let renewing = held.engine.renewals.keep(held, grant.lease, now);
-        if now >= held.deadline() && !Box::pin(renewed_in_time(held, grant)).await {
-            drop(renewing);
+        let Some(now) = may_start(held, grant, now).await else {
             // Nothing was started, so letting go is always legal (P36).
             let _ = Box::pin(settle(held, grant, &Settlement::Release)).await;
             return Response::Problem(Problem::Late);
-        }
+        };
+        // Only now: beside a renewal that isn't answered yet, the effect would be told that its lease is lost.
+        let renewing = held.engine.renewals.keep(held, grant.lease, now);
         let report = run_effect(held, now, effect).await;
         drop(renewing);
-        let (value, verdict) = match report {
-            Some(Report { value, verdict }) => (Some(value), verdict),
-            None => (None, Verdict::Retry),
-        };
-        let most = held.engine.most_answer_bytes(max_answer_bytes);
-        held.tell_if_oversized(&verdict, most);
-        let settlement = settlement(verdict, grant.crash, most);
+        let (value, settlement) = outcome(held, grant, report, max_answer_bytes);
         let settled = settle(held, grant, &settlement).await;
         respond(held, grant, &settlement, settled, value).await
     }
 }
 
-/// The claim was answered too late to start under it (P30). The lease may well still be ours: renew it,
-/// and see whether that is answered in time.
-pub(super) async fn renewed_in_time(held: &Held, grant: &Grant) -> bool {
+/// When the effect may start under a lease whose claim was answered `now`; `None` where it may not (P30).
+pub(super) async fn may_start(held: &Held, grant: &Grant, now: Tick) -> Option<Tick> {
+    match now < held.deadline() {
+        true => Some(now),
+        // Boxed, as it is rare: the way of most requests stays small.
+        false => Box::pin(renewed_in_time(held, grant)).await,
+    }
+}
+
+/// The claim was answered too late to start under it. The lease may well still be ours: renew it, and see whether
+/// that is answered in time.
+async fn renewed_in_time(held: &Held, grant: &Grant) -> Option<Tick> {
     let renewed = held.renew(grant, None).await;
-    matches!(renewed, Ok(Renewed::Held)) && held.engine.env.clock.now() < held.deadline()
+    let now = held.engine.env.clock.now();
+    (matches!(renewed, Ok(Renewed::Held)) && now < held.deadline()).then_some(now)
 }
 
 /// Runs the effect; `None` where it panicked.
-async fn run_effect<V, F, Fut>(held: &Arc<Held>, began: Tick, effect: F) -> Option<Report<V>>
+pub(super) async fn run_effect<V, F, Fut>(
+    held: &Arc<Held>,
+    began: Tick,
+    effect: F,
+) -> Option<Report<V>>
 where
     F: FnOnce(Lease) -> Fut,
     Fut: Future<Output = Report<V>>,
@@ -156,6 +175,22 @@ where
     report
 }
 
+/// What an effect came to: its value, `None` where it panicked, and what to write.
+pub(super) fn outcome<V>(
+    held: &Held,
+    grant: &Grant,
+    report: Option<Report<V>>,
+    max_answer_bytes: usize,
+) -> (Option<V>, Settlement) {
+    let (value, verdict) = match report {
+        Some(Report { value, verdict }) => (Some(value), verdict),
+        None => (None, Verdict::Retry),
+    };
+    let most = held.engine.most_answer_bytes(max_answer_bytes);
+    held.tell_if_oversized(&verdict, most);
+    (value, settlement(verdict, grant.crash, most))
+}
+
 /// What to write, by verdict and stored policy (P36).
 pub(super) fn settlement(verdict: Verdict, crash: CrashPolicy, most: usize) -> Settlement {
     match (verdict, crash) {
@@ -173,26 +208,35 @@ pub(super) async fn settle(
     grant: &Grant,
     settlement: &Settlement,
 ) -> Result<Settled, StoreError> {
-    let engine = &held.engine;
-    held.end();
+    let clock = &held.engine.env.clock;
     let mut give_up = None;
     let mut backoff = Backoff::new();
     loop {
-        let sent = engine.tick();
-        let call = engine.store.settle(grant, settlement);
-        let answer = within(&*engine.env.clock, engine.config.call_limit, call).await;
-        engine.called(&held.subject, StoreCall::Settle, sent, answer.is_ok());
-        let error = match answer {
+        let error = match settle_once(held, grant, settlement).await {
             Ok(settled) => return Ok(settled),
             Err(error) => error,
         };
-        engine.store_failed(&held.subject, StoreCall::Settle, &error);
-        let now = engine.env.clock.now();
+        let now = clock.now();
         if !error.is_transient() || now >= *give_up.get_or_insert(now.plus(grant.lease)) {
             return Err(error);
         }
-        engine.env.clock.sleep(backoff.next_pause()).await;
+        clock.sleep(backoff.next_pause()).await;
     }
+}
+
+/// Sends the settlement once.
+pub(super) async fn settle_once(
+    held: &Held,
+    grant: &Grant,
+    settlement: &Settlement,
+) -> Result<Settled, StoreError> {
+    let engine = &held.engine;
+    held.end();
+    let sent = engine.tick();
+    let call = engine.store.settle(grant, settlement);
+    let answer = within(&*engine.env.clock, engine.config.call_limit, call).await;
+    engine.called(&held.subject, StoreCall::Settle, sent, answer.is_ok());
+    answer.inspect_err(|error| engine.store_failed(&held.subject, StoreCall::Settle, error))
 }
 
 /// The answer, once the settlement is acknowledged and not before (P33).

@@ -364,7 +364,9 @@ pub(super) async fn reset(
         reason: &asked.reason,
     };
     signed.check()?;
-    let record = state.see(&identity).await?;
+    // Where there is none, another may have deleted it: nobody here goes on replaying it.
+    let record = state.see(&identity).await;
+    let record = record.inspect_err(|_| state.semel.engine().forget(&identity))?;
     if record.fence != Fence(asked.fence) {
         let now = state
             .semel
@@ -382,7 +384,7 @@ pub(super) async fn reset(
     let reset = state
         .semel
         .engine()
-        .reset(state.semel.store(), &identity)
+        .reset(state.semel.store(), &identity, Fence(asked.fence))
         .await;
     state.finish(change, &identity, reset).await
 }

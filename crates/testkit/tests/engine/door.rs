@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use semel_core::engine::{Request, Response};
+use semel_core::engine::{Problem, Request, Response};
 use semel_core::event::{Step, Would};
 use semel_core::policy::Policy;
-use semel_core::{Fingerprint, Key, Namespace};
+use semel_core::{Fingerprint, Key, Namespace, Resolution};
 
+use super::slow::slow;
 use super::*;
 
 #[tokio::test]
@@ -47,6 +48,95 @@ async fn idle_comes_after_the_last_effect_whose_caller_has_left() {
         .run("k", &Policy::default(), effects.answer("again"))
         .await;
     assert!(matches!(replay, Response::Replayed(_)));
+}
+
+/// What waits for the end, as a process does that was told to.
+fn ends(rig: &Rig) -> tokio::task::JoinHandle<()> {
+    let engine = rig.engine.clone();
+    tokio::spawn(async move { engine.idle().await })
+}
+
+#[tokio::test]
+async fn p37_idle_waits_for_a_claim_whose_caller_has_left() {
+    let (rig, store, other) = slow();
+    let (effects, gate) = (Effects::default(), Gate::default());
+    let policy = Policy::default();
+    let caller = rig.start("k", &policy, effects.answer_after("ran", &gate));
+    settle_down().await;
+    caller.abort();
+    let ended = ends(&rig);
+    settle_down().await;
+    assert_eq!((effects.count(), rig.engine.running()), (0, 0));
+    assert!(!ended.is_finished(), "the claim may win yet");
+    store.permits.add_permits(1);
+    settle_down().await;
+    assert_eq!((effects.count(), rig.engine.running()), (1, 1));
+    assert!(!ended.is_finished(), "it has won, and runs");
+    gate.open();
+    settle_down().await;
+    assert!(ended.is_finished());
+    let replay = other.run("k", &policy, effects.answer("again")).await;
+    assert_eq!((replayed(&replay), effects.count()), ("ran", 1));
+}
+
+#[tokio::test]
+async fn p37_idle_waits_for_a_waiter_that_has_left_and_wins() {
+    let (rig, effects) = (Rig::new(), Effects::default());
+    let (first, second) = (Gate::default(), Gate::default());
+    let (policy, opened) = (Policy::default(), first.clone());
+    // Another process's run, so that nothing but the waiter is under way here.
+    let owner = rig.another().start("k", &policy, |_| async move {
+        opened.opened().await;
+        said(Verdict::Retry)
+    });
+    settle_down().await;
+    let waiter = rig.start("k", &policy, effects.answer_after("two", &second));
+    settle_down().await;
+    assert_eq!(rig.engine.waiting(), 1);
+    waiter.abort();
+    let ended = ends(&rig);
+    settle_down().await;
+    assert!(!ended.is_finished(), "the waiter may win yet");
+    first.open();
+    settle_down().await;
+    assert_eq!(ran(&owner.await.unwrap()), "said");
+    assert_eq!((effects.count(), ended.is_finished()), (1, false));
+    second.open();
+    settle_down().await;
+    assert!(ended.is_finished());
+    let replay = rig.run("k", &policy, effects.answer("three")).await;
+    assert_eq!((replayed(&replay), effects.count()), ("two", 1));
+}
+
+async fn panics_after(gate: Gate) -> Option<Resolution> {
+    gate.opened().await;
+    panic!("a recover hook that panics");
+}
+
+#[tokio::test]
+async fn idle_does_not_wait_for_what_a_panic_has_ended() {
+    let (rig, effects, gate) = (Rig::new(), Effects::default(), Gate::default());
+    rig.run("k", &hold(), |_| async { said(Verdict::Unknown) })
+        .await;
+    let opened = gate.clone();
+    let request = rig
+        .request("k", "payload", &hold())
+        .recover_with(Arc::new(move |_| Box::pin(panics_after(opened.clone()))));
+    let (engine, effect) = (rig.engine.clone(), effects.answer("not run"));
+    let asks = tokio::spawn(async move { engine.execute(request, effect).await });
+    settle_down().await;
+    let ended = ends(&rig);
+    settle_down().await;
+    assert!(!ended.is_finished(), "the hook is asked");
+    gate.open();
+    settle_down().await;
+    assert!(ended.is_finished());
+    let response = asks.await.unwrap();
+    assert!(
+        matches!(response, Response::Problem(Problem::ShutDown)),
+        "{response:?}"
+    );
+    assert_eq!(effects.count(), 0);
 }
 
 #[tokio::test]

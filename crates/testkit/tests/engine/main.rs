@@ -1,6 +1,7 @@
 //! The engine's rules (P30–P40), one by one, on the memory store and a clock that tests move.
 
 mod breaker;
+mod deadline;
 mod door;
 mod doubt;
 mod leases;

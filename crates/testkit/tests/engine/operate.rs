@@ -1,8 +1,13 @@
 //! What an operator changes: fenced by what was looked at, and told like any other step.
 
-use semel_core::engine::{Admitted, EngineConfig, Operated, Unlock};
-use semel_core::{Resolution, State, StoreAdmin};
+use std::time::Duration;
 
+use semel_core::engine::{Admitted, EngineConfig, Operated, Unlock};
+use semel_core::{Fence, Identity, Resolution, State, StoreAdmin};
+use semel_testkit::faulty::{Call, Fault};
+
+use super::leases::claim_and_vanish;
+use super::store_down::faulty;
 use super::*;
 
 fn rig() -> (Rig, Arc<dyn StoreAdmin>) {
@@ -11,6 +16,13 @@ fn rig() -> (Rig, Arc<dyn StoreAdmin>) {
     let store = Arc::new(store);
     let admin: Arc<dyn StoreAdmin> = store.clone();
     (Rig::on(clock, store, EngineConfig::default()), admin)
+}
+
+/// What an operator sees who looks at the key.
+async fn looked_at(rig: &Rig) -> (Identity, Fence) {
+    let identity = *rig.request("k", "payload", &hold()).identity();
+    let record = rig.store.read(&identity).await.expect("an answer");
+    (identity, record.expect("a record").fence)
 }
 
 async fn held(rig: &Rig) -> semel_core::Grant {
@@ -89,13 +101,13 @@ async fn a_reset_takes_the_local_copy_away_too() {
             "first"
         );
     }
-    let identity = *rig.request("k", "payload", &hold()).identity();
+    let (identity, fence) = looked_at(&rig).await;
     assert!(matches!(
-        rig.engine.reset(&admin, &identity).await,
+        rig.engine.reset(&admin, &identity, fence).await,
         Ok(Operated::Done { .. })
     ));
     assert!(matches!(
-        rig.engine.reset(&admin, &identity).await,
+        rig.engine.reset(&admin, &identity, fence).await,
         Ok(Operated::Absent)
     ));
     assert_eq!(
@@ -103,4 +115,74 @@ async fn a_reset_takes_the_local_copy_away_too() {
         "again"
     );
     assert_eq!(rig.log.count(|step| matches!(step, Step::Deleted)), 1);
+}
+
+#[tokio::test]
+async fn a_reset_of_a_record_that_has_moved_on_changes_nothing() {
+    let (rig, admin) = rig();
+    let (effects, policy) = (Effects::default(), Policy::default());
+    let before = claim_and_vanish(&rig, "k", &policy).await;
+    rig.clock.advance(Duration::from_secs(31));
+    ran(&rig.run("k", &policy, effects.answer("taken over")).await);
+    let reset = rig.engine.reset(&admin, &before.identity, before.fence);
+    let reset = reset.await;
+    let Ok(Operated::MovedOn(found)) = reset else {
+        panic!("{reset:?}")
+    };
+    assert!(found.fence > before.fence);
+    let replay = rig.run("k", &policy, effects.answer("no")).await;
+    assert_eq!((replayed(&replay), effects.count()), ("taken over", 1));
+    assert_eq!(rig.log.count(|step| matches!(step, Step::Deleted)), 0);
+}
+
+#[tokio::test]
+async fn a_reset_whose_reply_is_lost_leaves_no_local_copy() {
+    let (rig, store) = faulty();
+    let admin: Arc<dyn StoreAdmin> = Arc::new(store.clone());
+    let effects = Effects::default();
+    ran(&rig.run("k", &hold(), effects.answer("first")).await);
+    // This makes the local copy.
+    replayed(&rig.run("k", &hold(), effects.answer("no")).await);
+    let (identity, fence) = looked_at(&rig).await;
+    store.next(Call::Delete, Fault::LoseReply);
+    let unknown = rig.engine.reset(&admin, &identity, fence).await;
+    assert!(unknown.is_err(), "{unknown:?}");
+    let again = rig.engine.reset(&admin, &identity, fence).await;
+    assert!(matches!(again, Ok(Operated::Absent)), "{again:?}");
+    let next = rig.run("k", &hold(), effects.answer("second")).await;
+    assert_eq!((ran(&next), effects.count()), ("second", 2));
+}
+
+#[tokio::test]
+async fn a_reset_of_a_record_that_is_gone_takes_the_local_copy_away() {
+    let (rig, admin) = rig();
+    let effects = Effects::default();
+    ran(&rig.run("k", &hold(), effects.answer("first")).await);
+    replayed(&rig.run("k", &hold(), effects.answer("no")).await);
+    let (identity, fence) = looked_at(&rig).await;
+    // Another process does it.
+    assert!(admin.delete(&identity).await.expect("an answer"));
+    let absent = rig.engine.reset(&admin, &identity, fence).await;
+    assert!(matches!(absent, Ok(Operated::Absent)), "{absent:?}");
+    let next = rig.run("k", &hold(), effects.answer("second")).await;
+    assert_eq!((ran(&next), effects.count()), ("second", 2));
+}
+
+#[tokio::test]
+async fn p38_an_answer_on_its_way_during_a_reset_is_not_kept() {
+    let (rig, store) = faulty();
+    let admin: Arc<dyn StoreAdmin> = Arc::new(store.clone());
+    let effects = Effects::default();
+    ran(&rig.run("k", &hold(), effects.answer("first")).await);
+    store.next(Call::Claim, Fault::DelayReply(Duration::from_secs(1)));
+    let asked = rig.start("k", &hold(), effects.answer("no"));
+    settle_down().await;
+    let (identity, fence) = looked_at(&rig).await;
+    let reset = rig.engine.reset(&admin, &identity, fence).await;
+    assert!(matches!(reset, Ok(Operated::Done { .. })), "{reset:?}");
+    rig.pass(Duration::from_secs(1)).await;
+    // It was asked when the record was there.
+    assert_eq!(replayed(&asked.await.unwrap()), "first");
+    let next = rig.run("k", &hold(), effects.answer("second")).await;
+    assert_eq!((ran(&next), effects.count()), ("second", 2));
 }
