@@ -199,8 +199,6 @@ const fn profile(route: &RouteSettings) -> semel::http::Profile {
 }
 
 fn route(settings: &RouteSettings, finders: &Finders) -> Route {
-    let holds = settings.crash == config::Crash::Hold;
-    let doubts = settings.lost_answer == LostAnswer::Doubt;
     let mut route = Route::new()
         .profile(profile(settings))
         .policy(policy(settings))
@@ -214,8 +212,8 @@ fn route(settings: &RouteSettings, finders: &Finders) -> Route {
             ..Limits::default()
         })
         .extension(WhenLost {
-            in_doubt: holds || doubts,
-            must_mark: doubts && !holds,
+            doubts: settings.lost_answer == LostAnswer::Doubt,
+            observes: settings.mode == config::Mode::Observe,
         });
     if let Some(required) = settings.require_key {
         route = route.key_is_required(required);

@@ -36,7 +36,8 @@ pub async fn open(config: &config::Jobs, semel: &Semel) -> Result<Jobs, Error> {
         let opening = PostgresQueue::open(semel.engine(), store, semel.environment(), settings);
         Arc::new(opening.await?)
     } else if let Some(store) = semel.object() {
-        Arc::new(ObjectQueue::new(store, env, settings(DEFAULT_TTL)))
+        let settings = settings(DEFAULT_TTL);
+        Arc::new(ObjectQueue::new(store, env, semel.environment(), settings))
     } else {
         return Err(Error::Invalid(
             "jobs need their records in PostgreSQL or in a bucket: postgres://… or s3://…",

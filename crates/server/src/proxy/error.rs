@@ -43,7 +43,7 @@ pub enum Retry {
     RunsAgain,
     /// The key is in doubt: it won't be run again until somebody has looked.
     InDoubt,
-    /// There is no key: it may happen twice.
+    /// There is no key, or none that counts: it may happen twice.
     Unsafe,
 }
 
@@ -120,8 +120,8 @@ impl ProxyError {
                  resolves it, and asking again won't run it"
             }
             (_, Retry::Unsafe) => {
-                "the request was sent to the service, and whether it took effect is not known; it has no Idempotency-Key, so asking \
-                 again may do it twice"
+                "the request was sent to the service, and whether it took effect is not known; nothing protects it (it has no \
+                 Idempotency-Key, or keys are only observed here, or the store was away), so asking again may do it twice"
             }
         }
     }

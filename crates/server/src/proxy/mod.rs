@@ -25,6 +25,7 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::client::legacy::connect::capture_connection;
 use rustls::ClientConfig;
+use semel::core::CrashPolicy;
 use semel::http::{Body, Lease, Outcome};
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
@@ -39,10 +40,10 @@ pub use headers::{SEMEL_ATTEMPT, SEMEL_DOWNSTREAM_KEY, SEMEL_FENCE};
 /// What a route says about answers that are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WhenLost {
-    /// Whether the key is then in doubt; else the next request with it runs again.
-    pub in_doubt: bool,
-    /// Whether that has to be said, as the crash policy alone wouldn't have it so.
-    pub must_mark: bool,
+    /// Whether the key is then in doubt, also where its crash policy wouldn't have it so.
+    pub doubts: bool,
+    /// Whether keys are only observed: then the next request runs, whatever the record says.
+    pub observes: bool,
 }
 
 /// Forwards requests to the service. Cheap to clone.
@@ -264,15 +265,22 @@ impl Errand {
 
     /// Nobody knows what happened: never as if nothing did.
     fn sent(&self, cause: Cause) -> ProxyError {
-        let retry = match (&self.lease, self.when_lost) {
-            (None, _) => Retry::Unsafe,
-            (Some(lease), Some(lost)) if lost.in_doubt => {
-                if lost.must_mark {
-                    lease.mark(Outcome::Unknown);
-                }
-                Retry::InDoubt
-            }
-            (Some(_), _) => Retry::RunsAgain,
+        let Some(lease) = &self.lease else {
+            let retry = Retry::Unsafe;
+            return ProxyError { cause, retry };
+        };
+        let doubts = self.when_lost.is_some_and(|lost| lost.doubts);
+        let observes = self.when_lost.is_some_and(|lost| lost.observes);
+        if doubts {
+            lease.mark(Outcome::Unknown);
+        }
+        // The policy that the record was made under decides, not the one of today's settings.
+        let retry = match lease.crash() {
+            Some(_) if observes => Retry::Unsafe,
+            Some(CrashPolicy::Hold) => Retry::InDoubt,
+            Some(CrashPolicy::Takeover) if doubts => Retry::InDoubt,
+            Some(CrashPolicy::Takeover) => Retry::RunsAgain,
+            None => Retry::Unsafe,
         };
         ProxyError { cause, retry }
     }

@@ -83,6 +83,29 @@ async fn a_route_may_want_doubt_also_under_takeover() {
     assert_eq!(runs.count(), 1);
 }
 
+/// What the document says of asking again is what asking again does.
+#[tokio::test]
+async fn where_the_next_request_runs_all_the_same_nobody_is_told_that_it_will_not() {
+    let runs = Runs::default();
+    let settings = format!("{HOLD}defaults.mode = \"observe\"\n");
+    let sidecar = Sidecar::new(slow_at_first(&runs).await, &settings).await;
+    let first = sidecar.send(post("/", "k-1", "{}")).await;
+    assert_eq!(first.problem(), (504, "upstream_timeout".to_owned(), false));
+    assert!(first.json()["detail"].as_str().unwrap().contains("twice"));
+    assert_eq!(sidecar.send(post("/", "k-1", "{}")).await.text(), "run 2");
+
+    let runs = Runs::default();
+    let upstream = format!("http://{}", slow_at_first(&runs).await);
+    let redis = RedisServer::start(&[]).await;
+    let settings = format!("{HOLD}defaults.store_down = \"open\"\n");
+    let sidecar = Sidecar::on(&redis.url(), &upstream, &settings).await;
+    drop(redis);
+    let first = sidecar.send(post("/", "k-1", "{}")).await;
+    assert_eq!(first.problem(), (504, "upstream_timeout".to_owned(), false));
+    assert!(first.json()["detail"].as_str().unwrap().contains("twice"));
+    assert_eq!(sidecar.send(post("/", "k-1", "{}")).await.text(), "run 2");
+}
+
 #[tokio::test]
 async fn a_profile_that_stores_failures_does_not_store_a_lost_answer() {
     let runs = Runs::default();
