@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use semel_core::engine::{Problem, RemoteLease, Response, Verdict};
-use semel_core::{Answer, Body, Claim, Claimed, Store as _, Token};
+use semel_core::{Answer, Body, Claim, Claimed, Token};
 use semel_stores::postgres::Bound;
 use serde::{Deserialize, Serialize};
 
@@ -29,8 +29,9 @@ pub(super) const END: &str = "UPDATE semel.jobs SET state = $+3, result = $+4, r
 const END_ALONE: &str = "UPDATE semel.jobs SET state = $3, result = $4, result_bytes = $5, error = $6, \
     due_us = semel.now_us() WHERE id = $1 AND lease = $2 AND state < 3 RETURNING 1";
 
-const NOTE: &str =
-    "UPDATE semel.jobs SET fence = $2, token = $3 WHERE id = $1 AND state < 3 RETURNING 1";
+/// Written with a claim that is made again: a lease that its job doesn't know of could be settled by nobody.
+pub(super) const NOTE: &str = ", also AS (UPDATE semel.jobs j SET fence = won.fence, token = $+2 FROM won \
+    WHERE j.id = $+1 AND j.state < 3) SELECT won.n FROM won";
 
 /// How often an end that was overtaken is tried again.
 const TRIES: usize = 8;
@@ -206,19 +207,21 @@ impl Inner {
             hint,
             retry: false,
         };
-        match self.store.claim(&claim).await? {
-            Claimed::Won(grant) => {
-                let bind = |query: Bound| {
-                    query
-                        .bind(uuid(held.id.as_u128()))
-                        .bind(i64::try_from(grant.fence.0).unwrap_or(i64::MAX))
-                        .bind(uuid(grant.token.0))
-                };
-                self.store.rows(NOTE, bind).await?;
-                Ok(())
-            }
-            // Another submission claimed it, and has noted that in the job.
-            Claimed::Busy(_) => Ok(()),
+        let bind = |query: Bound| {
+            let query = query.bind(uuid(held.id.as_u128()));
+            query.bind(uuid(claim.token.0))
+        };
+        let (store, with) = (&self.store, &self.with_note);
+        let asks = std::slice::from_ref(&claim);
+        if !store.claim_with(with, asks, bind).await?.is_empty() {
+            return Ok(());
+        }
+        let Some((answer, _)) = store.reclaim_with(with, &claim, bind).await? else {
+            return Ok(());
+        };
+        match answer {
+            // Busy: another submission claimed it, and has noted that in the job.
+            Claimed::Won(_) | Claimed::Busy(_) => Ok(()),
             Claimed::Replay(_) | Claimed::Mismatch | Claimed::InDoubt(_) => {
                 let (id, lease) = run.place;
                 self.end_alone(id, lease, &run.end).await

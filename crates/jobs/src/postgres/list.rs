@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use semel_core::store::StoreAdmin;
-use semel_core::{Claim, Identity, State, Store, Token};
+use semel_core::store::StoreResult;
+use semel_core::{
+    Claim, Claimed, Fence, Fingerprint, Identity, Record, Settlement, State, Store, Token,
+};
 use semel_stores::postgres::{Bound, PostgresStore};
 use sqlx::types::Uuid;
 
 use super::row::{self, columns};
+use super::submit::first_run;
 use super::{Inner, end, uuid};
 use crate::error::Error;
 use crate::job::{Job, JobId, JobRef, JobState, RequestId};
@@ -26,8 +29,7 @@ const LIST: &str = concat!(
      AND ($4::smallint IS NULL OR state = $4) AND ($5::uuid IS NULL OR id < $5) ORDER BY id DESC LIMIT $6"
 );
 
-const UNFINISHED: &str =
-    "SELECT id, request_id, token FROM semel.jobs WHERE address = $1 AND seal = $2 AND state < 3";
+const UNFINISHED: &str = "SELECT id, request_id, token, fingerprint FROM semel.jobs WHERE address = $1 AND seal = $2 AND state < 3";
 
 const COUNT: &str = "SELECT count(*) FILTER (WHERE state = 1), count(*) FILTER (WHERE state = 2), \
     count(*) FILTER (WHERE state = 4) FROM semel.jobs WHERE state <> 3 AND environment = $1";
@@ -35,10 +37,19 @@ const COUNT: &str = "SELECT count(*) FILTER (WHERE state = 1), count(*) FILTER (
 /// Written with the claim of a dead letter's key: the same job waits again.
 pub(super) const REVIVE: &str = ", also AS (UPDATE semel.jobs j SET state = 1, attempt = 0, due_us = semel.now_us(), \
     lease = NULL, worker = NULL, error = NULL, fence = won.fence, token = $+2 FROM won WHERE j.id = $+1 AND j.state = 4 \
-    RETURNING 1) SELECT won.n, (SELECT count(*) FROM also) FROM won";
+    RETURNING 1) SELECT won.n, won.fence, (SELECT count(*) FROM also) FROM won";
 
 const REVIVE_ALONE: &str = "UPDATE semel.jobs SET state = 1, attempt = 0, due_us = semel.now_us(), lease = NULL, \
     worker = NULL, error = NULL WHERE id = $1 AND state = 4 RETURNING 1";
+
+/// A job that has not ended.
+pub(super) struct Unfinished {
+    pub(super) job: JobRef,
+    /// Of the claim that it knows of.
+    pub(super) token: Token,
+    /// Of its parameters.
+    pub(super) fingerprint: Fingerprint,
+}
 
 impl Inner {
     pub(super) async fn look(&self, id: JobId) -> Result<Option<Job>, Error> {
@@ -85,11 +96,8 @@ impl Inner {
         })
     }
 
-    /// The job of a key that has not ended, and the token of the claim that it knows of.
-    pub(super) async fn unfinished(
-        &self,
-        identity: &Identity,
-    ) -> Result<Option<(JobRef, Token)>, Error> {
+    /// The job of a key that has not ended.
+    pub(super) async fn unfinished(&self, identity: &Identity) -> StoreResult<Option<Unfinished>> {
         let bind = |query: Bound| {
             query
                 .bind(Uuid::from_bytes(identity.address()))
@@ -104,7 +112,11 @@ impl Inner {
             id: JobId::from_u128(number(0)?),
             request_id: RequestId::from_u128(number(1)?),
         };
-        Ok(Some((job, Token(number(2)?))))
+        Ok(Some(Unfinished {
+            job,
+            token: Token(number(2)?),
+            fingerprint: row::fingerprint(row, 3)?,
+        }))
     }
 
     pub(super) async fn retry(self: &Arc<Self>, id: JobId) -> Result<(), Error> {
@@ -122,16 +134,6 @@ impl Inner {
                 Ok(())
             };
         };
-        // A failed answer is final; only its own job may take it away.
-        if let Some(found) = self.store.read(&record.identity).await? {
-            let head = found.answer.as_ref().map(|answer| answer.head.clone());
-            let is_its_own = head.and_then(|head| end::job_of(&head)).map(|job| job.id) == Some(id);
-            if found.state != State::Failed || !is_its_own {
-                return Err(Error::Superseded);
-            }
-            self.store.delete(&record.identity).await?;
-            self.engine.forget(&record.identity);
-        }
         let claim = Claim {
             identity: record.identity,
             fingerprint: record.fingerprint,
@@ -142,21 +144,52 @@ impl Inner {
             hint: record.hint,
             retry: false,
         };
+        let revived = self.revive(id, &claim).await?;
+        self.engine.forget(&claim.identity);
+        match revived {
+            Some((_, 1)) => Ok(()),
+            // The key is ours, and there is no dead letter any more: nobody must wait for a job that isn't there.
+            Some((fence, _)) => {
+                let grant = first_run(&claim, fence);
+                self.store.settle(&grant, &Settlement::Release).await?;
+                Err(Error::NotDead)
+            }
+            None => Err(Error::Superseded),
+        }
+    }
+
+    /// Claims the key of a dead letter anew, and lets the job wait again, in one step. → the fence, and how many jobs wait
+    /// again; `None` where the key has another meaning by now.
+    async fn revive(&self, id: JobId, claim: &Claim) -> Result<Option<(Fence, i64)>, Error> {
         let bind = |query: Bound| query.bind(uuid(id.as_u128())).bind(uuid(claim.token.0));
-        let asks = std::slice::from_ref(&claim);
+        // A failed answer is final; only its own job may take it away.
+        let is_its_own = |found: &Record| {
+            let head = found.answer.as_ref().map(|answer| answer.head.clone());
+            let job = head.and_then(|head| end::job_of(&head));
+            found.state == State::Failed && job.is_some_and(|job| job.id == id)
+        };
+        let asks = std::slice::from_ref(claim);
         let mut rows = self.store.claim_with(&self.with_retry, asks, bind).await?;
         if rows.is_empty() {
-            // What a deletion leaves behind, or somebody who was faster.
             let again = self
                 .store
-                .reclaim_with(&self.with_retry, &claim, bind)
+                .reclaim_freed(&self.with_retry, claim, is_its_own, bind)
                 .await?;
-            rows = again.map(|(_, rows)| rows).unwrap_or_default();
+            rows = match again {
+                // Sent again after its reply was lost: the job knows of this claim, or there was none.
+                Some((Claimed::Won(grant), rows)) if rows.is_empty() => {
+                    let found = self.unfinished(&claim.identity).await?;
+                    let revived = found.is_some_and(|found| found.token == claim.token);
+                    return Ok(Some((grant.fence, i64::from(revived))));
+                }
+                Some((_, rows)) => rows,
+                None => Vec::new(),
+            };
         }
-        let revived = rows.first().map(|row| PostgresStore::column::<i64>(row, 1));
-        match revived.transpose()? {
-            Some(1) => Ok(()),
-            _ => Err(Error::Superseded),
-        }
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        let fence = PostgresStore::column::<i64>(row, 1)?.unsigned_abs();
+        Ok(Some((Fence(fence), PostgresStore::column(row, 2)?)))
     }
 }

@@ -65,6 +65,7 @@ struct Inner {
     batches: Batches,
     depths: Depths,
     with_end: WithSettlement,
+    with_note: WithClaim,
     with_retry: WithClaim,
     leased: quick_cache::sync::Cache<(JobId, LeaseToken), Arc<row::Held>>,
 }
@@ -96,6 +97,7 @@ impl PostgresQueue {
             batches: Batches::start(store, engine.env()),
             depths: Depths::default(),
             with_end: store.with_settlement(end::LOCK, end::END),
+            with_note: store.with_claim(end::NOTE),
             with_retry: store.with_claim(list::REVIVE),
             leased: quick_cache::sync::Cache::new(REMEMBERED),
             config,

@@ -28,7 +28,7 @@ const SEIZE: &str = "WITH lapsed AS (SELECT id FROM semel.jobs WHERE state = 2 A
 
 const SWEEP: &str = "DELETE FROM semel.jobs WHERE id = ANY (ARRAY(SELECT id FROM semel.jobs \
     WHERE (state = 3 AND due_us < (SELECT semel.now_us()) - retention_ms * 1000) \
-    OR (state = 4 AND due_us < (SELECT semel.now_us()) - $1) ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING 1";
+    OR (state = 4 AND environment = $3 AND due_us < (SELECT semel.now_us()) - $1) ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING 1";
 
 const VANISHED: &str = "the worker vanished, and it was the last attempt";
 
@@ -52,7 +52,10 @@ impl Inner {
         }
         let kept = micros(self.config.max_retention);
         let swept = self
-            .all(SWEEP, |query| query.bind(kept).bind(AT_ONCE))
+            .all(SWEEP, |query| {
+                let query = query.bind(kept).bind(AT_ONCE);
+                query.bind(self.environment.clone())
+            })
             .await?;
         Ok(Reaped {
             requeued,

@@ -1,7 +1,8 @@
 //! A job as a row, and back.
 
 use bytes::Bytes;
-use semel_core::{Fence, Fingerprint, Identity, KeyHint, Timestamp, Token};
+use semel_core::store::StoreResult;
+use semel_core::{Fence, Fingerprint, Identity, KeyHint, StoreError, Timestamp, Token};
 use semel_stores::postgres::PostgresStore;
 use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
@@ -73,19 +74,24 @@ fn noted(row: &PgRow) -> Result<Option<Noted>, Error> {
     };
     let seal: Uuid = PostgresStore::column(row, 9)?;
     let token: Uuid = PostgresStore::column(row, 11)?;
-    let fingerprint: Vec<u8> = PostgresStore::column(row, 12)?;
-    let fingerprint = <[u8; Fingerprint::BYTES]>::try_from(fingerprint);
     let retention: i64 = PostgresStore::column(row, 14)?;
     Ok(Some(Noted {
         identity: Identity::from_halves(address.as_bytes(), seal.as_bytes()),
         fence: Fence(PostgresStore::column::<i64>(row, 10)?.unsigned_abs()),
         token: Token(token.as_u128()),
-        fingerprint: Fingerprint::from_bytes(fingerprint.map_err(|_| unreadable())?),
+        fingerprint: fingerprint(row, 12)?,
         secret_id: PostgresStore::column::<i16>(row, 13)?.cast_unsigned(),
         retention: Duration::from_millis(retention.unsigned_abs()),
         hint: KeyHint::new(&PostgresStore::column::<String>(row, 15)?),
         scope: PostgresStore::column(row, 16)?,
     }))
+}
+
+/// Of a job's parameters.
+pub(super) fn fingerprint(row: &PgRow, at: usize) -> StoreResult<Fingerprint> {
+    let bytes: Vec<u8> = PostgresStore::column(row, at)?;
+    let bytes = <[u8; Fingerprint::BYTES]>::try_from(bytes).map_err(|_| unreadable())?;
+    Ok(Fingerprint::from_bytes(bytes))
 }
 
 /// The columns of [`job`].
@@ -137,13 +143,13 @@ fn state(number: i16) -> Result<JobState, Error> {
     let found = JobState::ALL
         .into_iter()
         .find(|state| *state as i16 == number);
-    found.ok_or_else(unreadable)
+    found.ok_or_else(|| unreadable().into())
 }
 
-fn unreadable() -> Error {
-    Error::Store(semel_core::StoreError::new(
+fn unreadable() -> StoreError {
+    StoreError::new(
         semel_core::StoreErrorKind::Record,
         semel_core::Certainty::Definite,
         "a job that this version can't read",
-    ))
+    )
 }

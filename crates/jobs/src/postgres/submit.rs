@@ -60,7 +60,7 @@ impl Inner {
             // A token of our own: a lease that was won has its job already, and is not to be let go.
             let request = request.with_token(Token(engine.env().entropy.next_u128()));
             let admitted = Box::pin(engine.admit(request)).await;
-            if let Some(answer) = self.told(&run, &identity, admitted).await? {
+            if let Some(answer) = self.told(&run, &identity, fingerprint, admitted).await? {
                 if !answer.is_duplicate() {
                     self.depths.add(&job);
                 }
@@ -75,6 +75,7 @@ impl Inner {
         &self,
         run: &Submission,
         identity: &Identity,
+        fingerprint: Fingerprint,
         admitted: Admitted,
     ) -> Result<Option<Submitted>, Error> {
         let written = run.written.lock().and_then(|written| written.job);
@@ -86,8 +87,11 @@ impl Inner {
             },
             Admitted::Replayed(replayed) => of_record(&replayed).map(Some),
             Admitted::Problem(Problem::Busy { .. }) => {
-                let found = self.unfinished(identity).await?;
-                Ok(found.map(|(job, _)| Submitted::InProgress(job)))
+                match self.unfinished(identity).await? {
+                    // Another submission holds the record for a moment, to find out what this one knows now.
+                    Some(found) if found.fingerprint != fingerprint => Err(Error::Conflict),
+                    found => Ok(found.map(|found| Submitted::InProgress(found.job))),
+                }
             }
             Admitted::Problem(Problem::Mismatch) => Err(Error::Conflict),
             Admitted::Problem(problem) => Err(problem.into()),
@@ -103,8 +107,8 @@ impl Inner {
         grant: &Grant,
     ) -> Result<Option<Submitted>, Error> {
         match self.unfinished(&grant.identity).await? {
-            Some((job, _)) if job == run.job.job => Ok(Some(Submitted::Accepted(job))),
-            Some((job, token)) if token == grant.token => Ok(Some(Submitted::InProgress(job))),
+            Some(found) if found.job == run.job.job => Ok(Some(Submitted::Accepted(found.job))),
+            Some(found) if found.token == grant.token => Ok(Some(Submitted::InProgress(found.job))),
             Some(_) => {
                 self.store.settle(grant, &Settlement::Release).await?;
                 Err(Error::Conflict)
@@ -202,6 +206,11 @@ impl Submission {
                 *self.written.lock() = Some(written);
                 return Ok(Claimed::Won(first_run(ask, written.fence)));
             }
+            // A record that has expired gives way to other parameters; a job that is unfinished doesn't.
+            let unfinished = self.queue.unfinished(&ask.identity).await?;
+            if unfinished.is_some_and(|found| found.fingerprint != ask.fingerprint) {
+                return Ok(Claimed::Mismatch);
+            }
             let bind = |query| bind_one(query, &self.job, ask);
             if let Some((answer, rows)) = store.reclaim_with(batches.with(), ask, bind).await? {
                 if let Some(row) = rows.first() {
@@ -213,7 +222,7 @@ impl Submission {
     }
 }
 
-fn first_run(ask: &Claim, fence: Fence) -> Grant {
+pub(super) fn first_run(ask: &Claim, fence: Fence) -> Grant {
     Grant {
         identity: ask.identity,
         fence,

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use semel_jobs::{Error, Failed, JobState, LeaseAsk, Submitted};
+use semel_jobs::postgres::PostgresQueue;
+use semel_jobs::{Error, Failed, JobState, LeaseAsk, Queue as _, QueueConfig, Submitted};
 
 use crate::support::Bench;
 
@@ -165,6 +166,59 @@ async fn a_dead_letter_that_is_retried_is_the_same_job() {
     bench.complete(&leased, "1").await;
     assert!(matches!(bench.submit("k-1", 5).await, Submitted::Completed(found, _) if found == job));
     assert!(matches!(queue.retry(job.id).await, Err(Error::NotDead)));
+}
+
+/// Two who retry must not take each other's claim away: the job could then be ended by nobody.
+#[tokio::test]
+async fn of_many_who_retry_a_dead_letter_one_does_and_its_worker_can_end_it() {
+    let bench = Bench::new().await;
+    let others = [bench.another().await, bench.another().await];
+    for round in 0..20 {
+        let key = format!("k-{round}");
+        let job = bench.submit(&key, 5).await.job();
+        let queue = bench.jobs.queue();
+        let leased = bench.take_one().await;
+        let failed = Failed::for_good("broken");
+        queue
+            .fail(leased.id, leased.token, &failed)
+            .await
+            .expect("it is the worker's");
+        let retries = (0..9).map(|n| {
+            let queue = others.get(n % 3).unwrap_or(&bench).jobs.queue();
+            queue.retry(job.id)
+        });
+        let told = futures_util::future::join_all(retries).await;
+        assert_eq!(told.iter().filter(|one| one.is_ok()).count(), 1, "{told:?}");
+        assert_eq!(bench.submit(&key, 5).await, Submitted::InProgress(job));
+        let leased = bench.take_one().await;
+        assert_eq!(leased.id, job.id);
+        bench.complete(&leased, "1").await;
+        let again = bench.submit(&key, 5).await;
+        assert!(matches!(again, Submitted::Completed(found, _) if found == job));
+    }
+}
+
+#[tokio::test]
+async fn another_environments_dead_letters_are_left_alone() {
+    let bench = Bench::new().await;
+    bench.submit("k-1", 5).await;
+    let leased = bench.take_one().await;
+    let (queue, failed) = (bench.jobs.queue(), Failed::for_good("broken"));
+    queue.fail(leased.id, leased.token, &failed).await.unwrap();
+    let config = QueueConfig {
+        retention: Duration::from_millis(1),
+        max_retention: Duration::from_millis(1),
+        ..QueueConfig::default()
+    };
+    let store = bench.semel.postgres().unwrap();
+    let opened = |environment| {
+        let config = config.clone();
+        PostgresQueue::open(bench.semel.engine(), store, environment, config)
+    };
+    opened("staging").await.unwrap().reap().await.unwrap();
+    assert_eq!(queue.counts().await.unwrap().dead, 1);
+    opened("").await.unwrap().reap().await.unwrap();
+    assert_eq!(queue.counts().await.unwrap().dead, 0);
 }
 
 #[tokio::test]

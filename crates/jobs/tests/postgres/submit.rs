@@ -188,6 +188,21 @@ async fn a_record_that_expired_before_the_job_ended_is_found_again() {
     let other = bench.try_submit("k-1", 6).await;
     assert!(matches!(other, Err(Error::Conflict)), "{other:?}");
     assert_eq!(bench.submit("k-1", 5).await, Submitted::InProgress(job));
+    // Of many at once with other parameters, none is told that it is under way: it isn't.
+    for expired in [false, true] {
+        if expired {
+            bench.run("UPDATE semel.records SET written_us = 1").await;
+        } else {
+            bench
+                .run("DELETE FROM semel.records WHERE scope LIKE 'job:%'")
+                .await;
+        }
+        let many = (0..8).map(|_| bench.try_submit("k-1", 6));
+        for told in futures_util::future::join_all(many).await {
+            assert!(matches!(told, Err(Error::Conflict)), "{told:?}");
+        }
+    }
+    assert_eq!(bench.submit("k-1", 5).await, Submitted::InProgress(job));
     // And once more before it is done.
     let leased = bench.take_one().await;
     bench.run("UPDATE semel.records SET written_us = 1").await;

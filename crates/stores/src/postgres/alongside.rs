@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use semel_core::store::StoreResult;
-use semel_core::{Claim, Claimed, Grant, Settlement, protocol};
+use semel_core::{Claim, Claimed, Grant, Record, Settlement, State, protocol};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::types::Uuid;
@@ -154,11 +154,31 @@ impl PostgresStore {
         ask: &Claim,
         bind: impl Fn(Bound) -> Bound,
     ) -> StoreResult<Option<Reclaimed>> {
+        self.reclaim_freed(with, ask, |_| false, bind).await
+    }
+
+    /// The same, where a record that `is_free` knows is taken for one that was freed, whatever its state: for whoever has
+    /// the right to take an answer back. Exactly the record that `is_free` saw is replaced.
+    ///
+    /// # Errors
+    /// As with a claim.
+    pub async fn reclaim_freed(
+        &self,
+        with: &WithClaim,
+        ask: &Claim,
+        is_free: impl Fn(&Record) -> bool,
+        bind: impl Fn(Bound) -> Bound,
+    ) -> StoreResult<Option<Reclaimed>> {
         for tried in 1..=TRIES {
             let Some(seen) = self.inner.look(&ask.identity).await? else {
                 return Ok(None);
             };
-            let decision = protocol::claim(Some(&seen.record), ask, seen.now);
+            let freed = is_free(&seen.record).then(|| Record {
+                state: State::Released,
+                ..seen.record.clone()
+            });
+            let found = freed.as_ref().unwrap_or(&seen.record);
+            let decision = protocol::claim(Some(found), ask, seen.now);
             let Some(write) = decision.write else {
                 return Ok(Some((decision.answer, Vec::new())));
             };
