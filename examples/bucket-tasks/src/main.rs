@@ -31,7 +31,7 @@ async fn open(url: &str) -> anyhow::Result<Jobs> {
         ..QueueConfig::default()
     };
     let env = semel.engine().env();
-    let queue = ObjectQueue::new(bucket, env, config);
+    let queue = ObjectQueue::new(bucket, env, semel.environment(), config);
     let clock = Arc::clone(&env.clock);
     Ok(Jobs::new(Arc::new(queue), clock, semel.key_rules().clone()))
 }

@@ -95,7 +95,8 @@ async fn a_file_that_cannot_be_read_is_named() {
 
     let bucket = ObjectStore::open(&url, env_of_this.clock).await;
     let bucket = bucket.expect("a bucket that is fit");
-    let tasks = bucket.folder().join("tasks");
+    let own = bucket.folder().join("environments");
+    let tasks = own.join(&*sidecar.environment).join("tasks");
     let names = bucket.names(&tasks, None, 2).await.expect("an answer");
     let [task] = names.as_slice() else {
         panic!("{names:?}")

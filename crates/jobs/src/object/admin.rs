@@ -1,6 +1,7 @@
 //! Looking, listing, counting, retrying and reaping: by going through the tasks.
 
-use object_store::path::Path;
+use object_store::path::{Path, PathPart};
+use percent_encoding::percent_decode_str;
 
 use super::Inner;
 use super::file::{Status, TaskFile, read_time};
@@ -29,23 +30,11 @@ impl Inner {
 
     /// All tenants that have anything here; the nameless one first.
     async fn tenants(&self) -> Result<Vec<String>, Error> {
-        let folder = self.store.folder().join("tenants");
-        let depth = folder.parts_count();
-        let mut tenants = vec![String::new()];
-        let mut after: Option<Path> = None;
-        loop {
-            let names = self.store.names(&folder, after.as_ref(), 1).await?;
-            let Some(name) = names.first() else {
-                return Ok(tenants);
-            };
-            let Some(part) = name.parts().nth(depth) else {
-                return Ok(tenants);
-            };
-            let tenant = part.as_ref().to_owned();
-            // Past everything of this one.
-            after = Some(folder.clone().join(format!("{tenant}0")));
-            tenants.push(tenant);
-        }
+        let all = self.folder.clone().join("tenants");
+        let folders = self.store.folders(&all).await?;
+        let named = folders.iter().filter_map(|folder| folder.parts().last());
+        let named = named.filter_map(|part| tenant_of(&part));
+        Ok(std::iter::once(String::new()).chain(named).collect())
     }
 
     pub(super) async fn look(&self, id: JobId) -> Result<Option<Job>, Error> {
@@ -160,7 +149,6 @@ impl Inner {
         if !self.replace(&path, task, &seen.version).await? {
             return Err(Error::NotDead);
         }
-        self.ended.lock().remove(&id);
         Ok(())
     }
 
@@ -213,4 +201,11 @@ impl Inner {
         }
         Ok(self.store.remove(&seen.path, &seen.version).await?)
     }
+}
+
+/// Whose folder this is. `None` where we would have written no tenant so: then it is somebody else's.
+fn tenant_of(part: &PathPart<'_>) -> Option<String> {
+    let tenant = percent_decode_str(part.as_ref()).decode_utf8().ok()?;
+    let is_ours = PathPart::from(&*tenant) == *part;
+    is_ours.then(|| tenant.into_owned())
 }

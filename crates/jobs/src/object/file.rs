@@ -105,9 +105,14 @@ impl RecordFile {
 impl TaskFile {
     /// The task of that id, by the same rule.
     pub(super) fn read(id: JobId, bytes: &[u8]) -> Result<Self, Error> {
-        let task: Self = read(bytes)?;
+        let mut task: Self = read(bytes)?;
         read_time(&task.created_at)?;
         read_time(&task.expires_at)?;
+        // No result is written as `null`, and the result `null` too; but what is done has one, or says how long it was.
+        let has_none = task.result.is_none() && task.result_bytes.is_none();
+        if task.status == Status::Completed && has_none {
+            task.result = Some(raw(b"null")?);
+        }
         (task.id()? == id).then_some(task).ok_or_else(unreadable)
     }
 
@@ -275,6 +280,26 @@ mod tests {
                 TaskFile::read(id, &TASK.as_bytes()[..end]).is_err(),
                 "{end}"
             );
+        }
+    }
+
+    #[test]
+    fn null_is_the_result_of_a_task_that_is_done_and_of_no_other() {
+        let id = JobId::from_u128(0x0190_0000_0000_7000_8000_0000_0000_0001);
+        let answer = |task: &str| {
+            let task = TaskFile::read(id, task.as_bytes()).unwrap();
+            task.job("").unwrap().answer
+        };
+        let done = TASK.replace("\"pending\"", "\"completed\"");
+        let null = Some(JobAnswer::Kept(Bytes::from_static(b"null")));
+        assert_eq!(answer(&done), null);
+        assert_eq!(answer(&done.replace("\"result\":null,", "")), null);
+        let long = done.replace("\"result_bytes\":null", "\"result_bytes\":70000");
+        assert_eq!(answer(&long), Some(JobAnswer::Omitted { bytes: 70_000 }));
+        for status in ["pending", "running", "failed"] {
+            let task = TASK.replace("pending", status);
+            assert_eq!(answer(&task), None, "{status}");
+            assert_eq!(answer(&task.replace("\"result\":null,", "")), None);
         }
     }
 

@@ -5,6 +5,8 @@
 //! idempotency/{scope}/{key_hash}.json      key_hash = sha256(scope + ":" + key)
 //! ```
 //!
+//! Those of a tenant lie under `tenants/{tenant}/`, and all of a named environment under `environments/{environment}/`.
+//!
 //! A submission creates the record of its key, which names the task before there is one (`creating`), then the task, under
 //! that name, then says so in the record (`ready`). Each is a conditional write. Whoever meets a record that is still
 //! `creating` creates the task that it names: so a submitter that vanished in between is helped by the next, and there is never
@@ -15,6 +17,7 @@
 
 mod admin;
 mod file;
+mod lease;
 mod submit;
 mod work;
 
@@ -37,7 +40,7 @@ use crate::work::{LeaseAsk, LeaseToken, Leased};
 /// How long a key is kept, unless a submitter says otherwise: 30 days.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The most ended tasks that a process remembers, so as not to read them again.
+/// The most tasks that a process remembers to be done, so as not to read them again.
 const REMEMBERED: usize = 100_000;
 
 /// Submissions at a time.
@@ -52,20 +55,28 @@ pub struct ObjectQueue {
 struct Inner {
     store: ObjectStore,
     env: Env,
+    /// Where everything of this environment lies.
+    folder: Path,
     config: QueueConfig,
-    ended: Mutex<HashSet<JobId>>,
+    done: Mutex<HashSet<JobId>>,
 }
 
 impl ObjectQueue {
-    /// A queue in the bucket of `store`, in the folder that its URL names. Keys are kept for `config.retention` from the
-    /// submission on; [`DEFAULT_TTL`] is what the layout's own description asks for.
+    /// A queue in the bucket of `store`, in the folder that its URL names. Jobs of two environments never meet; `environment`
+    /// is empty where there is only one. Keys are kept for `config.retention` from the submission on; [`DEFAULT_TTL`] is what
+    /// the layout's own description asks for.
     #[must_use]
-    pub fn new(store: &ObjectStore, env: &Env, config: QueueConfig) -> Self {
+    pub fn new(store: &ObjectStore, env: &Env, environment: &str, config: QueueConfig) -> Self {
+        let mut folder = store.folder();
+        if !environment.is_empty() {
+            folder = folder.join("environments").join(environment);
+        }
         let inner = Inner {
             store: store.clone(),
             env: env.clone(),
+            folder,
             config,
-            ended: Mutex::default(),
+            done: Mutex::default(),
         };
         Self {
             inner: Arc::new(inner),
@@ -113,7 +124,7 @@ pub mod files {
 impl Inner {
     /// Those of two tenants never meet. Where there is one, its name is not part of any path.
     fn base(&self, tenant: &str) -> Path {
-        let folder = self.store.folder();
+        let folder = self.folder.clone();
         if tenant.is_empty() {
             return folder;
         }
@@ -130,12 +141,13 @@ impl Inner {
         folder.join(format!("{}.json", crate::id::as_uuid(id.as_u128())))
     }
 
-    fn remember_ended(&self, id: JobId) {
-        let mut ended = self.ended.lock();
-        if ended.len() >= REMEMBERED {
-            ended.clear();
+    /// A task that is done never lives again.
+    fn remember_done(&self, id: JobId) {
+        let mut done = self.done.lock();
+        if done.len() >= REMEMBERED {
+            done.clear();
         }
-        ended.insert(id);
+        done.insert(id);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Taking tasks, keeping and ending them: each by replacing exactly the task that was read.
+//! Keeping tasks and ending them: each by replacing exactly the task that was read.
 
 use std::time::Duration;
 
@@ -8,18 +8,15 @@ use semel_core::{Certainty, StoreErrorKind};
 use semel_stores::object::Version;
 
 use super::Inner;
-use super::file::{SHARDS, Status, TaskFile, raw, token, write};
+use super::file::{Status, TaskFile, raw, write};
 use crate::error::Error;
 use crate::id::of_uuid;
-use crate::job::{JobId, JobState, MAX_ERROR_BYTES, RequestId};
+use crate::job::{JobId, JobState, MAX_ERROR_BYTES};
 use crate::queue::Failed;
-use crate::work::{LeaseAsk, LeaseToken, Leased, check_span};
+use crate::work::{LeaseToken, check_span};
 
 /// How often a change that was overtaken is tried again.
 const TRIES: u32 = 8;
-
-/// Tasks that are looked at before the best of them are taken.
-const LOOKED_AT: usize = 64;
 
 /// Names in a page.
 pub(super) const PAGE: usize = 1000;
@@ -40,68 +37,6 @@ pub(super) enum Found {
 }
 
 impl Inner {
-    pub(super) async fn lease(&self, ask: &LeaseAsk) -> Result<Vec<Leased>, Error> {
-        ask.check()?;
-        let mut leased = Vec::new();
-        let first = usize::try_from(self.env.entropy.next_u128() % 16).unwrap_or(0);
-        for offset in 0..SHARDS.len() {
-            let shard = SHARDS[(first + offset) % SHARDS.len()];
-            let mut found = self.due(&ask.tenant, shard, &ask.kinds).await?;
-            found.sort_by_key(|seen| (std::cmp::Reverse(seen.task.priority), seen.task.due_us));
-            for seen in found {
-                if leased.len() == ask.most {
-                    return Ok(leased);
-                }
-                leased.extend(self.take(ask, seen).await?);
-            }
-        }
-        Ok(leased)
-    }
-
-    /// Tasks of a shard that may be started now.
-    async fn due(&self, tenant: &str, shard: &str, kinds: &[String]) -> Result<Vec<Seen>, Error> {
-        let folder = self.base(tenant).join("tasks").join(shard);
-        let (mut due, mut after) = (Vec::new(), None);
-        loop {
-            let names = self.store.names(&folder, after.as_ref(), PAGE).await?;
-            for path in &names {
-                let Some(seen) = self.unended(path).await? else {
-                    continue;
-                };
-                let is_due = seen.task.status == Status::Pending
-                    && seen.task.due_us <= self.store.server_time().as_micros();
-                if is_due && kinds.contains(&seen.task.task_type) {
-                    due.push(seen);
-                }
-                if due.len() == LOOKED_AT {
-                    return Ok(due);
-                }
-            }
-            if names.len() < PAGE {
-                return Ok(due);
-            }
-            after = names.last().cloned();
-        }
-    }
-
-    /// The task at this path; `None` where there is none, or it has ended.
-    pub(super) async fn unended(&self, path: &Path) -> Result<Option<Seen>, Error> {
-        let Some(id) = id_of(path) else {
-            return Ok(None);
-        };
-        if self.ended.lock().contains(&id) {
-            return Ok(None);
-        }
-        let Found::Task(seen) = self.found(path).await? else {
-            return Ok(None);
-        };
-        if JobState::from(seen.task.status).has_ended() {
-            self.remember_ended(id);
-            return Ok(None);
-        }
-        Ok(Some(*seen))
-    }
-
     pub(super) async fn read(&self, path: &Path) -> Result<Option<Seen>, Error> {
         // What has no task's name is somebody else's, and no task.
         let Some(id) = id_of(path) else {
@@ -124,32 +59,6 @@ impl Inner {
             Err(Error::Store(error)) if error.kind == StoreErrorKind::Record => Ok(Found::Damaged),
             Err(error) => Err(error),
         }
-    }
-
-    async fn take(&self, ask: &LeaseAsk, seen: Seen) -> Result<Option<Leased>, Error> {
-        let lease = LeaseToken(self.env.entropy.next_u128());
-        let now = self.store.server_time();
-        let mut task = seen.task;
-        task.status = Status::Running;
-        task.attempt = task.attempt.saturating_add(1);
-        task.worker = Some(ask.worker.clone());
-        task.lease = Some(token(lease));
-        task.started_us = Some(now.as_micros());
-        task.due_us = now.plus(ask.span).as_micros();
-        let id = task.id()?;
-        if !self.replace(&seen.path, &mut task, &seen.version).await? {
-            return Ok(None);
-        }
-        Ok(Some(Leased {
-            id,
-            request_id: RequestId::from_u128(id.as_u128()),
-            kind: task.task_type,
-            params: Bytes::from(task.input.get().to_owned()),
-            attempt: task.attempt,
-            max_attempts: task.max_attempts,
-            token: lease,
-            span: ask.span,
-        }))
     }
 
     /// Puts a task in the place of exactly this version; answers whether it is there now.

@@ -1,9 +1,9 @@
 //! Document O's failure modes: a submitter that vanishes between its writes is helped by the next.
 
 use semel_jobs::Submitted;
-use semel_testkit::http_proxy::{HttpProxy, Wrong};
+use semel_testkit::http_proxy::Wrong;
 
-use crate::support::{Bench, variable};
+use crate::support::Bench;
 
 #[tokio::test]
 async fn o_failure_a_record_without_its_task_is_repaired_by_the_next_submit() {
@@ -53,15 +53,8 @@ async fn o_failure_a_task_without_its_mark_is_not_created_again() {
 /// is acknowledged: there is one task for each.
 #[tokio::test]
 async fn o_failure_cut_connections_make_no_second_task() {
-    let endpoint = variable("SEMEL_TEST_S3_ENDPOINT");
-    let proxy = HttpProxy::to(endpoint.replace("http://", "").parse().unwrap())
-        .await
-        .unwrap();
     let direct = Bench::new().await;
-    let through = direct
-        .url
-        .replace(&endpoint, &format!("http://{}", proxy.address()));
-    let bench = Bench::at(through).await;
+    let (proxy, bench) = direct.behind_a_proxy().await;
     let wrongs = [Wrong::DoneAndCut, Wrong::Refused(503), Wrong::DoneBut(500)];
     for n in 0..40 {
         // None to three of the writes in a row, in each of the ways.

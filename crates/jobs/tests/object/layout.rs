@@ -171,3 +171,21 @@ async fn o_completion_is_told_to_later_submitters() {
         Submitted::Completed(job, answer)
     );
 }
+
+#[tokio::test]
+async fn a_result_that_is_null_is_told_as_null() {
+    let bench = Bench::new().await;
+    let job = bench.submit("k-1", 5).await.job();
+    let leased = bench.take(Duration::from_secs(30)).await.unwrap();
+    let queue = bench.jobs.queue();
+    assert_eq!(queue.look(job.id).await.unwrap().unwrap().answer, None);
+    let done = queue.complete(leased.id, leased.token, "null".into());
+    done.await.unwrap();
+    let null = JobAnswer::Kept("null".into());
+    let found = queue.look(job.id).await.unwrap().unwrap();
+    assert_eq!(found.answer.as_ref(), Some(&null));
+    assert_eq!(
+        bench.submit("k-1", 5).await,
+        Submitted::Completed(job, null)
+    );
+}

@@ -1,5 +1,6 @@
 //! What these tests share: a folder of each test's own.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use semel_core::KeyRules;
 use semel_jobs::object::{DEFAULT_TTL, ObjectQueue};
 use semel_jobs::{Error, Jobs, LeaseAsk, Leased, QueueConfig, Submitted};
 use semel_stores::object::ObjectStore;
+use semel_testkit::http_proxy::HttpProxy;
 use serde_json::Value;
 
 pub(crate) struct Bench {
@@ -34,6 +36,10 @@ impl Bench {
     }
 
     pub(crate) async fn at(url: String) -> Self {
+        Self::open(url, "").await
+    }
+
+    async fn open(url: String, environment: &str) -> Self {
         let env = semel::tokio_env();
         let store = ObjectStore::open(&url, Arc::clone(&env.clock)).await;
         let store = store.expect("a bucket that is fit");
@@ -41,7 +47,7 @@ impl Bench {
             retention: DEFAULT_TTL,
             ..QueueConfig::default()
         };
-        let queue = ObjectQueue::new(&store, &env, config);
+        let queue = ObjectQueue::new(&store, &env, environment, config);
         let jobs = Jobs::new(Arc::new(queue.clone()), env.clock, KeyRules::default());
         Self {
             queue,
@@ -53,6 +59,22 @@ impl Bench {
 
     pub(crate) async fn another(&self) -> Self {
         Self::at(self.url.clone()).await
+    }
+
+    /// The same folder, in another environment.
+    pub(crate) async fn in_environment(&self, name: &str) -> Self {
+        Self::open(self.url.clone(), name).await
+    }
+
+    /// The same folder, by a way that goes wrong when it is told to.
+    pub(crate) async fn behind_a_proxy(&self) -> (HttpProxy, Self) {
+        let endpoint = variable("SEMEL_TEST_S3_ENDPOINT");
+        let server = endpoint.replace("http://", "").parse::<SocketAddr>();
+        let proxy = HttpProxy::to(server.expect("an address")).await;
+        let proxy = proxy.expect("a port");
+        let through = format!("http://{}", proxy.address());
+        let bench = Self::at(self.url.replace(&endpoint, &through)).await;
+        (proxy, bench)
     }
 
     pub(crate) async fn try_submit(&self, key: &str, amount: u64) -> Result<Submitted, Error> {

@@ -146,3 +146,21 @@ async fn a_damaged_file_stops_nobody_and_is_counted() {
     let asked = queue.look(damaged.id).await;
     assert!(matches!(asked, Err(Error::Store(_))), "{asked:?}");
 }
+
+#[tokio::test]
+async fn a_dead_letter_that_another_process_retries_is_given_out_again() {
+    let operator = Bench::new().await;
+    let worker = operator.another().await;
+    let job = operator.submit("k-1", 5).await.job();
+    let ask = LeaseAsk::new("w-1", &["charge_customer"]);
+    // What is due by one process's idea of the time is so by another's a little later.
+    let leased = worker.jobs.lease(&ask, LONG).await.unwrap().pop().unwrap();
+    let failed = Failed::for_good("no luck");
+    let failing = worker.jobs.queue().fail(leased.id, leased.token, &failed);
+    assert_eq!(failing.await.unwrap(), JobState::Dead);
+    assert!(worker.take(LONG).await.is_none());
+    operator.jobs.queue().retry(job.id).await.unwrap();
+    let again = worker.jobs.lease(&ask, Duration::from_secs(10)).await;
+    let again = again.unwrap().pop().expect("the job");
+    assert_eq!((again.id, again.attempt), (job.id, 1));
+}

@@ -74,6 +74,15 @@ impl ObjectStore {
         Ok(names)
     }
 
+    /// The folders that lie in `folder`. Servers differ in the order in which they list what lies in several, so who wants to
+    /// know of them asks for them.
+    ///
+    /// # Errors
+    /// Where the server gives no answer.
+    pub async fn folders(&self, folder: &Path) -> StoreResult<Vec<Path>> {
+        self.inner.link.folders(folder).await
+    }
+
     /// The earliest that it can be on the server's clock now.
     #[must_use]
     pub fn server_time(&self) -> Timestamp {

@@ -188,6 +188,16 @@ impl Link {
         next.map_err(|error| store_error(&stamp, &error))
     }
 
+    /// The folders that lie in `folder`.
+    pub(super) async fn folders(&self, folder: &Path) -> StoreResult<Vec<Path>> {
+        let stamp = Stamp::new("", None);
+        let listing = self.objects.list_with_delimiter(Some(folder));
+        match self.send(&stamp, listing).await? {
+            Ok(found) => Ok(found.common_prefixes),
+            Err(error) => Err(store_error(&stamp, &error)),
+        }
+    }
+
     /// One request, when there is room, for no longer than the limit.
     async fn send<T>(
         &self,
