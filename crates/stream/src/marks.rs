@@ -175,10 +175,16 @@ impl SeqNoTracker {
         self.progress(session).check(at, self.order)
     }
 
-    /// Whether an operation of the session's present epoch is past its mark: later than all that was applied.
+    /// Whether an operation of the session's present epoch is past its mark: later than all that was applied in it. An
+    /// epoch is present from its fence on, and begins at number 1.
     #[must_use]
     pub fn should_apply(&self, session: SessionId, seqno: SeqNo) -> bool {
-        seqno > self.progress(session).mark.seqno
+        let progress = self.progress(session);
+        let at = Mark {
+            epoch: progress.fence,
+            seqno,
+        };
+        progress.check(at, Order::Monotonic).applies()
     }
 
     /// Where the session is; at 0 of epoch 0 if it was never seen.
@@ -360,6 +366,19 @@ mod tests {
             tracker.advance(session, Mark::new(2, 1)),
             Err(MarkError::Behind)
         );
+    }
+
+    #[test]
+    fn after_a_fence_the_new_life_is_applied_from_its_first_number() {
+        let tracker = SeqNoTracker::default();
+        let session = SessionId::named("a");
+        tracker.advance(session, Mark::new(1, 3)).unwrap();
+        let should_apply = |seqno| tracker.should_apply(session, SeqNo(seqno));
+        assert!(!should_apply(3) && should_apply(4));
+        tracker.fence(session, Epoch(2)).unwrap();
+        assert!(!should_apply(0) && should_apply(1));
+        tracker.advance(session, Mark::new(2, 1)).unwrap();
+        assert!(!should_apply(1) && should_apply(2));
     }
 
     #[test]

@@ -16,7 +16,8 @@ use crate::operation::Operation;
 /// | `Idempotency-Key` | a key of up to 255 bytes; the broker's own message id (`Nats-Msg-Id`, AMQP's `message-id`) without |
 ///
 /// A message needs a session with a number, or a key. One with neither is refused: to apply it would be to apply its
-/// duplicates too.
+/// duplicates too. So is one with a header that is there and can't be read, for which a broker gives the empty text:
+/// without that header it would be another message.
 #[derive(Clone, Debug, Default)]
 pub struct Headers<'a> {
     /// `Semel-Session`.
@@ -60,10 +61,10 @@ impl Headers<'_> {
     /// [`MalformedMessage`].
     pub fn operation(&self) -> Result<Operation, MalformedMessage> {
         let key = self.key.as_deref().map(key).transpose()?;
+        let epoch = self.epoch.as_deref().map_or(Ok(0), parse)?;
         let place = match (self.session.as_deref(), self.sequence.as_deref()) {
             (Some(name), Some(number)) => {
-                let epoch = self.epoch.as_deref().unwrap_or("0");
-                let at = Mark::new(parse(epoch)?, parse(number)?);
+                let at = Mark::new(epoch, parse(number)?);
                 if at.seqno.0 == 0 {
                     return Err(MalformedMessage::Number);
                 }
@@ -153,6 +154,7 @@ mod tests {
             (headers("a", "-1", "", ""), Number),
             (headers("a", "+1", "", ""), Number),
             (headers("a", "1", "x", ""), Number),
+            (headers("", "", "x", "k"), Number),
             (headers("a", "9223372036854775808", "", ""), Number),
             (headers(&long, "1", "", ""), Length),
             (headers("", "", "", &long), Length),

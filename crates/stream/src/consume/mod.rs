@@ -38,14 +38,15 @@ pub trait Broker: Send {
     /// A message that was delivered and is not settled yet.
     type Message: Send + Sync;
 
-    /// Up to `most` messages, as soon as there is one; none when `wait` has passed.
+    /// Up to `most` messages, as soon as there is one; none when `wait` has passed, or some seconds later where the
+    /// broker's answer was lost. It never waits for ever.
     fn fetch(
         &mut self,
         most: usize,
         wait: Duration,
     ) -> impl Future<Output = Result<Vec<Self::Message>, BrokerError>> + Send;
 
-    /// What says which operation it is.
+    /// What says which operation it is. A header that is there and can't be read is the empty text, never absent.
     fn headers<'a>(&self, message: &'a Self::Message) -> Headers<'a>;
 
     /// What it says.

@@ -1,12 +1,15 @@
 //! NATS JetStream: a pull consumer with explicit acknowledgements.
 
 use std::borrow::Cow;
+use std::future::Future;
 use std::time::Duration;
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::PullConsumer;
+use async_nats::jetstream::consumer::pull::{Batch, BatchError};
 use async_nats::jetstream::{AckKind, Message};
 use futures_util::StreamExt as _;
+use tokio::time::timeout;
 
 use super::headers::{EPOCH, KEY, SEQUENCE, SESSION};
 use super::{Broker, BrokerError, Headers, Settle};
@@ -14,8 +17,12 @@ use super::{Broker, BrokerError, Headers, Settle};
 /// What JetStream itself knows a message by, within a window of its own.
 const MESSAGE_ID: &str = "Nats-Msg-Id";
 
-/// A pull consumer of a stream. Make it durable, with `AckPolicy::Explicit`, and an `ack_wait` longer than a transaction
-/// of a batch takes.
+/// How long the server's next word may be on its way: as long as the client gives it where it has a timer.
+const ON_ITS_WAY: Duration = Duration::from_secs(5);
+
+/// A pull consumer of a stream. Make it durable, with `AckPolicy::Explicit`, an `ack_wait` longer than a transaction of a
+/// batch takes, and a `max_ack_pending` no less than the batches of all who share it: beyond that the server is silent,
+/// and a turn goes on after 5 seconds.
 #[derive(Debug)]
 pub struct JetStream {
     consumer: PullConsumer,
@@ -34,16 +41,12 @@ impl Broker for JetStream {
 
     async fn fetch(&mut self, most: usize, wait: Duration) -> Result<Vec<Message>, BrokerError> {
         let mut messages = Vec::new();
-        let mut there = self.consumer.fetch().max_messages(most).messages().await?;
-        while let Some(message) = there.next().await {
-            messages.push(message?);
-        }
-        if messages.is_empty() {
-            let one = self.consumer.batch().max_messages(1).expires(wait);
-            let mut next = one.messages().await?;
-            while let Some(message) = next.next().await {
-                messages.push(message?);
-            }
+        let there = self.consumer.fetch().max_messages(most).messages();
+        let answered = gather(there, ON_ITS_WAY, &mut messages).await?;
+        if answered && messages.is_empty() {
+            let next = self.consumer.batch().max_messages(1).expires(wait);
+            let patience = wait.saturating_add(ON_ITS_WAY);
+            gather(next.messages(), patience, &mut messages).await?;
         }
         Ok(messages)
     }
@@ -63,6 +66,28 @@ impl Broker for JetStream {
             Settle::Refused => AckKind::Term,
         };
         message.ack_with(kind).await
+    }
+}
+
+/// Adds what a request brings. → whether the server said that it is all.
+///
+/// That word is lost with a connection, and the client waits for it for ever: so a silence ends it too. What the server
+/// sent meanwhile comes again.
+async fn gather(
+    request: impl Future<Output = Result<Batch, BatchError>>,
+    patience: Duration,
+    messages: &mut Vec<Message>,
+) -> Result<bool, BrokerError> {
+    let Ok(batch) = timeout(patience, request).await else {
+        return Ok(false);
+    };
+    let mut batch = batch?;
+    loop {
+        match timeout(patience, batch.next()).await {
+            Ok(Some(message)) => messages.push(message?),
+            Ok(None) => return Ok(true),
+            Err(_) => return Ok(false),
+        }
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _};
-use lapin::Consumer;
 use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicNackOptions};
 use lapin::types::AMQPValue;
+use lapin::{BasicProperties, Consumer};
 use semel_core::Clock;
 
 use super::headers::{EPOCH, KEY, SEQUENCE, SESSION};
@@ -56,21 +56,7 @@ impl Broker for Rabbit {
     }
 
     fn headers<'a>(&self, message: &'a Delivery) -> Headers<'a> {
-        let table = message.properties.headers().as_ref();
-        let get = |name: &str| match table?.inner().get(name)? {
-            AMQPValue::LongString(text) => Some(String::from_utf8_lossy(text.as_bytes())),
-            AMQPValue::ShortString(text) => Some(Cow::Borrowed(text.as_str())),
-            AMQPValue::LongLongInt(number) => Some(Cow::Owned(number.to_string())),
-            AMQPValue::LongInt(number) => Some(Cow::Owned(number.to_string())),
-            _ => None,
-        };
-        let id = message.properties.message_id().as_ref();
-        Headers {
-            session: get(SESSION),
-            sequence: get(SEQUENCE),
-            epoch: get(EPOCH),
-            key: get(KEY).or_else(|| id.map(|id| Cow::Borrowed(id.as_str()))),
-        }
+        read(&message.properties)
     }
 
     fn payload<'a>(&self, message: &'a Delivery) -> &'a [u8] {
@@ -96,5 +82,161 @@ impl Broker for Rabbit {
             }
         };
         Ok(())
+    }
+}
+
+/// What stands for a header that can't be read: no name, no key and no number, so that its message is refused. Were it
+/// called absent, its message would be taken for another.
+const UNREADABLE: &str = "";
+
+fn read(properties: &BasicProperties) -> Headers<'_> {
+    let table = properties.headers().as_ref();
+    let get = |name: &str| Some(text(table?.inner().get(name)?));
+    let id = properties.message_id().as_ref();
+    Headers {
+        session: get(SESSION),
+        sequence: get(SEQUENCE),
+        epoch: get(EPOCH),
+        key: get(KEY).or_else(|| id.map(|id| Cow::Borrowed(id.as_str()))),
+    }
+}
+
+/// Clients choose the width of an integer by themselves, many the smallest that it fits in. All are read.
+fn text(value: &AMQPValue) -> Cow<'_, str> {
+    match value {
+        AMQPValue::LongString(text) => utf8(text.as_bytes()),
+        AMQPValue::ByteArray(bytes) => utf8(bytes.as_slice()),
+        AMQPValue::ShortString(text) => Cow::Borrowed(text.as_str()),
+        AMQPValue::ShortShortInt(number) => Cow::Owned(number.to_string()),
+        AMQPValue::ShortShortUInt(number) => Cow::Owned(number.to_string()),
+        AMQPValue::ShortInt(number) => Cow::Owned(number.to_string()),
+        AMQPValue::ShortUInt(number) => Cow::Owned(number.to_string()),
+        AMQPValue::LongInt(number) => Cow::Owned(number.to_string()),
+        AMQPValue::LongUInt(number) => Cow::Owned(number.to_string()),
+        AMQPValue::LongLongInt(number) => Cow::Owned(number.to_string()),
+        _ => Cow::Borrowed(UNREADABLE),
+    }
+}
+
+/// Not with its bad bytes replaced: two names could become one.
+fn utf8(bytes: &[u8]) -> Cow<'_, str> {
+    Cow::Borrowed(std::str::from_utf8(bytes).unwrap_or(UNREADABLE))
+}
+
+#[cfg(test)]
+mod tests {
+    use lapin::types::{DecimalValue, FieldArray, FieldTable};
+
+    use super::*;
+    use crate::consume::MalformedMessage;
+    use crate::key::{IdempotencyKey, SessionId};
+    use crate::marks::Mark;
+    use crate::operation::Operation;
+
+    fn string(text: &str) -> AMQPValue {
+        AMQPValue::LongString(text.into())
+    }
+
+    /// What a message of session `a` with these headers is.
+    fn operation(headers: &[(&str, AMQPValue)]) -> Result<Operation, MalformedMessage> {
+        let mut table = FieldTable::default();
+        table.insert(SESSION.into(), string("a"));
+        for (name, value) in headers {
+            table.insert((*name).into(), value.clone());
+        }
+        read(&BasicProperties::default().with_headers(table)).operation()
+    }
+
+    fn at(epoch: u64, seqno: u64) -> Result<Operation, MalformedMessage> {
+        let session = SessionId::named("a");
+        Ok(Operation::sequenced(session, Mark::new(epoch, seqno)))
+    }
+
+    #[test]
+    fn numbers_are_read_from_integers_of_every_width() {
+        let table = [
+            (AMQPValue::ShortShortInt(7), 7),
+            (AMQPValue::ShortShortUInt(u8::MAX), 255),
+            (AMQPValue::ShortInt(i16::MAX), 32_767),
+            (AMQPValue::ShortUInt(u16::MAX), 65_535),
+            (AMQPValue::LongInt(i32::MAX), 2_147_483_647),
+            (AMQPValue::LongUInt(u32::MAX), 4_294_967_295),
+            (AMQPValue::LongLongInt(1 << 40), 1 << 40),
+        ];
+        for (value, number) in table {
+            let sequence = [(SEQUENCE, value.clone())];
+            assert_eq!(operation(&sequence), at(0, number), "{value:?}");
+            let epoch = [(SEQUENCE, string("1")), (EPOCH, value.clone())];
+            assert_eq!(operation(&epoch), at(number, 1), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn texts_are_read_from_strings_and_from_bytes() {
+        let texts = [
+            string("7"),
+            AMQPValue::ShortString("7".into()),
+            AMQPValue::ByteArray(b"7".to_vec().into()),
+        ];
+        for value in texts {
+            let sequence = [(SEQUENCE, value.clone())];
+            assert_eq!(operation(&sequence), at(0, 7), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_below_the_first_are_refused() {
+        let table = [
+            AMQPValue::ShortShortInt(-1),
+            AMQPValue::ShortInt(-1),
+            AMQPValue::LongInt(-1),
+            // A number of 64 bits without a sign, as RabbitMQ hands it on.
+            AMQPValue::LongLongInt(i64::MIN),
+        ];
+        for value in table {
+            let sequence = [(SEQUENCE, value.clone())];
+            let refused = Err(MalformedMessage::Number);
+            assert_eq!(operation(&sequence), refused, "{value:?}");
+            let epoch = [(SEQUENCE, string("1")), (EPOCH, value.clone())];
+            assert_eq!(operation(&epoch), refused, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_cannot_be_read_is_refused_and_never_absent() {
+        let decimal = DecimalValue { scale: 0, value: 7 };
+        let unreadable = [
+            AMQPValue::Boolean(true),
+            AMQPValue::Float(7.0),
+            AMQPValue::Double(7.0),
+            AMQPValue::DecimalValue(decimal),
+            AMQPValue::Timestamp(7),
+            AMQPValue::FieldArray(FieldArray::default()),
+            AMQPValue::FieldTable(FieldTable::default()),
+            AMQPValue::Void,
+            AMQPValue::LongString(vec![0xff_u8].into()),
+            AMQPValue::ByteArray(vec![0xff_u8].into()),
+        ];
+        for value in unreadable {
+            for name in [SESSION, SEQUENCE, EPOCH, KEY] {
+                let headers = [(SEQUENCE, string("7")), (name, value.clone())];
+                assert!(operation(&headers).is_err(), "{name}: {value:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_made_up_for_by_a_message_id() {
+        let named = |headers: FieldTable| {
+            let properties = BasicProperties::default().with_headers(headers);
+            read(&properties.with_message_id("id".into())).operation()
+        };
+        let id = Operation::keyed(IdempotencyKey::of_text(b"id"));
+        assert_eq!(named(FieldTable::default()), Ok(id));
+        for name in [SESSION, SEQUENCE, EPOCH, KEY] {
+            let mut headers = FieldTable::default();
+            headers.insert(name.into(), AMQPValue::Void);
+            assert!(named(headers).is_err(), "{name}");
+        }
     }
 }

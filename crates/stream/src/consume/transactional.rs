@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel_core::Clock;
-use sqlx::{PgConnection, PgPool};
+use sqlx::{Executor as _, PgConnection, PgPool};
 
 use super::{Broker, BrokerError, Settle};
 use crate::operation::{Operation, Tenant};
@@ -19,6 +19,8 @@ pub trait Effect: Send {
     /// Applies an operation in this transaction, and does nothing elsewhere: it may be rolled back and called again.
     ///
     /// An error rolls the transaction back, and has the message delivered again; who wants to know why says so here.
+    /// So does the error of a statement that is swallowed: PostgreSQL has given the transaction up then. Where one may
+    /// fail, let it say so itself (`ON CONFLICT DO NOTHING`), or give it a savepoint.
     fn apply(
         &mut self,
         transaction: &mut PgConnection,
@@ -235,6 +237,11 @@ impl<B: Broker, E: Effect> Consumer<B, E> {
                 return Ok(None);
             }
         }
+        let applies = admissions.iter().any(|admission| admission.applies());
+        if applies && !stands(&mut transaction).await {
+            transaction.rollback().await?;
+            return Ok(None);
+        }
         transaction.commit().await?;
         Ok(Some(admissions))
     }
@@ -273,4 +280,12 @@ impl<B: Broker, E: Effect> Consumer<B, E> {
             settled.push((message, how));
         }
     }
+}
+
+/// Whether the transaction can still be committed. Where an effect swallowed the error of a statement, PostgreSQL answers
+/// `COMMIT` without an error, and rolls back: the messages would be acknowledged, and nothing applied.
+///
+/// A savepoint fails there, and where an effect ended the transaction itself.
+async fn stands(transaction: &mut PgConnection) -> bool {
+    transaction.execute("SAVEPOINT semel").await.is_ok()
 }

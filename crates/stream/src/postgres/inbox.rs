@@ -95,6 +95,9 @@ impl Inbox {
     /// statements. Apply what is to be applied in that transaction, in the same order, and commit; or roll back, and
     /// nothing was recorded.
     ///
+    /// Roll back wherever one of your own statements failed. A `COMMIT` after that is no error, but rolls back: whoever
+    /// swallowed the failure would acknowledge what was never applied.
+    ///
     /// Waits for other transactions that hold one of the sessions or keys.
     ///
     /// # Errors

@@ -2,10 +2,13 @@
 
 mod jetstream;
 mod rabbit;
+mod swallowed;
 
 use std::collections::HashMap;
 use std::time::Duration;
 
+use semel_core::clock::{Sleep, SystemTime};
+use semel_core::{Clock, Tick, Timestamp};
 use semel_stream::consume::{Broker, BrokerError, Consumer, Effect, Options, TurnReport};
 use semel_stream::postgres::{Inbox, migrate};
 use semel_stream::{Operation, Order};
@@ -27,6 +30,27 @@ const MESSAGES: &[Sent] = &[
     ("b", "2", "", "b2"),
     ("a", "2", "", "a2"),
 ];
+
+struct TokioClock(SystemTime);
+
+impl Clock for TokioClock {
+    fn now(&self) -> Tick {
+        self.0.now()
+    }
+
+    fn wall(&self) -> Timestamp {
+        self.0.wall()
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+    fn sleep(&self, for_time: Duration) -> Sleep {
+        Box::pin(tokio::time::sleep(for_time))
+    }
+}
+
+fn clock() -> TokioClock {
+    TokioClock(SystemTime::default())
+}
 
 /// Notes the payload; fails the first times for some.
 struct Note {
@@ -68,24 +92,19 @@ async fn database() -> PgPool {
     pool
 }
 
-/// Consumes until all that can be is applied, with `batch` messages in a transaction.
-async fn consume<B: Broker>(broker: B, name: &str, batch: usize) {
-    let pool = database().await;
-    let consumer = format!("{name} {}", std::process::id());
-    let effect = Note {
-        consumer: consumer.clone(),
-        fails: HashMap::from([("b1", 2), ("k", 2)]),
-    };
-    let options = Options {
+/// So many messages in a transaction, and little patience.
+fn options(batch: usize) -> Options {
+    Options {
         batch,
         wait: Duration::from_millis(300),
         again: Duration::from_millis(50),
         ..Options::default()
-    };
-    let inbox = Inbox::new(&consumer, Order::Contiguous).expect("a name");
-    let mut work = Consumer::new(broker, pool.clone(), inbox, effect, options);
+    }
+}
+
+/// Turns until nothing comes any more. → their sum.
+async fn until_quiet<B: Broker, E: Effect>(work: &mut Consumer<B, E>) -> TurnReport {
     let mut sum = TurnReport::default();
-    // Until nothing comes any more.
     let mut quiet = 0;
     while quiet < 2 {
         let turn = work.turn().await.expect("a turn");
@@ -100,14 +119,44 @@ async fn consume<B: Broker>(broker: B, name: &str, batch: usize) {
         sum.malformed += turn.malformed;
         sum.failed += turn.failed;
     }
+    sum
+}
+
+/// What a consumer has done, in its order.
+async fn effects(pool: &PgPool, consumer: &str) -> Vec<String> {
+    let question = "SELECT payload FROM stream_effects WHERE consumer = $1 ORDER BY id";
+    let question = sqlx::query_scalar::<_, String>(question).bind(consumer);
+    question.fetch_all(pool).await.expect("effects")
+}
+
+/// Consumes until nothing comes any more. → what became of all, and what was done.
+async fn applied<B: Broker>(
+    broker: B,
+    name: &str,
+    batch: usize,
+    fails: HashMap<&'static str, u32>,
+) -> (TurnReport, Vec<String>) {
+    let pool = database().await;
+    let consumer = format!("{name} {}", std::process::id());
+    let effect = Note {
+        consumer: consumer.clone(),
+        fails,
+    };
+    let inbox = Inbox::new(&consumer, Order::Contiguous).expect("a name");
+    let mut work = Consumer::new(broker, pool.clone(), inbox, effect, options(batch));
+    let sum = until_quiet(&mut work).await;
+    (sum, effects(&pool, &consumer).await)
+}
+
+/// Consumes [`MESSAGES`], with `batch` of them in a transaction: all that can be is applied.
+async fn consume<B: Broker>(broker: B, name: &str, batch: usize) {
+    let fails = HashMap::from([("b1", 2), ("k", 2)]);
+    let (sum, effects) = applied(broker, name, batch, fails).await;
     assert_eq!((sum.applied, sum.malformed), (6, 1), "{sum:?}");
     assert!(
         sum.duplicates == 2 && sum.gaps >= 1 && sum.failed >= 2,
         "{sum:?}"
     );
-    let question = "SELECT payload FROM stream_effects WHERE consumer = $1 ORDER BY id";
-    let question = sqlx::query_scalar::<_, String>(question).bind(&consumer);
-    let effects = question.fetch_all(&pool).await.expect("effects");
     let of = |first: char| -> Vec<&str> {
         let texts = effects.iter().map(String::as_str);
         texts.filter(|text| text.starts_with(first)).collect()

@@ -1,34 +1,27 @@
 //! RabbitMQ.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use lapin::options::{
     BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, QueueDeclareOptions,
 };
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
-use semel_core::clock::{Sleep, SystemTime};
-use semel_core::{Clock, Tick, Timestamp};
 use semel_stream::consume::rabbitmq::Rabbit;
 
-use crate::{MESSAGES, consume};
+use crate::{MESSAGES, applied, clock, consume};
 
-struct TokioClock(SystemTime);
-
-impl Clock for TokioClock {
-    fn now(&self) -> Tick {
-        self.0.now()
-    }
-
-    fn wall(&self) -> Timestamp {
-        self.0.wall()
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
-    fn sleep(&self, for_time: Duration) -> Sleep {
-        Box::pin(tokio::time::sleep(for_time))
-    }
+async fn send(channel: &Channel, queue: &str, properties: BasicProperties, payload: &str) {
+    let options = BasicPublishOptions::default();
+    let sent = channel.basic_publish(
+        "".into(),
+        queue.into(),
+        options,
+        payload.as_bytes(),
+        properties,
+    );
+    sent.await.expect("it is sent").await.expect("it is kept");
 }
 
 async fn publish(channel: &Channel, queue: &str) {
@@ -43,19 +36,12 @@ async fn publish(channel: &Channel, queue: &str) {
         if !key.is_empty() {
             properties = properties.with_message_id((*key).into());
         }
-        let options = BasicPublishOptions::default();
-        let sent = channel.basic_publish(
-            "".into(),
-            queue.into(),
-            options,
-            payload.as_bytes(),
-            properties,
-        );
-        sent.await.expect("it is sent").await.expect("it is kept");
+        send(channel, queue, properties, payload).await;
     }
 }
 
-async fn once(name: &str, batch: u16) {
+/// A new queue. It is gone with its consumer, and all is with the connection.
+async fn queue(name: &str) -> (Connection, Channel, String) {
     let url = std::env::var("SEMEL_TEST_RABBITMQ_URL")
         .expect("SEMEL_TEST_RABBITMQ_URL: see `cargo xtask services up rabbitmq`");
     let connection = Connection::connect(&url, ConnectionProperties::default());
@@ -68,20 +54,28 @@ async fn once(name: &str, batch: u16) {
     };
     let declared = channel.queue_declare(queue.as_str().into(), options, FieldTable::default());
     declared.await.expect("a queue");
-    publish(&channel, &queue).await;
+    (connection, channel, queue)
+}
+
+async fn consumer(channel: &Channel, queue: &str) -> Rabbit {
     // All that is on its way, and what is held back, at once.
     channel
         .basic_qos(100, BasicQosOptions::default())
         .await
         .expect("a prefetch");
     let consumer = channel.basic_consume(
-        queue.as_str().into(),
+        queue.into(),
         "semel".into(),
         BasicConsumeOptions::default(),
         FieldTable::default(),
     );
-    let clock = Arc::new(TokioClock(SystemTime::default()));
-    let rabbit = Rabbit::new(consumer.await.expect("a consumer"), clock);
+    Rabbit::new(consumer.await.expect("a consumer"), Arc::new(clock()))
+}
+
+async fn once(name: &str, batch: u16) {
+    let (_connection, channel, queue) = queue(name).await;
+    publish(&channel, &queue).await;
+    let rabbit = consumer(&channel, &queue).await;
     consume(rabbit, name, batch.into()).await;
 }
 
@@ -93,4 +87,33 @@ async fn rabbitmq_messages_are_applied_once_in_large_batches() {
 #[tokio::test]
 async fn rabbitmq_messages_are_applied_once_one_by_one() {
     once("rabbitmq small", 1).await;
+}
+
+#[tokio::test]
+async fn rabbitmq_numbers_are_read_at_any_width_and_refused_where_they_cannot_be() {
+    let name = "rabbitmq numbers";
+    let (_connection, channel, queue) = queue(name).await;
+    let small = AMQPValue::ShortShortInt;
+    let messages = [
+        (AMQPValue::LongString("1".into()), None, "first"),
+        (AMQPValue::ShortInt(2), None, "second"),
+        // A new life of the producer. Taken for the old one, these are duplicates.
+        (small(1), Some(small(1)), "third"),
+        (small(2), Some(small(1)), "fourth"),
+        (small(3), Some(AMQPValue::Boolean(true)), "unreadable"),
+    ];
+    for (sequence, epoch, payload) in messages {
+        let mut headers = FieldTable::default();
+        headers.insert("Semel-Session".into(), AMQPValue::LongString("a".into()));
+        headers.insert("Semel-Sequence".into(), sequence);
+        if let Some(epoch) = epoch {
+            headers.insert("Semel-Epoch".into(), epoch);
+        }
+        let properties = BasicProperties::default().with_headers(headers);
+        send(&channel, &queue, properties, payload).await;
+    }
+    let rabbit = consumer(&channel, &queue).await;
+    let (sum, effects) = applied(rabbit, name, 100, HashMap::new()).await;
+    assert_eq!(effects, ["first", "second", "third", "fourth"], "{sum:?}");
+    assert_eq!((sum.malformed, sum.duplicates), (1, 0), "{sum:?}");
 }
