@@ -1,20 +1,22 @@
 //! The last step: what the caller is told. A model reads the text of a result and nothing else, so what it must know
 //! is in the text.
 
+mod kept;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use semel::core::engine::{Problem, Ran, Replayed, Response};
-use semel::core::{Answer, Body, Key, NamespaceError, State};
-use semel::http::rfc3339;
+use semel::core::engine::{Problem, Ran, Response};
+use semel::core::{Key, NamespaceError, State};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use self::kept::replay;
 use crate::call::{Call, NoKey};
 use crate::members::Members;
 use crate::message;
-use crate::outcome::{HEAD, HttpReply, Outcome};
+use crate::outcome::{HttpReply, Outcome};
 use crate::settings::Settings;
 use crate::status;
 
@@ -29,10 +31,7 @@ pub(crate) enum Reply {
     Silence,
 }
 
-/// What a key's answer is called in `_meta`.
-const REPLAYED: &str = "semel/replayed";
-const ORIGINAL_TIME: &str = "semel/originalTime";
-const REPLAY_NUMBER: &str = "semel/replayNumber";
+/// What is said of a call in `_meta`.
 const CODE: &str = "semel/code";
 const RETRYABLE: &str = "semel/retryable";
 pub(crate) const IN_META_KEY: &str = "semel/idempotencyKey";
@@ -79,7 +78,7 @@ pub(crate) fn write(
                         and the same idempotencyKey: this tool may run again.";
             told(call, &Told::again("idempotency_lost", text.to_owned()))
         }
-        Outcome::Kept(answer) => kept(call, &answer, Members::default(), false),
+        Outcome::Kept(replayed) => replay(settings, call, &replayed),
         Outcome::Problem(problem) => problem_of(call, key, &problem),
     }
 }
@@ -102,44 +101,6 @@ fn error_of(message: &[u8]) -> String {
 
 /// Why a call was not sent that its caller took back: nobody waits for an answer.
 pub(crate) const CANCELLED: &str = "its caller cancelled it";
-
-fn replay(settings: &Settings, call: &Call, replayed: &Replayed) -> Reply {
-    let mut meta = Members::default();
-    meta.set(REPLAYED, &true);
-    meta.set(ORIGINAL_TIME, &rfc3339(replayed.replay.requested_at));
-    if let Some(number) = replayed.number {
-        meta.set(REPLAY_NUMBER, &number);
-    }
-    kept(call, &replayed.replay.answer, meta, settings.say_replayed)
-}
-
-/// A kept answer, with `more` in its metadata.
-fn kept(call: &Call, answer: &Answer, more: Members, say: bool) -> Reply {
-    let body = match &answer.body {
-        Body::Kept(body) => body,
-        Body::Omitted { bytes } | Body::Elsewhere { bytes, .. } => {
-            let text = format!(
-                "This call was made before and took effect. Its result ({bytes} bytes) was too large to be kept, so \
-                 it can't be shown again. Don't call again for it."
-            );
-            return told(call, &Told::done("idempotency_not_kept", text));
-        }
-    };
-    let Some(mut result) = Members::parse(body).filter(|_| &*answer.head == HEAD) else {
-        let text = "An operator recorded that this call took effect. There is no result to show.";
-        return told(call, &Told::done("idempotency_no_result", text.to_owned()));
-    };
-    let mut meta = result.object("_meta").unwrap_or_default();
-    meta.merge(more);
-    result.set("_meta", &meta);
-    if say {
-        let mut content: Vec<Box<RawValue>> = result.read("content").unwrap_or_default();
-        let line = json!({"type": "text", "text": "(This is the result of an earlier call with the same key. The tool did not act again.)"});
-        content.extend(serde_json::value::to_raw_value(&line).ok());
-        result.set("content", &content);
-    }
-    Reply::Message(message::result(&call.id, &raw(&result)))
-}
 
 /// A result of ours.
 struct Told {
@@ -277,12 +238,12 @@ mod tests {
     use super::*;
     use crate::message::Message;
 
-    fn call(params: &Value) -> Call {
+    pub(super) fn call(params: &Value) -> Call {
         let text = json!({"jsonrpc": "2.0", "id": "c", "method": "tools/call", "params": params});
         Call::read(&Message::new(Bytes::from(text.to_string()))).unwrap()
     }
 
-    fn value(reply: Reply) -> Value {
+    pub(super) fn value(reply: Reply) -> Value {
         match reply {
             Reply::Message(message) => serde_json::from_slice(&message).unwrap(),
             other => panic!("{other:?}"),
@@ -366,36 +327,6 @@ mod tests {
         assert_eq!(
             value(in_doubt(&call(&modern), &key, ""))["result"]["resultType"],
             "complete"
-        );
-    }
-
-    #[test]
-    fn a_replay_says_so_in_metadata_and_on_request_in_text() {
-        let answer = Answer {
-            head: Bytes::from_static(HEAD),
-            body: Body::Kept(Bytes::from_static(br#"{"content":[{"type":"text","text":"paid"}],"structuredContent":{"n":1.0},"_meta":{"own":1}}"#)),
-        };
-        let mut more = Members::default();
-        more.set(REPLAYED, &true);
-        let said = value(kept(
-            &call(&json!({"name": "pay"})),
-            &answer,
-            more.clone(),
-            false,
-        ));
-        assert_eq!(
-            said["result"]["_meta"],
-            json!({"own": 1, "semel/replayed": true})
-        );
-        assert_eq!(said["result"]["content"].as_array().unwrap().len(), 1);
-        assert_eq!(said["result"]["structuredContent"], json!({"n": 1.0}));
-        let said = value(kept(&call(&json!({"name": "pay"})), &answer, more, true));
-        let content = said["result"]["content"].as_array().unwrap();
-        assert!(
-            content[1]["text"]
-                .as_str()
-                .unwrap()
-                .contains("did not act again")
         );
     }
 }

@@ -173,7 +173,13 @@ impl Call {
     }
 
     fn with_arguments(&self, parts: FingerprintBuilder) -> FingerprintBuilder {
-        let text = self.arguments.clone().unwrap_or_default().to_bytes();
+        let mut arguments = self.arguments.clone().unwrap_or_default();
+        // Always, though some tools are sent theirs: what a call asks for must not depend on whether its tool's list was
+        // seen before or after it.
+        for name in [KEY, KEY_TOO] {
+            arguments.remove(name);
+        }
+        let text = arguments.to_bytes();
         // What has no canonical form (a number past 2^53) counts by its bytes: the same call sent again has the same.
         match semel::core::canonicalize(&text) {
             Ok(canonical) => parts.part(&canonical),
@@ -266,6 +272,34 @@ mod tests {
         let (key, arguments) = taken(&params, known);
         assert_eq!(key.unwrap(), Some(Key::parse("k-1").unwrap()));
         assert_eq!(arguments, json!({"idempotencyKey": "k-1"}));
+    }
+
+    #[test]
+    fn a_call_asks_for_the_same_whatever_is_known_of_its_tool() {
+        let of = |params: &Value, known: Known| {
+            let mut call = call(params);
+            call.take_key(known, &KeyRules::default()).unwrap();
+            let secret = Secret::none();
+            let derived = call.key(None, KeyRule::Derive, &Caller::default(), &secret);
+            (call.fingerprint(&secret), derived.unwrap())
+        };
+        for name in [KEY, KEY_TOO] {
+            for key in [json!("k-1"), json!("")] {
+                let params = json!({"name": "pay", "arguments": {"to": "a", name: key}});
+                let before = of(&params, Known::default());
+                for (takes_key, takes_key_too) in [(true, false), (false, true), (true, true)] {
+                    let known = Known {
+                        takes_key,
+                        takes_key_too,
+                        ..Known::default()
+                    };
+                    assert_eq!(before, of(&params, known), "{params}");
+                }
+            }
+        }
+        let others = json!({"name": "pay", "arguments": {"to": "b", KEY: "k-1"}});
+        let params = json!({"name": "pay", "arguments": {"to": "a", KEY: "k-1"}});
+        assert_ne!(of(&params, Known::default()), of(&others, Known::default()));
     }
 
     #[test]

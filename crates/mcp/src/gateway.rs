@@ -1,11 +1,16 @@
 //! [`Gateway`]: the door. A call becomes a request of the engine's, and the engine's response an answer to the call.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use semel::core::engine::{Lease, Operated, Ran, Report, Request, Response, Verdict};
-use semel::core::{BoxFuture, Fence, Identity, Key, Namespace, NamespaceError, Resolution};
+use semel::core::{
+    BoxFuture, Fence, Fingerprint, Identity, Key, Namespace, NamespaceError, Resolution,
+};
 use semel::{CrashPolicy, Policy, Semel};
 
 use crate::answer::{self, Reply};
@@ -134,9 +139,9 @@ impl Gateway {
             true => self.settings.windowed(treatment.crash),
             false => self.settings.kept(treatment.crash),
         };
-        let guard = (is_derived && treatment.crash == CrashPolicy::Hold)
-            .then(|| guard_key(&key))
-            .flatten()
+        // A key that was derived may come back as the caller's own: that is how a model asks for the result of a call.
+        let guard = guard_key(&key)
+            .filter(|_| treatment.crash == CrashPolicy::Hold)
             .map(|key| request(&key, self.settings.kept(CrashPolicy::Hold)));
         Ok(Job {
             request: request(&key, policy),
@@ -224,35 +229,46 @@ impl Gateway {
 
     /// Ends a doubt by an answer that came after we had stopped waiting for it.
     pub(crate) async fn late(&self, open: &Open, message: &[u8]) {
-        let resolution = match outcome::late(message, open.treatment.errors) {
+        let mut resolution = match outcome::late(message, open.treatment.errors) {
             Some(Verdict::Complete(answer)) => Resolution::Complete(Arc::new(answer)),
             Some(Verdict::Fail(answer)) => Resolution::Fail(Arc::new(answer)),
             Some(_) => Resolution::Release,
             None => return,
         };
-        // The guard, if there is one, comes second, and is free again.
-        let steps = [resolution, Resolution::Release];
-        for ((identity, fence), resolution) in open.leases.iter().zip(steps) {
-            // The doubt may still be on its way to the store.
-            for pause in [10, 100, 1_000, 5_000] {
-                let done = self
-                    .semel
-                    .engine()
-                    .resolve(identity, *fence, &resolution)
-                    .await;
-                if matches!(done, Ok(Operated::Done { .. })) {
-                    break;
-                }
-                self.sleep(Duration::from_millis(pause)).await;
+        for (identity, fence) in &open.leases {
+            if self.ends(identity, *fence, &resolution).await {
+                // The guard, if there is one, comes second, and is free once the call's own record tells what became of
+                // it. Where that one's window is over, nothing else would: then the guard keeps the answer.
+                resolution = Resolution::Release;
             }
         }
     }
+
+    /// Ends one doubt. → whether it did.
+    async fn ends(&self, identity: &Identity, fence: Fence, resolution: &Resolution) -> bool {
+        // The doubt may still be on its way to the store.
+        for pause in [10, 100, 1_000, 5_000] {
+            let engine = self.semel.engine();
+            match engine.resolve(identity, fence, resolution).await {
+                Ok(Operated::Done { .. }) => return true,
+                Ok(Operated::Absent) => return false,
+                Ok(Operated::MovedOn(_)) | Err(_) => {}
+            }
+            self.sleep(Duration::from_millis(pause)).await;
+        }
+        false
+    }
 }
 
-/// The key that a doubt is kept under when the key itself is good for a window only.
+/// The key that a doubt is kept under when the key itself is good for a window only; none for keys that only begin like
+/// a derived one.
 pub(crate) fn guard_key(key: &Key) -> Option<Key> {
     let digest = key.as_str().strip_prefix(DERIVED)?;
-    Key::parse(&format!("open-{digest}")).ok()
+    let is_digest = digest.len() == 2 * (Fingerprint::BYTES - 1)
+        && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    Key::parse(&format!("open-{digest}"))
+        .ok()
+        .filter(|_| is_digest)
 }
 
 /// What the guard's record says of an outcome: whatever is known frees it, and what is not known stays for as long as
@@ -273,8 +289,8 @@ fn guarded(outcome: Outcome, treatment: Treatment) -> Report<Outcome> {
 fn unwrapped(response: Response<Outcome>) -> Outcome {
     match response {
         Response::Ran(Ran { value, .. }) | Response::Unprotected(value) => value,
-        // An operator said what happened.
-        Response::Replayed(replayed) => Outcome::Kept(replayed.replay.answer),
+        // An operator said what happened, or an answer that came too late for the call's own record.
+        Response::Replayed(replayed) => Outcome::Kept(Box::new(replayed)),
         Response::Problem(problem) => Outcome::Problem(Arc::new(problem)),
     }
 }

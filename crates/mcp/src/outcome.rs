@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use semel::core::engine::{Problem, Report, Verdict};
-use semel::core::{Answer, Body};
+use semel::core::engine::{Problem, Replayed, Report, Verdict};
+use semel::core::{Answer, Body, State};
 use serde_json::value::RawValue;
 
 use crate::members::Members;
@@ -29,8 +29,8 @@ pub(crate) enum Outcome {
     TimedOut,
     /// It was sent, its caller cancelled it, and no answer came.
     Cancelled,
-    /// An answer that was kept elsewhere in our records.
-    Kept(Arc<Answer>),
+    /// What another of our records tells of it.
+    Kept(Box<Replayed>),
     /// The engine has no answer.
     Problem(Arc<Problem>),
 }
@@ -65,7 +65,13 @@ impl Outcome {
             Self::NotSent(_) => Verdict::NoEffect,
             // The server may still be at it: a retry that ran beside it would act twice.
             Self::TimedOut => Verdict::Unknown,
-            Self::Kept(answer) => Verdict::Complete((**answer).clone()),
+            Self::Kept(replayed) => {
+                let answer = (*replayed.replay.answer).clone();
+                match replayed.replay.state {
+                    State::Failed => Verdict::Fail(answer),
+                    _ => Verdict::Complete(answer),
+                }
+            }
             Self::Problem(problem) => match &**problem {
                 Problem::InDoubt(_) | Problem::Unrecorded { .. } | Problem::LeaseLost { .. } => {
                     Verdict::Unknown
@@ -127,8 +133,33 @@ pub(crate) fn late(message: &[u8], errors: Errors) -> Option<Verdict> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::time::Duration;
+
+    use semel::core::{Replay, Timestamp};
+
     use super::*;
+
+    /// What a record tells.
+    pub(crate) fn replayed(state: State, head: &'static [u8], body: Body) -> Replayed {
+        let at = Timestamp::from_micros(1_790_000_000_000_000);
+        let answer = Answer {
+            head: Bytes::from_static(head),
+            body,
+        };
+        let replay = Replay {
+            state,
+            answer: Arc::new(answer),
+            attempt: 1,
+            requested_at: at,
+            settled_at: at,
+            expires_in: Duration::from_secs(60),
+        };
+        Replayed {
+            replay,
+            number: None,
+        }
+    }
 
     fn of(message: &str, errors: Errors) -> Verdict {
         Outcome::Answered(Bytes::copy_from_slice(message.as_bytes())).verdict(errors)
@@ -150,6 +181,16 @@ mod tests {
         assert_eq!(of(more, Keep), Verdict::NoEffect);
         let whole = r#"{"id":1,"result":{"resultType":"complete","content":[]}}"#;
         assert!(matches!(of(whole, Keep), Verdict::Complete(_)));
+    }
+
+    #[test]
+    fn what_another_record_tells_stays_what_it_is() {
+        for (state, fails) in [(State::Completed, false), (State::Failed, true)] {
+            let replayed = replayed(state, b"", Body::Omitted { bytes: 0 });
+            let verdict = Outcome::Kept(Box::new(replayed)).verdict(Errors::Release);
+            assert_eq!(matches!(verdict, Verdict::Fail(_)), fails);
+            assert_eq!(matches!(verdict, Verdict::Complete(_)), !fails);
+        }
     }
 
     /// A gateway of this kind forgot the key when the server took too long, and its retry acted again.

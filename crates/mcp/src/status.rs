@@ -1,7 +1,7 @@
 //! The built-in tool `semel_status`: an agent asks what became of a call.
 
 use bytes::Bytes;
-use semel::core::{Identity, Key, Record, State};
+use semel::core::{Identity, Key, Namespace, Record, State};
 use semel::http::rfc3339;
 use serde_json::{Value, json};
 
@@ -53,20 +53,8 @@ impl Gateway {
         let namespace = self
             .namespace(&tool, caller)
             .map_err(|error| format!("{error}."))?;
-        let engine = self.semel.engine();
-        let down = |_| "The store of idempotency keys gave no answer. Ask again.".to_owned();
-        let now = self.semel.store().now().await.map_err(down)?;
-        let mut record = None;
-        // A doubt about a call with a derived key outlives that key: see `guarded`.
-        for key in [guard_key(&key), Some(key)].into_iter().flatten() {
-            let identity = Identity::of(engine.secret(), &namespace, &key);
-            let found = engine.store().read(&identity).await.map_err(down)?;
-            let is_in_doubt = found.as_ref().is_some_and(|record| record.is_in_doubt(now));
-            record = found;
-            if is_in_doubt {
-                break;
-            }
-        }
+        let now = self.semel.store().now().await.map_err(|_| down())?;
+        let record = self.record_of(&namespace, &key).await?;
         let (state, text) = match &record {
             None => (
                 "unknown",
@@ -94,6 +82,30 @@ impl Gateway {
             "structuredContent": status,
         }))
     }
+
+    /// The record that says most of a key's call.
+    async fn record_of(&self, namespace: &Namespace, key: &Key) -> Result<Option<Record>, String> {
+        // A doubt about a call with a derived key outlives that key, and so does an answer that came too late for it: see
+        // `guarded`. A guard that is free says nothing of its call.
+        if let Some(guard) = guard_key(key) {
+            let found = self.read(namespace, &guard).await?;
+            if let Some(found) = found.filter(|found| found.state != State::Released) {
+                return Ok(Some(found));
+            }
+        }
+        self.read(namespace, key).await
+    }
+
+    async fn read(&self, namespace: &Namespace, key: &Key) -> Result<Option<Record>, String> {
+        let engine = self.semel.engine();
+        let identity = Identity::of(engine.secret(), namespace, key);
+        let found = engine.store().read(&identity).await;
+        found.map_err(|_| down())
+    }
+}
+
+fn down() -> String {
+    "The store of idempotency keys gave no answer. Ask again.".to_owned()
 }
 
 const fn words(state: State) -> &'static str {
@@ -105,8 +117,8 @@ const fn words(state: State) -> &'static str {
             "The call took effect. Make the same call with the same key to see its result; it does not act again."
         }
         State::Failed => {
-            "The tool said that it failed. Make the same call with the same key to see what it said; a new attempt \
-             needs a new key."
+            "The call failed: the tool said so, or a person recorded it. Make the same call with the same key to see \
+             what was said; a new attempt needs a new key."
         }
         State::InDoubt => "It is not known whether the call took effect.",
         State::Released => {

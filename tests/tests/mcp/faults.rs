@@ -53,6 +53,45 @@ async fn a_server_that_takes_too_long_is_in_doubt_until_its_late_answer_ends_tha
     assert!(talk.leave().await.success());
 }
 
+/// A derived key is good for a window. An answer that comes after it ends the doubt all the same, and is kept.
+#[tokio::test]
+async fn an_answer_later_than_the_window_of_a_derived_key_still_ends_the_doubt() {
+    let place = Place::new();
+    let flags = ["--derive", "act*", "--window", "2s", "--lease", "1s"];
+    let flags = [&flags[..], &["--call-limit", "1s"]].concat();
+    let command = place.gateway(&flags, &place.server(Sdk::Python));
+    let mut talk = Talk::start(&place, &command).await;
+    let until = place.folder.join("until");
+    let call = json!({"what": "very late", "until": until});
+    let result = talk.call("act_then_wait", &call).await;
+    assert_eq!(code(&result), "idempotency_in_doubt", "{result}");
+    let key = result["_meta"]["semel/idempotencyKey"].as_str();
+    let key = key.expect("a key").to_owned();
+    // The record of the window goes; the doubt stays.
+    let mut pause = tokio::time::interval(Duration::from_millis(100));
+    for _ in 0..600 {
+        pause.tick().await;
+        if in_doubt(&place).len() == 1 {
+            break;
+        }
+    }
+    assert_eq!(in_doubt(&place).len(), 1);
+    std::fs::write(&until, "").expect("a folder of our own");
+    becomes(&mut talk, "act_then_wait", &key, "completed").await;
+    // With the key that the model was told, and without one.
+    let with_key = json!({"what": "very late", "until": until, "idempotencyKey": key});
+    for call in [&with_key, &call] {
+        let again = talk.call("act_then_wait", call).await;
+        assert!(is_replay(&again), "{again}");
+        assert_eq!(again["structuredContent"]["line"], 1, "{again}");
+    }
+    assert_eq!(
+        (place.acts("act very late"), in_doubt(&place).len()),
+        (1, 0)
+    );
+    assert!(talk.leave().await.success());
+}
+
 #[tokio::test]
 async fn a_server_that_dies_leaves_a_doubt_and_no_second_act() {
     let place = Place::new();

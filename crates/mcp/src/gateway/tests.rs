@@ -1,0 +1,133 @@
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::message::Message;
+use crate::settings::ToolRule;
+
+const TOOL: &str = "pay";
+
+const WINDOW: Duration = Duration::from_secs(1);
+
+const ANSWER: &[u8] = br#"{"id":1,"result":{"content":[],"structuredContent":{"paid":true}}}"#;
+
+/// A gateway that derives keys, each good for a moment.
+async fn gateway() -> Arc<Gateway> {
+    let mut settings = Settings::new("test");
+    settings.window = WINDOW;
+    settings.policy.lease = WINDOW / 2;
+    settings.tools.push(ToolRule {
+        name: TOOL.to_owned(),
+        key: Some(KeyRule::Derive),
+        ..ToolRule::default()
+    });
+    let semel = Semel::open("memory://").await.unwrap();
+    Gateway::new(semel, settings).unwrap()
+}
+
+fn call(tool: &str, arguments: &Value) -> Call {
+    let params = json!({"name": tool, "arguments": arguments});
+    let text = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    Call::read(&Message::new(Bytes::from(text.to_string()))).unwrap()
+}
+
+/// Makes a call of a server that takes too long. → its result, and what a late answer ends, where it was sent on.
+async fn made(gateway: &Arc<Gateway>, arguments: &Value) -> (Value, Option<Open>) {
+    let plan = gateway.plan(call(TOOL, arguments), None, &Caller::default());
+    let Plan::Run(job) = plan else {
+        panic!("it is not protected");
+    };
+    let sent = Arc::new(Mutex::new(None));
+    let seen = Arc::clone(&sent);
+    let send = move |sending: Sending| -> BoxFuture<'static, Outcome> {
+        *seen.lock() = Some(sending.open);
+        Box::pin(async { Outcome::TimedOut })
+    };
+    let said: Value = match gateway.run(*job, send).await {
+        Reply::Message(text) => serde_json::from_slice(&text).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let open = sent.lock().take();
+    (said["result"].clone(), open)
+}
+
+/// Makes a call that ends in doubt. → its key, and what a late answer ends.
+async fn doubtful(gateway: &Arc<Gateway>, arguments: &Value) -> (String, Open) {
+    let (result, open) = made(gateway, arguments).await;
+    let meta = &result["_meta"];
+    assert_eq!(meta["semel/code"], "idempotency_in_doubt", "{result}");
+    let key = meta["semel/idempotencyKey"].as_str().unwrap();
+    (key.to_owned(), open.expect("it was sent"))
+}
+
+async fn state(gateway: &Gateway, key: &str) -> String {
+    let asked = call(
+        "semel_status",
+        &json!({"tool": TOOL, "idempotencyKey": key}),
+    );
+    let said = gateway.status(&asked, &Caller::default()).await;
+    let said: Value = serde_json::from_slice(&said).unwrap();
+    let state = said["result"]["structuredContent"]["state"].as_str();
+    state.unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_after_the_window_is_kept_and_the_call_does_not_act_again() {
+    let (gateway, arguments) = (gateway().await, json!({"to": "a"}));
+    let (key, open) = doubtful(&gateway, &arguments).await;
+    gateway.sleep(WINDOW * 3 / 2).await;
+    assert_eq!(state(&gateway, &key).await, "in_doubt");
+    gateway.late(&open, ANSWER).await;
+    assert_eq!(state(&gateway, &key).await, "completed");
+    // As the status says it: with the same key. And as a model calls that has forgotten everything.
+    let with_key = json!({"to": "a", "idempotencyKey": key});
+    for arguments in [&with_key, &arguments] {
+        let (result, sent) = made(&gateway, arguments).await;
+        assert!(sent.is_none(), "it acts again: {arguments}");
+        assert_eq!(result["structuredContent"]["paid"], true, "{result}");
+        assert_eq!(result["_meta"]["semel/replayed"], true, "{result}");
+    }
+}
+
+#[tokio::test]
+async fn a_failure_that_comes_after_the_window_stays_a_failure() {
+    let (gateway, arguments) = (gateway().await, json!({"to": "a"}));
+    let (key, open) = doubtful(&gateway, &arguments).await;
+    gateway.sleep(WINDOW * 3 / 2).await;
+    let failure = br#"{"id":1,"result":{"content":[],"isError":true}}"#;
+    gateway.late(&open, failure).await;
+    for _ in 0..2 {
+        assert_eq!(state(&gateway, &key).await, "failed");
+        let (result, sent) = made(&gateway, &arguments).await;
+        assert!(sent.is_none(), "it acts again");
+        assert_eq!(result["isError"], true, "{result}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_within_the_window_is_forgotten_with_it() {
+    let (gateway, arguments) = (gateway().await, json!({"to": "a"}));
+    let (key, open) = doubtful(&gateway, &arguments).await;
+    gateway.late(&open, ANSWER).await;
+    assert_eq!(state(&gateway, &key).await, "completed");
+    let (result, sent) = made(&gateway, &arguments).await;
+    assert!(sent.is_none(), "it acts again: {result}");
+    gateway.sleep(WINDOW * 3 / 2).await;
+    // The guard was freed, which says nothing of the call.
+    assert_eq!(state(&gateway, &key).await, "unknown");
+    let (_, sent) = made(&gateway, &arguments).await;
+    assert!(sent.is_some(), "after the window it is a new call");
+}
+
+#[test]
+fn a_key_that_only_begins_like_a_derived_one_has_no_guard() {
+    let guard = |key: &str| guard_key(&Key::parse(key).unwrap());
+    let digest = "0123456789abcdef0123456789abcdef";
+    let derived = guard(&format!("{DERIVED}{digest}")).unwrap();
+    assert_eq!(derived.as_str(), format!("open-{digest}"));
+    for other in ["auto-1", "auto-", "open-1", &digest[1..], digest] {
+        assert!(guard(other).is_none(), "{other}");
+    }
+    let longer = format!("{DERIVED}{digest}0");
+    assert!(guard(&longer).is_none());
+}
