@@ -18,7 +18,8 @@ pub(crate) struct Course<'a> {
 }
 
 impl<'a> Course<'a> {
-    pub(crate) fn new(policy: &'a RetryPolicy, budget: &'a RetryBudget) -> Self {
+    /// `unknown`: it may have been done before.
+    pub(crate) fn new(policy: &'a RetryPolicy, budget: &'a RetryBudget, unknown: bool) -> Self {
         budget.call();
         Self {
             policy,
@@ -26,7 +27,7 @@ impl<'a> Course<'a> {
             end: Instant::now() + policy.total_timeout,
             counted: 0,
             attempts: 0,
-            unknown: false,
+            unknown,
         }
     }
 
@@ -93,7 +94,7 @@ mod tests {
         let mut most = [Duration::ZERO; 10];
         for _ in 0..300 {
             let budget = RetryBudget::default();
-            let mut course = Course::new(&policy, &budget);
+            let mut course = Course::new(&policy, &budget, false);
             for (n, most) in most.iter_mut().enumerate() {
                 course.begin();
                 let pause = course.next(None, true, false).expect("another attempt");
@@ -113,7 +114,7 @@ mod tests {
     async fn it_ends_by_attempts_by_time_by_what_is_asked_and_by_budget() {
         let policy = RetryPolicy::default();
         let budget = RetryBudget::default();
-        let mut course = Course::new(&policy, &budget);
+        let mut course = Course::new(&policy, &budget, false);
         for _ in 1..policy.max_attempts {
             course.begin();
             course.next(None, true, true).expect("another attempt");
@@ -123,7 +124,7 @@ mod tests {
         assert!(matches!(last, Err(Error::GaveUp { unknown: false, .. })));
         assert_eq!(gave_up(last), GaveUp::Attempts);
 
-        let mut course = Course::new(&policy, &budget);
+        let mut course = Course::new(&policy, &budget, false);
         course.begin();
         let asked = Duration::from_secs(61);
         assert_eq!(
@@ -139,10 +140,25 @@ mod tests {
         );
 
         let spent = RetryBudget::new(0, 0.0);
-        let mut course = Course::new(&policy, &spent);
+        let mut course = Course::new(&policy, &spent, false);
         course.begin();
         assert_eq!(gave_up(course.next(None, true, false)), GaveUp::Budget);
         // Patience costs no budget.
         course.next(None, false, false).expect("another attempt");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_may_have_been_done_before_may_be_done_whatever_becomes_of_this() {
+        let policy = RetryPolicy {
+            max_attempts: 1,
+            ..RetryPolicy::default()
+        };
+        let budget = RetryBudget::default();
+        for before in [false, true] {
+            let mut course = Course::new(&policy, &budget, before);
+            course.begin();
+            let ended = course.next(None, true, true);
+            assert!(matches!(ended, Err(Error::GaveUp { unknown, .. }) if unknown == before));
+        }
     }
 }

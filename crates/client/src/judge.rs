@@ -3,28 +3,33 @@
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, StatusCode, header};
-use serde::Deserialize;
+use serde_json::Value;
 
 /// A problem document is read up to here.
 pub(crate) const MAX_PROBLEM_BYTES: usize = 64 * 1024;
 
 /// What the document of a problem says.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default)]
 pub(crate) struct Problem {
-    #[serde(default)]
     code: Option<String>,
-    #[serde(default)]
     retryable: Option<bool>,
-    #[serde(default, rename = "retryAfterMs")]
     retry_after_ms: Option<u64>,
 }
 
 impl Problem {
+    /// Member by member: a service writes what it likes under these names, and one that says something else takes
+    /// nothing from the others.
     pub(crate) fn of(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
         if !is_problem(status, headers) || body.len() > MAX_PROBLEM_BYTES {
             return Self::default();
         }
-        serde_json::from_slice(body).unwrap_or_default()
+        let said: Value = serde_json::from_slice(body).unwrap_or_default();
+        let code = said.get("code").and_then(Value::as_str);
+        Self {
+            code: code.map(str::to_owned),
+            retryable: said.get("retryable").and_then(Value::as_bool),
+            retry_after_ms: said.get("retryAfterMs").and_then(Value::as_u64),
+        }
     }
 }
 
@@ -61,12 +66,12 @@ pub(crate) enum Judged {
 /// Statuses that are asked again where the answer itself doesn't say: with a key, that is safe.
 const RETRYABLE: [u16; 7] = [408, 425, 429, 500, 502, 503, 504];
 
-/// Codes that say that this attempt did nothing.
-const NOT_STARTED: [&str; 8] = [
+/// Codes that say that this attempt did nothing. Too many waiters is none of them: it is said while another attempt with
+/// the key runs.
+const NOT_STARTED: [&str; 7] = [
     "idempotency_store_unavailable",
     "idempotency_late",
     "idempotency_shut_down",
-    "idempotency_too_many_waiters",
     "idempotency_body_broken",
     "idempotency_body_slow",
     "upstream_unreachable",
@@ -183,6 +188,12 @@ mod tests {
     }
 
     #[test]
+    fn one_that_may_not_even_wait_for_the_run_under_way_is_not_told_as_not_done() {
+        let body = "{\"code\":\"idempotency_too_many_waiters\",\"retryable\":true}";
+        assert_eq!(judged(429, &[JSON], body), again(None, false, false));
+    }
+
+    #[test]
     fn what_was_not_started_is_known_not_to_be_done() {
         let body = "{\"code\":\"idempotency_store_unavailable\",\"retryable\":true}";
         assert_eq!(judged(503, &[JSON], body), again(None, true, true));
@@ -204,6 +215,22 @@ mod tests {
         // Of an answer that isn't a problem, the status counts.
         assert_eq!(judged(200, &[JSON], "{\"retryable\":true}"), Judged::Final);
         assert_eq!(judged(503, &[JSON], "no JSON"), again(None, true, false));
+    }
+
+    #[test]
+    fn a_member_of_another_kind_takes_nothing_from_the_others() {
+        for code in ["7", "[\"idempotency_in_flight\"]", "{\"a\":1}", "null"] {
+            for status in [400, 503] {
+                let body = format!("{{\"code\":{code},\"retryable\":false}}");
+                let told = judged(status, &[JSON], &body);
+                assert_eq!(told, Judged::Final, "{status} {code}");
+            }
+        }
+        let conflict =
+            "{\"code\":\"idempotency_conflict\",\"retryable\":\"no\",\"retryAfterMs\":-1}";
+        assert_eq!(judged(422, &[JSON], conflict), Judged::Conflict);
+        let soon = "{\"code\":[],\"retryable\":true,\"retryAfterMs\":\"soon\"}";
+        assert_eq!(judged(400, &[JSON], soon), again(None, true, false));
     }
 
     #[test]

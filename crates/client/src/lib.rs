@@ -40,6 +40,7 @@
 mod course;
 mod error;
 mod judge;
+mod left;
 mod middleware;
 mod outbox;
 mod policy;

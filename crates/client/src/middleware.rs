@@ -1,5 +1,8 @@
 //! [`Idempotency`]: the middleware that makes a call safe to repeat, and repeats it.
 
+#[cfg(test)]
+pub(crate) mod tests;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -12,6 +15,7 @@ use reqwest_middleware::{ClientWithMiddleware, Middleware, Next, Result};
 use crate::course::Course;
 use crate::error::Error;
 use crate::judge::{Judged, Problem, judge};
+use crate::left::Left;
 use crate::policy::{RetryBudget, RetryPolicy};
 
 /// The header that a key travels in.
@@ -78,6 +82,11 @@ impl std::fmt::Debug for IdempotencyKey {
         write!(f, "IdempotencyKey({}…)", &text[..text.len().min(4)])
     }
 }
+
+/// In the extensions of a request that may have been sent with its key before, by this process or another: then it may
+/// be done, whatever becomes of the attempts of now.
+#[derive(Clone)]
+pub(crate) struct SentBefore;
 
 /// What became of a call, beside its answer: in the extensions of the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,22 +174,23 @@ impl Idempotency {
         extensions: &mut Extensions,
         next: Next<'_>,
     ) -> Result<Response> {
-        let mut course = Course::new(&self.policy, &self.budget);
+        let sent_before = extensions.get::<SentBefore>().is_some();
+        let mut course = Course::new(&self.policy, &self.budget, sent_before);
         loop {
-            let mut attempt = request.try_clone().ok_or(Error::OneShot)?;
+            let (mut attempt, left) = Left::copy(request).ok_or(Error::OneShot)?;
             let limit = course.begin();
             *attempt.timeout_mut() = Some(limit);
             metrics::counter!("semel_client_attempts_total").increment(1);
             let asked = async { whole(next.clone().run(attempt, extensions).await?).await };
-            let asked = tokio::time::timeout(limit, asked).await;
+            let asked = tokio::time::timeout(limit, left.before(asked)).await;
             let pause = match asked {
                 // reqwest's own limit should have ended it.
                 Err(_) => course.next(None, true, false),
-                Ok(Err(error)) => match never_sent(&error) {
+                Ok((had_left, Err(error))) => match never_sent(&error) {
                     None => return Err(error),
-                    Some(never_sent) => course.next(None, true, never_sent),
+                    Some(never_sent) => course.next(None, true, never_sent && !had_left),
                 },
-                Ok(Ok((response, problem))) => {
+                Ok((_, Ok((response, problem)))) => {
                     match judge(response.status(), response.headers(), &problem) {
                         Judged::Final => return Ok(told(response, key, course.attempts)),
                         Judged::Conflict => {
@@ -209,7 +219,7 @@ impl Idempotency {
     }
 }
 
-/// Whether the request never left; `None` where asking again is no use.
+/// Whether the request never left, as far as the last hop says; `None` where asking again is no use.
 fn never_sent(error: &reqwest_middleware::Error) -> Option<bool> {
     match error {
         reqwest_middleware::Error::Reqwest(error) if error.is_builder() || error.is_redirect() => {

@@ -6,10 +6,23 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx
 import pytest
 
-from semel import AsyncLease, AsyncSemel, EffectFailed, Final, InDoubt, RetryPolicy, Terms, current_async_lease, new_key
+from semel import (
+    AsyncLease,
+    AsyncSemel,
+    EffectFailed,
+    Final,
+    InDoubt,
+    RetryPolicy,
+    Terms,
+    Unrecorded,
+    current_async_lease,
+    new_key,
+)
 from semel.testing import FakeSemel
+from support.clock import Clock
 
 QUICK = RetryPolicy(base=0.01, cap=0.1, total_timeout=30)
 
@@ -103,3 +116,65 @@ async def test_a_failure_for_good_is_everybodys(semel: AsyncSemel) -> None:
         with pytest.raises(EffectFailed) as failed:
             await semel.run("charge", key, effect)
         assert (failed.value.answer, failed.value.replayed) == ({"why": "card"}, replayed)
+
+
+def over(fake: FakeSemel, handle: Any) -> AsyncSemel:
+    policy = RetryPolicy(base=0.001, cap=0.01, total_timeout=600)
+    return AsyncSemel("http://semel.test", http=httpx.AsyncClient(transport=httpx.MockTransport(handle)), retry=policy)
+
+
+async def test_a_lease_that_lapsed_before_its_claim_was_answered_is_renewed_before_the_effect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake = FakeSemel(lease=30)
+    clock = Clock(fake, monkeypatch)
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        response = fake.transport.handle_request(request)
+        if fake.calls == ["claim"]:
+            clock.advance(35)
+            raise httpx.ReadTimeout("lost by the test")
+        return response
+
+    async def effect(_: AsyncLease | None) -> list[str]:
+        return list(fake.calls)
+
+    async with over(fake, handle) as semel:
+        assert (await semel.run("charge", "k", effect)).value == ["claim", "claim", "renew"]
+
+
+async def test_nothing_starts_under_a_renewal_that_was_answered_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeSemel(lease=30)
+    clock = Clock(fake, monkeypatch)
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        response = fake.transport.handle_request(request)
+        if fake.calls in (["claim"], ["claim", "claim", "renew"]):
+            clock.advance(35)
+        if fake.calls == ["claim"]:
+            raise httpx.ReadTimeout("lost by the test")
+        return response
+
+    async def effect(_: AsyncLease | None) -> list[str]:
+        return list(fake.calls)
+
+    async with over(fake, handle) as semel:
+        result = await semel.run("charge", "k", effect, terms=Terms(crash="hold"))
+    assert result.value == ["claim", "claim", "renew", "settle", "claim"], "it is let go, and asked for anew"
+
+
+async def test_an_effect_whose_answer_is_no_json_is_told_as_unrecorded_where_the_server_is_away() -> None:
+    fake, value = FakeSemel(lease=0.3), object()
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("settle"):
+            raise httpx.ConnectError("away")
+        return fake.transport.handle_request(request)
+
+    async def effect(_: AsyncLease | None) -> object:
+        return value
+
+    async with over(fake, handle) as semel:
+        with pytest.raises(Unrecorded) as unrecorded:
+            await semel.run("charge", "k", effect)
+    assert unrecorded.value.value is value

@@ -16,7 +16,7 @@ import pytest
 
 from semel import AsyncClient, Client, Conflict, GaveUp, InDoubt, Outbox, RetryBudget, RetryPolicy, new_key
 from semel._raw import member_text
-from semel.retry import Course, judge, retry_after
+from semel.retry import Course, Verdict, judge, problem_of, retry_after
 from support.servers import Payments, free_port
 
 QUICK = RetryPolicy(base=0.01, cap=0.05, attempt_timeout=5, total_timeout=20)
@@ -150,6 +150,28 @@ def test_a_plain_409_is_an_answer_unless_it_names_a_time() -> None:
     assert (answer.status, answer.attempts, len(set(keys))) == (409, 2, 1)
 
 
+@pytest.mark.parametrize("status", [400, 503])
+@pytest.mark.parametrize("code", [7, [1], {"a": 1}, None], ids=["number", "list", "object", "null"])
+def test_what_a_service_says_is_an_answer_whatever_its_code_is(status: int, code: object) -> None:
+    def script(handler: BaseHTTPRequestHandler, _: int) -> None:
+        problem(handler, status, code=code, retryable=False)
+
+    with scripted(script) as (url, keys), Client(url, retry=QUICK) as client:
+        answer = client.post("/", json={})
+    assert (answer.status, answer.attempts, len(keys)) == (status, 1, 1)
+    assert answer.json()["code"] == code
+
+
+@pytest.mark.parametrize("member", ["retryable", "retryAfterMs", "code"])
+@pytest.mark.parametrize("text", ["[]", "{}", "null", "-1", "1e999", "NaN", "1" + "0" * 400, "[" * 60_000])
+def test_what_isnt_of_the_kind_that_is_read_is_left_out(member: str, text: str) -> None:
+    response = httpx.Response(
+        503, headers={"Content-Type": "application/json", "Retry-After": "7"}, content=f'{{"{member}": {text}}}'
+    )
+    assert problem_of(response) == {}
+    assert judge(response) == Verdict(again=True, after=7.0)
+
+
 def test_a_broken_answer_is_asked_for_again() -> None:
     def script(handler: BaseHTTPRequestHandler, attempt: int) -> None:
         if attempt == 1:
@@ -193,6 +215,46 @@ def test_retry_after_is_the_least_and_jitter_comes_on_top() -> None:
     run = course(RetryPolicy(base=1, total_timeout=1000), 1.0)
     run.begin()
     assert run.after_response(httpx.Response(503, headers={"Retry-After": "7"})) == 8.0
+
+
+def refusal(code: str) -> httpx.Response:
+    return httpx.Response(503, json={"code": code, "retryable": True})
+
+
+@pytest.mark.parametrize(
+    ("code", "unknown"),
+    [
+        ("idempotency_too_many_waiters", True),
+        ("idempotency_in_flight", True),
+        ("idempotency_store_unavailable", False),
+    ],
+)
+def test_what_runs_under_its_key_may_be_done(code: str, unknown: bool) -> None:
+    run = course(RetryPolicy(base=1, total_timeout=1), 1.0)
+    run.begin()
+    with pytest.raises(GaveUp) as gave_up:
+        run.after_response(refusal(code))
+    assert gave_up.value.unknown == unknown
+
+
+def test_the_first_attempt_that_may_have_arrived_unanswered_is_remembered() -> None:
+    now = iter(range(100))
+    run = Course(RetryPolicy(max_attempts=9, total_timeout=1000), RetryBudget(), clock=lambda: next(now))
+    seen = []
+    for what in (
+        httpx.ConnectError("never sent"),
+        refusal("idempotency_in_flight"),
+        refusal("idempotency_store_unavailable"),
+        httpx.ReadError("gone"),
+    ):
+        run.begin()
+        if isinstance(what, httpx.Response):
+            run.after_response(what)
+        else:
+            run.after_error(what)
+        seen.append((run.sent_at, run.unanswered_at))
+    third = seen[2][0]
+    assert [unanswered for _, unanswered in seen] == [None, None, third, third]
 
 
 def test_a_server_that_asks_for_too_much_isnt_waited_for() -> None:

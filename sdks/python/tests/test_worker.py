@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
 import pytest
 
 from semel import (
@@ -23,12 +24,15 @@ from semel import (
     Semel,
     Terms,
     Unknown,
+    Unrecorded,
     current_lease,
     new_key,
 )
 from semel.testing import FakeSemel
+from support.clock import Clock
 
 QUICK = RetryPolicy(base=0.01, cap=0.1, total_timeout=30)
+PATIENT = RetryPolicy(base=0.001, cap=0.01, total_timeout=600)
 
 
 @pytest.fixture(params=["real", "fake"])
@@ -248,6 +252,110 @@ def test_lost_replies_cost_nothing_but_time() -> None:
         assert fake.semel().run("charge", "k", lambda _: runs.append(1)).value is None  # noqa: B023
         assert (len(runs), fake.state("charge", "k")) == (1, "completed")
         assert len(fake.calls) == 2 + lost
+
+
+Met = Callable[[str, int], None]
+
+
+def met(fake: FakeSemel, after: Met, before: Met = lambda *_: None) -> Semel:
+    """A client whose every call is met on its way there and back, by what is asked and the how-manieth it is."""
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked = request.url.path.rsplit("/", 1)[1].rstrip("s")
+        before(asked, fake.calls.count(asked) + 1)
+        response = fake.transport.handle_request(request)
+        after(asked, fake.calls.count(asked))
+        return response
+
+    http = httpx.Client(transport=httpx.MockTransport(handle))
+    return Semel("http://semel.test", http=http, retry=PATIENT)
+
+
+def lost_for(seconds: float, clock: Clock) -> Met:
+    """The first claim's reply is lost, and that is known only after a while."""
+
+    def after(asked: str, number: int) -> None:
+        if (asked, number) == ("claim", 1):
+            clock.advance(seconds)
+            raise httpx.ReadTimeout("lost by the test")
+
+    return after
+
+
+def test_a_lease_that_lapsed_before_its_claim_was_answered_is_renewed_before_the_effect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake = FakeSemel(lease=30)
+    semel = met(fake, lost_for(35, Clock(fake, monkeypatch)))
+    assert semel.run("charge", "k", lambda _: list(fake.calls)).value == ["claim", "claim", "renew"]
+    assert fake.calls == ["claim", "claim", "renew", "settle"]
+
+
+def test_a_lease_is_not_renewed_before_the_effect_where_a_reply_was_lost_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake = FakeSemel(lease=30)
+    semel = met(fake, lost_for(5, Clock(fake, monkeypatch)))
+    lefts = semel.run("charge", "k", lambda lease: lease.remaining if lease else 0).value
+    assert fake.calls == ["claim", "claim", "settle"]
+    assert 24 < lefts <= 25, "it is counted from the claim that was lost"
+
+
+def test_nothing_starts_under_a_lease_that_another_took_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, runs = FakeSemel(lease=30), list[str]()
+
+    def effect(who: str) -> Callable[[object], str]:
+        return lambda _: runs.append(who) or who  # type: ignore[func-returns-value]
+
+    def before(asked: str, number: int) -> None:
+        if (asked, number) == ("renew", 1):
+            assert fake.semel().run("charge", "k", effect("other")).value == "other"
+
+    semel = met(fake, lost_for(35, Clock(fake, monkeypatch)), before)
+    result = semel.run("charge", "k", effect("mine"))
+    assert (result.value, result.replayed, runs) == ("other", True, ["other"])
+
+
+def test_nothing_starts_under_a_renewal_that_was_answered_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeSemel(lease=30)
+    clock = Clock(fake, monkeypatch)
+    lost = lost_for(35, clock)
+
+    def after(asked: str, number: int) -> None:
+        lost(asked, number)
+        if (asked, number) == ("renew", 1):
+            clock.advance(35)
+
+    result = met(fake, after).run(
+        "charge", "k", lambda lease: lease.attempt if lease else None, terms=Terms(crash="hold")
+    )
+    assert fake.calls == ["claim", "claim", "renew", "settle", "claim", "settle"], "it is let go, and asked for anew"
+    assert result.value == 1
+
+
+def test_an_effect_whose_answer_is_no_json_is_told_as_unrecorded_where_the_server_is_away() -> None:
+    fake, value = FakeSemel(lease=0.3), object()
+
+    def before(asked: str, _: int) -> None:
+        if asked == "settle":
+            raise httpx.ConnectError("away")
+
+    with pytest.raises(Unrecorded) as unrecorded:
+        met(fake, lambda *_: None, before).run("charge", "k", lambda _: value)
+    assert unrecorded.value.value is value
+
+
+def test_the_fake_leaves_a_lease_as_it_stands_where_its_claim_is_sent_again() -> None:
+    fake = FakeSemel(lease=30)
+    api = fake.semel().api
+    mine, other = "0" * 32, "1" * 32
+    first, _ = api.claim({"scope": "charge", "key": "k", "token": mine})
+    fake.advance(20)
+    again, _ = api.claim({"scope": "charge", "key": "k", "token": mine})
+    assert again["lease"]["fence"] == first["lease"]["fence"]
+    fake.advance(15)
+    taken, _ = api.claim({"scope": "charge", "key": "k", "token": other})
+    assert taken["lease"]["attempt"] == 2
 
 
 def test_the_fakes_clock_is_the_tests() -> None:

@@ -33,8 +33,8 @@ export interface Owner {
   fence: number;
 }
 
-/** An answer, and when its attempt was sent, by `performance.now()`: what deadlines count from. */
-export type Timed<T> = T & { sentAt: number };
+/** An answer, and the moment that its deadline counts from, by `performance.now()`. */
+export type Timed<T> = T & { countsFrom: number };
 
 function read(reply: Reply): unknown {
   if (reply.status >= 300) throw problemError(reply);
@@ -68,7 +68,10 @@ export class Api {
     // The server may look before it writes where it knows that this was asked before.
     const body = (attempt: number) => (attempt > 1 ? { ...request, retry: true } : request);
     const reply = await this.send("POST", "/v1/claims", body);
-    return { ...viewOf(reply), sentAt: reply.sentAt };
+    const view = viewOf(reply);
+    // P30: an attempt without an answer may have won, and the one that was answered was then told of that lease (P6).
+    const countsFrom = reply.attempts > 1 ? reply.firstSentAt : reply.sentAt + view.took_ms;
+    return { ...view, countsFrom };
   }
 
   /** Keeps the lease, and a checkpoint with it. `LeaseLost` where it is another's. */
@@ -79,7 +82,9 @@ export class Api {
     if (reply.status === 409 && problemOf(reply).code === "idempotency_lease_lost") {
       throw new LeaseLost("the lease is another's");
     }
-    return { ...(read(reply) as RenewView), sentAt: reply.sentAt };
+    const view = read(reply) as RenewView;
+    // Unlike a claim, a renewal that is sent again gives the full span anew (P14).
+    return { ...view, countsFrom: reply.sentAt + view.took_ms };
   }
 
   /** Says what became of the work. A `ProblemError` `idempotency_lease_lost` where the lease was another's. */

@@ -33,6 +33,8 @@ export interface KeyedOptions extends RequestOptions {
   key?: string;
 }
 
+const isWhole = (url: string) => /^[a-z]+:\/\//i.test(url);
+
 function stored(method: string, url: string, options: RequestOptions): StoredRequest {
   if (options.json !== undefined && options.body !== undefined) throw new TypeError("either json or body");
   const json = options.json !== undefined;
@@ -94,18 +96,24 @@ export class Client {
   }
 
   async #within<T>(entry: Entry, work: (call: Call) => Promise<T>): Promise<T> {
-    const call = new Call(this.outbox, entry, (key, request, options) => this.#send(key, request, options));
+    const call = new Call(this.outbox, entry, {
+      send: (kept, request, options) => this.#send(kept.key, request, options, kept.maybeSent),
+      whole: (url) => this.#whole(url),
+    });
     const value = await work(call);
     await call.forget();
     return value;
   }
 
-  async #send(key: string, request: StoredRequest, options: RequestOptions): Promise<Answer> {
-    const { baseUrl = "", headers = {} } = this.#options;
-    const url = /^[a-z]+:\/\//i.test(request.url) ? request.url : baseUrl.replace(/\/$/, "") + request.url;
+  #whole(url: string): string {
+    return isWhole(url) ? url : (this.#options.baseUrl ?? "").replace(/\/$/, "") + url;
+  }
+
+  async #send(key: string, request: StoredRequest, options: RequestOptions, maybeSent = false): Promise<Answer> {
+    const { headers = {} } = this.#options;
     const outgoing: Outgoing = {
       method: request.method,
-      url,
+      url: this.#whole(request.url),
       headers: {
         ...headers,
         ...options.headers,
@@ -115,23 +123,29 @@ export class Client {
       body: request.body.length > 0 ? request.body : undefined,
     };
     const course = new Course(this.retry, this.budget, key);
+    course.unknown = maybeSent;
     const reply = await send(this.#fetch, () => outgoing, course, options.signal);
     return answerOf(reply, key, reply.attempts);
   }
 }
 
-type Sender = (key: string, request: StoredRequest, options: RequestOptions) => Promise<Answer>;
+/** What a call needs of its client. */
+interface Way {
+  send: (entry: Entry, request: StoredRequest, options: RequestOptions) => Promise<Answer>;
+  /** The URL with the client's base before it. */
+  whole: (url: string) => string;
+}
 
 /** One call of an outbox. */
 export class Call {
   readonly #outbox: Outbox;
-  readonly #send: Sender;
+  readonly #way: Way;
   #entry: Entry;
 
-  constructor(outbox: Outbox, entry: Entry, sender: Sender) {
+  constructor(outbox: Outbox, entry: Entry, way: Way) {
     this.#outbox = outbox;
     this.#entry = entry;
-    this.#send = sender;
+    this.#way = way;
   }
 
   /** Its name. */
@@ -151,8 +165,15 @@ export class Call {
 
   /** Keeps the request, then asks until there is an answer. */
   async request(method: string, url: string, options: RequestOptions = {}): Promise<Answer> {
-    this.#entry = await this.#outbox.attach(this.#entry, stored(method, url, options));
+    this.#entry = await this.#outbox.attach(this.#entry, stored(method, this.#toKeep(url), options));
     return this.send(options);
+  }
+
+  /** Whole, as a process that finishes the call may have no base; but what was kept as a path stays the same request. */
+  #toKeep(url: string): string {
+    const before = this.#entry.request?.url;
+    const whole = this.#way.whole(url);
+    return (before === undefined || isWhole(before)) && isWhole(whole) ? whole : url;
   }
 
   /** `request` with POST. */
@@ -162,13 +183,14 @@ export class Call {
 
   /** Sends the request that was kept. */
   async send(options: Pick<RequestOptions, "headers" | "signal"> = {}): Promise<Answer> {
-    const { key, request } = this.#entry;
-    if (!request) throw new SemelError("this call was begun, and never sent anything; make its request anew, or forget it");
-    return this.#send(key, request, options);
+    const entry = this.#entry;
+    if (!entry.request) throw new SemelError("this call was begun, and never sent anything; make its request anew, or forget it");
+    this.#entry = { ...entry, maybeSent: true };
+    return this.#way.send(entry, entry.request, options);
   }
 
-  /** Takes it out of the outbox, answered or not. */
+  /** Takes it out of the outbox, answered or not; unless another has gone on with it since it was read. */
   forget(): Promise<void> {
-    return this.#outbox.forget(this.#entry.name);
+    return this.#outbox.forget(this.#entry);
   }
 }

@@ -2,7 +2,7 @@
 import type { Request, RequestHandler, Response } from "express";
 import { type MiddlewareOptions, OUTCOME_HEADER, type Plain, admit, settled } from "./http.js";
 import type { Lease } from "./lease.js";
-import { begin, headerOf, headersOf, isEventStream, leaseOf, parsedBody, target } from "./node.js";
+import { begin, byName, headerOf, headersOf, isEventStream, leaseOf, parsedBody, target } from "./node.js";
 import { MAX_BODY_BYTES } from "./worker.js";
 
 export { leaseOf };
@@ -29,7 +29,7 @@ export function idempotency(options: MiddlewareOptions<Request>): RequestHandler
 
 function sendPlain(response: Response, plain: Plain): void {
   response.statusCode = plain.status;
-  for (const [name, value] of plain.headers) response.setHeader(name, value);
+  for (const [name, value] of byName(plain.headers)) response.setHeader(name, value);
   response.setHeader("Content-Length", plain.body.length);
   response.end(plain.body);
 }
@@ -41,9 +41,11 @@ function hold(request: Request, response: Response, lease: Lease, keepHeaders?: 
   const write = response.write.bind(response) as (chunk: Chunk) => boolean;
   const end = response.end.bind(response) as (chunk?: Chunk) => Response;
   const writeHead = response.writeHead.bind(response) as (status: number) => Response;
+  const flushHeaders = response.flushHeaders.bind(response);
   const chunks: Buffer[] = [];
   let size = 0;
   let passing = false;
+  let ended = false;
   let said: string | undefined;
   begin(request, response, lease);
 
@@ -69,8 +71,10 @@ function hold(request: Request, response: Response, lease: Lease, keepHeaders?: 
     outcome();
     const body = passing ? undefined : Buffer.concat(chunks);
     const answer = { status: response.statusCode, headers: headersOf(response), body, size };
+    const restore = headOf(response);
     const instead = await settled(lease, answer, said, keepHeaders);
-    Object.assign(response, { write, end, writeHead });
+    Object.assign(response, { write, end, writeHead, flushHeaders });
+    if (!response.headersSent) restore();
     if (instead && !response.headersSent) {
       for (const name of response.getHeaderNames()) response.removeHeader(name);
       sendPlain(response, instead);
@@ -87,15 +91,38 @@ function hold(request: Request, response: Response, lease: Lease, keepHeaders?: 
       for (const [name, value] of Object.entries((headers ?? {}) as Record<string, string>)) response.setHeader(name, value);
       return response;
     },
+    // By itself it would write a head that isn't there yet. What is held back has none to be seen early.
+    flushHeaders: () => {
+      if (ended || !isEventStream(response.getHeader("content-type"))) return;
+      passing = true;
+      passOn();
+      flushHeaders();
+    },
     write: (chunk: unknown, encoding: unknown) => {
+      if (ended) return false;
       add(chunk, encoding);
       if (passing) passOn();
       return true;
     },
     end: (chunk: unknown, encoding: unknown) => {
+      // A handler that answers and then throws: the error handler finds no answer sent, and would give another.
+      if (ended) return response;
+      ended = true;
       if (typeof chunk !== "function") add(chunk, encoding);
       finish().catch((error: unknown) => response.destroy(error as Error));
       return response;
     },
   });
+}
+
+/** Keeps status and headers as they are now; gives what puts them back. */
+function headOf(response: Response): () => void {
+  const { statusCode, statusMessage } = response;
+  const headers = new Map(Object.entries(response.getHeaders()));
+  return () => {
+    Object.assign(response, { statusCode, statusMessage });
+    for (const name of response.getHeaderNames()) if (!headers.has(name)) response.removeHeader(name);
+    // Only what was changed: names are given in lower case here, and those that were set otherwise stay so.
+    for (const [name, value = ""] of headers) if (response.getHeader(name) !== value) response.setHeader(name, value);
+  };
 }

@@ -1,12 +1,13 @@
 /** Fastify plugin: requests with a key run once. Register it after whatever authenticates. */
 import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from "fastify";
-import { type MiddlewareOptions, OUTCOME_HEADER, admit, settled } from "./http.js";
-import { begin, headerOf, isEventStream, leaseOf, parsedBody, target } from "./node.js";
+import { type MiddlewareOptions, OUTCOME_HEADER, admit, broken, settled } from "./http.js";
+import { begin, byName, headerOf, isEventStream, leaseOf, parsedBody, target } from "./node.js";
 
 export { leaseOf };
 
 const plugin: FastifyPluginAsync<MiddlewareOptions<FastifyRequest>> = async (app, options) => {
-  const streams = new WeakSet<FastifyRequest>();
+  // With what their handlers said became of them.
+  const streams = new WeakMap<FastifyRequest, string | undefined>();
   await Promise.resolve();
 
   app.addHook("preHandler", async (request, reply) => {
@@ -21,24 +22,30 @@ const plugin: FastifyPluginAsync<MiddlewareOptions<FastifyRequest>> = async (app
     if ("lease" in admission) begin(request, reply.raw, admission.lease);
     if (!("answer" in admission)) return undefined;
     const { status, headers, body } = admission.answer;
-    for (const [name, value] of headers) reply.header(name, value);
+    for (const [name, value] of byName(headers)) reply.header(name, value);
     return reply.code(status).send(Buffer.from(body));
   });
 
   app.addHook("onSend", async (request, reply, payload) => {
     const lease = leaseOf(request);
     if (!lease) return payload;
-    const said = outcome(reply);
+    // A stream that fails before its first byte comes here again, as an error.
+    const said = outcome(reply) ?? streams.get(request);
+    streams.delete(request);
     const body = bytesOf(payload);
     if (body === undefined || isEventStream(reply.getHeader("content-type"))) {
-      streams.add(request);
+      streams.set(request, said);
+      // Fastify tells only of answers that came to their end.
+      reply.raw.once("close", () => {
+        if (!reply.raw.writableFinished) broken(lease, said).catch((error: unknown) => request.log.error(error));
+      });
       return payload;
     }
     const answer = { status: reply.statusCode, headers: headers(reply), body, size: body.length };
     const instead = await settled(lease, answer, said, options.keepHeaders);
     if (!instead) return payload;
     for (const name of Object.keys(reply.getHeaders())) reply.removeHeader(name);
-    for (const [name, value] of instead.headers) reply.header(name, value);
+    for (const [name, value] of byName(instead.headers)) reply.header(name, value);
     reply.code(instead.status).header("content-length", instead.body.length);
     return Buffer.from(instead.body);
   });
@@ -46,9 +53,9 @@ const plugin: FastifyPluginAsync<MiddlewareOptions<FastifyRequest>> = async (app
   // A stream goes to its caller as it comes, and isn't kept: it is done when it has ended.
   app.addHook("onResponse", async (request, reply) => {
     const lease = leaseOf(request);
-    if (!lease || !streams.has(request)) return;
+    if (!lease || !streams.has(request) || !reply.raw.writableFinished) return;
     const answer = { status: reply.statusCode, headers: headers(reply), body: undefined, size: 0 };
-    await settled(lease, answer, undefined, options.keepHeaders);
+    await settled(lease, answer, streams.get(request), options.keepHeaders);
   });
 };
 

@@ -1,6 +1,6 @@
 /** Hono middleware: requests with a key run once. Put it after whatever authenticates. */
 import type { Context, MiddlewareHandler } from "hono";
-import { type Asked, MAX_REQUEST_BYTES, type MiddlewareOptions, OUTCOME_HEADER, type Plain, TooLarge, admit, settled } from "./http.js";
+import { type Asked, MAX_REQUEST_BYTES, type MiddlewareOptions, OUTCOME_HEADER, type Plain, TooLarge, admit, broken, settled } from "./http.js";
 import type { Lease } from "./lease.js";
 
 /** Where a handler finds its lease: `c.get("semelLease")`. */
@@ -33,7 +33,7 @@ export function idempotency(options: MiddlewareOptions<C>): MiddlewareHandler<{ 
     try {
       await next();
     } catch (error) {
-      await lease.settle("retry").finally(() => lease.stop());
+      await broken(lease, undefined);
       throw error;
     }
     const answer = await recorded(c.res, lease, options.keepHeaders);
@@ -64,14 +64,48 @@ async function recorded(given: Response, lease: Lease, keepHeaders?: string[]): 
   const answer = { status, headers: [...headers], body: undefined as Uint8Array | undefined, size: 0 };
   if (given.body && headers.get("content-type")?.toLowerCase().startsWith("text/event-stream")) {
     // A stream goes to its caller as it comes, and isn't kept: it is done when it has ended.
-    const done = new TransformStream<Uint8Array, Uint8Array>({
-      flush: async () => {
-        await settled(lease, answer, said, keepHeaders);
-      },
-    });
-    return new Response(given.body.pipeThrough(done), { status, headers });
+    const whole = () => settled(lease, answer, said, keepHeaders);
+    return new Response(watched(given.body, whole, () => broken(lease, said)), { status, headers });
   }
-  const body = given.body ? new Uint8Array(await given.arrayBuffer()) : undefined;
+  const body = await gathered(given, () => broken(lease, said));
   const instead = await settled(lease, { ...answer, body: body ?? new Uint8Array(), size: body?.length ?? 0 }, said, keepHeaders);
   return instead ? response(instead) : new Response(body ?? null, { status, headers });
+}
+
+/** The whole body; one that breaks off has ended too, or its lease would be renewed for ever. */
+async function gathered(given: Response, broke: () => Promise<void>): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  try {
+    return given.body ? new Uint8Array(await given.arrayBuffer()) : undefined;
+  } catch (error) {
+    await broke();
+    throw error;
+  }
+}
+
+type Stream = ReadableStream<Uint8Array>;
+
+/** A stream that tells how it ended: whole, or broken off by its source or because its reader left. */
+function watched(source: Stream, whole: () => Promise<unknown>, broke: () => Promise<void>): Stream {
+  const reader = source.getReader();
+  let left = false;
+  return new ReadableStream({
+    pull: async (controller) => {
+      const next = await reader.read().catch(async (error: unknown) => {
+        await broke();
+        throw error;
+      });
+      // A source that is told to stop ends as if it were whole.
+      if (left) return;
+      if (!next.done) {
+        controller.enqueue(next.value);
+        return;
+      }
+      await whole();
+      controller.close();
+    },
+    cancel: async (reason) => {
+      left = true;
+      await Promise.all([reader.cancel(reason), broke()]);
+    },
+  });
 }

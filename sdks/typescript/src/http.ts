@@ -130,6 +130,11 @@ export async function settled(
   }
 }
 
+/** Records that an answer broke off: as an error of the service, unless the handler said what became of it. */
+export async function broken(lease: Lease, said: string | undefined): Promise<void> {
+  await settled(lease, { status: 500, headers: [], body: undefined, size: 0 }, said);
+}
+
 function outcomeOfStatus(status: number, said: string | undefined): Outcome {
   if (said === "no-effect" || (said === undefined && NOT_NOW.has(status))) return "release";
   if (said === "unknown") return "doubt";

@@ -33,7 +33,7 @@ export class Lease {
     this.#owner = { id: view.id, token: lease.token, fence: lease.fence };
     this.#renewEvery = lease.renew_every_ms;
     this.#keys = new Map(Object.entries(lease.downstream_keys ?? {}));
-    this.#deadline = view.sentAt + view.took_ms + lease.expires_in_ms;
+    this.#deadline = view.countsFrom + lease.expires_in_ms;
   }
 
   /** Whether another is known to have it. */
@@ -55,7 +55,7 @@ export class Lease {
   async renew(checkpoint?: unknown): Promise<void> {
     try {
       const view = await this.#api.renew(this.#owner, checkpoint, Math.max(this.remaining, 1000));
-      this.#deadline = Math.max(this.#deadline, view.sentAt + view.took_ms + view.expires_in_ms);
+      this.#deadline = Math.max(this.#deadline, view.countsFrom + view.expires_in_ms);
     } catch (error) {
       this.#lost ||= error instanceof LeaseLost;
       throw error;
@@ -82,9 +82,13 @@ export class Lease {
     await this.#api.settle(this.#owner, outcome, answer, Math.max(this.remaining, 3 * this.#renewEvery));
   }
 
-  /** Begins to renew in the background. */
+  /** Begins to renew in the background: sooner than at a turn's end where less than two turns are left. */
   start(): void {
-    this.#timer = setTimeout(() => void this.#turn(), this.#renewEvery);
+    this.#next(Math.min(this.#renewEvery, Math.max(0, this.remaining - this.#renewEvery)));
+  }
+
+  #next(ms: number): void {
+    this.#timer = setTimeout(() => void this.#turn(), ms);
     // A lease keeps no process alive that has nothing else to do.
     (this.#timer as { unref?: () => void }).unref?.();
   }
@@ -102,6 +106,6 @@ export class Lease {
       if (error instanceof LeaseLost) return;
       // No answer in time. The deadline stands, and the next turn may do better.
     }
-    if (!this.#ended) this.start();
+    if (!this.#ended) this.#next(this.#renewEvery);
   }
 }

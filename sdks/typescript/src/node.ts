@@ -48,6 +48,17 @@ export function headersOf(response: ServerResponse): [string, string][] {
   );
 }
 
+/** Headers by name, each with all its lines: a second line that is set by itself takes the place of the first. */
+export function byName(headers: [string, string][]): Map<string, string | string[]> {
+  const lines = new Map<string, [string, string[]]>();
+  for (const [name, value] of headers) {
+    const found = lines.get(name.toLowerCase());
+    if (found) found[1].push(value);
+    else lines.set(name.toLowerCase(), [name, [value]]);
+  }
+  return new Map([...lines.values()].map(([name, [first = "", ...rest]]) => [name, rest.length > 0 ? [first, ...rest] : first]));
+}
+
 /** Whether an answer is a stream of events, which is never held back. */
 export const isEventStream = (contentType: unknown): boolean =>
   typeof contentType === "string" && contentType.toLowerCase().startsWith("text/event-stream");

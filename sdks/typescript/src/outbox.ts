@@ -3,7 +3,7 @@
  *
  * A file is whole or not there: it is written beside, made durable (`fsync`), and then linked to its name, which only one
  * process wins. So there is no lock to be left behind, any number of processes may share the folder, and another one, in
- * TypeScript or Python, may send what a dead one left. Two that send the same call do no harm: both have the same key.
+ * TypeScript, Python or Rust, may send what a dead one left. Two that send the same call do no harm: both have the same key.
  */
 import { createHash, randomBytes } from "node:crypto";
 import { type FileHandle, link, mkdir, open, readFile, readdir, rename, stat, unlink } from "node:fs/promises";
@@ -14,7 +14,9 @@ import { checkKey, newKey } from "./keys.js";
 const MAX_NAME_BYTES = 1024;
 const VERSION = 1;
 const BESIDE = ".new-";
+const ASIDE = ".old-";
 const STALE_MS = 3_600_000;
+const CHANGED = "a call of this name was begun with another key or request; forget it first, or use another name";
 
 /** What is sent, without credentials: those are the sender's, and never on disk. */
 export interface StoredRequest {
@@ -31,6 +33,8 @@ export interface Entry {
   /** Seconds since 1970. */
   created: number;
   request: StoredRequest | undefined;
+  /** Whether somebody may have sent it: its request was on disk before it was read or attached. */
+  maybeSent: boolean;
 }
 
 interface OnDisk {
@@ -60,19 +64,11 @@ export class Outbox {
     const size = Buffer.byteLength(name);
     if (size === 0 || size > MAX_NAME_BYTES) throw new RangeError(`a call's name has 1 to ${MAX_NAME_BYTES} bytes`);
     const created = Date.now() / 1000;
-    const fresh: Entry = { name, key: key === undefined ? newKey() : checkKey(key), created, request: undefined };
+    const own = key === undefined ? newKey() : checkKey(key);
+    const fresh: Entry = { name, key: own, created, request: undefined, maybeSent: false };
     for (;;) {
-      const beside = await this.#write(fresh);
-      let made: Entry | undefined = fresh;
-      try {
-        await link(beside, this.#path(name));
-      } catch (error) {
-        if (!hasCode(error, "EEXIST")) throw error;
-        // Forgotten by another process between the two steps: begin anew.
-        made = await this.get(name);
-      } finally {
-        await unlink(beside);
-      }
+      // Where neither, another process has forgotten it between the two steps: begin anew.
+      const made = (await this.#link(fresh)) ? fresh : await this.get(name);
       if (made) {
         await this.#sync();
         return made;
@@ -80,16 +76,21 @@ export class Outbox {
     }
   }
 
-  /** Keeps what the call sends. `CallChanged` where it was begun with something else. */
+  /** Keeps what the call sends. `CallChanged` where the name is another call's by now, or was begun with something else. */
   async attach(entry: Entry, request: StoredRequest): Promise<Entry> {
-    if (entry.request) {
-      if (!same(entry.request, request)) throw new CallChanged("a call of this name was begun with another request");
-      return entry;
+    if (entry.request && !same(entry.request, request)) throw new CallChanged(CHANGED);
+    for (;;) {
+      // Asked of the disk: an entry is as old as its reading, and others may have gone on with the call.
+      const found = await this.get(entry.name);
+      if (found && (found.key !== entry.key || (found.request && !same(found.request, request)))) throw new CallChanged(CHANGED);
+      if (found?.request) return found;
+      // Where it is gone, whoever forgot it may have sent it.
+      const whole = { ...entry, request, maybeSent: !found };
+      if (found) await rename(await this.#write(whole), this.#path(entry.name));
+      else if (!(await this.#link(whole))) continue;
+      await this.#sync();
+      return whole;
     }
-    const whole = { ...entry, request };
-    await rename(await this.#write(whole), this.#path(entry.name));
-    await this.#sync();
-    return whole;
   }
 
   /** The call of this name, where it has no answer yet. */
@@ -104,12 +105,22 @@ export class Outbox {
     return entries.filter((entry) => entry !== undefined).sort((a, b) => a.created - b.created);
   }
 
-  /** The answer is where the caller wants it. From here on, the name is a new call. */
-  async forget(name: string): Promise<void> {
+  /**
+   * The answer is where the caller wants it. From here on, the name is a new call. What has become another call, or has
+   * got a request since the entry was read, stays: somebody works on it.
+   */
+  async forget(entry: Entry): Promise<void> {
+    const path = this.#path(entry.name);
+    if (!isStill(await read(path), entry)) return;
+    // What lies aside can't change any more; by its name it could, between the look and the removal.
+    const aside = this.#beside(ASIDE);
+    if (!(await unless(rename(path, aside), "ENOENT"))) return;
+    let drop = false;
     try {
-      await unlink(this.#path(name));
-    } catch (error) {
-      if (!hasCode(error, "ENOENT")) throw error;
+      drop = isStill(await read(aside), entry);
+    } finally {
+      if (!drop) await putBack(aside, path);
+      await unless(unlink(aside), "ENOENT");
     }
     await this.#sync();
   }
@@ -118,8 +129,22 @@ export class Outbox {
     return join(this.folder, fileOf(name));
   }
 
+  #beside(prefix: string): string {
+    return join(this.folder, prefix + randomBytes(8).toString("hex"));
+  }
+
+  /** Writes it, unless there is a call of its name. */
+  async #link(entry: Entry): Promise<boolean> {
+    const beside = await this.#write(entry);
+    try {
+      return await unless(link(beside, this.#path(entry.name)), "EEXIST");
+    } finally {
+      await unlink(beside);
+    }
+  }
+
   async #write(entry: Entry): Promise<string> {
-    const beside = join(this.folder, BESIDE + randomBytes(8).toString("hex"));
+    const beside = this.#beside(BESIDE);
     const { request } = entry;
     const value: OnDisk = {
       version: VERSION,
@@ -145,17 +170,48 @@ export class Outbox {
     await durable(await open(this.folder, "r"));
   }
 
+  /**
+   * What a process that died while writing left beside goes. What one that died while forgetting left aside is a call
+   * again: nobody knows whether it was to be forgotten, and with its key, asking again does no harm.
+   */
   async #sweep(): Promise<void> {
     for (const file of await readdir(this.folder)) {
-      if (!file.startsWith(BESIDE)) continue;
+      const aside = file.startsWith(ASIDE);
+      if (!aside && !file.startsWith(BESIDE)) continue;
       const path = join(this.folder, file);
       try {
-        if (Date.now() - (await stat(path)).mtimeMs > STALE_MS) await unlink(path);
+        const { mtimeMs, ctimeMs } = await stat(path);
+        // A renamed file is as old as its call by the one time, and as its renaming by the other.
+        if (Date.now() - (aside ? ctimeMs : mtimeMs) <= STALE_MS) continue;
+        const left = aside ? await read(path) : undefined;
+        if (left) await putBack(path, this.#path(left.name));
+        await unlink(path);
       } catch (error) {
         if (!hasCode(error, "ENOENT")) throw error;
       }
     }
   }
+}
+
+/** Whether a step was done; not where it failed with one of these codes. */
+async function unless(step: Promise<void>, ...codes: string[]): Promise<boolean> {
+  try {
+    await step;
+    return true;
+  } catch (error) {
+    if (codes.some((code) => hasCode(error, code))) return false;
+    throw error;
+  }
+}
+
+/** Where the name is taken, it was begun anew meanwhile: the newer call is what stands there. */
+async function putBack(aside: string, path: string): Promise<void> {
+  await unless(link(aside, path), "EEXIST", "ENOENT");
+}
+
+/** Whether this is the call of the entry, as the entry saw it. */
+function isStill(found: Entry | undefined, entry: Entry): boolean {
+  return found?.key === entry.key && (found.request === undefined) === (entry.request === undefined);
 }
 
 async function durable(file: FileHandle, text?: string): Promise<void> {
@@ -187,12 +243,14 @@ async function read(path: string): Promise<Entry | undefined> {
   try {
     const value = JSON.parse(text) as OnDisk;
     if (value.version !== VERSION) throw new TypeError("another version");
+    const file = basename(path);
     // It would be sent as another call, and never be forgotten.
-    if (fileOf(value.name) !== basename(path)) throw new TypeError("another call's");
+    if (fileOf(value.name) !== file && !file.startsWith(ASIDE)) throw new TypeError("another call's");
     const { request } = value;
     const body = new Uint8Array(Buffer.from(request?.body_base64 ?? "", "base64"));
     const kept = request && { method: request.method, url: request.url, contentType: request.content_type, body };
-    return { name: value.name, key: checkKey(value.key), created: value.created, request: kept ?? undefined };
+    const { name, created } = value;
+    return { name, key: checkKey(value.key), created, request: kept ?? undefined, maybeSent: !!kept };
   } catch (cause) {
     throw new OutboxDamaged("a file of the outbox can't be read", { cause });
   }

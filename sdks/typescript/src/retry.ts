@@ -2,12 +2,11 @@
 import { GaveUp, type Problem } from "./errors.js";
 
 const RETRYABLE = new Set([408, 425, 429, 500, 502, 503, 504]);
-/** Codes that say that this attempt did nothing. */
+/** Codes that say that this attempt did nothing. Being told to wait is none of them: the key is running then. */
 const NOT_STARTED = new Set([
   "idempotency_store_unavailable",
   "idempotency_late",
   "idempotency_shut_down",
-  "idempotency_too_many_waiters",
   "idempotency_body_broken",
   "idempotency_body_slow",
   "upstream_unreachable",
@@ -85,6 +84,16 @@ export interface Received {
 /** The body of an answer, as text. */
 export const textOf = (received: Received): string => new TextDecoder().decode(received.body);
 
+/** A service writes what it likes under these names: what isn't of the kind that is read here is left out. */
+function checked(value: object): Problem {
+  const problem: Problem = { ...value };
+  const after = problem.retryAfterMs;
+  if (typeof problem.code !== "string") delete problem.code;
+  if (typeof problem.retryable !== "boolean") delete problem.retryable;
+  if (typeof after !== "number" || !Number.isFinite(after) || after < 0) delete problem.retryAfterMs;
+  return problem;
+}
+
 /** The problem document of an answer, or nothing. */
 export function problemOf(received: Received): Problem {
   const media = (received.headers.get("content-type") ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
@@ -92,7 +101,7 @@ export function problemOf(received: Received): Problem {
   if (media !== "application/json" && !media.endsWith("+json")) return {};
   try {
     const value: unknown = JSON.parse(textOf(received));
-    return value !== null && typeof value === "object" && !Array.isArray(value) ? value : {};
+    return value !== null && typeof value === "object" && !Array.isArray(value) ? checked(value) : {};
   } catch {
     return {};
   }
@@ -100,8 +109,7 @@ export function problemOf(received: Received): Problem {
 
 /** How long the server asks to wait: the finer of what it says, in milliseconds. */
 export function retryAfter(headers: Headers, problem: Problem, now = Date.now()): number | undefined {
-  const exact = problem.retryAfterMs;
-  if (typeof exact === "number" && exact >= 0) return exact;
+  if (problem.retryAfterMs !== undefined) return problem.retryAfterMs;
   const text = headers.get("retry-after")?.trim();
   if (!text) return undefined;
   if (/^[0-9]{1,9}$/.test(text)) return Number(text) * 1000;
@@ -124,7 +132,7 @@ export function judge(received: Received): Verdict {
   const { status } = received;
   // A plain 409 may be a conflict for good; one that names a time is not.
   const byStatus = RETRYABLE.has(status) || (status === 409 && after !== undefined);
-  const again = typeof problem.retryable === "boolean" ? problem.retryable && status >= 400 : byStatus;
+  const again = problem.retryable === undefined ? byStatus : problem.retryable && status >= 400;
   const code = problem.code ?? "";
   return { again, counts: !WAITING.has(code), after, nothingDone: NOT_STARTED.has(code) };
 }
@@ -140,6 +148,7 @@ const SOURCES: Sources = { now: () => performance.now(), chance: () => Math.rand
 /** The attempts of one call: how many, how long, when the next. */
 export class Course {
   attempts = 0;
+  /** Whether it may have taken effect: to be set from the start where somebody may have sent it before. */
   unknown = false;
   readonly #end: number;
   #counted = 0;

@@ -16,9 +16,10 @@ export interface Outgoing {
   body?: string | Uint8Array<ArrayBuffer> | undefined;
 }
 
-/** The answer that counts, and when its attempt was sent, by `performance.now()`. */
+/** The answer that counts, and when its attempt and the first of all were sent, by `performance.now()`. */
 export interface Reply extends Received {
   sentAt: number;
+  firstSentAt: number;
   attempts: number;
 }
 
@@ -45,15 +46,17 @@ export async function send(
   course: Course,
   signal?: AbortSignal,
 ): Promise<Reply> {
+  let firstSentAt: number | undefined;
   for (;;) {
     signal?.throwIfAborted();
     const limit = course.begin();
     const sentAt = performance.now();
+    firstSentAt ??= sentAt;
     let pause: number | undefined;
     try {
       const received = await attempt(fetch, build(course.attempts), limit, signal);
       pause = course.afterResponse(received);
-      if (pause === undefined) return { ...received, sentAt, attempts: course.attempts };
+      if (pause === undefined) return { ...received, sentAt, firstSentAt, attempts: course.attempts };
     } catch (error) {
       signal?.throwIfAborted();
       if (error instanceof SemelError) throw error;
@@ -70,7 +73,10 @@ async function attempt(fetch: Fetch, outgoing: Outgoing, limit: number, outer?: 
   const signal = outer ? AbortSignal.any([outer, timeout.signal]) : timeout.signal;
   try {
     const { method, headers, body } = outgoing;
-    const response = await fetch(outgoing.url, { method, headers, signal, ...(body === undefined ? {} : { body }) });
+    // A redirect is an answer. Followed, it would take the key to another place, and what that one says, or that it isn't
+    // there, would be taken for what became of this request.
+    const redirect = "manual";
+    const response = await fetch(outgoing.url, { method, headers, signal, redirect, ...(body === undefined ? {} : { body }) });
     return { status: response.status, headers: response.headers, body: await gathered(response) };
   } finally {
     clearTimeout(timer);

@@ -133,7 +133,8 @@ export class FakeSemel {
     if (record.fingerprint !== print) return problem(422, "idempotency_conflict");
     if (record.state === "completed" || record.state === "failed") return [200, this.#view(id, record, true)];
     const running = record.state === "running";
-    if (running && record.token === asked.token) return this.#won(id, record, asked);
+    // P6: the same lease, unchanged. One that has lapsed is lapsed still.
+    if (running && record.token === asked.token) return this.#granted(id, record, asked);
     if (running && record.leaseEnd > this.#now()) {
       return problem(409, "idempotency_in_flight", { retryable: true, retryAfterMs: 5 });
     }
@@ -169,6 +170,10 @@ export class FakeSemel {
     this.#records.set(id, record);
     record.leaseEnd = this.#now() + record.lease;
     record.expires = this.#now() + record.retention;
+    return this.#granted(id, record, asked);
+  }
+
+  #granted(id: string, record: Kept, asked: ClaimRequest): Said {
     const lease = {
       token: record.token,
       fence: record.fence,

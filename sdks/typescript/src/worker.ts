@@ -151,17 +151,31 @@ export class Semel {
       const view = await this.api.claim(asked);
       if (view.status !== "claimed" || !view.lease) return { view, lease: undefined };
       const lease = new Lease(this.api, view, view.lease);
-      try {
-        if (lease.remaining <= 0) await lease.renew();
-        return { view, lease };
-      } catch (error) {
-        if (!(error instanceof LeaseLost)) throw error;
-        // The reply was so late that the lease had lapsed: ask anew.
-        asked = { ...asked, token: newToken() };
-      }
+      if (await mayStart(lease)) return { view, lease };
+      // The reply was so late that the lease had lapsed: ask anew.
+      asked = { ...asked, token: newToken() };
     }
     throw new LeaseLost("every lease had lapsed before its answer came");
   }
+}
+
+/** Whether its deadline is still to come. One that was won past it is renewed, once, and that has to be answered in time (P30). */
+async function mayStart(lease: Lease): Promise<boolean> {
+  if (lease.remaining > 0) return true;
+  try {
+    await lease.renew();
+  } catch (error) {
+    if (error instanceof LeaseLost) return false;
+    throw error;
+  }
+  if (lease.remaining > 0) return true;
+  try {
+    // Nothing was started, so letting go is always legal (P36).
+    await lease.settle("release");
+  } catch (error) {
+    if (!(error instanceof SemelError)) throw error;
+  }
+  return false;
 }
 
 function overrides(terms: Terms): NonNullable<ClaimRequest["policy"]> {
@@ -230,13 +244,13 @@ async function failed(lease: Lease, error: unknown, terms: Terms): Promise<unkno
 }
 
 async function completed<T>(lease: Lease, value: T, view: ClaimView): Promise<Result<T>> {
-  let kept: ReturnType<typeof answerInput>;
+  // What has no JSON form happened all the same, and must not happen again.
+  let kept: ReturnType<typeof answerInput> = { answer: { body_omitted_bytes: 0 }, plain: undefined };
+  let notKept: AnswerNotKept | undefined;
   try {
     kept = answerInput(value);
   } catch (cause) {
-    // It happened all the same, and must not happen again.
-    await lease.settle("complete", { body_omitted_bytes: 0 });
-    throw new AnswerNotKept(0, { cause });
+    notKept = new AnswerNotKept(0, { cause });
   }
   try {
     await lease.settle("complete", kept.answer);
@@ -250,5 +264,6 @@ async function completed<T>(lease: Lease, value: T, view: ClaimView): Promise<Re
     if (error instanceof GaveUp || error instanceof ProblemError) throw new Unrecorded(value, { cause: error });
     throw error;
   }
+  if (notKept) throw notKept;
   return result(kept.plain as T, view, false);
 }

@@ -248,7 +248,7 @@ describe("the outbox", () => {
   test("a call has one request", async () => {
     const outbox = await Outbox.open(await folder());
     const entry = await outbox.attach(await outbox.begin("order-1"), request);
-    expect(await outbox.attach(entry, request)).toEqual(entry);
+    expect(await outbox.attach(entry, request)).toEqual({ ...entry, maybeSent: true });
     await expect(outbox.attach(entry, { ...request, body: new Uint8Array() })).rejects.toBeInstanceOf(CallChanged);
     expect((await outbox.begin("order-1")).request).toEqual(request);
   });
@@ -285,6 +285,7 @@ describe("the outbox", () => {
       key: "k-2",
       created: 1.5,
       request: { method: "POST", url: "/x", contentType: null, body: new TextEncoder().encode("hi") },
+      maybeSent: true,
     });
   });
 });

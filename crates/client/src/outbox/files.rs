@@ -1,9 +1,9 @@
 //! The files: one for each call, whole or not there.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -13,6 +13,8 @@ use crate::middleware::IdempotencyKey;
 
 pub(super) const VERSION: u32 = 1;
 const BESIDE: &str = ".new-";
+/// How a call that is about to be forgotten is named. In every language alike: each puts back what a dead process left.
+const ASIDE: &str = ".old-";
 const STALE: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -33,31 +35,79 @@ pub(super) struct Kept {
     pub(super) body_base64: String,
 }
 
-/// Without key and payload.
-impl std::fmt::Debug for Entry {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Entry(sent: {})", self.request.is_some())
+impl Entry {
+    /// Whether it is the same call, as far as it had come.
+    fn is_still(&self, other: &Self) -> bool {
+        self.key == other.key && self.request.is_some() == other.request.is_some()
     }
 }
 
 impl Outbox {
     pub(super) fn link(&self, fresh: &Entry) -> Result<Entry, OutboxError> {
-        let path = self.path(&fresh.name);
         loop {
-            let beside = self.write(fresh)?;
-            let linked = std::fs::hard_link(&beside, &path);
-            std::fs::remove_file(&beside)?;
-            let made = match linked {
-                Ok(()) => Some(fresh.clone()),
+            let made = match self.place(fresh)? {
+                true => Some(fresh.clone()),
                 // Where it is gone again, another process has forgotten it between the two steps: begin anew.
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => self.read(&path)?,
-                Err(error) => return Err(error.into()),
+                false => self.read(&self.path(&fresh.name))?,
             };
             if let Some(made) = made {
                 self.sync()?;
                 return Ok(made);
             }
         }
+    }
+
+    /// Keeps what the call sends. → whether it may have been sent before.
+    ///
+    /// Asked of the disk: the caller's entry is as old as its reading, and others may have gone on with the call.
+    pub(super) fn attach(&self, entry: &Entry) -> Result<bool, OutboxError> {
+        let path = self.path(&entry.name);
+        loop {
+            match self.read(&path)? {
+                Some(there) if there.key != entry.key => return Err(OutboxError::Changed),
+                Some(there) if there.request.is_none() => {
+                    std::fs::rename(self.write(entry)?, &path)?;
+                    return Ok(false);
+                }
+                Some(there) if there.request != entry.request => return Err(OutboxError::Changed),
+                Some(_) => return Ok(true),
+                // Whoever forgot it may have sent it. Never in the place of a call that was begun since.
+                None if self.place(entry)? => return Ok(true),
+                None => {}
+            }
+        }
+    }
+
+    /// Forgets the call, as far as it had come. What has become another call, or has got a request since, stays:
+    /// somebody works on it.
+    pub(super) fn remove(&self, entry: &Entry) -> Result<(), OutboxError> {
+        let path = self.path(&entry.name);
+        if !self.read(&path)?.is_some_and(|there| there.is_still(entry)) {
+            return Ok(());
+        }
+        // What lies aside can't change any more; by its name it could, between the look and the removal.
+        let aside = self.unused(ASIDE);
+        match std::fs::rename(&path, &aside) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            renamed => renamed?,
+        }
+        let taken = entry_of(&aside);
+        if matches!(&taken, Ok(Some(there)) if there.is_still(entry)) {
+            if_there(std::fs::remove_file(&aside))?;
+        } else {
+            put_back(&aside, &path)?;
+        }
+        self.sync()?;
+        taken.map(drop)
+    }
+
+    /// What a process that died while forgetting left is a call again: nobody knows whether it was to be forgotten, and
+    /// with its key, asking again does no harm.
+    pub(super) fn recall(&self, aside: &Path) -> Result<(), OutboxError> {
+        if let Some(entry) = entry_of(aside)? {
+            put_back(aside, &self.path(&entry.name))?;
+        }
+        Ok(())
     }
 
     pub(super) fn all(&self) -> Result<Vec<Entry>, OutboxError> {
@@ -72,22 +122,13 @@ impl Outbox {
     }
 
     fn read(&self, path: &Path) -> Result<Option<Entry>, OutboxError> {
-        let bytes = match std::fs::read(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            bytes => bytes?,
-        };
-        // As text first: what isn't read of the file has to be JSON too.
-        let text = std::str::from_utf8(&bytes).ok();
-        let entry = text.and_then(|text| serde_json::from_str::<Entry>(text).ok());
+        let entry = entry_of(path)?;
         // One that lies under another's name would be sent as that one, and never be forgotten.
-        let is_sound = |entry: &Entry| {
-            let is_here = self.path(&entry.name).file_name() == path.file_name();
-            entry.version == VERSION && is_here && IdempotencyKey::new(&entry.key).is_ok()
-        };
-        let damaged = || OutboxError::Damaged {
-            file: file_name(path),
-        };
-        entry.filter(is_sound).map(Some).ok_or_else(damaged)
+        let is_here = |entry: &Entry| self.path(&entry.name).file_name() == path.file_name();
+        if entry.as_ref().is_some_and(|entry| !is_here(entry)) {
+            return Err(damaged(path));
+        }
+        Ok(entry)
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -96,10 +137,25 @@ impl Outbox {
         self.folder.join(name + ".call")
     }
 
+    fn unused(&self, beginning: &str) -> PathBuf {
+        let name = format!("{beginning}{:016x}", rand::random::<u64>());
+        self.folder.join(name)
+    }
+
+    /// Writes the call, unless there is one of its name. → whether it did.
+    fn place(&self, entry: &Entry) -> Result<bool, OutboxError> {
+        let beside = self.write(entry)?;
+        let linked = std::fs::hard_link(&beside, self.path(&entry.name));
+        std::fs::remove_file(&beside)?;
+        match linked {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+            linked => Ok(linked.map(|()| true)?),
+        }
+    }
+
     /// Writes a file beside, and makes it durable.
-    pub(super) fn write(&self, entry: &Entry) -> Result<PathBuf, OutboxError> {
-        let name = format!("{BESIDE}{:016x}", rand::random::<u64>());
-        let beside = self.folder.join(name);
+    fn write(&self, entry: &Entry) -> Result<PathBuf, OutboxError> {
+        let beside = self.unused(BESIDE);
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         #[cfg(unix)]
@@ -118,24 +174,75 @@ impl Outbox {
         Ok(())
     }
 
-    /// Removes what a process that died while writing left beside.
+    /// Sees to what processes that died left: beside, while they wrote; aside, while they forgot.
     pub(super) fn sweep(&self) -> Result<(), OutboxError> {
+        let is_stale = |since: Option<SystemTime>| {
+            let age = since.and_then(|since| since.elapsed().ok());
+            age.is_some_and(|age| age > STALE)
+        };
         for file in std::fs::read_dir(&self.folder)? {
             let file = file?;
-            let is_beside = file.file_name().to_string_lossy().starts_with(BESIDE);
-            let age = file.metadata().and_then(|about| about.modified());
-            let age = age.ok().and_then(|at| at.elapsed().ok());
-            if is_beside && age.is_some_and(|age| age > STALE) {
-                std::fs::remove_file(file.path())?;
+            let name = file.file_name().to_string_lossy().into_owned();
+            // One that is gone meanwhile was another's to see to.
+            let Ok(about) = file.metadata() else { continue };
+            if name.starts_with(BESIDE) && is_stale(about.modified().ok()) {
+                if_there(std::fs::remove_file(file.path()))?;
+            } else if name.starts_with(ASIDE) && is_stale(renamed_at(&about)) {
+                self.recall(&file.path())?;
             }
         }
         Ok(())
     }
 }
 
-pub(super) fn file_name(path: &Path) -> String {
+/// What a file says, whatever its name.
+fn entry_of(path: &Path) -> Result<Option<Entry>, OutboxError> {
+    let bytes = match std::fs::read(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        bytes => bytes?,
+    };
+    // As text first: what isn't read of the file has to be JSON too.
+    let text = std::str::from_utf8(&bytes).ok();
+    let entry = text.and_then(|text| serde_json::from_str::<Entry>(text).ok());
+    let is_sound =
+        |entry: &Entry| entry.version == VERSION && IdempotencyKey::new(&entry.key).is_ok();
+    let entry = entry.filter(is_sound);
+    entry.map(Some).ok_or_else(|| damaged(path))
+}
+
+/// Where the name is taken, the call was begun anew meanwhile: that one is what stands there.
+fn put_back(aside: &Path, path: &Path) -> std::io::Result<()> {
+    match std::fs::hard_link(aside, path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => if_there(Err(error)),
+        _ => if_there(std::fs::remove_file(aside)),
+    }
+}
+
+/// A step that another process has done already is done.
+fn if_there(done: std::io::Result<()>) -> std::io::Result<()> {
+    match done {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Since when a file has its name: by the time of its writing, a renamed one is as old as its call.
+#[cfg(unix)]
+fn renamed_at(about: &Metadata) -> Option<SystemTime> {
+    let seconds = u64::try_from(std::os::unix::fs::MetadataExt::ctime(about)).ok()?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
+}
+
+#[cfg(not(unix))]
+fn renamed_at(about: &Metadata) -> Option<SystemTime> {
+    about.modified().ok()
+}
+
+pub(super) fn damaged(path: &Path) -> OutboxError {
     let name = path.file_name().unwrap_or_default();
-    name.to_string_lossy().into_owned()
+    OutboxError::Damaged {
+        file: name.to_string_lossy().into_owned(),
+    }
 }
 
 pub(super) fn make_private(folder: &Path) -> std::io::Result<()> {

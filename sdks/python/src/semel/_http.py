@@ -117,16 +117,32 @@ def replayed(view: ClaimView) -> Plain:
     if "status" not in answer:
         return problem(409, "idempotency_answer_unreadable", "The stored answer is none of HTTP")
     headers = [(header["name"], header["value"]) for header in answer.get("headers", [])]
-    headers += [("Idempotent-Replayed", "true"), ("Cache-Control", "no-store")]
+    ours = [("Idempotent-Replayed", "true"), ("Cache-Control", "no-store")]
     if "original_time" in view:
-        headers.append(("X-Original-Request-Time", view["original_time"]))
+        ours.append(("X-Original-Request-Time", view["original_time"]))
     if "body_omitted_bytes" in answer:
         plain = problem(answer["status"], "idempotency_body_not_kept", "Done before; the answer's body was not kept")
-        headers = [(name, value) for name, value in headers if name.lower() != "content-type"]
-        return Plain(answer["status"], [*headers, ("Idempotent-Not-Kept", "body"), *plain.headers], plain.body)
+        headers = _with(_with(headers, ours), [("Idempotent-Not-Kept", "body"), *plain.headers])
+        return Plain(answer["status"], headers, plain.body)
+    headers = _with(headers, ours)
     if "body_base64" in answer:
         return Plain(answer["status"], headers, base64.b64decode(answer["body_base64"]))
     return Plain(answer["status"], headers, b"")
+
+
+def _with(headers: Headers, ours: Headers) -> Headers:
+    """Ours in place of any of the same names: a client reads two lines of one name as a list."""
+    names = {name.lower() for name, _ in ours}
+    return [line for line in headers if line[0].lower() not in names] + ours
+
+
+def joined(headers: Headers) -> Headers:
+    """One line for each name, for those who can't hold two. `Set-Cookie`, which can't be joined, is never stored."""
+    lines: dict[str, tuple[str, str]] = {}
+    for name, value in headers:
+        first, before = lines.get(name.lower(), (name, ""))
+        lines[name.lower()] = (first, f"{before}, {value}" if before else value)
+    return list(lines.values())
 
 
 def _json(value: Any) -> bytes:
@@ -181,7 +197,7 @@ def of_error(error: Exception) -> Plain:
 def _passed_on(status: int, found: Mapping[str, Any]) -> Plain:
     document = {name: value for name, value in found.items() if name != "claim"}
     after = found.get("retryAfterMs")
-    return from_document(status, document, after / 1000 if isinstance(after, int) else None)
+    return from_document(status, document, None if after is None else after / 1000)
 
 
 def unsettled(error: Exception) -> Plain:

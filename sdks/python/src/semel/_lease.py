@@ -17,7 +17,7 @@ T = TypeVar("T")
 class LeaseState:
     """The right to run, until a time, on this process's monotonic clock."""
 
-    def __init__(self, view: ClaimView, sent_at: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, view: ClaimView, since: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         lease: LeaseView = view["lease"]
         self.id: str = view["id"]
         """The claim's id: for logs, and for an operator."""
@@ -33,7 +33,7 @@ class LeaseState:
         self._token = lease["token"]
         self._keys: dict[str, str] = dict(lease.get("downstream_keys", {}))
         self._clock = clock
-        self._deadline = sent_at + (view["took_ms"] + lease["expires_in_ms"]) / 1000
+        self._deadline = since + lease["expires_in_ms"] / 1000
 
     def __repr__(self) -> str:
         return f"<lease of {self.id[:8]}, fence {self.fence}, attempt {self.attempt}>"

@@ -25,6 +25,12 @@ class Reply:
     response: httpx.Response
     sent_at: float
     attempts: int
+    unanswered_at: float | None
+    """When the first attempt was sent that may have arrived and got no answer, where there was one."""
+
+
+def _reply(response: httpx.Response, course: Course) -> Reply:
+    return Reply(response, course.sent_at, course.attempts, course.unanswered_at)
 
 
 class AnswerTooLarge(httpx.TransportError):
@@ -68,13 +74,13 @@ def send(http: httpx.Client, build: Build, course: Course, sleep: Callable[[floa
     """One call of a program with threads."""
     while True:
         seconds = course.begin()
-        sent_at = time.monotonic()
+        until = time.monotonic() + seconds
         pause: float | None
         try:
             request = _timed(build(course.attempts), seconds)
             raw = http.send(request, stream=True)
             try:
-                gathered = _Gathered(raw, sent_at + seconds)
+                gathered = _Gathered(raw, until)
                 for chunk in raw.iter_bytes():
                     gathered.add(chunk)
             finally:
@@ -87,7 +93,7 @@ def send(http: httpx.Client, build: Build, course: Course, sleep: Callable[[floa
         else:
             pause = course.after_response(response)
             if pause is None:
-                return Reply(response, sent_at, course.attempts)
+                return _reply(response, course)
         sleep(pause)
 
 
@@ -95,11 +101,11 @@ async def asend(http: httpx.AsyncClient, build: Build, course: Course) -> Reply:
     """The same for asyncio."""
     while True:
         seconds = course.begin()
-        sent_at = time.monotonic()
+        until = time.monotonic() + seconds
         pause: float | None
         try:
             request = _timed(build(course.attempts), seconds)
-            response = await asyncio.wait_for(_attempt(http, request, sent_at + seconds), seconds)
+            response = await asyncio.wait_for(_attempt(http, request, until), seconds)
         except AnswerTooLarge:
             raise
         except (httpx.TransportError, httpx.DecodingError, asyncio.TimeoutError) as error:
@@ -107,7 +113,7 @@ async def asend(http: httpx.AsyncClient, build: Build, course: Course) -> Reply:
         else:
             pause = course.after_response(response)
             if pause is None:
-                return Reply(response, sent_at, course.attempts)
+                return _reply(response, course)
         await asyncio.sleep(pause)
 
 

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, ParamSpec, TypeVar, cast
 
 import httpx
@@ -27,8 +27,8 @@ T = TypeVar("T")
 class AsyncLease(LeaseState):
     """A lease that a task of its own renews until the effect has ended."""
 
-    def __init__(self, api: AsyncApi, view: ClaimView, sent_at: float) -> None:
-        super().__init__(view, sent_at)
+    def __init__(self, api: AsyncApi, view: ClaimView, since: float) -> None:
+        super().__init__(view, since)
         self._api = api
         self._task: asyncio.Task[None] | None = None
 
@@ -227,18 +227,29 @@ class AsyncSemel:
     async def admit(self, request: ClaimRequest) -> tuple[ClaimView, AsyncLease | None]:
         """An answer, or a lease that is still good when its effect starts."""
         for _ in range(10):
-            view, sent_at = await self.api.claim(request)
+            view, since = await self.api.claim(request)
             if view["status"] != "claimed":
                 return view, None
-            lease = AsyncLease(self.api, view, sent_at)
-            try:
-                if lease.remaining <= 0:
-                    await lease.renew()
+            lease = AsyncLease(self.api, view, since)
+            if await self._may_start(lease):
                 return view, lease
-            except LeaseLost:
-                # The reply was so late that the lease had lapsed: ask anew.
-                request = {**request, "token": new_token()}
+            # The reply was so late that the lease had lapsed: ask anew.
+            request = {**request, "token": new_token()}
         raise LeaseLost("every lease had lapsed before its answer came")
+
+    async def _may_start(self, lease: AsyncLease) -> bool:
+        """Whether its deadline is still to come. One that was won past it is renewed, once (P30)."""
+        try:
+            if lease.remaining <= 0:
+                await lease.renew()
+        except LeaseLost:
+            return False
+        if lease.remaining > 0:
+            return True
+        # The renewal's answer was late too. Nothing was started, so letting go is legal.
+        with suppress(ProblemError):
+            await lease.settle("release", None)
+        return False
 
     async def _effect(self, lease: AsyncLease, effect: Callable[[AsyncLease | None], Awaitable[T]], terms: Terms) -> T:
         mark = CURRENT.set(lease)
@@ -268,12 +279,13 @@ class AsyncSemel:
         encode: Callable[[T], Any],
         decode: Callable[[Any], T],
     ) -> Result[T]:
+        answer: AnswerInput = {"body_omitted_bytes": 0}
+        plain, not_json = None, None
         try:
             answer, plain = answer_input(value, encode)
         except Exception as error:
             # It happened all the same, and must not happen again.
-            await lease.settle("complete", {"body_omitted_bytes": 0})
-            raise AnswerNotKept(0) from error
+            not_json = error
         try:
             await lease.settle("complete", answer)
         except ProblemError as error:
@@ -286,6 +298,8 @@ class AsyncSemel:
             return Result(value_of(cast(ClaimView, other), decode), cast(ClaimView, other), replayed=True)
         except GaveUp as error:
             raise Unrecorded(value) from error
+        if not_json is not None:
+            raise AnswerNotKept(0) from not_json
         return Result(decode(plain), view, replayed=False)
 
     async def aclose(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json as json_module
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, TypedDict
 
@@ -46,6 +47,22 @@ def _stored(method: str, url: str, options: Options) -> StoredRequest:
     return StoredRequest(method.upper(), url, content_type, body)
 
 
+def _kept(base: httpx.URL, request: StoredRequest) -> StoredRequest:
+    """As it is kept: whoever finishes it may have another base, or none. Credentials in the base stay out of it."""
+    given = httpx.URL(request.url)
+    if given.is_absolute_url or base.is_relative_url:
+        return request
+    joined = base.copy_with(userinfo=b"", raw_path=base.raw_path + given.raw_path.lstrip(b"/"))
+    return replace(request, url=str(joined))
+
+
+def _sent_to(base: httpx.URL, url: str) -> httpx.URL:
+    """Where a request goes: with the base's own credentials, which are never kept, where it goes to the base."""
+    to = httpx.URL(url)
+    same = (to.scheme, to.host, to.port) == (base.scheme, base.host, base.port)
+    return to.copy_with(userinfo=base.userinfo) if same and base.userinfo and not to.userinfo else to
+
+
 class _Base:
     """What both kinds of client have in common."""
 
@@ -61,15 +78,16 @@ class _Base:
             raise SemelError("this client has no outbox; give it one: Client(…, outbox=Outbox('calls'))")
         return self._outbox
 
-    def _course(self, key: str) -> Course:
-        return Course(self.retry, self.budget, key=key)
+    def _course(self, key: str, *, unknown: bool) -> Course:
+        return Course(self.retry, self.budget, key=key, unknown=unknown)
 
 
 def _build(http: httpx.Client | httpx.AsyncClient, key: str, request: StoredRequest, more: Mapping[str, str]) -> Build:
     headers = {**more, HEADER: key}
     if request.content_type is not None:
         headers["Content-Type"] = request.content_type
-    return lambda _attempt: http.build_request(request.method, request.url, content=request.body, headers=headers)
+    url = _sent_to(http.base_url, request.url)
+    return lambda _attempt: http.build_request(request.method, url, content=request.body, headers=headers)
 
 
 class Client(_Base):
@@ -125,8 +143,11 @@ class Client(_Base):
         with Call(self, entry) as call:
             yield call
 
-    def _send(self, key: str, request: StoredRequest, headers: Mapping[str, str]) -> Answer:
-        reply = send(self._http, _build(self._http, key, request, headers), self._course(key))
+    def _send(
+        self, key: str, request: StoredRequest, headers: Mapping[str, str], *, maybe_sent: bool = False
+    ) -> Answer:
+        course = self._course(key, unknown=maybe_sent)
+        reply = send(self._http, _build(self._http, key, request, headers), course)
         return answer_of(reply.response, key, reply.attempts)
 
     def close(self) -> None:
@@ -158,7 +179,9 @@ class Call:
 
     def request(self, method: str, url: str, **options: Unpack[Options]) -> Answer:
         """Keeps the request, then asks until there is an answer."""
-        self._entry = self._client.outbox.attach(self._entry, _stored(method, url, options))
+        given = _stored(method, url, options)
+        kept = _kept(self._client._http.base_url, given)
+        self._entry = self._client.outbox.attach(self._entry, kept, formerly=given)
         return self.send(**({"headers": options["headers"]} if "headers" in options else {}))
 
     def post(self, url: str, **options: Unpack[Options]) -> Answer:
@@ -167,9 +190,11 @@ class Call:
 
     def send(self, headers: Mapping[str, str] | None = None) -> Answer:
         """Sends the request that was kept."""
-        if self._entry.request is None:
+        entry = self._entry
+        if entry.request is None:
             raise SemelError("this call was begun, and never sent anything; make its request anew, or forget it")
-        return self._client._send(self._entry.key, self._entry.request, headers or {})
+        self._entry = replace(entry, maybe_sent=True)
+        return self._client._send(entry.key, entry.request, headers or {}, maybe_sent=entry.maybe_sent)
 
     @property
     def sent(self) -> bool:
@@ -177,8 +202,8 @@ class Call:
         return self._entry.request is not None
 
     def forget(self) -> None:
-        """Takes it out of the outbox, answered or not."""
-        self._client.outbox.forget(self._entry.name)
+        """Takes it out of the outbox, answered or not, unless another has gone on with it since."""
+        self._client.outbox.forget(self._entry)
 
     def __enter__(self) -> Self:
         return self
@@ -229,8 +254,11 @@ class AsyncClient(_Base):
         entries = await asyncio.to_thread(lambda: list(self.outbox.pending()))
         return [AsyncCall(self, entry) for entry in entries]
 
-    async def _send(self, key: str, request: StoredRequest, headers: Mapping[str, str]) -> Answer:
-        reply = await asend(self._http, _build(self._http, key, request, headers), self._course(key))
+    async def _send(
+        self, key: str, request: StoredRequest, headers: Mapping[str, str], *, maybe_sent: bool = False
+    ) -> Answer:
+        course = self._course(key, unknown=maybe_sent)
+        reply = await asend(self._http, _build(self._http, key, request, headers), course)
         return answer_of(reply.response, key, reply.attempts)
 
     async def aclose(self) -> None:
@@ -267,8 +295,9 @@ class AsyncCall:
 
     async def request(self, method: str, url: str, **options: Unpack[Options]) -> Answer:
         """As `Call.request`."""
-        stored = _stored(method, url, options)
-        self._entry = await asyncio.to_thread(self._client.outbox.attach, self._entry, stored)
+        given = _stored(method, url, options)
+        kept = _kept(self._client._http.base_url, given)
+        self._entry = await asyncio.to_thread(self._client.outbox.attach, self._entry, kept, formerly=given)
         return await self.send(options.get("headers"))
 
     async def post(self, url: str, **options: Unpack[Options]) -> Answer:
@@ -277,13 +306,15 @@ class AsyncCall:
 
     async def send(self, headers: Mapping[str, str] | None = None) -> Answer:
         """As `Call.send`."""
-        if self._entry.request is None:
+        entry = self._entry
+        if entry.request is None:
             raise SemelError("this call was begun, and never sent anything; make its request anew, or forget it")
-        return await self._client._send(self._entry.key, self._entry.request, headers or {})
+        self._entry = replace(entry, maybe_sent=True)
+        return await self._client._send(entry.key, entry.request, headers or {}, maybe_sent=entry.maybe_sent)
 
     async def forget(self) -> None:
-        """Takes it out of the outbox, answered or not."""
-        await asyncio.to_thread(self._client.outbox.forget, self._entry.name)
+        """Takes it out of the outbox, answered or not, unless another has gone on with it since."""
+        await asyncio.to_thread(self._client.outbox.forget, self._entry)
 
     async def __aenter__(self) -> Self:
         return self

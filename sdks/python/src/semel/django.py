@@ -116,6 +116,6 @@ def _response(plain: Plain) -> HttpResponse:
     response = HttpResponse(plain.body, status=plain.status)
     # A default that the original may not have had.
     del response["Content-Type"]
-    for name, value in plain.headers:
+    for name, value in _http.joined(plain.headers):
         response[name] = value
     return response

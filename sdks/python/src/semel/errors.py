@@ -80,7 +80,7 @@ class GaveUp(SemelError):
 
 
 class CallChanged(SemelError):
-    """A call of this name is in the outbox with another request."""
+    """A call of this name is in the outbox with another request, or it is another call by now."""
 
 
 class EffectFailed(SemelError):

@@ -2,7 +2,7 @@
 
 A file is whole or not there: it is written beside, made durable (`fsync`), and then linked to its name, which only one
 process wins. So there is no lock to be left behind, any number of processes may share the folder, and another one, in
-Python or TypeScript, may send what a dead one left. Two that send the same call do no harm: both have the same key.
+Python, TypeScript or Rust, may send what a dead one left. Two that send one call do no harm: both have the same key.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from .keys import check_key, new_key
 MAX_NAME_BYTES = 1024
 _VERSION = 1
 _BESIDE = ".new-"
+_ASIDE = ".old-"
 _STALE_SECONDS = 3600
 
 
@@ -61,6 +62,8 @@ class Entry:
     key: str = field(repr=False)
     created: float
     request: StoredRequest | None = field(default=None, repr=False)
+    maybe_sent: bool = field(default=False, repr=False, compare=False)
+    """Whether somebody may have sent it: its request was on disk before it was read or attached."""
 
 
 class Outbox:
@@ -78,29 +81,31 @@ class Outbox:
             raise ValueError(f"a call's name has 1 to {MAX_NAME_BYTES} bytes")
         fresh = Entry(name, check_key(key) if key is not None else new_key(), time.time())
         while True:
-            beside = self._write(fresh)
-            try:
-                os.link(beside, self._path(name))
-                made: Entry | None = fresh
-            except FileExistsError:
-                # Forgotten by another process between the two steps: begin anew.
-                made = self.get(name)
-            finally:
-                beside.unlink()
+            # Where neither, another process has forgotten it between the two steps: begin anew.
+            made = fresh if self._link(fresh) else self.get(name)
             if made is not None:
                 self._sync_folder()
                 return made
 
-    def attach(self, entry: Entry, request: StoredRequest) -> Entry:
-        """Keeps what the call sends. `CallChanged` where it was begun with something else."""
-        if entry.request is not None:
-            if entry.request != request:
-                raise CallChanged("a call of this name was begun with another request")
-            return entry
-        with_request = replace(entry, request=request)
-        self._write(with_request).replace(self._path(entry.name))
-        self._sync_folder()
-        return with_request
+    def attach(self, entry: Entry, request: StoredRequest, *, formerly: StoredRequest | None = None) -> Entry:
+        """Keeps what the call sends. `CallChanged` where the name is another call's by now, or was begun with something
+        else. `formerly` is the same request as earlier versions wrote it."""
+        known = (None, request, formerly)
+        while True:
+            # Asked of the disk: the entry is as old as its reading, and others may have gone on with the call.
+            found = self.get(entry.name)
+            if entry.request not in known or (found and (found.key != entry.key or found.request not in known)):
+                raise CallChanged("a call of this name was begun with another key or request")
+            if found is None:
+                # Whoever forgot it may have sent it.
+                found = replace(entry, request=request, maybe_sent=True)
+                if not self._link(found):
+                    continue
+            elif found.request is None:
+                found = replace(found, request=request, maybe_sent=entry.maybe_sent)
+                self._write(found).replace(self._path(entry.name))
+            self._sync_folder()
+            return found
 
     def get(self, name: str) -> Entry | None:
         """The call of this name, where it has no answer yet."""
@@ -111,10 +116,44 @@ class Outbox:
         found = (self._read(path) for path in self.folder.glob("*.call"))
         yield from sorted((entry for entry in found if entry is not None), key=lambda entry: entry.created)
 
-    def forget(self, name: str) -> None:
-        """The answer is where the caller wants it. From here on, the name is a new call."""
-        self._path(name).unlink(missing_ok=True)
-        self._sync_folder()
+    def forget(self, entry: Entry) -> None:
+        """The answer is where the caller wants it. From here on, the name is a new call.
+
+        What has become another call, or has got a request since the entry was read, stays: somebody works on it.
+        """
+        path = self._path(entry.name)
+        if not _is_same(self._read(path), entry):
+            return
+        # What is looked at aside can't change any more; by its name it could, between the look and the removal.
+        aside = self.folder / (_ASIDE + secrets.token_hex(8))
+        try:
+            path.rename(aside)
+        except FileNotFoundError:
+            return
+        same = False
+        try:
+            same = _is_same(self._read(aside), entry)
+        finally:
+            if not same:
+                self._put_back(aside, path)
+            aside.unlink(missing_ok=True)
+            self._sync_folder()
+
+    def _put_back(self, aside: Path, path: Path) -> None:
+        # Where the name is taken, it was begun anew meanwhile: the newer call is what stands there.
+        with contextlib.suppress(FileExistsError, FileNotFoundError):
+            os.link(aside, path)
+
+    def _link(self, entry: Entry) -> bool:
+        """Writes it, unless there is a call of its name."""
+        beside = self._write(entry)
+        try:
+            os.link(beside, self._path(entry.name))
+        except FileExistsError:
+            return False
+        finally:
+            beside.unlink()
+        return True
 
     def _path(self, name: str) -> Path:
         return self.folder / (hashlib.sha256(name.encode()).hexdigest() + ".call")
@@ -125,12 +164,12 @@ class Outbox:
             if value["version"] != _VERSION:
                 raise OutboxDamaged(f"{path.name} is of another version")
             name = str(value["name"])
-            if self._path(name).name != path.name:
+            if not path.name.startswith(_ASIDE) and self._path(name).name != path.name:
                 # It would be sent as another call, and never be forgotten.
                 raise OutboxDamaged(f"{path.name} is another call's")
             request = value["request"]
             stored = None if request is None else StoredRequest.of_json(request)
-            return Entry(name, check_key(value["key"]), float(value["created"]), stored)
+            return Entry(name, check_key(value["key"]), float(value["created"]), stored, stored is not None)
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError) as error:
@@ -163,8 +202,24 @@ class Outbox:
             os.close(handle)
 
     def _sweep(self) -> None:
-        """What a process that died while writing left beside."""
+        """What a process that died left: beside, while it wrote; aside, while it forgot."""
         for path in self.folder.glob(_BESIDE + "*"):
             with contextlib.suppress(FileNotFoundError):
                 if time.time() - path.stat().st_mtime > _STALE_SECONDS:
                     path.unlink()
+        for path in self.folder.glob(_ASIDE + "*"):
+            with contextlib.suppress(FileNotFoundError, OutboxDamaged):
+                # When it was renamed, which is no change to the file: that may be as old as its call.
+                if time.time() - path.stat().st_ctime > _STALE_SECONDS:
+                    self._recall(path)
+
+    def _recall(self, aside: Path) -> None:
+        # It may not have been the one to forget. With its key, asking again does no harm; forgetting it could.
+        left = self._read(aside)
+        if left is not None:
+            self._put_back(aside, self._path(left.name))
+            aside.unlink()
+
+
+def _is_same(found: Entry | None, entry: Entry) -> bool:
+    return found is not None and found.key == entry.key and (found.request is None) == (entry.request is None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email.utils
 import json
+import math
 import random
 import threading
 import time
@@ -24,14 +25,14 @@ NOT_STARTED = frozenset(
         "idempotency_store_unavailable",
         "idempotency_late",
         "idempotency_shut_down",
-        "idempotency_too_many_waiters",
         "idempotency_body_broken",
         "idempotency_body_slow",
         "upstream_unreachable",
         "audit_unavailable",
     }
 )
-"""Codes that say that this attempt did nothing."""
+"""Codes that say that this attempt did nothing. Being told to wait is none of them: the key is running then, and the
+operation may be done."""
 
 WAITING = frozenset({"idempotency_in_flight", "idempotency_too_many_waiters"})
 """Codes of a server in good health that asks for patience: bounded by time, not by attempts."""
@@ -94,7 +95,8 @@ class RetryBudget:
 
 
 def problem_of(response: httpx.Response) -> Mapping[str, Any]:
-    """The problem document of an answer, or nothing."""
+    """The problem document of an answer, or nothing. A service writes what it likes under these names: what isn't of
+    the kind that is read here is left out, so that nobody further on has to ask."""
     kind = response.headers.get("content-type", "").split(";")[0].strip().lower()
     if not (kind.endswith("+json") or kind == "application/json") or len(response.content) > MAX_PROBLEM_BYTES:
         return {}
@@ -102,15 +104,33 @@ def problem_of(response: httpx.Response) -> Mapping[str, Any]:
         return {}
     try:
         value = json.loads(response.content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
-    return value if isinstance(value, dict) else {}
+    if not isinstance(value, dict):
+        return {}
+    return {name: member for name, member in value.items() if name not in _READ or _READ[name](member)}
+
+
+def _is_span(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    try:
+        return math.isfinite(value) and value >= 0
+    except OverflowError:
+        return False
+
+
+_READ: Mapping[str, Callable[[Any], bool]] = {
+    "code": lambda value: isinstance(value, str),
+    "retryable": lambda value: isinstance(value, bool),
+    "retryAfterMs": _is_span,
+}
 
 
 def retry_after(response: httpx.Response, problem: Mapping[str, Any], now: datetime | None = None) -> float | None:
     """How long the server asks to wait: the finer of what it says, in seconds."""
-    exact = problem.get("retryAfterMs")
-    if isinstance(exact, int) and not isinstance(exact, bool) and exact >= 0:
+    exact: float | None = problem.get("retryAfterMs")
+    if exact is not None:
         return exact / 1000
     text = response.headers.get("retry-after", "").strip()
     if text.isascii() and text.isdigit() and len(text) < 10:
@@ -128,7 +148,7 @@ class Verdict:
     """What an answer means for the next attempt."""
 
     again: bool
-    counts: bool = True
+    waits: bool = False
     after: float | None = None
     nothing_done: bool = False
 
@@ -143,11 +163,11 @@ def judge(response: httpx.Response) -> Verdict:
     else:
         # A plain 409 may be a conflict for good; one that names a time is not.
         again = status in RETRYABLE or (status == 409 and after is not None)
-    return Verdict(again, counts=code not in WAITING, after=after, nothing_done=code in NOT_STARTED)
+    return Verdict(again, waits=code in WAITING, after=after, nothing_done=code in NOT_STARTED)
 
 
 class Course:
-    """The attempts of one call: how many, how long, when the next."""
+    """The attempts of one call: how many, how long, when the next. `unknown` where others may have sent it before."""
 
     def __init__(
         self,
@@ -155,6 +175,7 @@ class Course:
         budget: RetryBudget,
         *,
         key: str | None = None,
+        unknown: bool = False,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -163,13 +184,18 @@ class Course:
         self._end = clock() + policy.total_timeout
         self._counted = 0
         self.attempts = 0
-        self.unknown = False
+        self.unknown = unknown
+        self.sent_at = 0.0
+        """When the last attempt was begun."""
+        self.unanswered_at: float | None = None
+        """When the first was begun that may have arrived, and of which nobody said what became of it."""
         budget.call()
 
     def begin(self) -> float:
         """Begins an attempt; answers with the time it may take."""
         self.attempts += 1
-        return max(0.001, min(self._policy.attempt_timeout, self._end - self._clock()))
+        self.sent_at = self._clock()
+        return max(0.001, min(self._policy.attempt_timeout, self._end - self.sent_at))
 
     def after_response(self, response: httpx.Response) -> float | None:
         """The pause before the next attempt, or `None` where this answer is the last; else `GaveUp`."""
@@ -177,14 +203,23 @@ class Course:
         if not verdict.again:
             return None
         self.unknown = self.unknown or not verdict.nothing_done
+        if not verdict.waits:
+            # A server that lost its store's reply says that nothing was started. Its claim may stand all the same.
+            self._unanswered()
         reason = f"the last answer was {response.status_code}"
-        return self._pause(reason, counts=verdict.counts, after=verdict.after, response=response)
+        return self._pause(reason, counts=not verdict.waits, after=verdict.after, response=response)
 
     def after_error(self, error: Exception) -> float:
         """The pause after an attempt without an answer."""
         never_sent = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
         self.unknown = self.unknown or not never_sent
+        if not never_sent:
+            self._unanswered()
         return self._pause(f"no answer ({type(error).__name__})", counts=True, after=None, response=None)
+
+    def _unanswered(self) -> None:
+        if self.unanswered_at is None:
+            self.unanswered_at = self.sent_at
 
     def _pause(self, reason: str, *, counts: bool, after: float | None, response: httpx.Response | None) -> float:
         policy = self._policy

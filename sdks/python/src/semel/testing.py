@@ -136,7 +136,8 @@ class FakeSemel:
         if record.state in ("completed", "failed"):
             return httpx.Response(200, json=self._view(claim, record, replayed=True))
         if record.state == "running" and record.token == body.get("token"):
-            return self._won(claim, record, body)
+            # As it stands (P6): who sends a claim again may find that its lease has lapsed meanwhile.
+            return self._lease_of(claim, record, body)
         if record.state == "running" and record.lease_end > now:
             return _problem(409, "idempotency_in_flight", retryable=True, retryAfterMs=5)
         if record.state == "running" and record.crash == "takeover" and record.attempt < self._max_attempts:
@@ -166,6 +167,9 @@ class FakeSemel:
         self._records[claim] = record
         record.lease_end = self._now() + record.lease
         record.expires = self._now() + record.retention
+        return self._lease_of(claim, record, body)
+
+    def _lease_of(self, claim: str, record: _Record, body: dict[str, Any]) -> httpx.Response:
         keys = {name: downstream_key(bytes.fromhex(claim), name) for name in body.get("derive", [])}
         lease = {
             "token": record.token,

@@ -6,7 +6,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, ParamSpec, TypeVar, cast
 
 import httpx
@@ -35,8 +35,8 @@ T = TypeVar("T")
 class Lease(LeaseState):
     """A lease that a thread of its own renews until the effect has ended."""
 
-    def __init__(self, api: Api, view: ClaimView, sent_at: float) -> None:
-        super().__init__(view, sent_at)
+    def __init__(self, api: Api, view: ClaimView, since: float) -> None:
+        super().__init__(view, since)
         self._api = api
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._renewing, name="semel-renew", daemon=True)
@@ -217,18 +217,29 @@ class Semel:
     def admit(self, request: ClaimRequest) -> tuple[ClaimView, Lease | None]:
         """An answer, or a lease that is still good when its effect starts."""
         for _ in range(10):
-            view, sent_at = self.api.claim(request)
+            view, since = self.api.claim(request)
             if view["status"] != "claimed":
                 return view, None
-            lease = Lease(self.api, view, sent_at)
-            try:
-                if lease.remaining <= 0:
-                    lease.renew()
+            lease = Lease(self.api, view, since)
+            if self._may_start(lease):
                 return view, lease
-            except LeaseLost:
-                # The reply was so late that the lease had lapsed: ask anew.
-                request = {**request, "token": new_token()}
+            # The reply was so late that the lease had lapsed: ask anew.
+            request = {**request, "token": new_token()}
         raise LeaseLost("every lease had lapsed before its answer came")
+
+    def _may_start(self, lease: Lease) -> bool:
+        """Whether its deadline is still to come. One that was won past it is renewed, once (P30)."""
+        try:
+            if lease.remaining <= 0:
+                lease.renew()
+        except LeaseLost:
+            return False
+        if lease.remaining > 0:
+            return True
+        # The renewal's answer was late too. Nothing was started, so letting go is legal.
+        with suppress(ProblemError):
+            lease.settle("release", None)
+        return False
 
     def _effect(self, lease: Lease, effect: Callable[[Lease | None], T], terms: Terms) -> T:
         mark = CURRENT.set(lease)
@@ -258,12 +269,13 @@ class Semel:
         encode: Callable[[T], Any],
         decode: Callable[[Any], T],
     ) -> Result[T]:
+        answer: AnswerInput = {"body_omitted_bytes": 0}
+        plain, not_json = None, None
         try:
             answer, plain = answer_input(value, encode)
         except Exception as error:
             # It happened all the same, and must not happen again.
-            lease.settle("complete", {"body_omitted_bytes": 0})
-            raise AnswerNotKept(0) from error
+            not_json = error
         try:
             lease.settle("complete", answer)
         except ProblemError as error:
@@ -276,6 +288,8 @@ class Semel:
             return Result(value_of(cast(ClaimView, other), decode), cast(ClaimView, other), replayed=True)
         except GaveUp as error:
             raise Unrecorded(value) from error
+        if not_json is not None:
+            raise AnswerNotKept(0) from not_json
         return Result(decode(plain), view, replayed=False)
 
     def close(self) -> None:
