@@ -32,7 +32,9 @@ impl Inner {
     async fn tenants(&self) -> Result<Vec<String>, Error> {
         let all = self.folder.clone().join("tenants");
         let folders = self.store.folders(&all).await?;
-        let named = folders.iter().filter_map(|folder| folder.parts().last());
+        let named = folders
+            .iter()
+            .filter_map(|folder| folder.parts().next_back());
         let named = named.filter_map(|part| tenant_of(&part));
         Ok(std::iter::once(String::new()).chain(named).collect())
     }
