@@ -208,7 +208,11 @@ impl Files {
         let stamp = format!("{:016}-{:06}", now.as_micros(), self.rotations);
         let mut full = self.config.path.clone().into_os_string();
         full.push(format!(".{stamp}"));
-        fs::rename(&self.config.path, PathBuf::from(full))?;
+        match fs::rename(&self.config.path, PathBuf::from(full)) {
+            // An earlier rotation came as far as this and could open no new file, or somebody moved it away.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            renamed => renamed?,
+        }
         (self.file, self.bytes) = open(&self.config.path)?;
         self.prune()
     }

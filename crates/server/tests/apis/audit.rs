@@ -159,6 +159,25 @@ async fn full_files_are_rotated_searched_and_erased_too() {
 }
 
 #[tokio::test]
+async fn a_file_that_is_gone_when_it_is_full_ends_no_trail() {
+    let env = semel::tokio_env();
+    let path = new_folder("gone").join("audit.jsonl");
+    let config = FileConfig {
+        max_bytes: 1000,
+        ..FileConfig::new(&path)
+    };
+    let sink = FileSink::open(config, Arc::clone(&env.clock)).unwrap();
+    let trail = Trail::start(Arc::new(sink.clone()), TrailConfig::default(), env);
+    trail.record(draft("ada")).await.unwrap();
+    // As after a rotation that could open no new file.
+    std::fs::rename(&path, path.with_extension("moved")).unwrap();
+    for _ in 0..30 {
+        trail.record(draft("bob")).await.unwrap();
+    }
+    assert!(path.exists());
+}
+
+#[tokio::test]
 async fn a_line_cut_short_by_a_crash_spoils_no_other() {
     let env = semel::tokio_env();
     let path = new_folder("torn").join("audit.jsonl");
