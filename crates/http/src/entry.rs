@@ -78,10 +78,7 @@ where
         Err(refusal) => refusal,
     };
     let code = refusal.code();
-    // A signature is checked in every mode: observing is about keys (P39). And of a body that broke off nothing is
-    // left that would tell the handler so: it would take what came for all of it.
-    let is_final = matches!(refusal, Refusal::Unverified | Refusal::BodyBroken);
-    if rules.policy.mode == Mode::Observe && !is_final {
+    if rules.policy.mode == Mode::Observe && !is_final(rules, &refusal) {
         let would = Would::Refuse(code);
         shared
             .engine
@@ -95,6 +92,17 @@ where
         kind,
         must_close: must_close && parts.version <= Version::HTTP_11,
     })
+}
+
+/// Whether a request is refused also where keys are only observed (P39).
+fn is_final(rules: &Rules, refusal: &Refusal) -> bool {
+    match refusal {
+        // Of a body that broke off nothing is left that would tell the handler so: it would take what came for all of it.
+        Refusal::Unverified | Refusal::BodyBroken => true,
+        // What can't be read can't be verified.
+        Refusal::BodyTooLarge { .. } | Refusal::BodySlow => rules.verify.is_some(),
+        _ => false,
+    }
 }
 
 /// Reads what is left, so that the next request on the connection isn't taken for it; whether nothing
@@ -124,22 +132,32 @@ where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
+    // First, as nothing else that is found out about a request matters if it isn't genuine.
+    let mut verified = None;
+    if let Some(verify) = &rules.verify {
+        let body = read(shared, rules, reader).await?;
+        if !verify(parts, &body, shared.engine.env().clock.wall()) {
+            return Err(Refusal::Unverified);
+        }
+        if rules.policy.mode == Mode::Off {
+            return Ok(None);
+        }
+        verified = Some(body);
+    }
     // What the head alone decides is decided before a byte of the body is waited for.
     let mut key = None;
     if !rules.key.needs_body() {
         key = rules.key.find(parts, &[], &shared.key_rules)?;
-        if key.is_none() && rules.verify.is_none() {
+        if key.is_none() {
             return none(rules);
         }
     }
     let namespace = rules.namespace(parts)?;
     let policy = rules.policy_for(parts)?;
-    let body = read(shared, rules, reader).await?;
-    if let Some(verify) = &rules.verify
-        && !verify(parts, &body, shared.engine.env().clock.wall())
-    {
-        return Err(Refusal::Unverified);
-    }
+    let body = match verified {
+        Some(body) => body,
+        None => read(shared, rules, reader).await?,
+    };
     if rules.key.needs_body() {
         key = rules.key.find(parts, &body, &shared.key_rules)?;
     }

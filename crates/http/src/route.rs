@@ -216,7 +216,8 @@ impl Route {
         self
     }
 
-    /// Runs only what `verify` lets through, given head, raw body and the time: a signature, say.
+    /// Runs only what `verify` lets through, given head, raw body and the time: a signature, say. In every mode, and for the
+    /// route's methods: requests of others are none of the layer's business, so let nothing act on them.
     pub fn verify(
         mut self,
         verify: impl Fn(&Parts, &Bytes, Timestamp) -> bool + Send + Sync + 'static,

@@ -98,9 +98,10 @@ impl Rules {
         })
     }
 
-    /// Whether a request is any of the layer's business.
+    /// Whether a request is any of the layer's business. A signature is checked in every mode: modes are about keys (P39).
     pub(crate) fn covers(&self, method: &Method) -> bool {
-        self.policy.mode != Mode::Off && self.methods.contains(method)
+        let looks = self.policy.mode != Mode::Off || self.verify.is_some();
+        looks && self.methods.contains(method)
     }
 
     /// For reports about requests that have no key.

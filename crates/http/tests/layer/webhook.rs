@@ -7,7 +7,8 @@ use axum::routing::post as on_post;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use semel::http::{StandardWebhooks, webhook};
+use semel::Mode;
+use semel::http::{Limits, StandardWebhooks, webhook};
 
 use crate::support::*;
 
@@ -74,6 +75,30 @@ async fn what_is_not_genuine_is_refused_and_claims_nothing() {
         202,
         "the id is as new"
     );
+}
+
+#[tokio::test]
+async fn what_is_not_genuine_is_refused_in_every_mode() {
+    for mode in [Mode::Observe, Mode::Off] {
+        let runs = Runs::default();
+        let limits = Limits {
+            request_bytes: 100,
+            ..Limits::default()
+        };
+        let route = StandardWebhooks::new(&[SECRET]).unwrap().route();
+        let rig = Rig::with(route.mode(mode).limits(limits), hook(&runs)).await;
+        let mut forged = delivery("msg_1", "{}", 0);
+        *forged.body_mut() = Body::from("[]");
+        assert_eq!(rig.send(forged).await.problem().0, 401, "{mode:?}");
+        // Nor what is too long to be looked at.
+        let long = delivery("msg_1", &"x".repeat(200), 0);
+        assert_eq!(rig.send(long).await.problem().0, 413, "{mode:?}");
+        assert_eq!(runs.begun(), 0);
+        for _ in 0..2 {
+            assert_eq!(rig.send(delivery("msg_1", "{}", 0)).await.status, 202);
+        }
+        assert_eq!(runs.begun(), 2, "{mode:?}");
+    }
 }
 
 #[tokio::test]
