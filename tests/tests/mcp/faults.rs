@@ -7,7 +7,7 @@ use semel_testkit::private::free_port;
 use semel_testkit::proxy::Proxy;
 use serde_json::json;
 
-use crate::support::{Place, Sdk, in_doubt};
+use crate::support::{Place, Sdk, in_doubt, until_one_doubt_is_left};
 use crate::talk::{Talk, code, is_replay};
 
 /// Asks again and again until the state is the wanted one.
@@ -68,14 +68,7 @@ async fn an_answer_later_than_the_window_of_a_derived_key_still_ends_the_doubt()
     let key = result["_meta"]["semel/idempotencyKey"].as_str();
     let key = key.expect("a key").to_owned();
     // The record of the window goes; the doubt stays.
-    let mut pause = tokio::time::interval(Duration::from_millis(100));
-    for _ in 0..600 {
-        pause.tick().await;
-        if in_doubt(&place).len() == 1 {
-            break;
-        }
-    }
-    assert_eq!(in_doubt(&place).len(), 1);
+    until_one_doubt_is_left(&place).await;
     std::fs::write(&until, "").expect("a folder of our own");
     becomes(&mut talk, "act_then_wait", &key, "completed").await;
     // With the key that the model was told, and without one.

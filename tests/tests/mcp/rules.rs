@@ -5,7 +5,7 @@ use std::time::Duration;
 use semel_tests::semel;
 use serde_json::{Value, json};
 
-use crate::support::{Place, Sdk, in_doubt};
+use crate::support::{Place, Sdk, until_one_doubt_is_left};
 use crate::talk::{Talk, code, is_replay};
 
 #[tokio::test]
@@ -89,14 +89,7 @@ async fn a_doubt_about_a_call_without_a_key_outlives_its_window() {
     assert_eq!(code(&result), "idempotency_in_doubt");
     let mut talk = Talk::start(&place, &command).await;
     // The record of the window goes; the doubt stays, under a record of its own.
-    let mut pause = tokio::time::interval(Duration::from_millis(100));
-    for _ in 0..600 {
-        pause.tick().await;
-        if in_doubt(&place).len() == 1 {
-            break;
-        }
-    }
-    assert_eq!(in_doubt(&place).len(), 1);
+    until_one_doubt_is_left(&place).await;
     let again = talk.call("act_then_die", &call).await;
     assert_eq!(code(&again), "idempotency_in_doubt", "{again}");
     assert_eq!(talk.status("act_then_die", &key).await, "in_doubt");

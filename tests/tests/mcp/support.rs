@@ -172,6 +172,18 @@ pub(crate) fn said(command: &mut Command) -> Value {
     })
 }
 
+/// Waits until the record of a derived key's window is gone, and its guard alone is in doubt.
+pub(crate) async fn until_one_doubt_is_left(place: &Place) {
+    let mut pause = tokio::time::interval(Duration::from_millis(100));
+    for _ in 0..600 {
+        pause.tick().await;
+        if in_doubt(place).len() == 1 {
+            return;
+        }
+    }
+    panic!("{:?}", in_doubt(place));
+}
+
 /// What an operator sees of the store.
 pub(crate) fn in_doubt(place: &Place) -> Vec<Value> {
     let mut command = semel_command(&semel());

@@ -1,6 +1,7 @@
 //! The audit trail: kept, rotated, erased, and honest about what it lost.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -117,16 +118,22 @@ fn draft(actor: &str) -> Draft {
     }
 }
 
-#[tokio::test]
-async fn full_files_are_rotated_searched_and_erased_too() {
+/// A trail whose files are soon full.
+fn small_files(folder: &str) -> (PathBuf, FileSink, Trail) {
     let env = semel::tokio_env();
-    let path = new_folder("rotate").join("audit.jsonl");
+    let path = new_folder(folder).join("audit.jsonl");
     let config = FileConfig {
         max_bytes: 1000,
         ..FileConfig::new(&path)
     };
-    let sink = FileSink::open(config, Arc::clone(&env.clock)).unwrap();
+    let sink = FileSink::open(config, Arc::clone(&env.clock)).expect("a folder of our own");
     let trail = Trail::start(Arc::new(sink.clone()), TrailConfig::default(), env);
+    (path, sink, trail)
+}
+
+#[tokio::test]
+async fn full_files_are_rotated_searched_and_erased_too() {
+    let (path, sink, trail) = small_files("rotate");
     for number in 0..30 {
         trail
             .record(draft(if number % 2 == 0 { "ada" } else { "bob" }))
@@ -160,14 +167,7 @@ async fn full_files_are_rotated_searched_and_erased_too() {
 
 #[tokio::test]
 async fn a_file_that_is_gone_when_it_is_full_ends_no_trail() {
-    let env = semel::tokio_env();
-    let path = new_folder("gone").join("audit.jsonl");
-    let config = FileConfig {
-        max_bytes: 1000,
-        ..FileConfig::new(&path)
-    };
-    let sink = FileSink::open(config, Arc::clone(&env.clock)).unwrap();
-    let trail = Trail::start(Arc::new(sink.clone()), TrailConfig::default(), env);
+    let (path, _, trail) = small_files("gone");
     trail.record(draft("ada")).await.unwrap();
     // As after a rotation that could open no new file.
     std::fs::rename(&path, path.with_extension("moved")).unwrap();

@@ -52,6 +52,12 @@ fn clock() -> TokioClock {
     TokioClock(SystemTime::default())
 }
 
+async fn note(consumer: &str, payload: &str, to: &mut PgConnection) -> Result<(), BrokerError> {
+    let note = sqlx::query("INSERT INTO stream_effects (consumer, payload) VALUES ($1, $2)");
+    note.bind(consumer).bind(payload).execute(to).await?;
+    Ok(())
+}
+
 /// Notes the payload; fails the first times for some.
 struct Note {
     consumer: String,
@@ -66,11 +72,7 @@ impl Effect for Note {
         payload: &[u8],
     ) -> Result<(), BrokerError> {
         let payload = std::str::from_utf8(payload)?;
-        let note = sqlx::query("INSERT INTO stream_effects (consumer, payload) VALUES ($1, $2)");
-        note.bind(&self.consumer)
-            .bind(payload)
-            .execute(transaction)
-            .await?;
+        note(&self.consumer, payload, transaction).await?;
         // After its write, which must not stay.
         if let Some(times) = self.fails.get_mut(payload).filter(|times| **times > 0) {
             *times -= 1;

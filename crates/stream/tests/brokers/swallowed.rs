@@ -7,7 +7,7 @@ use semel_stream::{Operation, Order};
 use semel_testkit::private::NatsServer;
 use sqlx::PgConnection;
 
-use crate::{Sent, database, effects, jetstream, options, until_quiet};
+use crate::{Sent, database, effects, jetstream, note, options, until_quiet};
 
 const MESSAGES: &[Sent] = &[
     ("a", "1", "", "a1"),
@@ -30,9 +30,7 @@ impl Effect for Spoil {
         payload: &[u8],
     ) -> Result<(), BrokerError> {
         let payload = std::str::from_utf8(payload)?;
-        let note = sqlx::query("INSERT INTO stream_effects (consumer, payload) VALUES ($1, $2)");
-        let note = note.bind(&self.consumer).bind(payload);
-        note.execute(&mut *transaction).await?;
+        note(&self.consumer, payload, transaction).await?;
         if payload == "c1" && self.times > 0 {
             self.times -= 1;
             // Whatever comes of it is swallowed.

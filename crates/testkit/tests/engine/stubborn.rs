@@ -81,6 +81,22 @@ fn rig(answer: fn() -> StoreResult<Claimed>) -> Rig {
     )
 }
 
+/// What a caller is told where the scope fails open, and nothing runs all the same.
+async fn refused_where_it_fails_open(rig: &Rig) -> Problem {
+    let effects = Effects::default();
+    let policy = Policy {
+        store_down: StoreDown::Open,
+        ..Policy::default()
+    };
+    let response = rig.run("k", &policy, effects.answer("x")).await;
+    assert_eq!(effects.count(), 0);
+    assert_eq!(rig.log.count(|step| *step == Step::FailedOpen), 0);
+    match response {
+        Response::Problem(problem) => problem,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[tokio::test]
 async fn p25_a_record_that_cannot_be_read_is_refused_even_where_the_scope_fails_open() {
     for error in [RecordError::UnknownVersion(2), RecordError::Foreign] {
@@ -88,20 +104,10 @@ async fn p25_a_record_that_cannot_be_read_is_refused_even_where_the_scope_fails_
             RecordError::Foreign => rig(|| Err(RecordError::Foreign.into())),
             _ => rig(|| Err(RecordError::UnknownVersion(2).into())),
         };
-        let effects = Effects::default();
-        let policy = Policy {
-            store_down: StoreDown::Open,
-            ..Policy::default()
-        };
-        let response = rig.run("k", &policy, effects.answer("x")).await;
-        let Response::Problem(problem) = response else {
-            panic!("{response:?}")
-        };
+        let problem = refused_where_it_fails_open(&rig).await;
         // A caller who heard that nothing was done might do it in another way.
         assert_eq!(problem.code(), "idempotency_record_unreadable");
         assert!(!problem.is_retryable() && problem.to_string().contains("not known"));
-        assert_eq!(effects.count(), 0);
-        assert_eq!(rig.log.count(|step| *step == Step::FailedOpen), 0);
     }
 }
 
@@ -111,19 +117,10 @@ async fn p44_a_body_that_does_not_come_is_told_as_an_answer_that_is_there() {
         let (kind, certainty) = (StoreErrorKind::Body, Certainty::Definite);
         Err(StoreError::new(kind, certainty, "the bucket is away"))
     });
-    let effects = Effects::default();
-    let policy = Policy {
-        store_down: StoreDown::Open,
-        ..Policy::default()
-    };
-    let response = rig.run("k", &policy, effects.answer("x")).await;
-    let Response::Problem(problem) = response else {
-        panic!("{response:?}")
-    };
+    let problem = refused_where_it_fails_open(&rig).await;
     assert_eq!(problem.code(), "idempotency_body_unavailable");
     assert!(problem.is_retryable() && problem.retry_after().is_some());
     assert!(problem.to_string().contains("answered before"), "{problem}");
-    assert_eq!(effects.count(), 0);
 }
 
 #[tokio::test]
