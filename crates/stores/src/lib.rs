@@ -21,6 +21,8 @@ pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
+mod suspicion;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 mod transaction;
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]

@@ -15,10 +15,12 @@ use super::error::{
 };
 use super::options::Options;
 use super::row::Bound;
+use crate::suspicion::Suspicion;
 
 pub(super) struct Link {
     pool: MySqlPool,
     clock: Arc<dyn Clock>,
+    suspicion: Suspicion,
     /// How often no connection could be had because all were in use.
     exhausted: AtomicU64,
 }
@@ -33,8 +35,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 const SHORT_PAUSE: Duration = Duration::from_millis(2);
 /// How long to wait for a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(4);
-/// After so long in the pool a connection is tried before it is used.
-const IDLE: Duration = Duration::from_secs(5);
 
 /// No gaps are locked, and every statement sees what is committed; nobody waits for a row for a minute.
 const SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
@@ -45,6 +45,8 @@ impl Link {
         // A pool would try again and again, and then say no more than that it took too long.
         let first = MySqlConnection::connect_with(&options.connect).await;
         drop(first.map_err(not_sent)?);
+        let suspicion = Suspicion::new(Arc::clone(&clock));
+        let tried = suspicion.clone();
         let pool = MySqlPoolOptions::new()
             .max_connections(options.max_connections)
             .acquire_timeout(CONNECT_LIMIT)
@@ -52,13 +54,15 @@ impl Link {
             .after_connect(|connection, _| {
                 Box::pin(async move { sqlx::raw_sql(SESSION).execute(connection).await.map(drop) })
             })
-            .before_acquire(|connection, meta| {
-                Box::pin(async move { Ok(meta.idle_for < IDLE || connection.ping().await.is_ok()) })
+            .before_acquire(move |connection, meta| {
+                let trusted = !tried.falls_on(meta.idle_for);
+                Box::pin(async move { Ok(trusted || connection.ping().await.is_ok()) })
             });
         let pool = pool.connect_with(options.connect.clone()).await;
         Ok(Self {
             pool: pool.map_err(not_sent)?,
             clock,
+            suspicion,
             exhausted: AtomicU64::new(0),
         })
     }
@@ -116,7 +120,9 @@ impl Link {
                 }
                 Err(error) => error,
             };
-            if !is_broken(&error) {
+            if is_broken(&error) {
+                self.suspicion.raise();
+            } else {
                 held.give_back();
             }
             let (most, pause) = resends(&error);

@@ -13,11 +13,13 @@ use sqlx::{AssertSqlSafe, Connection as _, Error, PgConnection, Postgres};
 use super::error::{after, code, is_broken, not_sent, store_error};
 use super::options::Options;
 use super::row::Bound;
+use crate::suspicion::Suspicion;
 
 pub(super) struct Link {
     pool: PgPool,
     pooled: bool,
     clock: Arc<dyn Clock>,
+    suspicion: Suspicion,
     /// How often no connection could be had because all were in use.
     exhausted: AtomicU64,
 }
@@ -28,8 +30,6 @@ const RESENDS: usize = 2;
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long to wait for a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(4);
-/// After so long in the pool a connection is tried before it is used.
-const IDLE: Duration = Duration::from_secs(5);
 
 impl Link {
     pub(super) async fn open(options: &Options, clock: Arc<dyn Clock>) -> StoreResult<Self> {
@@ -38,18 +38,22 @@ impl Link {
             .await
             .map_err(not_sent)?;
         drop(first);
+        let suspicion = Suspicion::new(Arc::clone(&clock));
+        let tried = suspicion.clone();
         let pool = PgPoolOptions::new()
             .max_connections(options.max_connections)
             .acquire_timeout(CONNECT_LIMIT)
             .test_before_acquire(false)
-            .before_acquire(|connection, meta| {
-                Box::pin(async move { Ok(meta.idle_for < IDLE || connection.ping().await.is_ok()) })
+            .before_acquire(move |connection, meta| {
+                let trusted = !tried.falls_on(meta.idle_for);
+                Box::pin(async move { Ok(trusted || connection.ping().await.is_ok()) })
             });
         let pool = pool.connect_with(options.connect.clone()).await;
         Ok(Self {
             pool: pool.map_err(not_sent)?,
             pooled: options.pooled,
             clock,
+            suspicion,
             exhausted: AtomicU64::new(0),
         })
     }
@@ -74,8 +78,10 @@ impl Link {
                 }
                 Err(error) => error,
             };
-            // What failed in a transaction has left it open.
-            if !self.pooled && !is_broken(&error) {
+            if is_broken(&error) {
+                self.suspicion.raise();
+            } else if !self.pooled {
+                // Behind a pooler it failed in a transaction, and has left that open.
                 held.give_back();
             }
             let again = resends < RESENDS && is_worth_resending(&error);
@@ -111,11 +117,23 @@ impl Link {
         }
     }
 
-    /// A transaction of our own. Rolled back unless committed.
+    /// A transaction of our own. Rolled back unless committed. One that did not begin has done nothing, so another
+    /// connection is taken where the first turns out to be broken.
     pub(super) async fn begin(&self) -> StoreResult<Session> {
-        let mut session = Session(self.hold().await?);
-        session.script("BEGIN").await?;
-        Ok(session)
+        let mut resends = 0;
+        loop {
+            let mut held = self.hold().await?;
+            let begin = sqlx::raw_sql("BEGIN");
+            let Err(error) = begin.execute(held.get().map_err(not_sent)?).await else {
+                return Ok(Session(held));
+            };
+            if !is_broken(&error) || resends == RESENDS {
+                return Err(not_sent(error));
+            }
+            self.suspicion.raise();
+            resends += 1;
+            self.clock.sleep(PAUSE).await;
+        }
     }
 
     async fn hold(&self) -> StoreResult<Held> {

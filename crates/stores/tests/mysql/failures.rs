@@ -169,6 +169,35 @@ async fn a_session_that_an_administrator_ended_in_mid_statement_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_that_ended_together_cost_nobody_an_answer() {
+    let server = MariaDbServer::start(&[]).await;
+    let store = open(&server.url()).await;
+    let pool = MySqlPool::connect(&server.url()).await.unwrap();
+    let mut lock = pool.acquire().await.unwrap();
+    let held = sqlx::raw_sql("LOCK TABLES semel_records WRITE");
+    held.execute(&mut *lock).await.unwrap();
+    let claims: Vec<_> = (0..8).map(|_| fresh()).collect();
+    let claiming = futures_util::future::join_all(claims.iter().map(|claim| won(&store, claim)));
+    let unlocking = async {
+        let waiting =
+            "select id from information_schema.processlist where state like '%metadata lock%'";
+        let mut sessions = String::new();
+        while sessions.lines().count() != 8 {
+            sleep(20).await;
+            sessions = server.sql(waiting);
+        }
+        let free = sqlx::raw_sql("UNLOCK TABLES");
+        free.execute(&mut *lock).await.unwrap();
+        sessions
+    };
+    let (_, sessions) = tokio::join!(claiming, unlocking);
+    for session in sessions.lines() {
+        server.sql(&format!("kill {session}"));
+    }
+    assert!(store.read(&fresh().identity).await.unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_killed_under_load_loses_nothing_that_was_acknowledged() {
     let mut server = MariaDbServer::start(&["log-bin=binlog", "server-id=1"]).await;
     let store = open(&server.url()).await;

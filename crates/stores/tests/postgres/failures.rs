@@ -184,30 +184,6 @@ async fn a_session_ended_in_the_middle_of_its_commit_is_found_out_by_the_token()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_an_administrator_ended_in_mid_statement_is_replaced() {
-    let server = PostgresServer::start(&[]).await;
-    let store = open(&server.url()).await;
-    let pool = PgPool::connect(&server.url()).await.unwrap();
-    let mut lock = pool.begin().await.unwrap();
-    let text = "LOCK TABLE semel.records IN ACCESS EXCLUSIVE MODE";
-    sqlx::query(text).execute(&mut *lock).await.unwrap();
-    let claim = fresh();
-    let claiming = tokio::spawn({
-        let (store, claim) = (store.clone(), claim.clone());
-        async move { won(&store, &claim).await }
-    });
-    let waits = "application_name = 'semel' and wait_event_type = 'Lock'";
-    let waiting = format!("select count(*) from pg_stat_activity where {waits}");
-    while server.sql("postgres", &waiting) != "1" {
-        sleep(20).await;
-    }
-    let end = format!("select pg_terminate_backend(pid) from pg_stat_activity where {waits}");
-    server.sql("postgres", &end);
-    lock.rollback().await.unwrap();
-    assert_eq!(claiming.await.unwrap().token, claim.token);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transaction_whose_commit_was_not_answered_is_found_out_by_the_token() {
     let server = PostgresServer::start(&[]).await;
     let semel = Semel::open(&server.url()).await.unwrap();

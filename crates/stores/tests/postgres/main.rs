@@ -8,6 +8,7 @@ mod diagnosis;
 mod failures;
 #[path = "../sql/lost_reply.rs"]
 mod lost_reply;
+mod sessions;
 mod settings;
 mod suite;
 mod support;

@@ -1,0 +1,73 @@
+//! Sessions that an administrator ends: in mid-statement, and while they wait in the pool.
+
+use semel_core::{Settled, Store};
+use semel_stores::postgres::PostgresStore;
+use semel_testkit::private::PostgresServer;
+use sqlx::PgPool;
+
+use crate::support::{complete, fresh, open, sleep, won};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_an_administrator_ended_in_mid_statement_is_replaced() {
+    let server = PostgresServer::start(&[]).await;
+    let store = open(&server.url()).await;
+    let pool = PgPool::connect(&server.url()).await.unwrap();
+    let mut lock = pool.begin().await.unwrap();
+    let text = "LOCK TABLE semel.records IN ACCESS EXCLUSIVE MODE";
+    sqlx::query(text).execute(&mut *lock).await.unwrap();
+    let claim = fresh();
+    let claiming = tokio::spawn({
+        let (store, claim) = (store.clone(), claim.clone());
+        async move { won(&store, &claim).await }
+    });
+    let waits = "application_name = 'semel' and wait_event_type = 'Lock'";
+    let waiting = format!("select count(*) from pg_stat_activity where {waits}");
+    while server.sql("postgres", &waiting) != "1" {
+        sleep(20).await;
+    }
+    let end = format!("select pg_terminate_backend(pid) from pg_stat_activity where {waits}");
+    server.sql("postgres", &end);
+    lock.rollback().await.unwrap();
+    assert_eq!(claiming.await.unwrap().token, claim.token);
+}
+
+/// Makes eight connections, and has an administrator end all of them while they wait for work.
+async fn end_eight_sessions(server: &PostgresServer, store: &PostgresStore) {
+    let pool = PgPool::connect(&server.url()).await.expect("a server");
+    let mut lock = pool.begin().await.expect("a transaction");
+    let text = "LOCK TABLE semel.records IN ACCESS EXCLUSIVE MODE";
+    let locked = sqlx::query(text).execute(&mut *lock).await;
+    locked.expect("a lock");
+    let claims: Vec<_> = (0..8).map(|_| fresh()).collect();
+    let claiming = futures_util::future::join_all(claims.iter().map(|claim| won(store, claim)));
+    let unlocking = async {
+        let waiting = "select count(*) from pg_stat_activity where application_name = 'semel' \
+                       and wait_event_type = 'Lock'";
+        while server.sql("postgres", waiting) != "8" {
+            sleep(20).await;
+        }
+        lock.rollback().await.expect("no lock");
+    };
+    tokio::join!(claiming, unlocking);
+    let end = "select count(pg_terminate_backend(pid, 5000)) from pg_stat_activity \
+               where application_name = 'semel'";
+    let ended: u32 = server.sql("postgres", end).parse().expect("a number");
+    assert!(ended >= 8, "{ended} ended");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_that_ended_together_cost_nobody_an_answer() {
+    let server = PostgresServer::start(&[]).await;
+    let store = open(&server.url()).await;
+    let claim = fresh();
+    end_eight_sessions(&server, &store).await;
+    assert!(store.read(&claim.identity).await.unwrap().is_none());
+
+    // What takes a transaction, too: a large body and its record.
+    let large = complete(&"x".repeat(300_000));
+    let lease = won(&store, &fresh()).await;
+    assert_eq!(store.settle(&lease, &large).await.unwrap(), Settled::Done);
+    let lease = won(&store, &claim).await;
+    end_eight_sessions(&server, &store).await;
+    assert_eq!(store.settle(&lease, &large).await.unwrap(), Settled::Done);
+}
