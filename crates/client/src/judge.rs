@@ -68,10 +68,9 @@ const RETRYABLE: [u16; 7] = [408, 425, 429, 500, 502, 503, 504];
 
 /// Codes that say that this attempt did nothing. Too many waiters is none of them: it is said while another attempt with
 /// the key runs.
-const NOT_STARTED: [&str; 7] = [
+const NOT_STARTED: [&str; 6] = [
     "idempotency_store_unavailable",
     "idempotency_late",
-    "idempotency_shut_down",
     "idempotency_body_broken",
     "idempotency_body_slow",
     "upstream_unreachable",
@@ -197,6 +196,9 @@ mod tests {
     fn what_was_not_started_is_known_not_to_be_done() {
         let body = "{\"code\":\"idempotency_store_unavailable\",\"retryable\":true}";
         assert_eq!(judged(503, &[JSON], body), again(None, true, true));
+        // Its process ended, and nobody knows how far it was.
+        let body = "{\"code\":\"idempotency_shut_down\",\"retryable\":true}";
+        assert_eq!(judged(503, &[JSON], body), again(None, true, false));
     }
 
     #[test]

@@ -27,7 +27,7 @@
 //! | the key was used with another payload | [`Error::Conflict`], at once |
 //! | nobody knows whether an earlier run took effect | [`Error::InDoubt`], at once |
 //! | a run with this key is under way | asks again after `Retry-After`, until the time is up |
-//! | 408, 425, 429, 5xx; a problem with `retryable: true` | asks again |
+//! | 408, 425, 429, 500, 502, 503, 504; a problem with `retryable: true` | asks again |
 //! | no connection, a timeout, an answer that broke off | asks again with the same key |
 //! | nothing left: attempts, time or budget | [`Error::GaveUp`], which says whether it may have been done |
 

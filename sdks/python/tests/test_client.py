@@ -227,6 +227,7 @@ def refusal(code: str) -> httpx.Response:
         ("idempotency_too_many_waiters", True),
         ("idempotency_in_flight", True),
         ("idempotency_store_unavailable", False),
+        ("idempotency_shut_down", True),
     ],
 )
 def test_what_runs_under_its_key_may_be_done(code: str, unknown: bool) -> None:

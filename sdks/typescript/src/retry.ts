@@ -6,7 +6,6 @@ const RETRYABLE = new Set([408, 425, 429, 500, 502, 503, 504]);
 const NOT_STARTED = new Set([
   "idempotency_store_unavailable",
   "idempotency_late",
-  "idempotency_shut_down",
   "idempotency_body_broken",
   "idempotency_body_slow",
   "upstream_unreachable",

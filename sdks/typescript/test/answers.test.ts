@@ -44,6 +44,7 @@ test.each([
   ["idempotency_too_many_waiters", 429, true],
   ["idempotency_in_flight", 409, true],
   ["idempotency_store_unavailable", 503, false],
+  ["idempotency_shut_down", 503, true],
 ] as const)("who gives up at %s may say that nothing was done only where nothing runs", async (code, status, unknown) => {
   const { client } = saying(status, { code, retryable: true, retryAfterMs: 100_000 });
   const error = await client.post("/charges").catch((found: unknown) => found);

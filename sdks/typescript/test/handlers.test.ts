@@ -132,8 +132,10 @@ describe.each(["fastify", "hono"])("%s", (name) => {
     async (how) => {
       const key = newKey();
       const leave = new AbortController();
-      const reading = post(`${url}/stream/${how}`, key, leave.signal).then((answer) => answer.text());
-      if (how.includes("endless")) setTimeout(() => leave.abort(), 100);
+      const reading = post(`${url}/stream/${how}`, key, leave.signal).then((answer) => {
+        if (how.includes("endless")) setTimeout(() => leave.abort(), 100);
+        return answer.text();
+      });
       await reading.catch(() => undefined);
       await becomes(key, "released");
       await staysQuiet();

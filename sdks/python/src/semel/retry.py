@@ -24,7 +24,6 @@ NOT_STARTED = frozenset(
     {
         "idempotency_store_unavailable",
         "idempotency_late",
-        "idempotency_shut_down",
         "idempotency_body_broken",
         "idempotency_body_slow",
         "upstream_unreachable",
