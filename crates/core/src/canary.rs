@@ -58,6 +58,28 @@ pub async fn check(
     }
 }
 
+/// The same for a tool that looks after records and serves nobody: it must have the nodes' secret, and where there was no node yet
+/// it leaves the choice to the first.
+///
+/// # Errors
+/// [`CanaryError`] says why the tool would find nothing.
+pub async fn look(
+    store: &dyn Store,
+    env: &Env,
+    secret: &Secret,
+    environment: &str,
+) -> Result<(), CanaryError> {
+    let Some(claim) = claim(env, secret, environment) else {
+        return Ok(());
+    };
+    match store.read(&claim.identity).await? {
+        Some(record) if record.fingerprint != claim.fingerprint => {
+            Err(CanaryError::OtherSecret { id: secret.id() })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// All parts are constants, so making them only fails for an environment that nobody could use.
 fn claim(env: &Env, secret: &Secret, environment: &str) -> Option<Claim> {
     let namespace = Namespace::new(environment, "", "semel.canary").ok()?;

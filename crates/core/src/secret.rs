@@ -32,7 +32,7 @@ const FINGERPRINT: &str = "semel v1 fingerprint";
 const DOWNSTREAM: &str = "semel v1 downstream key";
 
 impl Secret {
-    /// A secret with its id (1 to 65,535; a rotation gives the next one another id).
+    /// A secret with its id (1 to 65,535), which records carry.
     ///
     /// # Errors
     /// [`SecretError`] where the material is shorter than [`MIN_SECRET_BYTES`] or the id is 0.

@@ -97,7 +97,7 @@ impl Route {
         self
     }
 
-    /// The scope of its keys. The method and the route's path, or `http` where no path is known.
+    /// The scope of its keys. The route's path, or `http` where no path is known.
     pub fn scope(mut self, scope: &str) -> Self {
         self.scope = Some(scope.to_owned());
         self

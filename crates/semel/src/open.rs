@@ -159,6 +159,7 @@ pub struct Builder {
     secret: Secret,
     observer: Arc<dyn Observer>,
     env: Option<Env>,
+    tool: bool,
     #[cfg(feature = "object")]
     bodies: Option<(String, usize)>,
 }
@@ -173,6 +174,7 @@ impl Default for Builder {
             secret: Secret::none(),
             observer: Arc::new(Ignore),
             env: None,
+            tool: false,
             #[cfg(feature = "object")]
             bodies: None,
         }
@@ -222,6 +224,13 @@ impl Builder {
         self
     }
 
+    /// For a tool that looks after records and runs nothing of its own: a store that no node has used yet is not bound to the
+    /// tool's secret, or to its having none.
+    pub const fn tool(mut self) -> Self {
+        self.tool = true;
+        self
+    }
+
     /// Bodies of more than `above` bytes are kept in the bucket at `url` (`s3://`, `gs://`, `az://`) instead of the store,
     /// with which every node must be opened. See [`Spill`](semel_core::Spill) for what that changes, and what it doesn't.
     #[cfg(feature = "object")]
@@ -257,7 +266,10 @@ impl Builder {
         semel_core::Namespace::new(&self.environment, "", "any")?;
         let capabilities = store.capabilities();
         if capabilities.shared || capabilities.durable {
-            canary::check(&*store, &env, &self.secret, &self.environment).await?;
+            match self.tool {
+                true => canary::look(&*store, &env, &self.secret, &self.environment).await?,
+                false => canary::check(&*store, &env, &self.secret, &self.environment).await?,
+            }
         }
         sweep_now_and_then(Arc::downgrade(&store), &env);
         let engine = Engine::with(store.clone(), env, self.secret, self.config, self.observer);

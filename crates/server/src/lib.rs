@@ -46,7 +46,7 @@ pub use openapi::openapi;
 pub use server::{Drained, Server, serve_operators};
 pub use signals::until_told;
 pub use stack::{Stack, StackError};
-pub use start::{Mounts, Opened, StartError, open, open_audited};
+pub use start::{Mounts, Opened, StartError, open, open_audited, open_for_tool};
 pub use tls::TlsError;
 
 /// Starts everything and serves until a signal ends it.

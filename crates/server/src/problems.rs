@@ -14,7 +14,7 @@ const FORWARDING: [(Cause, Help); 7] = [
             code: "upstream_unreachable",
             known: "The service could not be connected to. Nothing was sent, and the key is free.",
             caller: "Send it again, with the same key where there is one: it is as safe as the first time.",
-            operator: "Does the service run, and is `upstream.url` right? `semel doctor` looks.",
+            operator: "Does the service run, and is `upstream.urls` right? `semel doctor` looks.",
         },
     ),
     (
@@ -57,8 +57,8 @@ const FORWARDING: [(Cause, Help); 7] = [
         Cause::Client(ClientFault::TooSlow),
         Help {
             code: "request_slow",
-            known: "The body paused for longer than `listener.body_timeout`.",
-            caller: "Send it again; with a key that is safe.",
+            known: "The body of a request without a key paused for longer than `listener.body_timeout`; the service may have got part of it.",
+            caller: "Asking again may do it twice. With a key it is safe: then the whole body is read before anything is sent.",
             operator: "`listener.body_timeout`.",
         },
     ),
@@ -66,11 +66,39 @@ const FORWARDING: [(Cause, Help); 7] = [
         Cause::Client(ClientFault::Gone),
         Help {
             code: "request_broken",
-            known: "The body broke off.",
-            caller: "Send it again; with a key that is safe.",
+            known: "The body of a request without a key broke off; the service may have got part of it.",
+            caller: "As with [`request_slow`](request_slow.md).",
             operator: "",
         },
     ),
+];
+
+/// What the sidecar refuses before anything is looked at.
+const AT_THE_DOOR: [Entry; 2] = [
+    Entry {
+        status: 401,
+        grpc: None,
+        retryable: "no",
+        title: "The request doesn't say whose it is",
+        help: Help {
+            code: "token_required",
+            known: "The tenant or the caller is read from a token, and there is none, or it is out of date or can't be used. Nothing was started.",
+            caller: "Get a new token and send it as `Authorization: Bearer …`; `WWW-Authenticate` says what is wrong with the old one.",
+            operator: "`jwt.key_file`, `jwt.algorithm`, `jwt.issuer`, `jwt.audience`; the clocks (`jwt.leeway`).",
+        },
+    },
+    Entry {
+        status: 400,
+        grpc: None,
+        retryable: "no",
+        title: "The request's length can be read in two ways",
+        help: Help {
+            code: "request_ambiguous",
+            known: "The request has two lengths, or a head too long to be followed. Nothing was sent to the service, and the connection is closed.",
+            caller: "Send one `Content-Length`, or `Transfer-Encoding: chunked`.",
+            operator: "Something in between that writes a second length is where requests can be smuggled: mend it.",
+        },
+    },
 ];
 
 /// One page: where it lies, and its text.
@@ -87,17 +115,20 @@ pub fn pages() -> Vec<Page> {
         };
         let retryable = match cause {
             Cause::Timeout | Cause::Broken => "as it says",
+            // These are told only of requests without a key, part of which may have been sent.
+            Cause::Client(_) => "no",
             _ if error.is_retryable() => "yes",
             _ => "no",
         };
         Entry {
-            status: error.status().as_u16().to_string(),
-            grpc: "–".to_owned(),
+            status: error.status().as_u16(),
+            grpc: None,
             retryable,
             title: error.title(),
             help: *help,
         }
     }));
+    entries.extend(AT_THE_DOOR);
     let mut pages = vec![("docs/errors/README.md".to_owned(), list(&entries))];
     pages.extend(entries.iter().map(|entry| {
         let path = format!("docs/errors/{}.md", entry.help.code);
@@ -107,8 +138,8 @@ pub fn pages() -> Vec<Page> {
 }
 
 struct Entry {
-    status: String,
-    grpc: String,
+    status: u16,
+    grpc: Option<u8>,
     retryable: &'static str,
     title: &'static str,
     help: Help,
@@ -117,8 +148,8 @@ struct Entry {
 fn entry(row: &semel::http::Row) -> Option<Entry> {
     let help = HELP.iter().find(|help| help.code == row.code)?;
     Some(Entry {
-        status: row.status.to_string(),
-        grpc: row.grpc.to_string(),
+        status: row.status,
+        grpc: Some(row.grpc),
         retryable: if row.retryable { "yes" } else { "no" },
         title: row.title,
         help: *help,
@@ -135,9 +166,12 @@ impl Entry {
             caller,
             operator,
         } = self.help;
+        let grpc = self
+            .grpc
+            .map_or_else(|| "–".to_owned(), |grpc| grpc.to_string());
         let mut page = format!(
-            "{MADE}# {code}\n\n**{}.** Status {}, gRPC {}; worth asking again: {}.\n\n## What is known\n\n{known}\n\n## What the caller does\n\n{caller}\n",
-            self.title, self.status, self.grpc, self.retryable
+            "{MADE}# {code}\n\n**{}.** Status {}, gRPC {grpc}; worth asking again: {}.\n\n## What is known\n\n{known}\n\n## What the caller does\n\n{caller}\n",
+            self.title, self.status, self.retryable
         );
         if !operator.is_empty() {
             // Writing into a `String` cannot fail.
@@ -151,7 +185,9 @@ impl Entry {
 fn list(entries: &[Entry]) -> String {
     let mut page = format!(
         "{MADE}# Error codes\n\nEvery refusal is a problem document (RFC 9457) with one of these as its `code`, with `retryable` and, where waiting helps, \
-         `retryAfterMs`. Codes stay as they are from version to version. Statuses are those without a [profile's](../http.md#profiles) say.\n\n\
+         `retryAfterMs`. Codes stay as they are from version to version. Statuses are those without a [profile's](../http.md#profiles) say; \
+         the protocol API answers `idempotency_lease_lost` with 409, not to be asked again, and `idempotency_payload_invalid` with 422, and jobs `idempotency_conflict` with 409. \
+         A head that is too long (431), or that can't be read at all (400), is refused without a document.\n\n\
          | code | status | ask again | |\n|---|---|---|---|\n"
     );
     for Entry {
@@ -185,7 +221,10 @@ mod tests {
             assert_eq!(error.code(), help.code);
         }
         let pages = pages();
-        assert_eq!(pages.len(), 1 + PROBLEMS.len() + FORWARDING.len());
+        assert_eq!(
+            pages.len(),
+            1 + PROBLEMS.len() + FORWARDING.len() + AT_THE_DOOR.len()
+        );
         for row in PROBLEMS {
             let path = format!("docs/errors/{}.md", row.code);
             let (_, text) = pages

@@ -316,7 +316,7 @@ async fn listen<A: crate::listener::Answer>(
 }
 
 /// What can't change while the process runs.
-const FIXED: [&str; 21] = [
+const FIXED: [&str; 22] = [
     "api",
     "audit",
     "environment",
@@ -335,6 +335,7 @@ const FIXED: [&str; 21] = [
     "listener.body_timeout",
     "listener.max_connections",
     "admin.address",
+    "admin.dashboard",
     "admin.token_file",
     "admin.tls.client_ca_file",
     "admin.tls.client_optional",

@@ -153,7 +153,7 @@ fn unauthenticated(why: NoToken) -> Response<Body> {
     response
 }
 
-fn key_rules(config: &Config) -> KeyRules {
+pub(crate) fn key_rules(config: &Config) -> KeyRules {
     KeyRules {
         max_bytes: config.keys.max_bytes,
         extra: config.keys.extra.clone().into(),

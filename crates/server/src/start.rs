@@ -137,6 +137,25 @@ fn credential(config: &Config) -> Result<Credential, StartError> {
 /// # Errors
 /// [`StartError`] says what is wrong and what to do.
 pub async fn open_audited(config: &Config) -> Result<Opened, StartError> {
+    open_as(Who::Node, config).await
+}
+
+/// The same for a tool that looks after records and serves nobody: see [`Builder::tool`](semel::Builder::tool).
+///
+/// # Errors
+/// [`StartError`] says what is wrong and what to do.
+pub async fn open_for_tool(config: &Config) -> Result<Opened, StartError> {
+    open_as(Who::Tool, config).await
+}
+
+/// Who opens a store.
+#[derive(Clone, Copy)]
+enum Who {
+    Node,
+    Tool,
+}
+
+async fn open_as(who: Who, config: &Config) -> Result<Opened, StartError> {
     let env = tokio_env();
     let sink = crate::audit::open(&config.audit, &env)?;
     let trail = Trail::start(sink, TrailConfig::default(), env.clone());
@@ -155,7 +174,7 @@ pub async fn open_audited(config: &Config) -> Result<Opened, StartError> {
             ..env
         },
     };
-    let semel = open_observed(config, env, Arc::new(told)).await?;
+    let semel = open_observed(who, config, env, Arc::new(told)).await?;
     let jobs = match config.jobs.enabled {
         false => None,
         true => {
@@ -226,15 +245,16 @@ pub enum StartError {
     SelfCheck(String),
 }
 
-/// Opens the store that the configuration names.
+/// Opens the store that the configuration names, for a tool, and without a trail.
 ///
 /// # Errors
 /// [`StartError`] says what is wrong and what to do.
 pub async fn open(config: &Config) -> Result<Semel, StartError> {
-    open_observed(config, tokio_env(), Arc::new(Ignore)).await
+    open_observed(Who::Tool, config, tokio_env(), Arc::new(Ignore)).await
 }
 
 async fn open_observed(
+    who: Who,
     config: &Config,
     env: Env,
     observer: Arc<dyn Observer>,
@@ -244,8 +264,12 @@ async fn open_observed(
         .environment(&config.environment)
         .policy(crate::stack::policy(&config.defaults))
         .engine_config(engine_config(config))
+        .key_rules(crate::stack::key_rules(config))
         .env(env)
         .observer(observer);
+    if let Who::Tool = who {
+        builder = builder.tool();
+    }
     if let Some(file) = &config.store.secret_file {
         let broken = |message: String| StartError::File {
             what: "store.secret_file",
@@ -267,7 +291,7 @@ async fn open_observed(
                 "start it, or name another: --store redis://HOST:PORT, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE, sqlite:///PATH, or memory:// to try things out"
             }
             OpenError::Bodies(_) => "start its server, or leave store.body_store out: answers are then kept in the store",
-            OpenError::Canary(_) => "give every node the same store.secret_file",
+            OpenError::Canary(_) => "give every node the same store.secret_file; commands need it too: --config FILE instead of --store",
             _ => "see docs/stores for what a store's URL may say",
         },
         source: Box::new(source),

@@ -28,6 +28,21 @@ async fn p41_a_node_with_another_secret_does_not_start() {
 }
 
 #[tokio::test]
+async fn p41_a_tool_needs_the_nodes_secret_and_chooses_none_for_them() {
+    let clock = FakeClock::new();
+    let store = MemoryStore::new(MemoryConfig::default(), Arc::new(clock.clone()));
+    let env = env(&clock, 1);
+    let look = async |secret: &Secret| canary::look(&store, &env, secret, "production").await;
+    look(&Secret::none()).await.unwrap();
+    canary::check(&store, &env, &secret(1), "production")
+        .await
+        .unwrap();
+    look(&secret(1)).await.unwrap();
+    let none = look(&Secret::none()).await;
+    assert!(matches!(none, Err(CanaryError::OtherSecret { id: 0 })));
+}
+
+#[tokio::test]
 async fn p41_environments_may_have_secrets_of_their_own() {
     let clock = FakeClock::new();
     let store = MemoryStore::new(MemoryConfig::default(), Arc::new(clock.clone()));

@@ -6,7 +6,7 @@ use clap::Args;
 use semel_server::admin::{AdminConfig, AdminState, Credential, router};
 use semel_server::config::{AuditNats, AuditPostgres};
 use semel_server::config::{Config, Sources, load, without_password};
-use semel_server::open_audited;
+use semel_server::open_for_tool;
 
 use super::Client;
 use super::link::{Identity, Link};
@@ -140,7 +140,7 @@ impl Target {
         config.audit.postgres = AuditPostgres::default();
         config.audit.nats = AuditNats::default();
         config.jobs.enabled = self.jobs;
-        let opened = open_audited(&config).await?;
+        let opened = open_for_tool(&config).await?;
         let name = format!("the store ({})", opened.semel.store().capabilities().name);
         let trail = opened.trail.clone();
         let mut state = AdminState::new(

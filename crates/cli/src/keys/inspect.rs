@@ -14,7 +14,7 @@ use crate::out::{self, Look, Tone};
 #[command(after_help = "\
 Examples:
   semel keys inspect 3f9c21d07be4 --admin http://127.0.0.1:9090
-  semel keys inspect --key ord-123 --scope \"POST /charges\" --store redis://127.0.0.1")]
+  semel keys inspect --key ord-123 --scope /charges --store redis://127.0.0.1")]
 pub(crate) struct Inspect {
     #[command(flatten)]
     which: Which,

@@ -16,7 +16,7 @@ use crate::progress::Progress;
 #[command(after_help = "\
 Examples:
   semel keys list --in-doubt --admin http://127.0.0.1:9090
-  semel keys list --scope \"POST /charges\" --limit 1000 --json --store redis://127.0.0.1")]
+  semel keys list --scope /charges --limit 1000 --json --store redis://127.0.0.1")]
 pub(crate) struct List {
     #[command(flatten)]
     target: Target,

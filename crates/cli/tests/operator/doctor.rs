@@ -3,6 +3,7 @@
 use axum::Router;
 use axum::http::{HeaderName, header};
 use axum::routing::any;
+use semel::{Secret, Semel};
 use semel_testkit::private::{RedisServer, new_folder};
 use serde_json::Value;
 
@@ -144,4 +145,33 @@ async fn wrong_settings_are_findings_too() {
         "note",
         "what could not be looked at is said"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_binds_a_new_store_to_no_secret() {
+    let folder = new_folder("doctor-secret");
+    let store = format!("sqlite://{}/keys.db", folder.display());
+    semel(&["doctor", "--store", &store]).await.good();
+    semel(&["keys", "list", "--store", &store]).await.good();
+
+    let secret = folder.join("secret");
+    std::fs::write(&secret, [7; 32]).expect("as set up");
+    let node = Semel::builder().secret(Secret::new(1, &[7; 32]).expect("a secret"));
+    drop(
+        node.open(&store)
+            .await
+            .expect("the first secret of this store"),
+    );
+
+    let file = folder.join("semel.toml");
+    let settings = format!(
+        "[upstream]\nurls = [\"http://127.0.0.1:1\"]\n[store]\nurl = \"{store}\"\nsecret_file = \"{}\"",
+        secret.display()
+    );
+    std::fs::write(&file, settings).expect("as set up");
+    let file = file.to_str().expect("as set up");
+    semel(&["keys", "list", "--config", file]).await.good();
+    let ended = semel(&["keys", "list", "--store", &store]).await;
+    assert!(ended.err.contains("another secret"), "{ended:?}");
+    assert!(ended.err.contains("--config FILE"), "{ended:?}");
 }

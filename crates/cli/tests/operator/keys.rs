@@ -32,6 +32,18 @@ async fn traffic(sidecar: &Sidecar) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_the_settings_allow_is_one_for_operators_too() {
+    let sidecar = Sidecar::start("memory://", "[keys]\nextra = \":/\"\n").await;
+    assert_eq!(sidecar.send("/charges", "ord/1").await.0, 201);
+    let inspect = format!(
+        "keys inspect --key ord/1 --scope http --environment {} --json",
+        sidecar.environment
+    );
+    let shown = sidecar.run(&inspect).await.json();
+    assert_eq!(shown["record"]["state"], "completed", "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_listing_and_a_record_show_what_there_is_and_no_key() {
     let sidecar = Sidecar::start("memory://", "").await;
     let id = traffic(&sidecar).await;

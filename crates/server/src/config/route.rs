@@ -35,7 +35,7 @@ pub struct RouteSettings {
     pub key_header: Option<String>,
     /// The member of a JSON body that has the key, instead of a header. Every body of the route is then read first.
     pub key_field: Option<String>,
-    /// The scope of its keys: two routes with the same scope share them. The route's path, where not set.
+    /// The scope of its keys: two routes with the same scope share them. The route's path, where not set; `http` for what no route fits.
     pub scope: Option<String>,
     /// What becomes of a key whose request began, and whose end nobody saw.
     pub crash: Crash,

@@ -101,7 +101,7 @@ pub struct Store {
     /// A file with at least 16 random bytes, the same on every node: with it, whoever reads the store can't test guesses of keys and payloads.
     #[schemars(extend("format" = "file"))]
     pub secret_file: Option<String>,
-    /// The id of that secret, which records carry: a rotation takes the next one.
+    /// The id of that secret, which records carry. The same on every node, as the secret is: a store (and environment) that was used with one takes no other.
     #[schemars(range(min = 1))]
     pub secret_id: Option<u16>,
     /// A bucket for large answers, where room costs less than in the store: `s3://bucket/prefix`, `gs://…`, `az://…`. The record keeps their length and digest. The same on every node; `semel lifecycle` prints the rule with which the bucket removes what expired.
@@ -251,7 +251,7 @@ pub struct Admin {
     /// Address and port. Without one there is no such listener.
     #[schemars(extend("format" = "address"))]
     pub address: Option<String>,
-    /// A file with the token that the admin API asks for (`Authorization: Bearer …`). Needed on any address but loopback.
+    /// A file with the token that the admin API asks for (`Authorization: Bearer …`). Needed on any address but loopback, unless `admin.tls.client_ca_file` asks for certificates.
     #[schemars(extend("format" = "file"))]
     pub token_file: Option<String>,
     /// Whether the dashboard is at `/` there. Its files load without the token, and show nothing without it.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::FromRef;
-use semel_core::{Env, KeyRules};
+use semel_core::{Env, KeyRules, StoreErrorKind};
 use semel_http::{Refusal, read_key};
 use semel_jobs::{Error, Jobs};
 use utoipa_axum::router::OpenApiRouter;
@@ -100,6 +100,10 @@ pub fn router(state: JobsState) -> Router {
 pub(crate) fn failure(error: &Error) -> Failure {
     let failure = match error {
         Error::Problem(problem) => Failure::of_engine(problem),
+        Error::Store(said) if said.kind == StoreErrorKind::Record => Failure::of(
+            error.code(),
+            "what the store has there can't be read; asking again won't help until it is mended",
+        ),
         Error::Store(_) => Failure::of(
             error.code(),
             "the store gave no answer; ask again with the same key",
@@ -150,5 +154,24 @@ fn key_of(
             Err(Failure::invalid(detail))
         }
         (body, header) => Ok(body.or(header)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use semel_core::{Certainty, StoreError};
+
+    use super::*;
+
+    #[test]
+    fn what_cant_be_read_is_not_told_as_a_store_that_is_away() {
+        let told = |kind| {
+            let error = StoreError::new(kind, Certainty::Definite, "a test");
+            failure(&Error::Store(error)).0
+        };
+        let unreadable = told(StoreErrorKind::Record);
+        assert_eq!(unreadable.row.code, "idempotency_record_unreadable");
+        assert!(!unreadable.row.retryable && unreadable.detail.contains("won't help"));
+        assert!(told(StoreErrorKind::Unavailable).row.retryable);
     }
 }
