@@ -35,7 +35,7 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "stores",
         what: "each store beside its bare engine",
-        servers: &["redis", "valkey", "postgres", "mariadb"],
+        servers: &["redis", "valkey", "postgres", "mariadb", "s3"],
         starts: None,
         manifest: None,
     },

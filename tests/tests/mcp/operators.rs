@@ -30,7 +30,7 @@ async fn operators_see_what_a_gateway_does_and_resolve_its_doubts() {
     let admin = format!("127.0.0.1:{}", free_port());
     let token = token_file(&place);
     let flags = ["--admin", &admin, "--admin-token-file", &token];
-    let flags = [&flags[..], &["--name", "shop", "--call-limit", "1s"]].concat();
+    let flags = [&flags[..], &["--name", "shop", "--call-limit", "5s"]].concat();
     let command = place.gateway(&flags, &place.server(Sdk::Python));
     let mut talk = Talk::start(&place, &command).await;
     let call = json!({"what": "seen", "idempotencyKey": "an-order-of-somebodys"});

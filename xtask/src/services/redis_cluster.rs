@@ -46,7 +46,7 @@ impl Service for Cluster {
             let cluster = format!(
                 "cluster-enabled yes\n\
                  cluster-config-file nodes.conf\n\
-                 cluster-node-timeout 1500\n\
+                 cluster-node-timeout 5000\n\
                  cluster-port {}\n",
                 instance.port(bus)?
             );

@@ -142,7 +142,7 @@ fn sentinel_settings(port: u16, master: u16, folder: &Path) -> String {
          port {port}\n\
          dir \"{}\"\n\
          sentinel monitor {MASTER_NAME} 127.0.0.1 {master} 2\n\
-         sentinel down-after-milliseconds {MASTER_NAME} 1000\n\
+         sentinel down-after-milliseconds {MASTER_NAME} 5000\n\
          sentinel failover-timeout {MASTER_NAME} 5000\n\
          sentinel parallel-syncs {MASTER_NAME} 1\n",
         folder.display()

@@ -114,7 +114,7 @@ impl Sidecar {
         let settings = format!(
             "environment = \"{environment}\"\n\
              [store]\nurl = \"{store}\"\n\
-             [upstream]\nurls = [\"http://{upstream}\"]\nresponse_timeout = \"300ms\"\n\
+             [upstream]\nurls = [\"http://{upstream}\"]\nresponse_timeout = \"2s\"\n\
              [listener]\naddress = \"127.0.0.1:{port}\"\n\
              [defaults]\ncrash = \"hold\"\n\
              [admin]\naddress = \"127.0.0.1:{admin}\"\n{more}"

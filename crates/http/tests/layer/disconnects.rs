@@ -11,11 +11,11 @@ use tokio::io::AsyncWriteExt as _;
 use crate::support::*;
 
 /// Takes a fifth of a second.
-fn slow(runs: &Runs) -> Router {
+fn slow(runs: &Runs, millis: u64) -> Router {
     let runs = runs.clone();
     let handler = move |_: Bytes| async move {
         let n = runs.begin();
-        pause(200).await;
+        pause(millis).await;
         runs.end();
         (StatusCode::CREATED, format!("run {n}"))
     };
@@ -28,7 +28,7 @@ const REQUEST: &str = "POST / HTTP/1.1\r\nhost: test\r\ncontent-type: applicatio
 #[tokio::test]
 async fn a_caller_may_leave_at_every_byte_of_its_request() {
     let runs = Runs::default();
-    let rig = Rig::new(slow(&runs)).await;
+    let rig = Rig::new(slow(&runs, 200)).await;
     for length in 0..REQUEST.len() {
         let mut raw = rig.raw().await;
         raw.write(&REQUEST[..length]).await;
@@ -57,7 +57,7 @@ async fn a_caller_may_leave_at_every_byte_of_its_request() {
 async fn a_caller_may_leave_at_any_time_while_the_handler_runs() {
     for millis in [0, 20, 60, 120, 190, 210] {
         let runs = Runs::default();
-        let rig = Rig::new(slow(&runs)).await;
+        let rig = Rig::new(slow(&runs, 200)).await;
         let mut raw = rig.raw().await;
         raw.write(REQUEST).await;
         pause(millis).await;
@@ -76,7 +76,7 @@ async fn a_caller_may_leave_at_any_time_while_the_handler_runs() {
 #[tokio::test]
 async fn a_reset_stream_does_not_stop_the_work() {
     let runs = Runs::default();
-    let rig = Rig::new(slow(&runs)).await;
+    let rig = Rig::new(slow(&runs, 200)).await;
     let stream = tokio::net::TcpStream::connect(rig.address).await.unwrap();
     let (client, connection) = h2::client::handshake(stream).await.unwrap();
     tokio::spawn(connection);
@@ -103,7 +103,7 @@ async fn a_reset_stream_does_not_stop_the_work() {
 #[tokio::test]
 async fn a_stream_reset_before_its_body_is_whole_starts_nothing() {
     let runs = Runs::default();
-    let rig = Rig::new(slow(&runs)).await;
+    let rig = Rig::new(slow(&runs, 200)).await;
     let stream = tokio::net::TcpStream::connect(rig.address).await.unwrap();
     let (client, connection) = h2::client::handshake(stream).await.unwrap();
     tokio::spawn(connection);
@@ -124,7 +124,7 @@ async fn a_stream_reset_before_its_body_is_whole_starts_nothing() {
 #[tokio::test]
 async fn a_waiting_duplicate_may_leave_too() {
     let runs = Runs::default();
-    let rig = Rig::new(slow(&runs)).await;
+    let rig = Rig::new(slow(&runs, 1_000)).await;
     let mut first = rig.raw().await;
     first.write(REQUEST).await;
     until("it runs", || runs.begun() == 1).await;

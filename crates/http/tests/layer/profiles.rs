@@ -98,7 +98,7 @@ async fn a_running_duplicate_is_told_in_the_words_of_stripe_and_acp() {
         let counted = runs.clone();
         let handler = move || async move {
             counted.begin();
-            pause(200).await;
+            pause(1_000).await;
         };
         let app = Router::new().route("/", on_post(handler));
         let rig = Rig::with(Route::new().profile(profile), app).await;

@@ -47,7 +47,7 @@ async fn duplicates_wait_and_get_the_same_answer() {
 #[tokio::test]
 async fn the_eleventh_waiter_of_a_key_is_told_429() {
     let runs = Runs::default();
-    let rig = Rig::new(slow(&runs, 400)).await;
+    let rig = Rig::new(slow(&runs, 1_000)).await;
     let all = (0..15).map(|_| rig.send(post("/", "k", "{}")));
     let answers = join_all(all).await;
     let refused: Vec<_> = answers
@@ -82,7 +82,7 @@ async fn told_at_once_or_after_waiting_in_vain_as_the_profile_says() {
         if let Some(policy) = policy {
             route = route.policy(policy);
         }
-        let rig = Rig::with(route, slow(&runs, 300)).await;
+        let rig = Rig::with(route, slow(&runs, 1_000)).await;
         let (first, second) = tokio::join!(rig.send(post("/", "k", "{}")), async {
             until("the first runs", || runs.begun() == 1).await;
             rig.send(post("/", "k", "{}")).await
@@ -102,7 +102,7 @@ async fn told_at_once_or_after_waiting_in_vain_as_the_profile_says() {
 #[tokio::test]
 async fn another_payload_is_refused_at_once_while_the_first_still_runs() {
     let runs = Runs::default();
-    let rig = Rig::new(slow(&runs, 300)).await;
+    let rig = Rig::new(slow(&runs, 1_000)).await;
     let (first, second) = tokio::join!(rig.send(post("/", "k", "{}")), async {
         until("the first runs", || runs.begun() == 1).await;
         rig.send(post("/", "k", "[]")).await

@@ -115,12 +115,15 @@ async fn callers_that_leave_in_mid_call_never_leave_their_answer_to_another() {
         }
     }
     leavers.await.unwrap();
-    assert!(read > 50, "{read} reads");
+    assert!(read > keys.len(), "{read} reads");
 }
 
 #[tokio::test]
 async fn a_statement_that_takes_too_long_has_changed_nothing() {
-    let server = MariaDbServer::start(&["max-statement-time=0.3"]).await;
+    let server = MariaDbServer::start(&[]).await;
+    // What makes the tables is not what is limited.
+    drop(open(&server.url()).await);
+    server.sql("set global max_statement_time = 1");
     let store = open(&server.url()).await;
     let claim = fresh();
     let pool = MySqlPool::connect(&server.url()).await.unwrap();
@@ -204,7 +207,7 @@ async fn a_server_killed_under_load_loses_nothing_that_was_acknowledged() {
     let mut acknowledged = Vec::new();
     for _ in 0..2 {
         let load = Load::on(&store);
-        sleep(1_000).await;
+        load.more(30).await;
         server.kill();
         acknowledged.extend(load.stop().await);
         server.restart().await;

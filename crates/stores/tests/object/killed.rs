@@ -117,7 +117,7 @@ async fn a_server_killed_under_load_loses_nothing_that_was_acknowledged() {
     let store = server.store().await;
     let stop = Arc::new(AtomicBool::new(false));
     let callers = [(); 4].map(|()| tokio::spawn(load(store.clone(), Arc::clone(&stop))));
-    clock().sleep(Duration::from_secs(2)).await;
+    clock().sleep(Duration::from_secs(6)).await;
     server.process.kill();
     stop.store(true, Ordering::SeqCst);
     let mut acknowledged = Vec::new();

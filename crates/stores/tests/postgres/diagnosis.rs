@@ -1,16 +1,12 @@
 //! What the store says of its server, each finding brought about.
 
-use semel_core::diagnosis::{Finding, Severity};
+use semel_core::diagnosis::Severity;
 use semel_core::store::StoreAdmin as _;
 use semel_testkit::private::PostgresServer;
 use sqlx::PgPool;
 
-use crate::support::open;
-
-fn of<'a>(findings: &'a [Finding], check: &str) -> &'a Finding {
-    let found = findings.iter().find(|finding| finding.check == check);
-    found.unwrap_or_else(|| panic!("nothing about {check} in {findings:?}"))
-}
+use crate::open;
+use crate::support::finding;
 
 #[tokio::test]
 async fn a_server_in_order_has_nothing_to_mend() {
@@ -20,7 +16,7 @@ async fn a_server_in_order_has_nothing_to_mend() {
     let worst = findings.iter().map(|finding| finding.severity).max();
     // One server alone is a choice, and no more than that.
     assert_eq!(worst, Some(Severity::Note), "{findings:?}");
-    assert_eq!(of(&findings, "replication").severity, Severity::Note);
+    assert_eq!(finding(&findings, "replication").severity, Severity::Note);
 }
 
 #[tokio::test]
@@ -31,11 +27,11 @@ async fn indexes_that_cost_and_indexes_that_are_gone_are_told() {
     let run = async |text: &'static str| sqlx::query(text).execute(&pool).await.unwrap();
     run("CREATE INDEX mine ON semel.records (scope)").await;
     let findings = store.diagnose().await.unwrap();
-    assert_eq!(of(&findings, "indexes").severity, Severity::Warning);
+    assert_eq!(finding(&findings, "indexes").severity, Severity::Warning);
     run("DROP INDEX semel.mine").await;
     run("ALTER TABLE semel.records DROP CONSTRAINT records_pkey").await;
     let findings = store.diagnose().await.unwrap();
-    assert_eq!(of(&findings, "indexes").severity, Severity::Broken);
+    assert_eq!(finding(&findings, "indexes").severity, Severity::Broken);
 }
 
 #[tokio::test]
@@ -44,8 +40,11 @@ async fn settings_that_hurt_are_told() {
     let server = PostgresServer::start(&settings).await;
     let store = open(&server.url()).await;
     let findings = store.diagnose().await.unwrap();
-    assert_eq!(of(&findings, "bloat").severity, Severity::Broken);
-    assert_eq!(of(&findings, "connections").severity, Severity::Warning);
+    assert_eq!(finding(&findings, "bloat").severity, Severity::Broken);
+    assert_eq!(
+        finding(&findings, "connections").severity,
+        Severity::Warning
+    );
 }
 
 #[tokio::test]
@@ -59,5 +58,5 @@ async fn expired_records_that_nobody_sweeps_are_told() {
                 '', '', 'old', '' FROM generate_series(1, 2000)";
     sqlx::query(text).execute(&pool).await.unwrap();
     let findings = store.diagnose().await.unwrap();
-    assert_eq!(of(&findings, "sweeping").severity, Severity::Warning);
+    assert_eq!(finding(&findings, "sweeping").severity, Severity::Warning);
 }

@@ -11,6 +11,18 @@ mod lost_reply;
 mod sessions;
 mod settings;
 mod suite;
+#[path = "../sql/support.rs"]
 mod support;
 mod tables;
 mod transaction;
+
+use semel_core::StoreResult;
+use semel_stores::postgres::PostgresStore;
+
+pub(crate) async fn open(url: &str) -> PostgresStore {
+    try_open(url).await.expect("a server that is fit")
+}
+
+pub(crate) async fn try_open(url: &str) -> StoreResult<PostgresStore> {
+    PostgresStore::open(url, semel::tokio_env().clock).await
+}

@@ -5,7 +5,8 @@ use semel_stores::postgres::PostgresStore;
 use semel_testkit::private::PostgresServer;
 use sqlx::PgPool;
 
-use crate::support::{complete, fresh, open, sleep, won};
+use crate::open;
+use crate::support::{complete, fresh, sleep, won};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_an_administrator_ended_in_mid_statement_is_replaced() {

@@ -2,28 +2,19 @@
 
 use std::process::Command;
 
-use semel_core::{Store, StoreErrorKind};
+use semel_core::Store;
 use semel_testkit::private::{PostgresServer, free_port};
 
-use crate::support::{complete, fresh, open, try_open, won};
-
-async fn refusal(url: &str) -> String {
-    let error = try_open(url).await.expect_err("it isn't fit");
-    assert_eq!(error.kind, StoreErrorKind::Rejected);
-    let source = std::error::Error::source(&error);
-    format!(
-        "{error}: {}",
-        source.map(ToString::to_string).unwrap_or_default()
-    )
-}
+use crate::support::{complete, fresh, refusal, won};
+use crate::{open, try_open};
 
 #[tokio::test]
 async fn a_server_that_would_forget_is_refused() {
     let server = PostgresServer::start(&["fsync=off"]).await;
-    let said = refusal(&server.url()).await;
+    let said = refusal(try_open(&server.url()).await);
     assert!(said.contains("fsync is off"), "{said}");
     let server = PostgresServer::start(&["synchronous_commit=off"]).await;
-    let said = refusal(&server.url()).await;
+    let said = refusal(try_open(&server.url()).await);
     assert!(said.contains("synchronous_commit is off"), "{said}");
 }
 
@@ -40,14 +31,14 @@ async fn a_server_that_is_not_there_is_said_as_such() {
 async fn a_replica_is_refused() {
     let primary = PostgresServer::start(&[]).await;
     let replica = PostgresServer::replica_of(primary.address(), "replica", &[]).await;
-    let said = refusal(&replica.url()).await;
+    let said = refusal(try_open(&replica.url()).await);
     assert!(said.contains("connect to the primary"), "{said}");
 }
 
 #[tokio::test]
 async fn without_migrations_missing_tables_are_said() {
     let server = PostgresServer::start(&[]).await;
-    let said = refusal(&format!("{}?migrate=off", server.url())).await;
+    let said = refusal(try_open(&format!("{}?migrate=off", server.url())).await);
     assert!(said.contains("migrations/postgres"), "{said}");
     open(&server.url()).await;
     open(&format!("{}?migrate=off", server.url())).await;

@@ -1,18 +1,10 @@
 //! What becomes of the tables: updates within their page, bodies by the day, sweeping and the archive.
 
-use std::time::Duration;
-
-use semel_core::{Claim, CrashPolicy, Store, StoreAdmin as _, Terms};
+use semel_core::{Store, StoreAdmin as _};
 use semel_testkit::private::PostgresServer;
 
-use crate::support::{complete, done, fresh, open, sleep, won};
-
-/// A claim whose record lives for a second.
-fn brief() -> Claim {
-    let span = Duration::from_secs(1);
-    let terms = Terms::new(span, span, CrashPolicy::Takeover, 5).expect("terms");
-    Claim { terms, ..fresh() }
-}
+use crate::open;
+use crate::support::{brief, complete, done, fresh, sleep, won};
 
 #[tokio::test]
 async fn settling_stays_within_the_page() {
@@ -49,10 +41,12 @@ async fn expired_records_are_swept_and_live_ones_are_not() {
         kept.push(fresh());
         won(&store, &kept[kept.len() - 1]).await;
     }
-    assert_eq!(store.sweep(1_000).await.unwrap(), 0);
+    // On a slow machine the first may be over by now.
+    let early = store.sweep(1_000).await.unwrap();
     sleep(1_100).await;
-    assert_eq!(store.sweep(20).await.unwrap(), 20);
-    assert_eq!(store.sweep(1_000).await.unwrap(), 30);
+    let some = store.sweep(20).await.unwrap();
+    assert_eq!(some, 20.min(50 - early));
+    assert_eq!(store.sweep(1_000).await.unwrap(), 50 - early - some);
     assert_eq!(store.sweep(1_000).await.unwrap(), 0);
     for claim in kept {
         assert!(store.read(&claim.identity).await.unwrap().is_some());

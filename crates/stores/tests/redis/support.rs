@@ -196,14 +196,12 @@ async fn send(url: &str, cmd: &redis::Cmd) {
 async fn servers(url: &str) -> Vec<String> {
     let (scheme, rest) = url.split_once("://").expect("a URL");
     let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let hosts: Vec<String> = hosts
-        .split(',')
-        .map(|host| format!("redis://{host}"))
-        .collect();
     if scheme != "redis+sentinel" {
-        return hosts;
+        let at = |host| format!("redis://{host}/{path}");
+        return hosts.split(',').map(at).collect();
     }
-    let client = redis::Client::open(&*hosts[0]).expect("a URL");
+    let sentinel = hosts.split(',').next().expect("a sentinel");
+    let client = redis::Client::open(format!("redis://{sentinel}")).expect("a URL");
     let connection = client.get_multiplexed_async_connection().await;
     let mut connection = connection.expect("a sentinel");
     let (host, port): (String, u16) = redis::cmd("SENTINEL")

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each store's tests use what they need of it")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use semel_core::diagnosis::Finding;
@@ -83,27 +83,39 @@ pub(crate) async fn done(store: &impl Store, claim: &Claim) -> bool {
 /// Runs operations on four tasks until told to stop; gives the claims that were acknowledged as settled.
 pub(crate) struct Load {
     stop: Arc<AtomicBool>,
+    count: Arc<AtomicUsize>,
     tasks: Vec<tokio::task::JoinHandle<Vec<Claim>>>,
 }
 
 impl Load {
     pub(crate) fn on<S: Store + Clone>(store: &S) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
+        let count = Arc::new(AtomicUsize::new(0));
         let task = |_| {
-            let (store, stop) = (store.clone(), Arc::clone(&stop));
+            let (store, stop, count) = (store.clone(), Arc::clone(&stop), Arc::clone(&count));
             tokio::spawn(async move {
                 let mut acknowledged = Vec::new();
                 while !stop.load(Ordering::SeqCst) {
                     let claim = fresh();
                     if done(&store, &claim).await {
                         acknowledged.push(claim);
+                        count.fetch_add(1, Ordering::SeqCst);
                     }
                 }
                 acknowledged
             })
         };
         let tasks = (0..4).map(task).collect();
-        Self { stop, tasks }
+        Self { stop, count, tasks }
+    }
+
+    /// Until so many more are acknowledged, however long a busy machine takes for them.
+    pub(crate) async fn more(&self, wanted: usize) {
+        let count = || self.count.load(Ordering::SeqCst);
+        let goal = count() + wanted;
+        while count() < goal {
+            sleep(10).await;
+        }
     }
 
     pub(crate) async fn stop(self) -> Vec<Claim> {

@@ -108,7 +108,7 @@ fn options(batch: usize) -> Options {
 async fn until_quiet<B: Broker, E: Effect>(work: &mut Consumer<B, E>) -> TurnReport {
     let mut sum = TurnReport::default();
     let mut quiet = 0;
-    while quiet < 2 {
+    while quiet < 5 {
         let turn = work.turn().await.expect("a turn");
         quiet = if turn == TurnReport::default() {
             quiet + 1

@@ -28,17 +28,17 @@ pub(super) async fn p14_a_renewal_is_held(scene: Scene) -> Verdict {
 
 /// A renewed lease outlives the span it began with.
 pub(super) async fn p14_a_renewed_lease_lives_its_full_span(scene: Scene) -> Verdict {
-    // Four lapsing leases long, so that a slow test machine doesn't outsleep it.
+    // Eight lapsing leases long, so that a slow test machine doesn't outsleep it.
     let (span, short) = (
-        scene.spans().lease * 4,
+        scene.spans().lease * 8,
         scene.lasting(CrashPolicy::Takeover)?,
     );
     let terms = Terms::new(span, short.retention(), CrashPolicy::Takeover, 10)?;
     let claim = scene.fresh_on(terms)?;
     let lease = scene.won(&claim).await?;
-    scene.pass(span * 2 / 3).await;
+    scene.pass(span * 6 / 10).await;
     scene.held(&lease, None).await?;
-    scene.pass(span * 2 / 3).await;
+    scene.pass(span * 6 / 10).await;
     scene.busy(&again(&claim)).await.map(drop)
 }
 

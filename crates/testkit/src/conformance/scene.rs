@@ -9,7 +9,7 @@ use super::make::{chance, claim_in, terms};
 use super::{Spans, Subject};
 
 /// A lease that no check outlasts where time is real.
-const LONG_LEASE: Duration = Duration::from_secs(60);
+const LONG_LEASE: Duration = Duration::from_secs(300);
 /// A retention that no check outlasts where time is real, and that doesn't litter a shared server.
 const LONG_RETENTION: Duration = Duration::from_secs(600);
 /// Attempts that no check uses up, unless it says otherwise.

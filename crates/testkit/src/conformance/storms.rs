@@ -7,7 +7,9 @@ use std::task::Poll;
 
 use anyhow::{bail, ensure};
 use parking_lot::Mutex;
-use semel_core::{Claimed, CrashPolicy, Fence, Renewed, Resolution, Resolved, Settled, Settlement};
+use semel_core::{
+    Claimed, CrashPolicy, Fence, Renewed, Resolution, Resolved, Settled, Settlement, Terms,
+};
 
 use super::make::{again, answer, complete, under};
 use super::races::{LAPSED_ROUNDS, RACERS, ROUNDS, race};
@@ -15,12 +17,16 @@ use super::{Scene, Verdict};
 
 /// A late renewal and a takeover: the lease is prolonged or passed on, never both, never neither.
 pub(super) async fn p14_renewal_and_takeover_exclude_each_other(scene: Scene) -> Verdict {
+    // Longer than a rival is on its way on a slow machine: one that comes after the renewed lease would win, and rightly.
+    let span = scene.spans().lease * 4;
+    let retention = scene.lasting(CrashPolicy::Takeover)?.retention();
+    let terms = Terms::new(span, retention, CrashPolicy::Takeover, 10)?;
     let mut leases = Vec::new();
     for _ in 0..LAPSED_ROUNDS {
-        let claim = scene.fresh_on(scene.lapsing(CrashPolicy::Takeover)?)?;
+        let claim = scene.fresh_on(terms)?;
         leases.push((scene.won(&claim).await?, claim));
     }
-    scene.lapse().await;
+    scene.pass(span + scene.spans().grace).await;
     let elsewhere = scene.from_another_process();
     for (lease, claim) in leases {
         let (owner, rival) = (scene.clone(), elsewhere.clone());

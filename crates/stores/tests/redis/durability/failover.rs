@@ -68,7 +68,7 @@ async fn with_a_level_a_failover_under_load_loses_nothing_acknowledged() {
             tokio::spawn(async move { work(&scene, 200).await })
         })
         .collect();
-    clock().sleep(Duration::from_millis(600)).await;
+    clock().sleep(Duration::from_secs(2)).await;
     pair.fail_over();
     let (mut acknowledged, mut gone) = (0, 0);
     for worker in workers {

@@ -29,7 +29,7 @@ impl Watched {
         master.until(&["INFO", "replication"], "state=online").await;
         let settings = format!(
             "sentinel monitor semel 127.0.0.1 {port} 1\n\
-             sentinel down-after-milliseconds semel 500\n\
+             sentinel down-after-milliseconds semel 2000\n\
              sentinel failover-timeout semel 3000\n"
         );
         let program = Path::new("redis-server");

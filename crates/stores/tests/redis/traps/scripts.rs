@@ -9,7 +9,7 @@ use crate::support::{again, complete, scene};
 async fn a_script_cache_that_is_flushed_in_the_middle_disturbs_nobody() {
     let server = RedisServer::start(&[]).await;
     let scene = scene(server.url()).await;
-    let terms = scene.lapsing(CrashPolicy::Takeover).unwrap();
+    let terms = scene.lasting(CrashPolicy::Takeover).unwrap();
     for round in 0..50 {
         let claim = scene.fresh_on(terms).unwrap();
         let flush = || server.ask(&["SCRIPT", "FLUSH"]);
