@@ -280,7 +280,12 @@ impl StoreAdmin for Spill {
     fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
         Box::pin(async move {
             self.bodies.forget(identity).await?;
-            self.store.delete(identity).await
+            // The bodies are gone, whatever becomes of the record.
+            let deleted = self.store.delete(identity).await;
+            deleted.map_err(|mut error| {
+                error.certainty = Certainty::Unknown;
+                error
+            })
         })
     }
 

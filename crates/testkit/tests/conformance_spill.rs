@@ -14,6 +14,7 @@ use semel_core::{
 };
 use semel_testkit::clock::FakeClock;
 use semel_testkit::conformance::{Spans, Subject};
+use semel_testkit::faulty::{Call, Fault, FaultyStore};
 
 /// Bodies in this process's memory, from which a test may take them, and which it may stop.
 #[derive(Default)]
@@ -291,4 +292,17 @@ async fn the_same_settlement_sent_again_is_done_wherever_its_body_went() {
             Body::Kept("large".into())
         );
     }
+}
+
+#[tokio::test]
+async fn a_deletion_that_took_the_bodies_alone_says_that_something_may_have_changed() {
+    let shelved = Shelved::new();
+    let claim = shelved.done("k", "a large answer").await;
+    let records = FaultyStore::sound(Arc::new(shelved.records.clone()), shelved.clock.clone());
+    records.next(Call::Delete, Fault::Refuse);
+    let shelf = Arc::clone(&shelved.shelf);
+    let spill = Spill::new(Arc::new(records), shelf, 2, shelved.clock.clone());
+    let error = spill.delete(&claim.identity).await.unwrap_err();
+    assert_eq!(error.certainty, Certainty::Unknown);
+    assert_eq!(shelved.shelved(), 0);
 }

@@ -8,7 +8,7 @@ use semel_core::store::StoreResult;
 use semel_core::{Busy, Claim, Claimed, Fence, Grant, Identity, Record, Restored, protocol};
 
 use super::Inner;
-use super::error::{DUPLICATE, LOCK_WAIT, store_error, unexpected};
+use super::error::{DUPLICATE, LOCK_WAIT, store_error, unexpected, unseen};
 use super::link::failed;
 use super::row::{self, Bound, Seen, bytes, whole_millis};
 use super::sql::prepared;
@@ -18,19 +18,21 @@ pub(super) const TRIES: usize = 16;
 
 impl Inner {
     pub(super) async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
-        let mut look_first = ask.retry;
+        let (mut look_first, mut sent) = (ask.retry, false);
         for tried in 1..=TRIES {
             if !look_first {
+                sent = true;
                 match self.link.execute(|| insert(&self.sql.insert, ask)).await {
                     Ok(done) => return Ok(Claimed::Won(first_run(ask, done.last_insert_id()))),
                     Err(error) if error.is(DUPLICATE) => {}
-                    // Somebody's transaction has such a row, and isn't through: that one runs it.
-                    Err(error) if error.is(LOCK_WAIT) => return Ok(busy(ask)),
+                    // Somebody's transaction has such a row, and isn't through: that one runs it, unless it may be our own.
+                    Err(error) if error.is(LOCK_WAIT) && !error.is_open() => return Ok(busy(ask)),
                     Err(error) => return Err(failed(error)),
                 }
             }
             look_first = false;
-            let Some(seen) = self.look(&ask.identity).await? else {
+            let seen = self.look(&ask.identity).await;
+            let Some(seen) = seen.map_err(|error| unseen(sent, error))? else {
                 continue; // Swept, or the other one rolled back: free again.
             };
             let decision = protocol::claim(Some(&seen.record), ask, seen.now);
@@ -39,6 +41,7 @@ impl Inner {
             };
             // Whether it was this one that swapped, the token says that is read next; so the last step is a look.
             if tried < TRIES {
+                sent = true;
                 self.swap(&seen, &write).await?;
             }
             look_first = true;

@@ -197,6 +197,15 @@ impl Failed {
     }
 }
 
+impl Failed {
+    /// Whether an earlier sending of it may have been done.
+    pub(super) const fn is_open(&self) -> bool {
+        match self {
+            Self::NotSent { unknown, .. } | Self::Sent { unknown, .. } => *unknown,
+        }
+    }
+}
+
 /// As a store error.
 pub(super) fn failed(what: Failed) -> StoreError {
     match what {

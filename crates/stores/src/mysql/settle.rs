@@ -9,7 +9,7 @@ use semel_core::{Fence, Grant, Identity, Renewed, Resolution, Resolved, Settled,
 
 use super::Inner;
 use super::claim::TRIES;
-use super::error::{unexpected, unfit};
+use super::error::{unexpected, unfit, unseen};
 use super::link::failed;
 use super::row::{self, Bound};
 use super::sql::prepared;
@@ -29,7 +29,8 @@ impl Inner {
                 return Ok(Settled::Done);
             }
             // Settled already, or another's: what the record says decides.
-            let Some(seen) = self.look(&lease.identity).await? else {
+            let seen = self.look(&lease.identity).await;
+            let Some(seen) = seen.map_err(|error| unseen(true, error))? else {
                 return Ok(Settled::Lost);
             };
             let (fence, token) = (lease.fence, lease.token);

@@ -139,7 +139,7 @@ impl Inner {
 }
 
 /// `error`, which ends a call whose earlier write may have landed.
-fn settle_on(open: Option<&StoreError>, error: StoreError) -> StoreError {
+pub(super) fn settle_on(open: Option<&StoreError>, error: StoreError) -> StoreError {
     if open.is_some() {
         return unknown(error);
     }

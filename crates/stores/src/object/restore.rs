@@ -4,7 +4,7 @@
 use semel_core::store::StoreResult;
 use semel_core::{Certainty, Identity, Record, Restored, protocol};
 
-use super::change::TRIES;
+use super::change::{TRIES, settle_on};
 use super::error::overtaken;
 use super::{Inner, memo};
 
@@ -16,7 +16,8 @@ impl Inner {
     ) -> StoreResult<Restored> {
         let (path, mut open) = (self.path_of(identity), None);
         for tried in 0..TRIES {
-            let seen = self.look(identity).await?;
+            let seen = self.look(identity).await;
+            let seen = seen.map_err(|error| settle_on(open.as_ref(), error))?;
             let now = seen
                 .as_ref()
                 .map_or_else(|| self.link.time.now(), |seen| seen.now);
@@ -32,7 +33,7 @@ impl Inner {
                 Ok(None) => {}
                 // It may have landed: what is there now says whether.
                 Err(error) if error.certainty == Certainty::Unknown => open = Some(error),
-                Err(error) => return Err(error),
+                Err(error) => return Err(settle_on(open.as_ref(), error)),
             }
             self.link.pause(tried).await;
         }

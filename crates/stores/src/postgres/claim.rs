@@ -8,7 +8,7 @@ use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
 
 use super::Inner;
-use super::error::{store_error, unexpected, without_body};
+use super::error::{store_error, unexpected, unseen, without_body};
 use super::row::{self, Bound, Seen, uuid, whole_millis};
 use super::sql::Statement;
 
@@ -17,8 +17,9 @@ pub(super) const TRIES: usize = 16;
 
 impl Inner {
     pub(super) async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
-        let mut look_first = ask.retry;
+        let (mut look_first, mut sent) = (ask.retry, false);
         for tried in 1..=TRIES {
+            sent |= !look_first;
             if !look_first
                 && let Some(row) = self.link.row(|| insert(&self.sql.insert, ask)).await?
             {
@@ -26,7 +27,8 @@ impl Inner {
             }
             look_first = false;
             // Not in the same statement: its snapshot may be older than the row that it lost to.
-            let Some(seen) = self.look(&ask.identity).await? else {
+            let seen = self.look(&ask.identity).await;
+            let Some(seen) = seen.map_err(|error| unseen(sent, error))? else {
                 continue; // Swept, or the other one rolled back: free again.
             };
             let decision = protocol::claim(Some(&seen.record), ask, seen.now);

@@ -9,7 +9,7 @@ use sqlx::types::Uuid;
 use super::Inner;
 use super::bodies::is_large;
 use super::claim::TRIES;
-use super::error::unexpected;
+use super::error::{unexpected, unseen};
 use super::row::{self, Bound, uuid};
 use super::sql::Statement;
 
@@ -24,7 +24,8 @@ impl Inner {
                 return Ok(Settled::Done);
             }
             // Settled already, or another's: what the record says decides.
-            let Some(seen) = self.look(&lease.identity).await? else {
+            let seen = self.look(&lease.identity).await;
+            let Some(seen) = seen.map_err(|error| unseen(true, error))? else {
                 return Ok(Settled::Lost);
             };
             let (fence, token) = (lease.fence, lease.token);

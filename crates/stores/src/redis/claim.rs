@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redis::Value;
-use semel_core::record::{HEADER_BYTES, offset};
+use semel_core::record::offset;
 use semel_core::store::StoreResult;
 use semel_core::{
     Claim, Claimed, Fence, Grant, Identity, Record, Restored, State, StoreError, StoreErrorKind,
@@ -19,15 +19,10 @@ use super::{Inner, TRIES, is_deleted, millis};
 /// such a claim brings along would be smaller than the record's was: the server gives it one when it arrives (P22).
 const BRIEF: Duration = Duration::from_secs(60);
 
-/// A claim whose answer took longer may have let such a record of another caller's come and go on its way, although its own
-/// lives long: it gets its fence anew before anybody acts on it. A round trip to another continent is shorter.
-const LATE: Duration = Duration::from_millis(100);
-
 impl Inner {
     pub(super) async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
         self.watch.is_fit()?;
         let (key, now) = (self.key(&ask.identity), self.time.now());
-        let begun = self.time.clock().now();
         if ask.retry
             && let Value::BulkString(found) = self.link.query(&key, &get(&key)).await?
         {
@@ -54,15 +49,6 @@ impl Inner {
             reply => reply?,
         };
         match reply {
-            Value::Nil if self.time.clock().now().since(begun) >= LATE => {
-                let life = millis(record.retention).to_string();
-                let arguments = [&packed[..HEADER_BYTES], life.as_bytes()];
-                match self.link.run(&self.scripts.stamp, &key, &arguments).await? {
-                    Value::Int(0) => Box::pin(self.claim(ask)).await, // It is another's by now.
-                    Value::Int(time) => Ok(Claimed::Won(stamped(grant, &packed, time)?)),
-                    _ => Err(unexpected("stamp")),
-                }
-            }
             Value::Nil => Ok(Claimed::Won(Grant {
                 memo: packed,
                 ..grant
@@ -131,7 +117,7 @@ impl Inner {
         if !self.link.is_confirming() {
             return Ok(true);
         }
-        let header = packed.get(..HEADER_BYTES);
+        let header = packed.get(..semel_core::record::HEADER_BYTES);
         let arguments = [header.unwrap_or_default()];
         let reply = self.link.run(&self.scripts.confirm, key, &arguments);
         Ok(Box::pin(reply).await? == DONE)
@@ -183,7 +169,7 @@ impl Inner {
     ) -> StoreResult<Option<Bytes>> {
         let packed = Bytes::from(new.encode());
         let life = millis(life).to_string();
-        let header = &old[..HEADER_BYTES];
+        let header = &old[..semel_core::record::HEADER_BYTES];
         let arguments = [header, &packed[..], life.as_bytes()];
         let reply = self.link.run(&self.scripts.swap, key, &arguments).await?;
         Ok((reply == DONE).then_some(packed))

@@ -67,9 +67,6 @@ pub(super) struct Scripts {
     /// Writes the record of a new lease where there is none, with the server's time as its fence.
     /// → that time in microseconds, or the record that is there.
     pub(super) fresh: Script,
-    /// Gives the record of a new lease the server's time as its fence, if its header is still the one given, and its whole life
-    /// anew. → that time in microseconds, or 0.
-    pub(super) stamp: Script,
     /// Leaves the waiter's mark on a record that is running or in doubt. → 1, or 0 if it isn't.
     pub(super) mark: Script,
     /// Replaces a record whose header is still the one given. → 1 or 0.
@@ -125,7 +122,6 @@ return {record, redis.call('PTTL', KEYS[1])}"
                     .to_owned(),
             ),
             fresh: fresh(),
-            stamp: stamp(),
             mark: Script::new(format!(
                 "#!lua flags=allow-oom
 local state = string.byte(redis.call('GETRANGE', KEYS[1], {state}, {state}))
@@ -165,29 +161,6 @@ return 1"
     }
 }
 
-/// The server's time in microseconds, and as the bytes that a record has.
-const TIME: &str = "local time = redis.call('TIME')
-local micros = time[1] * 1000000 + time[2]
-local left, bytes = micros, ''
-for _ = 1, 8 do
-  bytes = bytes .. string.char(left % 256)
-  left = math.floor(left / 256)
-end";
-
-fn stamp() -> Script {
-    let header_end = semel_core::record::HEADER_BYTES - 1;
-    let (fence, created) = (offset::OWNER, offset::CREATED);
-    Script::new(format!(
-        "#!lua flags=allow-oom
-if redis.call('GETRANGE', KEYS[1], 0, {header_end}) ~= ARGV[1] then return 0 end
-{TIME}
-redis.call('SETRANGE', KEYS[1], {fence}, bytes)
-redis.call('SETRANGE', KEYS[1], {created}, bytes .. bytes)
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
-return micros"
-    ))
-}
-
 /// Without `allow-oom`, as every claim of a new key.
 fn fresh() -> Script {
     let (fence, after_fence) = (offset::OWNER, offset::OWNER + 9);
@@ -196,7 +169,13 @@ fn fresh() -> Script {
         "#!lua
 local old = redis.call('GET', KEYS[1])
 if old then return old end
-{TIME}
+local time = redis.call('TIME')
+local micros = time[1] * 1000000 + time[2]
+local left, bytes = micros, ''
+for _ = 1, 8 do
+  bytes = bytes .. string.char(left % 256)
+  left = math.floor(left / 256)
+end
 local new = string.sub(ARGV[1], 1, {fence}) .. bytes .. string.sub(ARGV[1], {after_fence}, {created}) .. bytes .. bytes
   .. string.sub(ARGV[1], {after_written})
 redis.call('SET', KEYS[1], new, 'PX', ARGV[2])

@@ -9,7 +9,7 @@ use semel_core::{
 };
 
 use super::error::{overtaken, unexpected};
-use super::script::{DONE, get, sized};
+use super::script::{DONE, MARK, get, sized};
 use super::{Inner, TRIES, millis};
 
 impl Inner {
@@ -92,7 +92,8 @@ impl Inner {
         packed: &[u8],
         life: u64,
     ) -> StoreResult<Value> {
-        if self.watch.has_ifeq && !old.is_empty() {
+        // Who waits is told by the script.
+        if self.watch.has_ifeq && !old.is_empty() && !old.ends_with(MARK) {
             let mut set = sized("SET", 7, key.len() + packed.len() + old.len());
             set.arg(key).arg(packed).arg("IFEQ").arg(old);
             set.arg("PX").arg(life);

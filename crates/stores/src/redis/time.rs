@@ -33,8 +33,9 @@ struct Sample {
 impl ServerTime {
     /// Asks for the first time.
     pub(super) async fn new(clock: Arc<dyn Clock>, link: &Link) -> StoreResult<Self> {
-        let server = ask(link).await?;
+        // Before asking: an estimate that is ahead is harmless, and one that is behind makes fences too small.
         let at = clock.now();
+        let server = ask(link).await?;
         Ok(Self {
             clock,
             sample: Mutex::new(Sample { server, at }),
@@ -55,8 +56,8 @@ impl ServerTime {
 
     /// Asks again. No answer leaves the estimate as it is: our own clock carries it on.
     pub(super) async fn refresh(&self, link: &Link) {
-        let Ok(server) = ask(link).await else { return };
         let at = self.clock.now();
+        let Ok(server) = ask(link).await else { return };
         let mut sample = self.sample.lock();
         // Never back: a fence must not be smaller than one that was given out before.
         let carried = sample.server.plus(at.since(sample.at));

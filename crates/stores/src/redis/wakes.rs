@@ -84,15 +84,19 @@ impl Listener {
     /// Until the connection is lost or the store is dropped.
     async fn serve(&mut self, mut sink: PubSubSink, mut stream: PubSubStream, first: Address) {
         let mut alive = self.subscribe(&mut sink, first).await;
+        // One for all turns: what else happens must not put it off.
+        let mut tidy = self.clock.sleep(TIDY_EVERY);
         while alive {
-            let tidy = self.clock.sleep(TIDY_EVERY);
             alive = tokio::select! {
                 message = stream.next() => self.wake(message),
                 address = self.watched.recv() => match address {
                     Some(address) => self.subscribe(&mut sink, address).await,
                     None => false,
                 },
-                () = tidy => self.tidy(&mut sink).await,
+                () = &mut tidy => {
+                    tidy = self.clock.sleep(TIDY_EVERY);
+                    self.tidy(&mut sink).await
+                }
             };
         }
     }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use semel::{Failure, Semel};
 use semel_core::{Certainty, Claim, Claimed, Renewed, Settled, Settlement, Store, StoreErrorKind};
 use semel_testkit::private::{PostgresServer, url_at};
 use semel_testkit::proxy::{Cut, Proxy, Way};
@@ -123,84 +122,6 @@ async fn a_statement_that_takes_too_long_has_changed_nothing() {
     lock.rollback().await.unwrap();
     assert!(store.read(&claim.identity).await.unwrap().is_none());
     assert_eq!(won(&store, &claim).await.attempt, 1);
-}
-
-/// Commits wait for a replica that isn't there, so a session can be ended in the middle of one.
-async fn with_hanging_commits<T>(
-    server: &PostgresServer,
-    work: impl Future<Output = T> + Send + 'static,
-) -> T
-where
-    T: Send + 'static,
-{
-    let set = |names: &str| {
-        server.sql(
-            "postgres",
-            &format!("alter system set synchronous_standby_names = '{names}'"),
-        );
-        server.sql("postgres", "select pg_reload_conf()");
-    };
-    set("nobody");
-    // Until the server has seen it: what commits before doesn't hang.
-    sleep(2_000).await;
-    let work = tokio::spawn(work);
-    let waiting = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'";
-    while server.sql("postgres", waiting) != "1" {
-        sleep(20).await;
-    }
-    let end = "select pg_terminate_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'";
-    server.sql("postgres", end);
-    server.sql("postgres", "alter system reset synchronous_standby_names");
-    server.sql("postgres", "select pg_reload_conf()");
-    work.await.expect("no panic")
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_ended_in_the_middle_of_its_commit_is_found_out_by_the_token() {
-    let server = PostgresServer::start(&[]).await;
-    let store = open(&server.url()).await;
-    let claim = fresh();
-    let claiming = {
-        let (store, claim) = (store.clone(), claim.clone());
-        async move { won(&store, &claim).await }
-    };
-    let lease = with_hanging_commits(&server, claiming).await;
-    assert_eq!((lease.attempt, lease.token), (1, claim.token));
-    let settling = {
-        let (store, lease) = (store.clone(), lease.clone());
-        async move { store.settle(&lease, &complete("once")).await }
-    };
-    assert_eq!(
-        with_hanging_commits(&server, settling).await.unwrap(),
-        Settled::Done
-    );
-    assert_eq!(
-        server.sql("semel", "select count(*) from semel.records"),
-        "1"
-    );
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transaction_whose_commit_was_not_answered_is_found_out_by_the_token() {
-    let server = PostgresServer::start(&[]).await;
-    let semel = Semel::open(&server.url()).await.unwrap();
-    let pool = PgPool::connect(&server.url()).await.unwrap();
-    server.sql("semel", "create table ledger (entry text)");
-    let transfer = {
-        let (semel, pool) = (semel.clone(), pool.clone());
-        async move {
-            let call = semel.operation("transfer").key("k-1").payload(&1);
-            call.run_in(&pool, async |mut tx, _| {
-                let write = sqlx::query("INSERT INTO ledger VALUES ('once')");
-                write.execute(&mut *tx).await?;
-                Ok::<_, Failure>("receipt".to_owned())
-            })
-            .await
-        }
-    };
-    let answer = with_hanging_commits(&server, transfer).await.unwrap();
-    assert_eq!((answer.value.as_str(), answer.replayed), ("receipt", false));
-    assert_eq!(server.sql("semel", "select count(*) from ledger"), "1");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

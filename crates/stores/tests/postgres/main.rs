@@ -4,6 +4,7 @@
 //! fail. Tests that kill servers or change their settings have servers of their own.
 #![cfg(feature = "postgres")]
 
+mod commits;
 mod diagnosis;
 mod failures;
 #[path = "../sql/lost_reply.rs"]

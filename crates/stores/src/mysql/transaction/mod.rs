@@ -239,6 +239,8 @@ impl Run {
     ) -> StoreResult<Settled> {
         self.store
             .takes(settlement.answer().map(|answer| &**answer))?;
+        // A caller that leaves from here on, as one does whose time is up, has to ask what became of it.
+        self.slot.lock().unanswered = true;
         // Before the settlement, which would otherwise be committed by itself where there is no transaction any more.
         if let Err(error) = sqlx::raw_sql(RELEASE_MARK).execute(&mut *tx).await {
             return Ok(self.refuse(why(error)));
@@ -252,10 +254,7 @@ impl Run {
         match tx.commit().await {
             Ok(()) => Ok(Settled::Done),
             // The engine asks again, and `confirm` finds out.
-            Err(error) if is_broken(&error) => {
-                self.slot.lock().unanswered = true;
-                Err(store_error(error))
-            }
+            Err(error) if is_broken(&error) => Err(store_error(error)),
             Err(error) => Ok(self.refuse(TxError::Refused(error))),
         }
     }

@@ -212,6 +212,8 @@ impl Run {
         lease: &Grant,
         settlement: &Settlement,
     ) -> StoreResult<Settled> {
+        // A caller that leaves from here on, as one does whose time is up, has to ask what became of it.
+        self.slot.lock().unanswered = true;
         let statement = settle(&self.store.sql.settle_inside, lease, settlement, None);
         match statement.fetch_optional(&mut *tx).await {
             Ok(Some(_)) => {}
@@ -222,10 +224,7 @@ impl Run {
         match tx.commit().await {
             Ok(()) => Ok(Settled::Done),
             // The engine asks again, and `confirm` finds out.
-            Err(error) if is_broken(&error) => {
-                self.slot.lock().unanswered = true;
-                Err(store_error(error))
-            }
+            Err(error) if is_broken(&error) => Err(store_error(error)),
             Err(error) => Ok(self.refuse(TxError::Refused(error))),
         }
     }

@@ -6,3 +6,4 @@ mod failover;
 mod memory;
 mod scripts;
 mod slots;
+mod watching;

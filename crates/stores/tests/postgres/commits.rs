@@ -1,0 +1,121 @@
+//! Commits that hang: their sessions are ended, or the caller's time is up before they are done.
+
+use semel::{Answer, Error, Failure, Semel};
+use semel_core::{Settled, Store};
+use semel_testkit::private::PostgresServer;
+use sqlx::PgPool;
+
+use crate::open;
+use crate::support::{complete, fresh, sleep, won};
+
+fn set(server: &PostgresServer, what: &str) {
+    server.sql("postgres", what);
+    server.sql("postgres", "select pg_reload_conf()");
+}
+
+const NOBODY: &str = "alter system set synchronous_standby_names = 'nobody'";
+const AS_EVER: &str = "alter system reset synchronous_standby_names";
+
+/// Starts work whose commit waits for a replica that isn't there.
+async fn hanging<T: Send + 'static>(
+    server: &PostgresServer,
+    work: impl Future<Output = T> + Send + 'static,
+) -> tokio::task::JoinHandle<T> {
+    set(server, NOBODY);
+    // Until the server has seen it: what commits before doesn't hang.
+    sleep(2_000).await;
+    let work = tokio::spawn(work);
+    let waiting = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'";
+    while server.sql("postgres", waiting) != "1" {
+        sleep(20).await;
+    }
+    work
+}
+
+/// A session is ended in the middle of its commit.
+async fn with_hanging_commits<T: Send + 'static>(
+    server: &PostgresServer,
+    work: impl Future<Output = T> + Send + 'static,
+) -> T {
+    let work = hanging(server, work).await;
+    let end = "select pg_terminate_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'";
+    server.sql("postgres", end);
+    set(server, AS_EVER);
+    work.await.expect("no panic")
+}
+
+/// A commit takes longer than a call may, and is done then.
+async fn with_slow_commits<T: Send + 'static>(
+    server: &PostgresServer,
+    work: impl Future<Output = T> + Send + 'static,
+) -> T {
+    let work = hanging(server, work).await;
+    sleep(7_000).await;
+    set(server, AS_EVER);
+    work.await.expect("no panic")
+}
+
+/// A server with a ledger, and everything open: what is opened commits, too.
+async fn ledger() -> (PostgresServer, Semel, PgPool) {
+    let server = PostgresServer::start(&[]).await;
+    let semel = Semel::open(&server.url()).await.expect("a store");
+    let pool = PgPool::connect(&server.url()).await.expect("a server");
+    server.sql("semel", "create table ledger (entry text)");
+    (server, semel, pool)
+}
+
+/// An entry in the ledger, its receipt, and the record of its key: one transaction.
+async fn transfer(semel: Semel, pool: PgPool) -> Result<Answer<String>, Error> {
+    let call = semel.operation("transfer").key("k-1").payload(&1);
+    call.run_in(&pool, async |mut tx, _| {
+        let write = sqlx::query("INSERT INTO ledger VALUES ('once')");
+        write.execute(&mut *tx).await?;
+        Ok::<_, Failure>("receipt".to_owned())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_ended_in_the_middle_of_its_commit_is_found_out_by_the_token() {
+    let server = PostgresServer::start(&[]).await;
+    let store = open(&server.url()).await;
+    let claim = fresh();
+    let claiming = {
+        let (store, claim) = (store.clone(), claim.clone());
+        async move { won(&store, &claim).await }
+    };
+    let lease = with_hanging_commits(&server, claiming).await;
+    assert_eq!((lease.attempt, lease.token), (1, claim.token));
+    let settling = {
+        let (store, lease) = (store.clone(), lease.clone());
+        async move { store.settle(&lease, &complete("once")).await }
+    };
+    assert_eq!(
+        with_hanging_commits(&server, settling).await.unwrap(),
+        Settled::Done
+    );
+    assert_eq!(
+        server.sql("semel", "select count(*) from semel.records"),
+        "1"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_whose_commit_was_not_answered_is_found_out_by_the_token() {
+    let (server, semel, pool) = ledger().await;
+    let answer = with_hanging_commits(&server, transfer(semel, pool))
+        .await
+        .unwrap();
+    assert_eq!((answer.value.as_str(), answer.replayed), ("receipt", false));
+    assert_eq!(server.sql("semel", "select count(*) from ledger"), "1");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_whose_commit_takes_longer_than_a_call_is_not_told_as_undone() {
+    let (server, semel, pool) = ledger().await;
+    let answer = with_slow_commits(&server, transfer(semel, pool))
+        .await
+        .unwrap();
+    assert_eq!(answer.value, "receipt");
+    assert_eq!(server.sql("semel", "select count(*) from ledger"), "1");
+}
