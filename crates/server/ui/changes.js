@@ -80,24 +80,32 @@ const signed = (form, record) => {
   return { said, change: { fence: record.fence, ...whoAndWhy(said) } };
 };
 
-/** The answer to keep: JSON as it is, anything else as bytes. */
+/** The answer to keep, byte for byte: what is parsed and written again has other numbers. */
 function answerOf(said) {
   const answer = {};
   if (said.get("status")) answer.status = Number(said.get("status"));
   const text = said.get("body");
   if (text === "") return answer;
-  try {
-    answer.body = JSON.parse(text);
-  } catch {
-    answer.body_base64 = btoa(String.fromCharCode(...new TextEncoder().encode(text)));
-  }
+  const json = isJson(text);
+  const bytes = new TextEncoder().encode(json ? text.trim() : text);
+  answer.body_base64 = btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+  if (json && answer.status) answer.headers = [{ name: "content-type", value: "application/json" }];
   return answer;
+}
+
+function isJson(text) {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 export function resolveDialog(record) {
   const sure = certainty("I have checked that it did not happen. The next caller runs it.");
   const answer = h("div", { class: "pair answer", hidden: true },
-    h("div", { class: "field narrow" }, h("label", { for: "answer-status" }, "HTTP status"), h("input", { id: "answer-status", name: "status", type: "number", min: "100", max: "599", placeholder: "200" })),
+    h("div", { class: "field narrow" }, h("label", { for: "answer-status" }, "HTTP status"), h("input", { id: "answer-status", name: "status", type: "number", min: "200", max: "599" }), h("small", {}, "empty: a function’s answer")),
     h("div", { class: "field" }, h("label", { for: "answer-body" }, "Body that every caller gets from now on"), h("textarea", { id: "answer-body", name: "body", rows: "3", spellcheck: "false", placeholder: "{\"charge\": \"ch_1\"}" })));
   const outcome = choices("outcome", [
     ["completed", "It happened.", "Keep an answer: every caller gets it from now on."],

@@ -27,6 +27,8 @@ pub(crate) struct Client {
     token: Option<String>,
     /// What is talked to, for people.
     pub(crate) name: String,
+    /// Whose records are meant, where that was said.
+    pub(crate) environment: Option<String>,
 }
 
 impl Client {

@@ -126,6 +126,7 @@ impl Target {
             link: Link::remote(url, &identity)?,
             token: token.transpose()?,
             name: format!("the admin API at {}", without_password(url)),
+            environment: self.environment.clone(),
         })
     }
 
@@ -160,6 +161,7 @@ impl Target {
             },
             token: None,
             name,
+            environment: self.environment.clone(),
         })
     }
 }

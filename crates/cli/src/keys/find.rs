@@ -63,6 +63,7 @@ impl Which {
         let mut asked = Map::new();
         let parts = [
             ("key", Some(key)),
+            ("environment", client.environment.as_deref()),
             ("scope", self.scope.as_deref()),
             ("tenant", self.tenant.as_deref()),
             ("principal", self.principal.as_deref()),

@@ -41,6 +41,11 @@ async fn a_key_that_the_settings_allow_is_one_for_operators_too() {
     );
     let shown = sidecar.run(&inspect).await.json();
     assert_eq!(shown["record"]["state"], "completed", "{shown}");
+    // Nor is it the key of another environment.
+    let elsewhere =
+        "keys reset --key ord/1 --scope http --environment elsewhere --reason test --yes";
+    sidecar.run(elsewhere).await.failed(8, "");
+    assert!(sidecar.send("/charges", "ord/1").await.1, "a replay");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -26,7 +26,7 @@ function finder(found) {
     const said = Object.fromEntries([...new FormData(event.target)].filter(([, value]) => value !== ""));
     failed.replaceChildren();
     try {
-      if (/^[0-9a-f]{64}$/.test(said.key)) return found(said.key);
+      if (!said.scope && /^[0-9a-f]{64}$/.test(said.key)) return found(said.key);
       if (!said.scope) throw Object.assign(new Error("A key is of one scope; the same key in another scope is another key."), { title: "Which scope?", next: "Give the scope, or the key’s whole hash." });
       const record = await post("lookups", said);
       found(record.id);
