@@ -152,3 +152,26 @@ async def test_a_caller_that_is_cut_off_leaves_a_run_that_ends(semel: AsyncSemel
     await idle
     again = await post(middleware, key)
     assert (again.content, again.headers["idempotent-replayed"], app.runs) == (b"done", "true", 1)
+
+
+async def test_what_fails_after_a_whole_answer_changes_nothing_about_it(semel: AsyncSemel) -> None:
+    async def then_fails(send: Send) -> None:
+        await saying(201, b"charged")(send)
+        raise ZeroDivisionError
+
+    app, key = App(then_fails), new_key()
+    middleware = IdempotencyMiddleware(app, semel=semel)
+    first, again = await post(middleware, key), await post(middleware, key)
+    assert (first.status_code, again.status_code, again.content) == (201, 201, b"charged")
+    assert (app.runs, again.headers["idempotent-replayed"]) == (1, "true")
+
+
+@pytest.mark.parametrize(("authority", "status"), [(True, 422), (False, 201)])
+async def test_the_host_that_was_asked_counts(semel: AsyncSemel, authority: bool, status: int) -> None:
+    app, key = App(saying(201)), new_key()
+    middleware = IdempotencyMiddleware(app, semel=semel, authority=authority)
+    answers = []
+    for host in ("http://a.test", "http://b.test"):
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=middleware), base_url=host) as client:
+            answers.append((await client.post("/charges", headers={"Idempotency-Key": key})).status_code)
+    assert (answers, app.runs) == ([201, status], 1)

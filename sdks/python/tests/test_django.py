@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable, Iterator
+
 import django
 import httpx
 import pytest
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.test import RequestFactory
 
 from semel import asgi
@@ -14,7 +16,7 @@ from semel.asgi import Receive, Scope, Send
 from semel.django import IdempotencyMiddleware
 from semel.testing import FakeSemel
 
-KEY = {"Idempotency-Key": "k-1", "Content-Type": "text/plain"}
+KEY = {"Idempotency-Key": "k-1", "Content-Type": "text/plain", "Host": "testserver"}
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def never(_: HttpRequest) -> HttpResponse:
 
 
 def posted(middleware: IdempotencyMiddleware) -> HttpResponse:
-    request = RequestFactory().post("/charges", b"1", content_type="text/plain", headers={"Idempotency-Key": "k-1"})
+    request = RequestFactory().post("/charges", b"1", content_type="text/plain", headers=KEY)
     response = middleware(request)
     assert isinstance(response, HttpResponse)
     return response
@@ -46,7 +48,7 @@ async def test_every_line_of_a_header_is_replayed(fake: FakeSemel) -> None:
         await send({"type": "http.response.body", "body": b"done"})
 
     door = httpx.ASGITransport(app=asgi.IdempotencyMiddleware(app, semel=fake.async_semel()))
-    async with httpx.AsyncClient(transport=door, base_url="http://shop.test") as client:
+    async with httpx.AsyncClient(transport=door, base_url="http://testserver") as client:
         await client.post("/charges", content=b"1", headers=KEY)
     again = posted(IdempotencyMiddleware(never))
     assert (again.status_code, again.content, again["Idempotent-Replayed"]) == (201, b"done", "true")
@@ -62,3 +64,74 @@ def test_a_replay_says_each_thing_of_its_own_once(fake: FakeSemel) -> None:
     again = posted(IdempotencyMiddleware(never))
     assert (again.status_code, again["Idempotent-Not-Kept"]) == (201, "body")
     assert (again["Cache-Control"], again["Content-Type"]) == ("no-store", "application/problem+json")
+
+
+@pytest.mark.parametrize(("said", "state"), [("no-effect", "released"), ("Unknown ", "in_doubt"), (None, "completed")])
+def test_a_view_may_say_what_became_of_it(fake: FakeSemel, said: str | None, state: str) -> None:
+    def view(_: HttpRequest) -> HttpResponse:
+        return HttpResponse(b"ok", headers={"Semel-Outcome": said} if said else {})
+
+    assert "Semel-Outcome" not in posted(IdempotencyMiddleware(view))
+    assert fake.state("http", "k-1") == state
+
+
+def test_a_key_that_another_host_used_is_refused(fake: FakeSemel) -> None:
+    hosts: list[str] = []
+
+    def view(request: HttpRequest) -> HttpResponse:
+        hosts.append(request.get_host())
+        return HttpResponse(b"ok")
+
+    def asked(host: str) -> HttpResponseBase:
+        request = RequestFactory().post("/charges", b"1", content_type="text/plain", headers={**KEY, "Host": host})
+        return IdempotencyMiddleware(view)(request)
+
+    assert [asked(host).status_code for host in ("a.shop", "b.shop", "A.shop")] == [200, 422, 200]
+    assert hosts == ["a.shop"]
+
+
+def half() -> Iterator[bytes]:
+    yield b"one"
+    raise ZeroDivisionError
+
+
+async def aparts() -> AsyncIterator[bytes]:
+    yield b"one"
+    yield b"two"
+
+
+def streamed(view: Callable[[], StreamingHttpResponse]) -> StreamingHttpResponse:
+    request = RequestFactory().post("/charges", b"1", content_type="text/plain", headers=KEY)
+    response = IdempotencyMiddleware(lambda _: view())(request)
+    assert isinstance(response, StreamingHttpResponse)
+    return response
+
+
+def test_a_stream_is_done_at_its_end_and_not_before(fake: FakeSemel) -> None:
+    response = streamed(lambda: StreamingHttpResponse(iter([b"one", b"two"]), status=201))
+    assert fake.state("http", "k-1") == "running"
+    assert response.getvalue() == b"onetwo"
+    response.close()
+    assert fake.state("http", "k-1") == "completed"
+    again = posted(IdempotencyMiddleware(never))
+    assert (again.status_code, again["Idempotent-Not-Kept"]) == (201, "body")
+
+
+def test_a_stream_that_breaks_off_frees_its_key(fake: FakeSemel) -> None:
+    response = streamed(lambda: StreamingHttpResponse(half()))
+    with pytest.raises(ZeroDivisionError):
+        response.getvalue()
+    response.close()
+    assert fake.state("http", "k-1") == "released"
+
+
+def test_a_stream_that_nobody_reads_frees_its_key(fake: FakeSemel) -> None:
+    streamed(lambda: StreamingHttpResponse(iter([b"one"]))).close()
+    assert fake.state("http", "k-1") == "released"
+
+
+async def test_an_asynchronous_stream_is_done_at_its_end(fake: FakeSemel) -> None:
+    response = streamed(lambda: StreamingHttpResponse(aparts()))
+    assert b"".join([part async for part in response]) == b"onetwo"
+    response.close()
+    assert fake.state("http", "k-1") == "completed"

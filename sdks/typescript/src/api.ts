@@ -121,7 +121,9 @@ export class Api {
       headers,
       body: body && JSON.stringify(body(attempt)),
     });
-    return send(this.#fetch, build, new Course(this.#policy(within), this.budget));
+    // What a lease needs is sent whatever others have spent: to give up one that lives is to do it twice.
+    const budget = within === undefined ? this.budget : new RetryBudget(Infinity);
+    return send(this.#fetch, build, new Course(this.#policy(within), budget));
   }
 
   /** What is worth doing only until a moment is tried as often as fits. */

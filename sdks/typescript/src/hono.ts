@@ -15,7 +15,7 @@ export function idempotency(options: MiddlewareOptions<C>): MiddlewareHandler<{ 
   return async (c: C, next) => {
     // Two lines arrive joined by a comma, which no key has: they are refused all the same.
     const header: Asked["header"] = (name) => {
-      const value = c.req.header(name);
+      const value = c.req.header(name) ?? (name === "host" ? new URL(c.req.url).host : undefined);
       return value === undefined ? [] : [value];
     };
     const admission = await admit(options, c, c.req.method, header, async () => {

@@ -32,6 +32,8 @@ export interface MiddlewareOptions<R> {
   /** Refuse requests without a key. */
   requireKey?: boolean;
   terms?: Terms;
+  /** Whether the host that was asked counts as payload, as it does unless said; not for services that go by several names. */
+  authority?: boolean;
   /** Names of further headers to keep. */
   keepHeaders?: string[];
 }
@@ -57,10 +59,11 @@ export interface Plain {
 /** What the middleware does with a request: passes it, answers it, or lets it run under a lease. */
 export type Admission = { pass: true } | { answer: Plain } | { lease: Lease };
 
-function requestFingerprint(asked: Asked, withCredentials: boolean): string {
+function requestFingerprint(asked: Asked, withHost: boolean, withCredentials: boolean): string {
+  const host = withHost ? (asked.header("host")[0] ?? "").trim().toLowerCase() : "";
   const media = (asked.header("content-type")[0] ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
   const isJson = media === "application/json" || media.endsWith("+json");
-  const parts: Part[] = [asked.method.toUpperCase(), asked.path, asked.query, media].map((data) => ({ kind: "raw", data }));
+  const parts: Part[] = [asked.method.toUpperCase(), host, asked.path, asked.query, media].map((data) => ({ kind: "raw", data }));
   if (!(asked.body instanceof Uint8Array)) parts.push({ kind: "json", data: JSON.stringify(asked.body.json) });
   else parts.push({ kind: isJson && asked.body.length > 0 ? "json" : "raw", data: asked.body });
   if (withCredentials) {
@@ -101,7 +104,7 @@ export async function admit<R>(
       scope: typeof scope === "string" ? scope : scope(request),
       key: principal === undefined ? key : principalKey(principal, key),
     };
-    const digest = requestFingerprint(await asked(), principal === undefined);
+    const digest = requestFingerprint(await asked(), options.authority ?? true, principal === undefined);
     const { view, lease } = await semel.admit(semel.claimRequest(operation, digest));
     if (view.status === "unprotected") return { pass: true };
     return lease ? { lease } : { answer: replayed(view) };

@@ -2,6 +2,7 @@
 import { Api, type ApiOptions, type Timed } from "./api.js";
 import type { AnswerInput, ClaimRequest, ClaimView, Crash, Outcome } from "./api-types.js";
 import { AnswerNotKept, EffectFailed, Final, GaveUp, LeaseLost, NoEffect, ProblemError, SemelError } from "./errors.js";
+import { fromBase64 } from "./answer.js";
 import { Unknown, Unrecorded } from "./errors.js";
 import { fingerprintOf } from "./fingerprint.js";
 import { checkKey } from "./keys.js";
@@ -200,11 +201,18 @@ function valueOf(view: ClaimView): unknown {
   if (view.status === "failed") throw new EffectFailed(answer.body, true);
   if (view.status !== "completed") throw new SemelError(`no answer yet: ${view.status}`);
   if (answer.body_omitted_bytes !== undefined) throw new AnswerNotKept(answer.body_omitted_bytes);
-  if (answer.body_base64 !== undefined && !("body" in answer)) {
-    throw new SemelError("the answer isn't JSON: another door of this scope wrote it");
-  }
+  if (answer.body_base64 !== undefined && !("body" in answer)) return jsonOf(answer.body_base64);
   // An effect that returned nothing kept nothing.
   return answer.body ?? undefined;
+}
+
+/** JSON with white space around it, as an operator's file has it, comes as the bytes that it is. */
+function jsonOf(base64: string): unknown {
+  try {
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(fromBase64(base64)));
+  } catch {
+    throw new SemelError("the answer isn't JSON: another door of this scope wrote it");
+  }
 }
 
 /** The answer to keep, and the value as everybody will read it, the first caller too. */
@@ -224,7 +232,7 @@ function outcomeOf(error: unknown, terms: Terms): { outcome: Outcome; answer?: A
   const is = (classes: ErrorClass[] = []) => classes.some((kind) => error instanceof kind);
   if (error instanceof NoEffect || is(terms.noEffect)) return { outcome: "release" };
   if (error instanceof Unknown) return { outcome: "doubt" };
-  if (error instanceof Final) return { outcome: "fail", answer: answerInput(error.answer).answer };
+  if (error instanceof Final) return { outcome: "fail", answer: finalAnswer(error) };
   if (is(terms.final)) {
     const { name, message } = error as Error;
     return { outcome: "fail", answer: { body: { error: name, message: message.slice(0, 4096) } } };
@@ -232,13 +240,30 @@ function outcomeOf(error: unknown, terms: Terms): { outcome: Outcome; answer?: A
   return { outcome: terms.onError ?? "retry" };
 }
 
-/** Records what an error says, and gives the error to throw. That it can't be recorded must not hide the error itself. */
+/** One that has no JSON form failed for good all the same, and must not run again. */
+function finalAnswer(error: Final): AnswerInput {
+  try {
+    return answerInput(error.answer).answer;
+  } catch {
+    return { body_omitted_bytes: 0 };
+  }
+}
+
+/**
+ * Records what an error says, and gives the error to throw. That it can't be recorded must not hide the error itself, unless it is
+ * a failure for good: one that isn't kept is none, and others may be told otherwise.
+ */
 async function failed(lease: Lease, error: unknown, terms: Terms): Promise<unknown> {
   const { outcome, answer } = outcomeOf(error, terms);
   try {
     await lease.settle(outcome, answer);
   } catch (second) {
     if (!(second instanceof SemelError)) throw second;
+    if (outcome !== "fail") return error;
+    if (second instanceof ProblemError && second.code === "idempotency_lease_lost") {
+      return new LeaseLost("it failed here, and the lease was another's by then: ask again for its answer", { cause: error });
+    }
+    return new Unrecorded(answer?.body, { cause: error });
   }
   return outcome === "fail" ? new EffectFailed(answer?.body, false, { cause: error }) : error;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 import secrets
@@ -18,7 +19,7 @@ from ._answer import problem_error
 from ._raw import keep_bytes
 from ._send import Reply
 from .api_types import AnswerInput, AnswerView, ClaimRequest, ClaimView, Crash, Outcome, Overrides
-from .errors import AnswerNotKept, EffectFailed, NoEffect, SemelError, Unknown
+from .errors import AnswerNotKept, EffectFailed, LeaseLost, NoEffect, ProblemError, SemelError, Unknown, Unrecorded
 from .errors import Final as FinalError
 from .fingerprint import fingerprint_of
 from .keys import check_key
@@ -158,7 +159,11 @@ def value_of(view: ClaimView, decode: Callable[[Any], Any]) -> Any:
     if "body_omitted_bytes" in answer:
         raise AnswerNotKept(answer["body_omitted_bytes"])
     if "body_base64" in answer and "body" not in answer:
-        raise SemelError("the answer isn't JSON: another door of this scope wrote it")
+        try:
+            # JSON with white space around it, as an operator's file has it, comes as the bytes that it is.
+            return decode(json.loads(base64.b64decode(answer["body_base64"])))
+        except ValueError:
+            raise SemelError("the answer isn't JSON: another door of this scope wrote it") from None
     return decode(answer.get("body"))
 
 
@@ -179,10 +184,21 @@ def outcome_of(error: BaseException, terms: Terms) -> tuple[Outcome, AnswerInput
     if isinstance(error, Unknown):
         return "doubt", None
     if isinstance(error, FinalError):
-        return "fail", answer_input(error.answer, lambda value: value)[0]
+        try:
+            return "fail", answer_input(error.answer, identity_function)[0]
+        except Exception:
+            # No JSON. It failed for good all the same, and must not run again.
+            return "fail", {"body_omitted_bytes": 0}
     if isinstance(error, terms.final):
         return "fail", {"body": {"error": type(error).__name__, "message": str(error)[:4096]}}
     return terms.on_error, None
+
+
+def not_kept(why: Exception, answer: AnswerInput | None) -> SemelError:
+    """What a failure for good is told as that could not be recorded."""
+    if isinstance(why, ProblemError) and why.code == "idempotency_lease_lost":
+        return LeaseLost("it failed here, and the lease was another's by then: ask again for its answer")
+    return Unrecorded((answer or {}).get("body"))
 
 
 def identity_function(value: Any) -> Any:

@@ -57,10 +57,15 @@ def key_lines(headers: Iterable[tuple[str, str]]) -> list[str]:
     return [value for name, value in headers if name.lower() in KEY_HEADERS]
 
 
+def host_of(headers: Headers) -> str:
+    """The host that was asked."""
+    return next((value.strip().lower() for name, value in headers if name.lower() == "host"), "")
+
+
 def request_fingerprint(
-    method: str, path: str, query: str, headers: Headers, body: bytes, *, with_credentials: bool
+    method: str, host: str, path: str, query: str, headers: Headers, body: bytes, *, with_credentials: bool
 ) -> str:
-    """Method, path, query, media type and body; JSON by its meaning. Where nobody said whose request it is, the
+    """Method, host, path, query, media type and body; JSON by its meaning. Where nobody said whose request it is, the
     credentials count too: a key that is used with others is refused, never answered with somebody else's answer."""
 
     def lines(name: str) -> list[str]:
@@ -68,7 +73,7 @@ def request_fingerprint(
 
     media = (lines("content-type") or [""])[0].split(";")[0].strip().lower()
     is_json = bool(body) and (media == "application/json" or media.endswith("+json"))
-    parts = [Part.raw(method.upper()), Part.raw(path), Part.raw(query), Part.raw(media)]
+    parts = [Part.raw(method.upper()), Part.raw(host), Part.raw(path), Part.raw(query), Part.raw(media)]
     parts.append(Part.json(body) if is_json else Part.raw(body))
     if with_credentials:
         parts += [Part.raw("\n".join(lines(name))) for name in CREDENTIALS]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -27,9 +28,11 @@ class _Base:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def _course(self, within: float | None = None) -> Course:
-        policy = self.retry
+        policy, budget = self.retry, self.budget
         if within is not None:
-            # What is worth doing only until a moment is tried as often as fits.
+            # What is worth doing only until a moment is tried as often as fits, whatever others have spent: to give up
+            # a lease that lives is to do it twice.
+            budget = RetryBudget(math.inf)
             policy = RetryPolicy(
                 max_attempts=1_000_000,
                 base=policy.base,
@@ -37,7 +40,7 @@ class _Base:
                 attempt_timeout=min(policy.attempt_timeout, max(within / 2, 0.1)),
                 total_timeout=max(within, 0.1),
             )
-        return Course(policy, self.budget)
+        return Course(policy, budget)
 
 
 def _build(

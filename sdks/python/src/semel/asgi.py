@@ -36,6 +36,7 @@ class IdempotencyMiddleware:
 
     `principal` says whose request it is (`None`: nobody known); without it, the credentials count as payload. `scope`
     names what is done, for the server's policies and figures. A request without a key passes, unless `require_key`.
+    The host that was asked counts as payload, unless `authority` is false: for services that go by several names.
     """
 
     def __init__(
@@ -49,11 +50,12 @@ class IdempotencyMiddleware:
         require_key: bool = False,
         terms: Terms | None = None,
         max_body: int = _http.MAX_REQUEST_BYTES,
+        authority: bool = True,
         keep_headers: Iterable[str] = (),
     ) -> None:
         self._app, self._semel, self._scope, self._principal = app, semel, scope, principal
         self._methods = frozenset(method.upper() for method in methods)
-        self._require_key, self._max_body = require_key, max_body
+        self._require_key, self._max_body, self._authority = require_key, max_body, authority
         self._terms = terms or semel.terms
         self._keep = frozenset(name.lower() for name in keep_headers)
         self._running: set[asyncio.Task[None]] = set()
@@ -108,6 +110,7 @@ class IdempotencyMiddleware:
         principal = self._principal(scope) if self._principal else None
         digest = _http.request_fingerprint(
             scope["method"],
+            self._host(headers),
             scope["path"],
             scope.get("query_string", b"").decode("latin-1"),
             headers,
@@ -119,6 +122,9 @@ class IdempotencyMiddleware:
         return claim_request(
             name, owned, NOTHING, self._terms, tenant=self._semel.tenant, actor=self._semel.actor, fingerprint=digest
         )
+
+    def _host(self, headers: Headers) -> str:
+        return _http.host_of(headers) if self._authority else ""
 
     async def _run(self, scope: Scope, request: ClaimRequest, body: bytes, send: Send) -> None:
         try:
@@ -146,7 +152,8 @@ class IdempotencyMiddleware:
         finally:
             CURRENT.reset(mark)
         answered.set()
-        broken = failure is not None or not gather.whole
+        # What comes after a whole answer, such as a task in the background that fails, changes nothing about it.
+        broken = not gather.whole
         outcome = "retry" if broken else _http.outcome_of_status(gather.status, gather.said)
         keeps = outcome in ("complete", "fail")
         kept = _http.kept_answer(gather.status, gather.headers, gather.body(), gather.size, self._keep)

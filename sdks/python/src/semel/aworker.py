@@ -12,7 +12,17 @@ from typing import Any, ParamSpec, TypeVar, cast
 import httpx
 from typing_extensions import Self
 
-from ._claims import NOTHING, Terms, answer_input, claim_request, identity_function, new_token, outcome_of, value_of
+from ._claims import (
+    NOTHING,
+    Terms,
+    answer_input,
+    claim_request,
+    identity_function,
+    new_token,
+    not_kept,
+    outcome_of,
+    value_of,
+)
 from ._lease import CURRENT, LeaseState, Result, merged
 from .api import AsyncApi
 from .api_types import AnswerInput, ClaimRequest, ClaimView, Outcome
@@ -62,7 +72,7 @@ class AsyncLease(LeaseState):
 
     async def _renewing(self) -> None:
         while True:
-            await asyncio.sleep(self.renew_every)
+            await asyncio.sleep(self._pause())
             try:
                 await self.renew()
             except LeaseLost:
@@ -262,11 +272,13 @@ class AsyncSemel:
             CURRENT.reset(mark)
 
     async def _fail(self, lease: AsyncLease, error: BaseException, terms: Terms) -> None:
-        """Records what an error says. That it can't be recorded must not hide the error itself."""
+        """As `Semel._fail`."""
         outcome, answer = outcome_of(error, terms)
         try:
             await lease.settle(outcome, answer)
         except (SemelError, httpx.HTTPError) as second:
+            if outcome == "fail":
+                raise not_kept(second, answer) from error
             error.__context__ = second
         if outcome == "fail":
             raise EffectFailed((answer or {}).get("body"), replayed=False) from error

@@ -9,19 +9,21 @@ Keys belong to the authenticated user, where there is one; else the credentials 
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import httpx
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 
 from . import _http
 from ._claims import NOTHING, Terms, claim_request
 from ._http import Headers, Plain
 from ._lease import CURRENT
-from .api_types import ClaimRequest
+from .api_types import ClaimRequest, Outcome
 from .errors import KeyInvalid, PayloadInvalid, SemelError
 from .keys import key_of_header
 from .worker import Lease, Semel
@@ -46,6 +48,7 @@ class IdempotencyMiddleware:
         self._scope: str = given.get("SCOPE", "http")
         self._methods = frozenset(given.get("METHODS", _http.METHODS))
         self._require_key: bool = given.get("REQUIRE_KEY", False)
+        self._authority: bool = given.get("AUTHORITY", True)
         self._keep = frozenset(name.lower() for name in given.get("KEEP_HEADERS", ()))
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
@@ -64,8 +67,9 @@ class IdempotencyMiddleware:
             return self._get_response(request)
         if lease is None:
             return _response(_http.replayed(view))
-        with lease:
-            return self._effect(request, lease)
+        with contextlib.ExitStack() as held:
+            held.enter_context(lease)
+            return self._effect(request, lease, held)
 
     def _without_key(self, request: HttpRequest) -> HttpResponseBase:
         if self._require_key:
@@ -78,6 +82,7 @@ class IdempotencyMiddleware:
         principal = str(user.pk) if user is not None and user.is_authenticated else None
         digest = _http.request_fingerprint(
             request.method or "",
+            _http.host_of(headers) if self._authority else "",
             request.path,
             request.META.get("QUERY_STRING", ""),
             headers,
@@ -90,14 +95,21 @@ class IdempotencyMiddleware:
             self._scope, owned, NOTHING, self._terms, tenant=semel.tenant, actor=semel.actor, fingerprint=digest
         )
 
-    def _effect(self, request: HttpRequest, lease: Lease) -> HttpResponseBase:
+    def _effect(self, request: HttpRequest, lease: Lease, held: contextlib.ExitStack) -> HttpResponseBase:
         mark = CURRENT.set(lease)
         try:
             response = self._get_response(request)
         finally:
             CURRENT.reset(mark)
-        said = response.headers.pop(_http.OUTCOME_HEADER, None)
+        said = response.headers.get(_http.OUTCOME_HEADER)
+        if said is not None:
+            del response.headers[_http.OUTCOME_HEADER]
+            said = said.strip().lower()
         outcome = _http.outcome_of_status(response.status_code, said)
+        if isinstance(response, StreamingHttpResponse):
+            stream = _Stream(response, lease, outcome, self._keep, held.pop_all())
+            response.streaming_content = _AsyncParts(stream) if response.is_async else _Parts(stream)
+            return response
         body = response.content if isinstance(response, HttpResponse) else None
         kept = None
         if outcome in ("complete", "fail"):
@@ -110,6 +122,83 @@ class IdempotencyMiddleware:
             if kept is not None:
                 return _response(_http.unsettled(error))
         return response
+
+
+class _Stream:
+    """An answer that goes on as it comes and isn't kept: what became of it is known at its end."""
+
+    def __init__(
+        self,
+        response: StreamingHttpResponse,
+        lease: Lease,
+        outcome: Outcome,
+        keep: frozenset[str],
+        held: contextlib.ExitStack,
+    ) -> None:
+        self.content: Any = response.streaming_content
+        self._lease, self._outcome, self._held = lease, outcome, held
+        self._kept = None
+        if outcome in ("complete", "fail"):
+            self._kept = _http.kept_answer(response.status_code, list(response.headers.items()), None, 0, keep)
+        self._ended = False
+
+    def end(self, *, whole: bool) -> None:
+        """Once: at the end, when it breaks off, or when its client has left."""
+        if self._ended:
+            return
+        self._ended = True
+        # Its caller has the answer already, so there is nobody to tell.
+        with self._held, contextlib.suppress(SemelError, httpx.HTTPError):
+            if whole:
+                self._lease.settle(self._outcome, self._kept)
+            else:
+                self._lease.settle("retry", None)
+
+
+class _Parts:
+    def __init__(self, stream: _Stream) -> None:
+        self._stream, self._parts = stream, iter(stream.content)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            part: bytes = next(self._parts)
+        except StopIteration:
+            self._stream.end(whole=True)
+            raise
+        except BaseException:
+            self._stream.end(whole=False)
+            raise
+        return part
+
+    def close(self) -> None:
+        """Django calls it at the end, whatever that was."""
+        self._stream.end(whole=False)
+
+
+class _AsyncParts:
+    def __init__(self, stream: _Stream) -> None:
+        self._stream, self._parts = stream, stream.content.__aiter__()
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            part: bytes = await self._parts.__anext__()
+        except StopAsyncIteration:
+            await asyncio.to_thread(self._stream.end, whole=True)
+            raise
+        except BaseException:
+            await asyncio.to_thread(self._stream.end, whole=False)
+            raise
+        return part
+
+    def close(self) -> None:
+        """As `_Parts.close`."""
+        self._stream.end(whole=False)
 
 
 def _response(plain: Plain) -> HttpResponse:

@@ -19,6 +19,7 @@ from ._claims import (
     claim_request,
     identity_function,
     new_token,
+    not_kept,
     outcome_of,
     value_of,
 )
@@ -67,7 +68,7 @@ class Lease(LeaseState):
         self._api.settle(self.id, self._token, self.fence, outcome, answer, within=within)
 
     def _renewing(self) -> None:
-        while not self._ended.wait(self.renew_every):
+        while not self._ended.wait(self._pause()):
             try:
                 self.renew()
             except LeaseLost:
@@ -252,11 +253,14 @@ class Semel:
             CURRENT.reset(mark)
 
     def _fail(self, lease: Lease, error: BaseException, terms: Terms) -> None:
-        """Records what an error says. That it can't be recorded must not hide the error itself."""
+        """Records what an error says. That it can't be recorded must not hide the error itself, unless it is a failure
+        for good: one that isn't kept is none, and others may be told otherwise."""
         outcome, answer = outcome_of(error, terms)
         try:
             lease.settle(outcome, answer)
         except (SemelError, httpx.HTTPError) as second:
+            if outcome == "fail":
+                raise not_kept(second, answer) from error
             error.__context__ = second
         if outcome == "fail":
             raise EffectFailed((answer or {}).get("body"), replayed=False) from error
