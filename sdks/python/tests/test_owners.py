@@ -132,3 +132,15 @@ def test_an_answer_that_an_operator_wrote_in_a_file_is_read() -> None:
     assert value_of(written(b'{"charge": "ch_1"}\n'), dict) == {"charge": "ch_1"}
     with pytest.raises(SemelError):
         value_of(written(b"no JSON"), dict)
+
+
+def test_a_client_that_is_closed_under_its_effect_leaves_no_error_in_a_thread() -> None:
+    semel = FakeSemel(lease=0.3).semel()
+
+    def closing(_: object) -> None:
+        semel.close()
+        time.sleep(0.3)
+
+    # The effect's own settlement can't be sent; the renewals end without a word, or pytest would show their error.
+    with pytest.raises(RuntimeError):
+        semel.run("pay", "k", closing)

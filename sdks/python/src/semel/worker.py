@@ -71,7 +71,8 @@ class Lease(LeaseState):
         while not self._ended.wait(self._pause()):
             try:
                 self.renew()
-            except LeaseLost:
+            except (LeaseLost, RuntimeError):
+                # Another's; or the client was closed meanwhile, as one is when its last effect has ended.
                 return
             except (SemelError, httpx.HTTPError):
                 # No answer in time. The deadline stands, and the next turn may do better.
