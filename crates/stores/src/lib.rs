@@ -18,6 +18,8 @@ pub mod object;
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod sent;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(any(feature = "mysql", feature = "postgres"))]

@@ -3,6 +3,8 @@
 use semel_core::{Certainty, StoreError, StoreErrorKind};
 use sqlx::Error;
 
+pub(super) use crate::sent::{after, unseen};
+
 /// A statement that the server refused changed nothing. Silence, or a session ended by somebody, means that
 /// nobody knows: the commit may have been written before.
 pub(super) fn store_error(error: Error) -> StoreError {
@@ -14,20 +16,6 @@ pub(super) fn store_error(error: Error) -> StoreError {
 pub(super) fn not_sent(error: Error) -> StoreError {
     let (kind, _) = classify(&error);
     said(kind, Certainty::Definite, error)
-}
-
-/// What is known when an earlier sending may have been done: that the last one was not is no comfort (P28).
-pub(super) fn after(unknown: bool, mut error: StoreError) -> StoreError {
-    if unknown {
-        error.certainty = Certainty::Unknown;
-    }
-    error
-}
-
-/// What is known where a look failed that should have said what became of a write: one that matched nothing may have
-/// met what an unanswered sending of it had written (P28).
-pub(super) fn unseen(sent: bool, error: StoreError) -> StoreError {
-    after(sent && error.is_transient(), error)
 }
 
 fn said(kind: StoreErrorKind, certainty: Certainty, error: Error) -> StoreError {
@@ -101,20 +89,5 @@ pub(super) fn is_broken(error: &Error) -> bool {
     match code(error) {
         Some(code) => code.starts_with("57P") || code.starts_with("08"),
         None => !matches!(error, Error::RowNotFound | Error::ColumnDecode { .. }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_look_that_failed_after_a_write_says_nothing_of_the_write() {
-        let error = |kind| StoreError::new(kind, Certainty::Definite, "a test");
-        let certainty = |sent, kind| unseen(sent, error(kind)).certainty;
-        let away = StoreErrorKind::Unavailable;
-        assert_eq!(certainty(true, away), Certainty::Unknown);
-        assert_eq!(certainty(false, away), Certainty::Definite);
-        assert_eq!(certainty(true, StoreErrorKind::Record), Certainty::Definite);
     }
 }
