@@ -195,9 +195,7 @@ impl Failed {
     pub(super) fn is(&self, wanted: u16) -> bool {
         matches!(self, Self::Sent { error, .. } if number(error) == Some(wanted))
     }
-}
 
-impl Failed {
     /// Whether an earlier sending of it may have been done.
     pub(super) const fn is_open(&self) -> bool {
         match self {
