@@ -220,6 +220,11 @@ impl FaultyStore {
         match self.fault(call, token) {
             None => send(store).await,
             Some(Fault::Refuse) => Err(failed(Certainty::Definite)),
+            Some(Fault::Full) => Err(StoreError::new(
+                StoreErrorKind::Full,
+                Certainty::Definite,
+                "a scripted fault",
+            )),
             Some(Fault::LoseRequest) => Err(failed(Certainty::Unknown)),
             Some(Fault::LoseReply) => {
                 drop(send(store).await);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::answer::{Problem, Ran, Report, Response};
 use super::lease::{Held, Lease};
-use super::run::{may_start, outcome, run_effect, run_unprotected, settle, settle_once};
+use super::run::{may_pass, may_start, outcome, run_effect, run_unprotected, settle, settle_once};
 use super::running::UnderWay;
 use crate::claim::{Grant, Settled, Settlement};
 use crate::clock::Tick;
@@ -26,7 +26,7 @@ where
     Fut: Future<Output = Report<V>>,
 {
     let Some(now) = may_start(held, grant, now).await else {
-        too_late(held, grant).await;
+        too_late(held, grant, true).await;
         let engine = Arc::clone(&held.engine);
         let now = engine.env.clock.now();
         let (subject, fingerprint) = (held.subject.clone(), held.fingerprint);
@@ -51,19 +51,21 @@ where
     }
 }
 
-/// Enforcing would have started nothing, as the lease came too late (P30): tells so, and lets go of the lease.
-pub(super) async fn too_late(held: &Arc<Held>, grant: &Grant) {
+/// Enforcing would have started nothing, as the lease came too late (P30): tells so, and lets go of the lease where
+/// nobody else can have started under it (P36).
+pub(super) async fn too_late(held: &Arc<Held>, grant: &Grant, may_let_go: bool) {
     let would = Would::Unavailable;
     held.engine.emit(&held.subject, Step::Observed { would });
-    // Nothing is started under it, so letting go is always legal (P36).
-    settle_without_waiting(held, grant, Settlement::Release).await;
+    if may_let_go {
+        settle_without_waiting(held, grant, Settlement::Release).await;
+    }
 }
 
 /// Sends the settlement once; where the store gives no answer, it is sent again beside the caller, who doesn't wait
 /// for a store that is away. → whether it is recorded by now.
 async fn settle_without_waiting(held: &Arc<Held>, grant: &Grant, settlement: Settlement) -> bool {
     let settled = settle_once(held, grant, &settlement).await;
-    if !settled.as_ref().is_err_and(StoreError::is_transient) {
+    if !settled.as_ref().is_err_and(may_pass) {
         return tell(held, grant, &settlement, &settled);
     }
     let (beside, under_way) = (Arc::clone(held), UnderWay::begin(&held.engine.running));

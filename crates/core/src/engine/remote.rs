@@ -296,7 +296,7 @@ struct Undelivered {
     admitted: Option<Admitted>,
     held: Option<Arc<Held>>,
     most_bytes: usize,
-    // A caller with a token of its own may already have asked again, and hold the very same lease.
+    // A caller with a token of its own may already have asked again, elsewhere too, and run under the very same lease.
     may_let_go: bool,
 }
 
@@ -339,11 +339,13 @@ impl Undelivered {
                     let remaining = Duration::ZERO;
                     Admitted::Won(HandedOut { grant, remaining })
                 } else if request.policy.mode == Mode::Observe {
-                    too_late(&won, &grant).await;
+                    too_late(&won, &grant, may_let_go).await;
                     Admitted::Unprotected
                 } else {
-                    // Nothing was started, so letting go is always legal (P36).
-                    let _ = settle(&won, &grant, &Settlement::Release).await;
+                    // Nothing was started here (P36).
+                    if may_let_go {
+                        let _ = settle(&won, &grant, &Settlement::Release).await;
+                    }
                     Admitted::Problem(Problem::Late)
                 }
             }

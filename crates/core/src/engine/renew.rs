@@ -86,7 +86,7 @@ impl Renewals {
     }
 
     /// Takes out what is due; answers when to look again, or `None` (and the watch ends) if never.
-    fn take_due(&self, now: Tick) -> (Vec<Arc<Held>>, Option<Tick>) {
+    fn take_due(&self, now: Tick) -> (Vec<(u64, Arc<Held>)>, Option<Tick>) {
         let mut state = self.state.lock();
         let mut due = Vec::new();
         while let Some(&Reverse((first, id))) = state.due.peek() {
@@ -94,7 +94,7 @@ impl Renewals {
                 return (due, Some(first));
             }
             state.due.pop();
-            due.extend(state.held.get(&id).map(Arc::clone));
+            due.extend(state.held.get(&id).map(|held| (id, Arc::clone(held))));
         }
         state.watching = false;
         (due, None)
@@ -130,14 +130,60 @@ fn first_due(now: Tick, lease: Duration) -> Tick {
 }
 
 async fn watch(renewals: Arc<Renewals>, env: Env) {
+    let mut unended = Unended::new(&renewals, None);
     loop {
         let now = env.clock.now();
         let (due, next) = renewals.take_due(now);
-        for held in due {
-            env.spawn.spawn(Box::pin(renew_until_the_end(held)));
+        for (id, held) in due {
+            let unended = Unended::new(&renewals, Some(id));
+            env.spawn.spawn(Box::pin(async move {
+                let mut unended = unended;
+                renew_until_the_end(held).await;
+                unended.has_ended = true;
+            }));
         }
-        let Some(next) = next else { return };
+        let Some(next) = next else {
+            unended.has_ended = true;
+            return;
+        };
         renewals.pause(next, env.clock.sleep(next.since(now))).await;
+    }
+}
+
+/// The watch, or the renewals of one lease, as long as they haven't come to their end. They may vanish before, with the
+/// runtime that they were started on, while the engine is used on another: the next lease then starts a watch anew,
+/// which finds the others due.
+struct Unended {
+    renewals: Arc<Renewals>,
+    lease: Option<u64>,
+    has_ended: bool,
+}
+
+impl Unended {
+    fn new(renewals: &Arc<Renewals>, lease: Option<u64>) -> Self {
+        Self {
+            renewals: Arc::clone(renewals),
+            lease,
+            has_ended: false,
+        }
+    }
+}
+
+impl Drop for Unended {
+    fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        let mut state = self.renewals.state.lock();
+        match self.lease {
+            Some(id) => state.due.push(Reverse((Tick::new(Duration::ZERO), id))),
+            None => state.watching = false,
+        }
+        let waker = state.waker.take();
+        drop(state);
+        if let (Some(_), Some(waker)) = (self.lease, waker) {
+            waker.wake();
+        }
     }
 }
 

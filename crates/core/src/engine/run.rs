@@ -16,7 +16,7 @@ use super::request::Request;
 use super::running::Run;
 use crate::claim::{Grant, Renewed, Settled, Settlement};
 use crate::clock::{Tick, Timestamp};
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::event::{Ending, Step, StoreCall, VerdictKind};
 use crate::policy::Mode;
 use crate::protocol;
@@ -217,11 +217,17 @@ pub(super) async fn settle(
             Err(error) => error,
         };
         let now = clock.now();
-        if !error.is_transient() || now >= *give_up.get_or_insert(now.plus(grant.lease)) {
+        if !may_pass(&error) || now >= *give_up.get_or_insert(now.plus(grant.lease)) {
             return Err(error);
         }
         clock.sleep(backoff.next_pause()).await;
     }
+}
+
+/// Whether a settlement is worth sending again. Not so for a claim, but for an effect that happened: a store that is full
+/// may have room in a moment.
+pub(super) fn may_pass(error: &StoreError) -> bool {
+    error.is_transient() || error.kind == StoreErrorKind::Full
 }
 
 /// Sends the settlement once.

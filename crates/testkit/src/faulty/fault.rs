@@ -48,6 +48,8 @@ impl Call {
 pub enum Fault {
     /// It is refused: nothing happens, and the error says so.
     Refuse,
+    /// It is refused for want of room: nothing happens, and the error says so.
+    Full,
     /// It never arrives: nothing happens, and the error can't tell.
     LoseRequest,
     /// It happens, its reply is lost: the error can't tell.

@@ -96,6 +96,67 @@ async fn p31_short_and_long_leases_are_renewed_side_by_side() {
     );
 }
 
+/// Runs something under a key of its own, on this runtime.
+async fn runs_quickly(rig: &Rig, key: &str, effects: &Effects) {
+    let policy = Policy::default();
+    let quick = rig.run(key, &policy, effects.answer("quick")).await;
+    assert_eq!(ran(&quick), "quick");
+}
+
+async fn is_still_busy(rig: &Rig, effects: &Effects) {
+    let impatient = Policy {
+        on_busy: semel_core::policy::OnBusy::Refuse,
+        ..Policy::default()
+    };
+    let other = rig.another();
+    let other = other.run("k", &impatient, effects.answer("two")).await;
+    let busy = matches!(other, Response::Problem(Problem::Busy { .. }));
+    assert!(busy, "{other:?}");
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    let builder = tokio::runtime::Builder::new_multi_thread();
+    { builder }.worker_threads(1).build().expect("a runtime")
+}
+
+#[tokio::test]
+async fn p31_leases_are_renewed_after_the_first_runtime_has_ended() {
+    let (rig, effects, gate) = (Arc::new(Rig::new()), Effects::default(), Gate::default());
+    // As in a program that makes a runtime for every job: the watcher goes with the first.
+    let (first, quick) = (Arc::clone(&rig), effects.clone());
+    let ended = std::thread::spawn(move || {
+        runtime().block_on(async move { runs_quickly(&first, "quick", &quick).await });
+    });
+    ended.join().unwrap();
+    let owner = rig.start("k", &Policy::default(), effects.answer_after("one", &gate));
+    rig.pass(Duration::from_secs(300)).await;
+    is_still_busy(&rig, &effects).await;
+    gate.open();
+    assert_eq!(ran(&owner.await.unwrap()), "one");
+}
+
+#[tokio::test]
+async fn p31_renewals_that_end_with_their_runtime_are_taken_up_by_the_next() {
+    let (rig, effects, gate) = (Arc::new(Rig::new()), Effects::default(), Gate::default());
+    let dying = runtime();
+    let (first, quick) = (Arc::clone(&rig), effects.clone());
+    let watched = dying.spawn(async move { runs_quickly(&first, "quick", &quick).await });
+    watched.await.unwrap();
+    let owner = rig.start("k", &Policy::default(), effects.answer_after("one", &gate));
+    settle_down().await;
+    rig.clock.advance(Duration::from_secs(15));
+    while rig.log.count(|step| matches!(step, Step::Renewed { .. })) == 0 {
+        tokio::task::yield_now().await;
+    }
+    // Waits for its worker, which lets go of all its tasks.
+    std::thread::spawn(move || drop(dying)).join().unwrap();
+    runs_quickly(&rig, "another", &effects).await;
+    rig.pass(Duration::from_secs(300)).await;
+    is_still_busy(&rig, &effects).await;
+    gate.open();
+    assert_eq!(ran(&owner.await.unwrap()), "one");
+}
+
 #[tokio::test]
 async fn p32_an_effect_is_told_when_its_lease_is_lost() {
     let rig = Rig::new();

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use semel_core::State;
 use semel_core::engine::{Admitted, Response};
 use semel_core::event::{Step, Would};
 use semel_core::policy::{Mode, Policy};
+use semel_core::{State, Token};
 use semel_testkit::faulty::{Call, Fault, FaultyStore};
 
 use super::store_down::{faulty, patiently};
@@ -173,6 +173,32 @@ async fn p39_observe_runs_the_effect_of_a_claim_that_was_won_too_late() {
     let enforce = Policy::default();
     let next = rig.run("k", &enforce, effects.answer("next")).await;
     assert_eq!((ran(&next), effects.count()), ("next", 2));
+}
+
+#[tokio::test]
+async fn p37_a_late_lease_of_a_caller_with_its_own_token_is_left_to_it() {
+    for mode in [Mode::Enforce, Mode::Observe] {
+        let (rig, store) = faulty();
+        let policy = Policy {
+            mode,
+            ..comes_too_late(&store)
+        };
+        let request = rig.request("k", "payload", &policy).with_token(Token(7));
+        let engine = rig.engine.clone();
+        let admitted = tokio::spawn(async move { engine.admit(request).await });
+        settle_down().await;
+        // It sent the same claim elsewhere meanwhile, and runs its effect under it.
+        let same = rig.request("k", "payload", &policy).with_token(Token(7));
+        let won = rig.another().engine.admit(same).await;
+        assert!(matches!(won, Admitted::Won(_)), "{won:?}");
+        rig.pass(Duration::from_millis(2_950)).await;
+        assert!(admitted.is_finished());
+        let admitted = admitted.await.unwrap();
+        assert!(!matches!(admitted, Admitted::Won(_)), "{admitted:?}");
+        let identity = *rig.request("k", "payload", &policy).identity();
+        let record = rig.store.read(&identity).await.unwrap();
+        assert_eq!(record.unwrap().state, State::Running, "let go");
+    }
 }
 
 #[tokio::test]

@@ -49,6 +49,23 @@ async fn p28_a_claim_whose_reply_is_lost_is_sent_again_and_runs_once() {
 }
 
 #[tokio::test]
+async fn p33_a_settlement_that_finds_no_room_is_sent_again() {
+    let (rig, store) = faulty();
+    let effects = Effects::default();
+    for _ in 0..3 {
+        store.next(Call::Settle, Fault::Full);
+    }
+    let response = patiently(&rig, &Policy::default(), &effects).await;
+    assert_eq!((ran(&response), effects.count()), ("ran", 1));
+    // A claim is not: nothing has happened yet, and its caller need not wait.
+    store.next(Call::Claim, Fault::Full);
+    let refused = rig
+        .run("new", &Policy::default(), effects.answer("x"))
+        .await;
+    assert!(matches!(refused, Response::Problem(_)), "{refused:?}");
+}
+
+#[tokio::test]
 async fn p33_a_settlement_whose_reply_is_lost_is_sent_again() {
     let (rig, store) = faulty();
     let effects = Effects::default();
