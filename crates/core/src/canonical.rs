@@ -17,6 +17,10 @@ pub const MAX_DEPTH: usize = 64;
 /// The largest number that every JSON reader keeps exactly.
 const MAX_EXACT: u64 = (1 << 53) - 1;
 
+/// The name under which serde_json gives a number by its digits: the only member of an object that isn't in the text. It
+/// does so where any crate of the build enables its `arbitrary_precision`, and no fingerprint may depend on that (P3).
+const DIGITS: &str = "$serde_json::private::Number";
+
 /// Why a text has no canonical form. Says where; never repeats the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the payload can't be fingerprinted as JSON: {} (line {line}, column {column})", .kind.reason())]
@@ -87,7 +91,7 @@ fn write<'de, R: serde_json::de::Read<'de>>(
     out: &mut Vec<u8>,
     mut reader: serde_json::Deserializer<R>,
 ) -> Result<(), CanonicalError> {
-    let written = Writer { out, depth: 0 }.deserialize(&mut reader);
+    let written = Writer::new(out, 0).deserialize(&mut reader);
     written
         .and_then(|()| reader.end())
         .map_err(|error| CanonicalError {
@@ -116,11 +120,21 @@ fn kind(error: &serde_json::Error) -> CanonicalErrorKind {
 struct Writer<'a> {
     out: &'a mut Vec<u8>,
     depth: usize,
+    /// Whether the value is a number's digits, to be told: where its name is [`DIGITS`], and comes first.
+    digits: Option<&'a mut bool>,
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    const fn new(out: &'a mut Vec<u8>, depth: usize) -> Self {
+        Self {
+            out,
+            depth,
+            digits: None,
+        }
+    }
+
     fn deeper<E: de::Error>(&self) -> Result<usize, E> {
-        if self.depth == MAX_DEPTH {
+        if self.depth >= MAX_DEPTH {
             Err(E::custom(DEPTH))
         } else {
             Ok(self.depth + 1)
@@ -194,6 +208,17 @@ impl<'de> Visitor<'de> for Writer<'_> {
         write_string(self.out, text)
     }
 
+    // Strings of the text are lent, never given: this one is serde_json's own. By that a caller's object whose member has
+    // the name of [`DIGITS`] stays an object.
+    fn visit_string<E: de::Error>(mut self, text: String) -> Result<(), E> {
+        let Some(is_number) = self.digits.take() else {
+            return write_string(self.out, &text);
+        };
+        *is_number = true;
+        let value = text.parse().ok().filter(|value: &f64| value.is_finite());
+        self.visit_f64(value.ok_or_else(|| E::custom(NUMBER))?)
+    }
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let depth = self.deeper()?;
         self.out.push(b'[');
@@ -204,10 +229,7 @@ impl<'de> Visitor<'de> for Writer<'_> {
                 self.out.push(b',');
             }
             if items
-                .next_element_seed(Writer {
-                    out: &mut *self.out,
-                    depth,
-                })?
+                .next_element_seed(Writer::new(self.out, depth))?
                 .is_none()
             {
                 self.out.truncate(before);
@@ -220,23 +242,38 @@ impl<'de> Visitor<'de> for Writer<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-        let depth = self.deeper()?;
+        let mut next = members.next_key();
+        let mut may_be_number = matches!(&next, Ok(Some(Name(name))) if name == DIGITS);
+        // A number is no level. All else is refused here, before the rest is read.
+        if !may_be_number {
+            self.deeper::<A::Error>()?;
+        }
         self.out.push(b'{');
         let start = self.out.len();
         let mut found: Vec<Member<'de>> = Vec::with_capacity(8);
-        while let Some(Name(name)) = members.next_key()? {
+        while let Some(Name(name)) = next? {
             if !found.is_empty() {
                 self.out.push(b',');
             }
             let from = self.out.len() - start;
             write_string(self.out, &name)?;
             self.out.push(b':');
+            let (value, mut is_number) = (self.out.len(), false);
             members.next_value_seed(Writer {
-                out: &mut *self.out,
-                depth,
+                digits: may_be_number.then_some(&mut is_number),
+                ..Writer::new(self.out, self.depth + 1)
             })?;
+            if is_number {
+                self.out.drain(start - 1..value);
+                return Ok(());
+            }
+            if may_be_number {
+                self.deeper::<A::Error>()?;
+                may_be_number = false;
+            }
             let to = self.out.len() - start;
             found.push(Member { name, from, to });
+            next = members.next_key();
         }
         // Most writers send their members in one order, often this one: then nothing has to move.
         if !found.is_sorted_by(|a, b| order(a, b).is_lt()) {
@@ -303,4 +340,72 @@ struct Member<'de> {
     name: Cow<'de, str>,
     from: usize,
     to: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::value::{MapDeserializer, SeqDeserializer};
+
+    use super::*;
+
+    /// A number as serde_json gives it where a crate of the build enables `arbitrary_precision`.
+    struct Digits(&'static str);
+
+    impl<'de> de::IntoDeserializer<'de, serde_json::Error> for Digits {
+        type Deserializer =
+            MapDeserializer<'de, std::iter::Once<(&'static str, String)>, serde_json::Error>;
+
+        fn into_deserializer(self) -> Self::Deserializer {
+            MapDeserializer::new(std::iter::once((DIGITS, self.0.to_owned())))
+        }
+    }
+
+    fn written(digits: &'static str, depth: usize) -> Result<String, CanonicalErrorKind> {
+        let mut out = Vec::new();
+        let numbers = [Digits(digits), Digits(digits)].into_iter();
+        Writer::new(&mut out, depth)
+            .deserialize(SeqDeserializer::<_, serde_json::Error>::new(numbers))
+            .map_err(|error| kind(&error))?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn p03_numbers_by_their_digits_are_the_same_numbers() {
+        for text in ["1.5", "-0", "1.0", "1e2", "1e-7", "0.1", "-2.50E+1", "4.35"] {
+            let pair = canonicalize(format!("[{text},{text}]").as_bytes()).unwrap();
+            assert_eq!(written(text, 0).unwrap().as_bytes(), pair, "{text}");
+        }
+        for text in ["18446744073709551616", "-99999999999999999999", "1e400"] {
+            let refused = canonicalize(text.as_bytes()).unwrap_err().kind;
+            assert_eq!(written(text, 0), Err(refused), "{text}");
+            assert_eq!(refused, CanonicalErrorKind::Number, "{text}");
+        }
+    }
+
+    #[test]
+    fn p03_numbers_by_their_digits_are_no_level() {
+        assert_eq!(written("1.5", MAX_DEPTH - 1).unwrap(), "[1.5,1.5]");
+        assert_eq!(written("1.5", MAX_DEPTH), Err(CanonicalErrorKind::Depth));
+    }
+
+    #[test]
+    fn a_callers_object_with_serde_jsons_own_name_stays_an_object() {
+        for text in [
+            r#"{"$serde_json::private::Number":"1.5"}"#,
+            r#"{"$serde_json::private::Number":2,"a":1}"#,
+            r#"{"$serde_json::private::Number":{"$serde_json::private::Number":"1"}}"#,
+            r#"{"$serde_json::private::Number":"\u0001"}"#,
+        ] {
+            assert_eq!(canonicalize(text.as_bytes()).unwrap(), text.as_bytes());
+        }
+        let deep = |levels| {
+            let open = r#"{"$serde_json::private::Number":"#.repeat(levels);
+            format!("{open}1{}", "}".repeat(levels))
+        };
+        assert!(canonicalize(deep(MAX_DEPTH).as_bytes()).is_ok());
+        for levels in [MAX_DEPTH + 1, 1_000, 100_000] {
+            let refused = canonicalize(deep(levels).as_bytes()).unwrap_err();
+            assert_eq!(refused.kind, CanonicalErrorKind::Depth);
+        }
+    }
 }
