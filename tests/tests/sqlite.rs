@@ -9,6 +9,7 @@ use semel::{Failure, Semel, tokio_env};
 use semel_testkit::private::new_folder;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
+use tokio::sync::mpsc;
 
 struct Place(PathBuf);
 
@@ -40,6 +41,44 @@ fn child(arguments: &[&str]) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut process = command.spawn().expect("the child starts");
     let lines = BufReader::new(process.stdout.take().expect("piped")).lines();
     (process, lines)
+}
+
+/// A process under load. What it says is read at once: one that can't get rid of it stops, with the lock maybe.
+struct Loaded {
+    process: Child,
+    said: mpsc::UnboundedReceiver<String>,
+}
+
+impl Loaded {
+    fn start(url: &str) -> Self {
+        let (process, mut lines) = child(&["load", url]);
+        let (say, said) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                let _ = say.send(line); // Whoever listened may have heard enough.
+            }
+        });
+        Self { process, said }
+    }
+
+    /// The next operations that it acknowledged.
+    async fn next(&mut self, count: usize) -> Vec<String> {
+        let mut lines = Vec::new();
+        for _ in 0..count {
+            lines.push(self.said.recv().await.expect("it works"));
+        }
+        lines
+    }
+
+    /// Kills it. → what it said before it died, which counts as well.
+    async fn kill(mut self) -> Vec<String> {
+        self.process.kill().await.expect("it is ours to kill");
+        let mut lines = Vec::new();
+        while let Some(line) = self.said.recv().await {
+            lines.push(line);
+        }
+        lines
+    }
 }
 
 async fn sleep(millis: u64) {
@@ -95,28 +134,12 @@ async fn processes_killed_under_load_lose_nothing_that_was_acknowledged() {
     let mut acknowledged = Vec::new();
     for round in 0..6 {
         // Two at once: one is killed while the other goes on.
-        let url = place.url();
-        let (mut killed, mut lines) = child(&["load", &url]);
-        let (mut other, mut others) = child(&["load", &url]);
-        acknowledged.push(others.next_line().await.unwrap().expect("the other works"));
-        for _ in 0..20 + round * 7 {
-            acknowledged.push(lines.next_line().await.unwrap().expect("it works"));
-        }
-        killed.kill().await.expect("it is ours to kill");
-        // What it said before it died counts as well.
-        while let Ok(Some(line)) = lines.next_line().await {
-            acknowledged.push(line);
-        }
-        for _ in 0..5 {
-            acknowledged.push(
-                others
-                    .next_line()
-                    .await
-                    .unwrap()
-                    .expect("the other goes on"),
-            );
-        }
-        other.kill().await.expect("it is ours to kill");
+        let (mut killed, mut other) = (Loaded::start(&place.url()), Loaded::start(&place.url()));
+        acknowledged.extend(other.next(1).await);
+        acknowledged.extend(killed.next(20 + round * 7).await);
+        acknowledged.extend(killed.kill().await);
+        acknowledged.extend(other.next(5).await);
+        acknowledged.extend(other.kill().await);
     }
     let semel = Semel::open(&place.url()).await.unwrap();
     assert!(
@@ -129,4 +152,32 @@ async fn processes_killed_under_load_lose_nothing_that_was_acknowledged() {
         assert_eq!(ask(&semel, line).await, (key, true), "{line}");
     }
     println!("{} acknowledged, all there", acknowledged.len());
+}
+
+/// The most operations in a row that one process had acknowledged while the other, which wanted to write as well, had
+/// none.
+async fn longest_streak(one: &mut Loaded, other: &mut Loaded, count: usize) -> usize {
+    let (mut longest, mut streak, mut last) = (0, 0, None);
+    for _ in 0..count {
+        let who = tokio::select! {
+            line = one.said.recv() => line.map(|_| "one"),
+            line = other.said.recv() => line.map(|_| "other"),
+        };
+        let who = who.expect("both work");
+        streak = if last == Some(who) { streak + 1 } else { 1 };
+        longest = longest.max(streak);
+        last = Some(who);
+    }
+    longest
+}
+
+#[tokio::test]
+async fn processes_that_write_all_the_time_take_turns() {
+    let place = Place::new();
+    let (mut one, mut other) = (Loaded::start(&place.url()), Loaded::start(&place.url()));
+    one.next(1).await;
+    other.next(1).await;
+    let longest = longest_streak(&mut one, &mut other, 2_000).await;
+    println!("{longest} in a row, at most");
+    assert!(longest < 150, "{longest} in a row");
 }

@@ -17,6 +17,7 @@ mod options;
 mod reader;
 mod schema;
 mod size;
+mod turn;
 mod wakes;
 mod writer;
 

@@ -30,7 +30,11 @@ pub(super) type Listed = (Address, Result<Record, RecordError>);
 
 impl Reader {
     pub(super) fn new(options: &Options) -> Self {
-        let connect = options.connect().pragma("query_only", "ON");
+        // Rows are read ahead by their number, whatever their size: of large ones few are to be in memory at once.
+        let connect = options
+            .connect()
+            .row_buffer_size(2)
+            .pragma("query_only", "ON");
         let pool = SqlitePoolOptions::new()
             .max_connections(MOST)
             .acquire_timeout(LIMIT)

@@ -1,15 +1,15 @@
 //! The tables: made and brought up to date from the files in `migrations/sqlite`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use semel_core::store::StoreResult;
 use semel_core::{Clock, StoreError};
 use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
 
-use super::error::{commit_error, is_busy, store_error, unfit};
+use super::error::{commit_error, store_error, unfit};
 use super::file;
 use super::options::Options;
+use super::turn::Patience;
 
 /// The files, in order: name and text. The file's `user_version` says how many were applied.
 pub const MIGRATIONS: &[(&str, &str)] = &[(
@@ -20,10 +20,8 @@ pub const MIGRATIONS: &[(&str, &str)] = &[(
 /// Marks a file as ours: "Seml".
 const APPLICATION: i64 = 0x5365_6D6C;
 
-/// Between two attempts at what SQLite doesn't wait for by itself.
-const PAUSE: Duration = Duration::from_millis(10);
-
 /// Opens the file for writing; makes it and its tables where they are missing and `migrate` says so.
+/// The connection doesn't wait for other processes by itself: the writer does, in turn with theirs.
 pub(super) async fn open(
     options: &Options,
     clock: &Arc<dyn Clock>,
@@ -32,16 +30,15 @@ pub(super) async fn open(
     // Before anything is written: another application's file stays as it is.
     check(&mut connection).await?;
     use_log(&mut connection, options, clock).await?;
-    let missing = missing(&mut connection).await?;
-    if missing.is_empty() {
-        return Ok(connection);
+    if !missing(&mut connection).await?.is_empty() {
+        if !options.migrate {
+            return Err(unfit(
+                "the tables are not there or out of date; leave out migrate=off, or run `semel migrate`",
+            ));
+        }
+        apply(&mut connection).await?;
     }
-    if !options.migrate {
-        return Err(unfit(
-            "the tables are not there or out of date; leave out migrate=off, or run `semel migrate`",
-        ));
-    }
-    apply(&mut connection).await?;
+    number(&mut connection, "PRAGMA busy_timeout = 0").await?;
     Ok(connection)
 }
 
@@ -79,16 +76,14 @@ async fn use_log(
     options: &Options,
     clock: &Arc<dyn Clock>,
 ) -> StoreResult<()> {
-    let began = clock.now();
+    let patience = Patience::new(&**clock, options.busy);
     loop {
         let mode = sqlx::query_scalar::<_, String>("PRAGMA journal_mode = WAL");
         match mode.fetch_one(&mut *connection).await {
             Ok(mode) if mode == "wal" => return Ok(()),
             Ok(_) => return Err(unfit("the file system can't keep a write-ahead log")),
-            Err(error) if is_busy(&error) && clock.now().since(began) < options.busy => {
-                clock.sleep(PAUSE).await;
-            }
-            Err(error) => return Err(store_error(error)),
+            Err(error) if patience.is_over(&error) => return Err(store_error(error)),
+            Err(_) => patience.pause().await,
         }
     }
 }

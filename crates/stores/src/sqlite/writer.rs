@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use semel_core::store::StoreResult;
-use semel_core::{Clock, StoreError};
+use semel_core::{Clock, Resolution, StoreError};
 use sqlx::{Connection as _, SqliteConnection};
 use tokio::sync::{mpsc, oneshot};
 
@@ -13,11 +14,14 @@ use super::error::{commit_error, store_error, unexpected};
 use super::file::Place;
 use super::options::Options;
 use super::schema;
+use super::turn::{Patience, Turn};
 
 /// The most changes that wait; past them, callers do.
 const MOST_WAITING: usize = 4096;
 /// The most changes in one transaction: other processes wait for its end.
 const MOST_AT_ONCE: usize = 128;
+/// The most bytes of answers and checkpoints in one, unless a single change has more.
+const BYTES_AT_ONCE: usize = 8 * 1024 * 1024;
 
 /// Hands changes to the writer.
 #[derive(Clone)]
@@ -36,6 +40,7 @@ impl Writer {
         let (changes, waiting) = mpsc::channel(MOST_WAITING);
         let task = Task {
             connection: Some(connection),
+            turn: Turn::beside(place.path()),
             place,
             options,
             clock,
@@ -58,6 +63,7 @@ impl Writer {
 struct Task {
     /// None after an error that may have left it in no good state.
     connection: Option<SqliteConnection>,
+    turn: Turn,
     place: Place,
     options: Options,
     clock: Arc<dyn Clock>,
@@ -67,8 +73,12 @@ impl Task {
     async fn run(mut self, mut waiting: mpsc::Receiver<Change>) {
         let mut batch = Vec::with_capacity(MOST_AT_ONCE);
         while waiting.recv_many(&mut batch, MOST_AT_ONCE).await > 0 {
-            batch.retain(|change| !change.is_abandoned());
-            self.write(&mut batch).await;
+            while !batch.is_empty() {
+                batch.retain(|change| !change.is_abandoned());
+                let rest = batch.split_off(fitting(&batch));
+                self.write(&mut batch).await;
+                batch = rest;
+            }
         }
         if let Some(connection) = self.connection {
             // The last one that closes the file brings the log into it. An error leaves that to the next who opens it.
@@ -86,7 +96,7 @@ impl Task {
             Err(error) => return refuse(batch, &error),
         };
         let mut made = Vec::with_capacity(batch.len());
-        let outcome = transact(&mut connection, batch, &mut made, &*self.clock).await;
+        let outcome = self.transact(&mut connection, batch, &mut made).await;
         // An error ends the transaction; what is left of it goes with the connection.
         self.connection = outcome.is_ok().then_some(connection);
         for told in made {
@@ -100,6 +110,38 @@ impl Task {
         }
     }
 
+    /// `BEGIN IMMEDIATE` takes the write lock before anything is read, waiting for other processes as long as the
+    /// options say; time is looked at after that.
+    async fn transact(
+        &mut self,
+        connection: &mut SqliteConnection,
+        batch: &mut Vec<Change>,
+        made: &mut Vec<Told>,
+    ) -> StoreResult<()> {
+        let patience = Patience::new(&*self.clock, self.options.busy);
+        let turn = self.turn.take(&*self.clock).await;
+        let mut tx = loop {
+            match connection.begin_with("BEGIN IMMEDIATE").await {
+                Ok(tx) => break tx,
+                Err(error) if patience.is_over(&error) => return Err(store_error(error)),
+                Err(_) => patience.pause().await,
+            }
+        };
+        drop(turn);
+        // In the order in which they came; what is left after an error stays in the batch.
+        batch.reverse();
+        while let Some(change) = batch.pop() {
+            let (told, outcome) = change.make(&mut tx, self.clock.wall()).await;
+            made.push(told);
+            if let Err(error) = outcome {
+                // Whatever became of the rollback: the connection is closed, and that rolls back.
+                let _ = tx.rollback().await;
+                return Err(store_error(error));
+            }
+        }
+        tx.commit().await.map_err(commit_error)
+    }
+
     async fn ready(&mut self) -> StoreResult<SqliteConnection> {
         self.place.still_there()?;
         match self.connection.take() {
@@ -109,32 +151,38 @@ impl Task {
     }
 }
 
+/// How many of the first ones fit into one transaction.
+fn fitting(batch: &[Change]) -> usize {
+    let mut bytes = 0;
+    let fits = |change: &&Change| {
+        let is_first = bytes == 0;
+        bytes += size(change);
+        is_first || bytes <= BYTES_AT_ONCE
+    };
+    batch.iter().take_while(fits).count()
+}
+
+/// How many bytes of answers and checkpoints it brings.
+fn size(change: &Change) -> usize {
+    let answer = match change {
+        Change::Settle(_, settlement, _) => settlement.answer(),
+        Change::Resolve(_, _, Resolution::Complete(answer) | Resolution::Fail(answer), _) => {
+            Some(answer)
+        }
+        Change::Restore(_, record, _) => record.answer.as_ref(),
+        _ => None,
+    };
+    let checkpoint = match change {
+        Change::Renew(_, checkpoint, _) => checkpoint.as_ref(),
+        Change::Restore(_, record, _) => Some(&record.checkpoint),
+        _ => None,
+    };
+    let answer = answer.map_or(0, |answer| answer.head.len() + answer.body.held_bytes());
+    answer + checkpoint.map_or(0, Bytes::len)
+}
+
 fn refuse(batch: &mut Vec<Change>, error: &StoreError) {
     for change in batch.drain(..) {
         change.refuse(error.clone());
     }
-}
-
-/// `BEGIN IMMEDIATE` takes the write lock before anything is read, waiting for other processes as long as the options
-/// say; time is looked at after that.
-async fn transact(
-    connection: &mut SqliteConnection,
-    batch: &mut Vec<Change>,
-    made: &mut Vec<Told>,
-    clock: &dyn Clock,
-) -> StoreResult<()> {
-    let begun = connection.begin_with("BEGIN IMMEDIATE").await;
-    let mut tx = begun.map_err(store_error)?;
-    // In the order in which they came; what is left after an error stays in the batch.
-    batch.reverse();
-    while let Some(change) = batch.pop() {
-        let (told, outcome) = change.make(&mut tx, clock.wall()).await;
-        made.push(told);
-        if let Err(error) = outcome {
-            // Whatever became of the rollback: the connection is closed, and that rolls back.
-            let _ = tx.rollback().await;
-            return Err(store_error(error));
-        }
-    }
-    tx.commit().await.map_err(commit_error)
 }

@@ -1,10 +1,12 @@
 //! The file: who may read it, which files are refused, and what is said of it.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
 
+use futures_util::future::join_all;
 use semel_core::diagnosis::Severity;
-use semel_core::{Store as _, StoreAdmin as _};
-use semel_stores::sqlite::pending;
+use semel_core::{Answer, Grant, Settlement, Store as _, StoreAdmin as _};
+use semel_stores::sqlite::{SqliteStore, pending};
 
 use crate::support::{brief, complete, done, finding, fresh, refusal, sleep, won};
 use crate::{Place, open, raw};
@@ -20,7 +22,7 @@ async fn the_file_and_those_beside_it_are_its_owners_alone() {
     let place = Place::new();
     let store = place.open().await;
     assert!(done(&store, &fresh()).await);
-    for beside in ["", "-wal", "-shm"] {
+    for beside in ["", "-wal", "-shm", "-turn"] {
         assert_eq!(mode(&place, beside), 0o600, "keys.db{beside}");
     }
 }
@@ -148,4 +150,60 @@ async fn expired_records_are_swept_and_live_ones_are_not() {
     for claim in kept {
         assert!(store.read(&claim.identity).await.unwrap().is_some());
     }
+}
+
+/// An answer of so many MiB.
+fn large(mebibytes: usize) -> Settlement {
+    let body = vec![b'x'; mebibytes << 20];
+    Settlement::Complete(Arc::new(Answer::of(body)))
+}
+
+async fn leases(store: &SqliteStore, count: usize) -> Vec<Grant> {
+    let mut leases = Vec::new();
+    for _ in 0..count {
+        leases.push(won(store, &fresh()).await);
+    }
+    leases
+}
+
+async fn log(store: &SqliteStore) -> Severity {
+    let findings = store.diagnose().await.expect("an answer");
+    finding(&findings, "log").severity
+}
+
+/// Whoever comes at once shares a transaction, up to some bytes: other processes wait for its end, and the log has to
+/// hold all of it.
+#[tokio::test]
+async fn many_large_answers_at_once_make_no_large_log() {
+    let place = Place::new();
+    let store = place.open().await;
+    let leases = leases(&store, 12).await;
+    let answer = large(8);
+    let settled = join_all(leases.iter().map(|lease| store.settle(lease, &answer)));
+    for settled in settled.await {
+        settled.unwrap();
+    }
+    assert_eq!(log(&store).await, Severity::Good);
+}
+
+/// A log that grew behind a reader is cut back once that is gone, so that nobody looks for it in vain.
+#[tokio::test]
+async fn a_log_that_a_reader_made_grow_shrinks_after_it() {
+    let place = Place::new();
+    let store = place.open().await;
+    let leases = leases(&store, 5).await;
+    let mut reader = place.raw().await;
+    let begin = sqlx::raw_sql("BEGIN; SELECT count(*) FROM records");
+    begin.fetch_all(&mut reader).await.unwrap();
+    for lease in &leases {
+        store.settle(lease, &large(15)).await.unwrap();
+    }
+    assert_eq!(log(&store).await, Severity::Warning);
+    let end = sqlx::raw_sql("COMMIT");
+    end.execute(&mut reader).await.unwrap();
+    // One brings the log into the file, the next begins it anew.
+    for _ in 0..3 {
+        assert!(done(&store, &fresh()).await);
+    }
+    assert_eq!(log(&store).await, Severity::Good);
 }

@@ -1,0 +1,93 @@
+//! Whose turn it is to wait for the write lock, among the processes that have the file open.
+//!
+//! SQLite gives the lock to whoever asks for it when it is free, and a process that writes all the time asks again at
+//! once: another one would wait for seconds. So the turn is taken before the lock is asked for, and given up when that
+//! is had: whoever waited meanwhile is next.
+//!
+//! It is a lock on a file beside the database, which the kernel takes from a process that dies. And it is a courtesy:
+//! where it can't be had, the write lock is asked for without it.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::time::Duration;
+
+use semel_core::{Clock, Tick};
+use sqlx::Error;
+
+use super::error::is_busy;
+
+/// Between two attempts at what another process has.
+const PAUSE: Duration = Duration::from_millis(1);
+/// A process that is stopped (`SIGSTOP`) keeps its turn: it delays a write of others by so much, and no more.
+const LONGEST: Duration = Duration::from_millis(250);
+
+/// The file; none where it can't be opened.
+pub(super) struct Turn(Option<File>);
+
+impl Turn {
+    /// Opens the file beside the database's, with the same permissions.
+    pub(super) fn beside(path: &Path) -> Self {
+        let mut name = path.as_os_str().to_owned();
+        name.push("-turn");
+        let mode = path.metadata().map_or(0o600, |found| found.mode() & 0o666);
+        let mut open = OpenOptions::new();
+        open.write(true).create(true).truncate(false).mode(mode);
+        Self(open.open(name).ok())
+    }
+
+    /// Waits for the turn; it lasts until the answer is dropped.
+    pub(super) async fn take(&self, clock: &dyn Clock) -> Taken<'_> {
+        let began = clock.now();
+        while let Some(file) = &self.0 {
+            if file.try_lock().is_ok() {
+                return Taken(Some(file));
+            }
+            if clock.now().since(began) >= LONGEST {
+                break;
+            }
+            clock.sleep(PAUSE).await;
+        }
+        Taken(None)
+    }
+}
+
+/// The turn, or the leave to go on without it.
+pub(super) struct Taken<'a>(Option<&'a File>);
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if let Some(file) = self.0 {
+            // Should that fail, others go on without their turn.
+            let _ = file.unlock();
+        }
+    }
+}
+
+/// For how long to try what another process is in the way of.
+pub(super) struct Patience<'a> {
+    clock: &'a dyn Clock,
+    began: Tick,
+    limit: Duration,
+}
+
+impl<'a> Patience<'a> {
+    pub(super) fn new(clock: &'a dyn Clock, limit: Duration) -> Self {
+        let began = clock.now();
+        Self {
+            clock,
+            began,
+            limit,
+        }
+    }
+
+    /// Whether `error` is not to be waited for, or not any longer.
+    pub(super) fn is_over(&self, error: &Error) -> bool {
+        !is_busy(error) || self.clock.now().since(self.began) >= self.limit
+    }
+
+    /// Before the next attempt.
+    pub(super) async fn pause(&self) {
+        self.clock.sleep(PAUSE).await;
+    }
+}
