@@ -20,6 +20,8 @@ pub enum Wrong {
     DoneBut(u16),
     /// The server does it; the caller's connection is closed without a word.
     DoneAndCut,
+    /// The server does it; the caller's connection is closed in the middle of the reply's body, where it has one.
+    CutAfterHead,
 }
 
 /// A listener on the loopback address, for as long as it lives.
@@ -121,7 +123,11 @@ async fn serve(caller: TcpStream, server: SocketAddr, shared: &Shared) -> std::i
     let reply = forward(server, &head, &body).await?;
     match wrong {
         Some(Wrong::DoneBut(status)) => tell(caller, status).await,
-        Some(_) => Ok(()),
+        Some(Wrong::CutAfterHead) => {
+            caller.write_all(&reply[..middle(&reply)]).await?;
+            caller.shutdown().await
+        }
+        Some(Wrong::DoneAndCut | Wrong::Refused(_)) => Ok(()),
         None => {
             caller.write_all(&reply).await?;
             caller.shutdown().await
@@ -141,6 +147,13 @@ async fn forward(server: SocketAddr, head: &[u8], body: &[u8]) -> std::io::Resul
     let mut reply = Vec::new();
     server.read_to_end(&mut reply).await?;
     Ok(reply)
+}
+
+/// After the head and half of the body.
+fn middle(reply: &[u8]) -> usize {
+    let end = reply.windows(4).position(|four| four == b"\r\n\r\n");
+    let head = end.map_or(reply.len(), |end| end + 4);
+    head + (reply.len() - head) / 2
 }
 
 async fn tell(mut caller: BufReader<TcpStream>, status: u16) -> std::io::Result<()> {

@@ -22,8 +22,9 @@ use super::{Inner, ObjectStore, is_deleted, memo, time};
 /// How long a deletion is remembered.
 const DELETED_FOR: Duration = Duration::from_secs(60);
 
-/// How many objects one page looks at; a page may be short and still have a next one.
+/// How many objects, and how many bytes of records, one page looks at; a page may be short and still have a next one.
 const LOOKS_PER_PAGE: usize = 4_000;
+const BYTES_PER_PAGE: u64 = 32 * 1024 * 1024;
 
 /// How many objects are counted; what is beyond is estimated from how far these reach.
 const COUNT_UP_TO: u64 = 10_000;
@@ -110,30 +111,28 @@ impl Inner {
     async fn page(&self, query: &Query) -> StoreResult<Page> {
         let after = query.after.as_ref().map(|cursor| self.place(cursor));
         let mut listing = self.link.list(&self.root, after.transpose()?.as_ref());
-        let mut page = Page::default();
-        let mut looked_at = 0;
+        let (mut page, mut looked_at, mut read) = (Page::default(), 0, 0);
         loop {
-            let lot = self.lot(&mut listing, AT_ONCE).await?;
-            if lot.is_empty() {
+            let room = BYTES_PER_PAGE - read;
+            let lot = self.lot(&mut listing, room).await?;
+            let Some(last) = lot.last().map(|meta| meta.location.clone()) else {
                 return Ok(page);
-            }
+            };
             looked_at += lot.len();
+            read += lot.iter().map(|meta| self.size(meta)).sum::<u64>();
             let found = futures_util::stream::iter(lot)
                 .map(|meta| async move { (self.show(&meta.location, query).await, meta.location) })
                 .buffered(AT_ONCE)
                 .collect::<Vec<_>>();
             for (record, path) in found.await {
                 page.records.extend(record?);
-                let is_full = page.records.len() >= query.page_size();
-                if is_full && let Some(name) = path.filename() {
-                    page.next = Some(Cursor(name.to_owned()));
+                if page.records.len() >= query.page_size() {
+                    page.next = self.cursor(&path);
                     return Ok(page);
                 }
-                if looked_at >= LOOKS_PER_PAGE {
-                    page.next = path.filename().map(|name| Cursor(name.to_owned()));
-                }
             }
-            if page.next.is_some() {
+            if looked_at >= LOOKS_PER_PAGE || read >= BYTES_PER_PAGE {
+                page.next = self.cursor(&last);
                 return Ok(page);
             }
         }
@@ -159,13 +158,26 @@ impl Inner {
         Ok(fits.then_some((identity, record)))
     }
 
+    /// A record is named by its address; another's object, after a slash, by its path below the root.
+    fn cursor(&self, path: &Path) -> Option<Cursor> {
+        if self.address(path).is_some() {
+            return path.filename().map(|name| Cursor(name.to_owned()));
+        }
+        let relative = self.relative(path)?;
+        Some(Cursor(format!("/{relative}")))
+    }
+
     /// The object that a cursor names.
     fn place(&self, cursor: &Cursor) -> StoreResult<Path> {
-        let name = &cursor.0;
-        let place = name
-            .get(..2)
-            .map(|first| self.root.clone().join(first).join(&**name));
-        let place = place.filter(|place| self.address(place).is_some());
+        let name = &*cursor.0;
+        let place = match name.get(..2) {
+            Some(_) if name.starts_with('/') => Path::parse(format!("{}{name}", self.root)).ok(),
+            Some(first) => {
+                let place = self.root.clone().join(first).join(name);
+                Some(place).filter(|place| self.address(place).is_some())
+            }
+            None => None,
+        };
         place.ok_or_else(|| {
             let said = "the cursor isn't one of this store's";
             StoreError::new(StoreErrorKind::Rejected, Certainty::Definite, said)

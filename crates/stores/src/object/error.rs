@@ -9,20 +9,23 @@ use super::http::Stamp;
 /// an error of the server's own may come after the write.
 pub(super) fn store_error(stamp: &Stamp, error: &Error) -> StoreError {
     use StoreErrorKind::{Rejected, Unavailable};
-    let (kind, certainty) = match stamp.status() {
-        None if stamp.was_never_sent() => (Unavailable, Certainty::Definite),
-        None => (Unavailable, Certainty::Unknown),
-        Some(408 | 429 | 500..) => (Unavailable, Certainty::Unknown),
-        Some(_) => (Rejected, Certainty::Definite),
+    let code = code(&error.to_string());
+    let (kind, certainty) = match (stamp.status(), code.as_deref()) {
+        (None, _) if stamp.was_never_sent() => (Unavailable, Certainty::Definite),
+        // What was done, and answered in a way that can't be read, was done.
+        (None | Some(200..=299 | 408 | 429 | 500..), _) => (Unavailable, Certainty::Unknown),
+        // S3 has this for a request that did not arrive in time, as a whole.
+        (Some(400), Some("RequestTimeout")) => (Unavailable, Certainty::Definite),
+        (Some(_), _) => (Rejected, Certainty::Definite),
     };
     // Not the client's own words: they repeat what the server says of the request, and with whose key it was signed.
-    let said = match (stamp.status(), code(&error.to_string())) {
+    let said = match (stamp.status(), code) {
         (Some(status), Some(code)) => {
             format!("the server answered {status} {code}{}", hint(&code))
         }
         (Some(status), None) => format!("the server answered {status}"),
         (None, _) if stamp.was_never_sent() => "no connection to the server".to_owned(),
-        (None, _) => "the server did not answer".to_owned(),
+        (None, _) => "the server did not answer, or not to the end".to_owned(),
     };
     StoreError::new(kind, certainty, said)
 }
@@ -72,4 +75,41 @@ pub(super) fn unfit(why: impl Into<String>) -> StoreError {
 pub(super) fn unknown(mut error: StoreError) -> StoreError {
     error.certainty = Certainty::Unknown;
     error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(status: u16, body: &str) -> StoreError {
+        let stamp = Stamp::new("", None);
+        stamp.answered(status);
+        let source = body.to_owned().into();
+        store_error(
+            &stamp,
+            &Error::Generic {
+                store: "S3",
+                source,
+            },
+        )
+    }
+
+    #[test]
+    fn what_may_have_been_done_is_not_taken_for_refused() {
+        for status in [200, 204, 206, 408, 429, 500, 503] {
+            let error = of(status, "");
+            let known = (error.kind, error.certainty);
+            let open = (StoreErrorKind::Unavailable, Certainty::Unknown);
+            assert_eq!(known, open, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_came_too_slowly_is_worth_another_try_and_others_are_not() {
+        let slow = of(400, "<Error><Code>RequestTimeout</Code></Error>");
+        assert_eq!(slow.kind, StoreErrorKind::Unavailable);
+        assert_eq!(slow.certainty, Certainty::Definite);
+        let wrong = of(400, "<Error><Code>InvalidRequest</Code></Error>");
+        assert_eq!(wrong.kind, StoreErrorKind::Rejected);
+    }
 }

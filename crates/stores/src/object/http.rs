@@ -54,9 +54,19 @@ impl Stamp {
         })
     }
 
-    /// The status of the reply, if one came.
+    /// The status of the reply, if one came and did not break off.
     pub(super) fn status(&self) -> Option<u16> {
         Some(self.status.load(Ordering::SeqCst)).filter(|status| *status != 0)
+    }
+
+    /// The head of a reply came.
+    pub(super) fn answered(&self, status: u16) {
+        self.status.store(status, Ordering::SeqCst);
+    }
+
+    /// The rest of it didn't: a status without what it is about is no answer.
+    fn broke_off(&self) {
+        self.status.store(0, Ordering::SeqCst);
     }
 
     /// Whether it is known that the server never saw it.
@@ -120,17 +130,20 @@ impl Connector {
             };
             HttpError::new(kind, error)
         })?;
-        if let Some(stamp) = stamp {
-            stamp
-                .status
-                .store(response.status().as_u16(), Ordering::SeqCst);
+        if let Some(stamp) = &stamp {
+            stamp.answered(response.status().as_u16());
             if !stamp.name.is_empty()
                 && let Some(date) = response.headers().get(DATE).and_then(parse)
             {
                 self.time.observe(date, sent, clock.now());
             }
         }
-        let cut = |error| HttpError::new(HttpErrorKind::Interrupted, error);
+        let cut = move |error| {
+            if let Some(stamp) = &stamp {
+                stamp.broke_off();
+            }
+            HttpError::new(HttpErrorKind::Interrupted, error)
+        };
         Ok(response.map(|body| HttpResponseBody::new(body.map_err(cut))))
     }
 }

@@ -26,6 +26,8 @@ mod memo;
 mod probe;
 mod restore;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod time;
 mod url;
 
@@ -145,15 +147,24 @@ impl Inner {
         self.root.clone().join(&name[..2]).join(name)
     }
 
-    /// Whose record lies there; `None` where it is no record.
+    /// Whose record lies there; `None` where it is no record of this store's: others' objects may lie below its root,
+    /// and some of those have names of the same form.
     fn address(&self, path: &Path) -> Option<Address> {
-        let name = path.filename().filter(|name| name.len() == 32)?;
+        let relative = self.relative(path)?;
+        let (folder, name) = relative.split_once('/')?;
         let is_lower = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-        let address = name
-            .bytes()
-            .all(is_lower)
-            .then(|| u128::from_str_radix(name, 16).ok())??;
+        let is_ours = name.len() == 32 && folder.len() == 2 && name.starts_with(folder);
+        if !is_ours || !name.bytes().all(is_lower) {
+            return None;
+        }
+        let address = u128::from_str_radix(name, 16).ok()?;
         Some(address.to_be_bytes())
+    }
+
+    /// What follows the root.
+    fn relative<'a>(&self, path: &'a Path) -> Option<&'a str> {
+        let rest = path.as_ref().strip_prefix(self.root.as_ref())?;
+        rest.strip_prefix('/')
     }
 }
 

@@ -17,6 +17,9 @@ use super::{Inner, time};
 /// How many objects are read at the same time.
 pub(super) const AT_ONCE: usize = 16;
 
+/// How many records one sweep looks at: each look is a request, and has its price.
+const LOOKS: usize = 10_000;
+
 /// Where the sweeper of this process stands.
 pub(super) struct Sweeper {
     on: bool,
@@ -39,7 +42,8 @@ impl Inner {
         self.sweeper.on && self.fitness.deletes
     }
 
-    /// Goes on from where the last one ended, looks at `most` objects, and removes those that expired.
+    /// Goes on from where the last one ended, and removes about `most` records that expired: fewer where the bucket ends
+    /// before, or after so many looks.
     pub(super) async fn sweep(&self, most: usize) -> StoreResult<usize> {
         if !self.can_sweep() {
             return Ok(0);
@@ -47,15 +51,14 @@ impl Inner {
         let place = self.sweeper.place.lock().clone();
         let mut listing = self.link.list(&self.root, place.as_ref());
         let (mut looked_at, mut removed) = (0, 0);
-        while looked_at < most {
-            let lot = self
-                .lot(&mut listing, AT_ONCE.min(most - looked_at))
-                .await?;
+        while removed < most && looked_at < LOOKS {
+            let lot = self.lot(&mut listing, u64::MAX).await?;
             *self.sweeper.place.lock() = lot.last().map(|meta| meta.location.clone());
             if lot.is_empty() {
                 break;
             }
-            looked_at += lot.len();
+            // Others' objects are passed over by name.
+            looked_at += lot.iter().filter(|meta| self.is_record(meta)).count();
             let found = futures_util::stream::iter(lot)
                 .map(|meta| self.remove_if_expired(meta))
                 .buffer_unordered(AT_ONCE)
@@ -72,7 +75,7 @@ impl Inner {
         let mut listing = self.link.list(&self.root, None);
         let mut count = 0;
         while count < most {
-            let lot = self.lot(&mut listing, AT_ONCE).await?;
+            let lot = self.lot(&mut listing, u64::MAX).await?;
             if lot.is_empty() {
                 break;
             }
@@ -87,20 +90,31 @@ impl Inner {
         Ok(count.min(most))
     }
 
-    /// The next few of a listing.
+    /// The next few of a listing: as many as are read at the same time, or fewer where the records among them take more
+    /// than `room` bytes.
     pub(super) async fn lot(
         &self,
         listing: &mut super::link::Listing,
-        most: usize,
+        room: u64,
     ) -> StoreResult<Vec<ObjectMeta>> {
-        let mut lot = Vec::with_capacity(most);
-        while lot.len() < most {
-            match self.link.next(listing).await? {
-                Some(meta) => lot.push(meta),
-                None => break,
-            }
+        let (mut lot, mut bytes) = (Vec::with_capacity(AT_ONCE), 0);
+        while lot.len() < AT_ONCE && bytes < room {
+            let Some(meta) = self.link.next(listing).await? else {
+                break;
+            };
+            bytes += self.size(&meta);
+            lot.push(meta);
         }
         Ok(lot)
+    }
+
+    fn is_record(&self, meta: &ObjectMeta) -> bool {
+        self.address(&meta.location).is_some()
+    }
+
+    /// How much there is to read of it; nothing where it is no record.
+    pub(super) fn size(&self, meta: &ObjectMeta) -> u64 {
+        if self.is_record(meta) { meta.size } else { 0 }
     }
 
     async fn remove_if_expired(&self, meta: ObjectMeta) -> StoreResult<bool> {
@@ -112,7 +126,7 @@ impl Inner {
 
     /// The tag of an expired record; `None` where it is live, or is no record that we can read.
     async fn expired_tag(&self, meta: &ObjectMeta) -> StoreResult<Option<String>> {
-        if self.address(&meta.location).is_none() || meta.size < HEADER_BYTES as u64 {
+        if !self.is_record(meta) || meta.size < HEADER_BYTES as u64 {
             return Ok(None);
         }
         let header = Some(HEADER_BYTES as u64);

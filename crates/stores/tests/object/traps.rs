@@ -109,6 +109,30 @@ async fn a_read_that_got_no_answer_is_sent_again() {
     assert_eq!(proxy.armed(), 0);
 }
 
+/// Nor is a status whose body breaks off an answer, whatever it says.
+#[tokio::test]
+async fn a_reply_that_breaks_off_in_its_body_is_no_answer() {
+    let proxy = proxy().await;
+    let store = open(&through(&proxy, &own_url())).await;
+    let claim = fresh();
+    // 404.
+    proxy.next("GET", Wrong::CutAfterHead);
+    let found = store.read(&claim.identity).await;
+    assert!(found.expect("an answer").is_none());
+    let lease = won(&store, &claim).await;
+    // 200.
+    proxy.next("GET", Wrong::CutAfterHead);
+    busy(&store, &again(&claim)).await;
+    // 412.
+    proxy.next("PUT", Wrong::CutAfterHead);
+    busy(&store, &again(&claim)).await;
+    // The look by which a settlement whose reply was lost is recognised.
+    proxy.next("PUT", Wrong::DoneAndCut);
+    proxy.next("GET", Wrong::CutAfterHead);
+    settle(&store, &lease, &complete("done")).await;
+    assert_eq!(proxy.armed(), 0);
+}
+
 /// Arms the next two writes, so that the second try fails too.
 fn twice(proxy: &HttpProxy, wrong: Wrong) {
     proxy.next("PUT", wrong);
