@@ -3,7 +3,8 @@
 //! The record of a key is completed once the stream has acknowledged the message, so a duplicate is told which job it stands for
 //! and no more: what became of it is known to the stream's consumers. A submitter that vanishes in between leaves a lapsed
 //! lease; the next one publishes again under the same `Nats-Msg-Id`, which the stream discards as long as its duplicate window
-//! says. Make the window longer than the lease.
+//! says. Make the window longer than the lease, and the policy's retention longer than the window: within it, the stream
+//! discards what is submitted anew under a key that was forgotten.
 
 use std::sync::Arc;
 
@@ -81,7 +82,9 @@ impl Submitter {
             .map_err(|error| Error::Params(error.to_string()))?
             .finish();
         let identity = Identity::of(self.engine.secret(), &namespace, key);
-        let message = identity.derive_key(self.engine.secret(), "nats");
+        // Other parameters are another message: the stream never discards what a submitter is told was accepted.
+        let step = format!("nats {}", blake3::hash(fingerprint.as_bytes()));
+        let message = identity.derive_key(self.engine.secret(), &step);
         // The same for whoever has to publish it again.
         let digest = blake3::hash(message.as_bytes());
         let id = JobId::from_u128(u128::from_be_bytes(std::array::from_fn(|n| {

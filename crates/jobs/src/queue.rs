@@ -30,7 +30,7 @@ pub trait Queue: Send + Sync + 'static {
     /// Submits; one result for each, in the same order. One or many, the way is the same.
     fn enqueue(&self, jobs: Vec<NewJob>) -> BoxFuture<'_, Vec<Result<Submitted, Error>>>;
 
-    /// Takes jobs, higher priority first, older first. Empty where there are none, or as many run as may.
+    /// Takes jobs, higher priority first, older first within a kind. Empty where there are none, or as many run as may.
     fn lease<'a>(&'a self, ask: &'a LeaseAsk) -> Called<'a, Vec<Leased>>;
 
     /// Keeps a job for `span` from now on.

@@ -1,14 +1,20 @@
 //! Looking, listing, counting, retrying and reaping: by going through the tasks.
 
+use std::time::Duration;
+
 use object_store::path::{Path, PathPart};
 use percent_encoding::percent_decode_str;
+use semel_core::Timestamp;
 
-use super::Inner;
 use super::file::{Status, TaskFile, read_time};
-use super::work::{Found, PAGE, Seen, id_of};
+use super::work::{Found, PAGE, Seen, TRIES, id_of};
+use super::{Inner, overtaken};
 use crate::error::Error;
 use crate::job::{Job, JobId, JobState};
 use crate::queue::{Counts, JobQuery, Page, Reaped};
+
+/// So many tasks in a row that can't be read or changed: the server is gone, rather.
+const FAILURES: u32 = 5;
 
 const VANISHED: &str = "the worker vanished, and it was the last attempt";
 
@@ -118,6 +124,9 @@ impl Inner {
     pub(super) async fn counts(&self) -> Result<Counts, Error> {
         let mut counts = Counts::default();
         for path in self.paths().await? {
+            if id_of(&path).is_some_and(|id| self.is_done(id)) {
+                continue;
+            }
             match self.found(&path).await? {
                 Found::Task(seen) => match seen.task.status {
                     Status::Pending => counts.queued += 1,
@@ -137,71 +146,107 @@ impl Inner {
 
     pub(super) async fn retry(&self, id: JobId) -> Result<(), Error> {
         let path = self.find(id).await?.ok_or(Error::NotFound)?;
-        let mut seen = self.read(&path).await?.ok_or(Error::NotFound)?;
-        if seen.task.status != Status::Failed {
-            return Err(Error::NotDead);
+        for tried in 0..TRIES {
+            let mut seen = self.read(&path).await?.ok_or(Error::NotFound)?;
+            if seen.task.status != Status::Failed {
+                // One of the attempts may have come through after all.
+                return if tried == 0 {
+                    Err(Error::NotDead)
+                } else {
+                    Ok(())
+                };
+            }
+            let task = &mut seen.task;
+            task.status = Status::Pending;
+            task.attempt = 0;
+            task.worker = None;
+            task.lease = None;
+            task.error = None;
+            task.due_us = self.store.server_time().as_micros();
+            if self.replace(&path, task, &seen.version).await? {
+                return Ok(());
+            }
+            self.store.pause(tried).await;
         }
-        let task = &mut seen.task;
-        task.status = Status::Pending;
-        task.attempt = 0;
-        task.worker = None;
-        task.lease = None;
-        task.error = None;
-        task.due_us = self.store.server_time().as_micros();
-        if !self.replace(&path, task, &seen.version).await? {
-            return Err(Error::NotDead);
+        Err(overtaken())
+    }
+
+    /// One that can't be read or changed keeps nobody from the others; a server that is gone ends it.
+    pub(super) async fn reap(&self) -> Result<Reaped, Error> {
+        let mut reaped = Reaped::default();
+        let (mut first, mut in_a_row) = (None, 0);
+        for path in self.paths().await? {
+            let Err(error) = self.reap_one(&path, &mut reaped).await else {
+                in_a_row = 0;
+                continue;
+            };
+            first.get_or_insert(error);
+            in_a_row += 1;
+            if in_a_row == FAILURES {
+                break;
+            }
+        }
+        first.map_or(Ok(reaped), Err)
+    }
+
+    async fn reap_one(&self, path: &Path, reaped: &mut Reaped) -> Result<(), Error> {
+        if id_of(path).is_some_and(|id| self.is_done(id)) {
+            return Ok(());
+        }
+        let Found::Task(mut seen) = self.found(path).await? else {
+            return Ok(());
+        };
+        if JobState::from(seen.task.status).has_ended() {
+            reaped.swept += u64::from(self.sweep(&seen).await?);
+            return Ok(());
+        }
+        if !self.has_lapsed(&seen.task) {
+            return Ok(());
+        }
+        let is_last = seen.task.attempt >= seen.task.max_attempts;
+        seen.task.due_us = self.store.server_time().as_micros();
+        if is_last {
+            seen.task.status = Status::Failed;
+            seen.task.error = Some(VANISHED.to_owned());
+        } else {
+            seen.task.status = Status::Pending;
+        }
+        if self.replace(path, &mut seen.task, &seen.version).await? {
+            reaped.buried += u64::from(is_last);
+            reaped.requeued += u64::from(!is_last);
         }
         Ok(())
     }
 
-    pub(super) async fn reap(&self) -> Result<Reaped, Error> {
-        let mut reaped = Reaped::default();
-        for path in self.paths().await? {
-            let Found::Task(mut seen) = self.found(&path).await? else {
-                continue;
-            };
-            if JobState::from(seen.task.status).has_ended() {
-                reaped.swept += u64::from(self.sweep(&seen).await?);
-                continue;
-            }
-            if !self.has_lapsed(&seen.task) {
-                continue;
-            }
-            let is_last = seen.task.attempt >= seen.task.max_attempts;
-            seen.task.due_us = self.store.server_time().as_micros();
-            if is_last {
-                seen.task.status = Status::Failed;
-                seen.task.error = Some(VANISHED.to_owned());
-            } else {
-                seen.task.status = Status::Pending;
-            }
-            if self.replace(&path, &mut seen.task, &seen.version).await? {
-                reaped.buried += u64::from(is_last);
-                reaped.requeued += u64::from(!is_last);
-            }
-        }
-        Ok(reaped)
-    }
-
     fn has_lapsed(&self, task: &TaskFile) -> bool {
-        let until = semel_core::Timestamp::from_micros(task.due_us);
+        let until = Timestamp::from_micros(task.due_us);
         task.status == Status::Running
             && self.store.server_time() >= until.plus(self.store.clock_margin())
     }
 
-    /// Forgets an ended task once its key is forgotten. A dead letter stays for as long as anything may.
+    /// Forgets an ended task when nobody may ask for it any more.
     async fn sweep(&self, seen: &Seen) -> Result<bool, Error> {
-        let mut until = read_time(&seen.task.expires_at)?;
-        if seen.task.status == Status::Failed {
-            let ended = semel_core::Timestamp::from_micros(seen.task.due_us);
-            until = until.max(ended.plus(self.config.max_retention));
+        let until = self.kept_until(&seen.task)?;
+        if self.store.server_time() >= until {
+            return Ok(self.store.remove(&seen.path, &seen.version).await?);
         }
+        if seen.task.status == Status::Completed {
+            self.remember_done(seen.task.id()?, until);
+        }
+        Ok(false)
+    }
+
+    /// Until when an ended task is kept: its key's time, and as long after its end. A dead letter stays for as long as anything
+    /// may.
+    pub(super) fn kept_until(&self, task: &TaskFile) -> Result<Timestamp, Error> {
+        let expires = read_time(&task.expires_at)?;
+        let kept_for = match task.status {
+            Status::Failed => self.config.max_retention,
+            _ => expires.since(read_time(&task.created_at)?),
+        };
+        let until = expires.max(Timestamp::from_micros(task.due_us).plus(kept_for));
         // A day more: a submitter that read the record just before may still read the task.
-        let until = until.plus(std::time::Duration::from_secs(24 * 60 * 60));
-        if self.store.server_time() < until {
-            return Ok(false);
-        }
-        Ok(self.store.remove(&seen.path, &seen.version).await?)
+        Ok(until.plus(Duration::from_secs(24 * 60 * 60)))
     }
 }
 

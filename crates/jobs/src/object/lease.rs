@@ -100,7 +100,7 @@ impl Inner {
         let Some(id) = id_of(path) else {
             return Ok(None);
         };
-        if self.done.lock().contains(&id) {
+        if self.is_done(id) {
             return Ok(None);
         }
         let Found::Task(seen) = self.found(path).await? else {
@@ -108,7 +108,7 @@ impl Inner {
         };
         match seen.task.status {
             Status::Completed => {
-                self.remember_done(id);
+                self.remember_done(id, self.kept_until(&seen.task)?);
                 Ok(None)
             }
             // Not remembered: any process may give it another chance.

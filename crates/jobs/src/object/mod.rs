@@ -28,9 +28,9 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use object_store::path::Path;
 use parking_lot::Mutex;
-use semel_core::{BoxFuture, Env};
+use semel_core::{BoxFuture, Certainty, Env, StoreError, StoreErrorKind, Timestamp};
 use semel_stores::object::ObjectStore;
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use crate::error::Error;
 use crate::job::{Job, JobId, JobState, NewJob, Submitted};
@@ -58,7 +58,14 @@ struct Inner {
     /// Where everything of this environment lies.
     folder: Path,
     config: QueueConfig,
-    done: Mutex<HashSet<JobId>>,
+    /// Tasks that are done, and until when they are kept.
+    done: Mutex<HashMap<JobId, Timestamp>>,
+}
+
+/// For a write that was tried too often.
+fn overtaken() -> Error {
+    let said = "the bucket did not take the write, or did not say so; ask again";
+    StoreError::new(StoreErrorKind::Unavailable, Certainty::Unknown, said).into()
 }
 
 impl ObjectQueue {
@@ -141,13 +148,23 @@ impl Inner {
         folder.join(format!("{}.json", crate::id::as_uuid(id.as_u128())))
     }
 
-    /// A task that is done never lives again.
-    fn remember_done(&self, id: JobId) {
+    /// A task that is done never lives again: nobody need read it until it may go.
+    fn remember_done(&self, id: JobId, until: Timestamp) {
         let mut done = self.done.lock();
         if done.len() >= REMEMBERED {
-            done.clear();
+            let mut keep = false;
+            done.retain(|_, _| {
+                keep = !keep;
+                keep
+            });
         }
-        done.insert(id);
+        done.insert(id, until);
+    }
+
+    /// Whether a task is known to be done, and to be kept still.
+    fn is_done(&self, id: JobId) -> bool {
+        let until = self.done.lock().get(&id).copied();
+        until.is_some_and(|until| self.store.server_time() < until)
     }
 }
 

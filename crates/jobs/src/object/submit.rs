@@ -1,14 +1,14 @@
 //! Submitting: the record first, which names the task; then the task; then the record again.
 
 use object_store::path::Path;
-use semel_core::{Certainty, StoreError};
+use semel_core::Certainty;
 use semel_stores::object::Version;
 
-use super::Inner;
 use super::file::{
     Phase, RecordFile, Status, TaskFile, input_hash, job_ref, key_hash, raw, read_time, task_id,
     time, write,
 };
+use super::{Inner, overtaken};
 use crate::error::Error;
 use crate::job::{JobAnswer, JobId, NewJob, Submitted};
 
@@ -61,12 +61,7 @@ impl Inner {
                 }
             }
         }
-        Err(StoreError::new(
-            semel_core::StoreErrorKind::Unavailable,
-            Certainty::Unknown,
-            "overtaken too often",
-        )
-        .into())
+        Err(overtaken())
     }
 
     async fn create_record(
@@ -88,7 +83,8 @@ impl Inner {
             task_id: task_id(id),
             task_key: self.task_path(&job.tenant, id).to_string(),
             created_at: time(now),
-            expires_at: time(now.plus(ttl)),
+            // One that may not begin yet is kept for as long after it may.
+            expires_at: time(now.plus(job.delay).plus(ttl)),
             task_type: job.kind.clone(),
             input_hash: input_hash.to_owned(),
             status: Phase::Creating,
@@ -167,8 +163,10 @@ impl Inner {
             created_at: record.map_or_else(|| time(now), |record| record.created_at.clone()),
             due_us: now.plus(job.delay).as_micros(),
             started_us: None,
-            expires_at: record
-                .map_or_else(|| time(now.plus(ttl)), |record| record.expires_at.clone()),
+            expires_at: record.map_or_else(
+                || time(now.plus(job.delay).plus(ttl)),
+                |record| record.expires_at.clone(),
+            ),
             worker: None,
             lease: None,
             result: None,
@@ -180,13 +178,15 @@ impl Inner {
         let mut tried = 0;
         loop {
             match self.store.put(&path, bytes.clone(), None).await {
-                Ok(_) => return Ok(()), // Now, or before.
-                Err(error) if error.is_transient() && tried < TRIES => {
-                    tried += 1;
-                    self.store.pause(tried).await;
-                }
-                Err(error) => return Err(error.into()),
+                Ok(Some(_)) => return Ok(()),
+                // It is there, or the server could not tell (409).
+                Ok(None) if self.store.get(&path).await?.is_some() => return Ok(()),
+                Ok(None) if tried == TRIES => return Err(overtaken()),
+                Err(error) if tried == TRIES || !error.is_transient() => return Err(error.into()),
+                Ok(None) | Err(_) => {}
             }
+            tried += 1;
+            self.store.pause(tried).await;
         }
     }
 

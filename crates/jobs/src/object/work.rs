@@ -7,8 +7,8 @@ use object_store::path::Path;
 use semel_core::{Certainty, StoreErrorKind};
 use semel_stores::object::Version;
 
-use super::Inner;
 use super::file::{Status, TaskFile, raw, write};
+use super::{Inner, overtaken};
 use crate::error::Error;
 use crate::id::of_uuid;
 use crate::job::{JobId, JobState, MAX_ERROR_BYTES};
@@ -16,7 +16,7 @@ use crate::queue::Failed;
 use crate::work::{LeaseToken, check_span};
 
 /// How often a change that was overtaken is tried again.
-const TRIES: u32 = 8;
+pub(super) const TRIES: u32 = 8;
 
 /// Names in a page.
 pub(super) const PAGE: usize = 1000;
@@ -102,7 +102,8 @@ impl Inner {
             }
             self.store.pause(tried).await;
         }
-        Err(Error::LeaseLost)
+        // It is this worker's still, and one of the writes may have come through.
+        Err(overtaken())
     }
 
     pub(super) async fn heartbeat(

@@ -20,7 +20,7 @@ macro_rules! take {
     ($most:literal) => {
         concat!(
             "WITH picked AS (SELECT q.id FROM (SELECT p.priority::smallint AS priority, l.lane \
-             FROM generate_series(0, 9) AS p (priority), unnest($1::uuid[]) AS l (lane) ORDER BY 1 DESC) o, \
+             FROM generate_series(0, 9) AS p (priority), unnest($1::uuid[]) WITH ORDINALITY AS l (lane, n) ORDER BY 1 DESC, l.n) o, \
              LATERAL (SELECT id FROM semel.jobs WHERE state = 1 AND lane = o.lane AND priority = o.priority \
              AND due_us <= (SELECT semel.now_us()) ORDER BY due_us LIMIT $2 FOR UPDATE SKIP LOCKED) q LIMIT ",
             $most,
@@ -51,25 +51,40 @@ const AGAIN: &str = "UPDATE semel.jobs SET state = 1, worker = NULL, error = $3,
 impl Inner {
     pub(super) async fn lease(&self, ask: &LeaseAsk) -> Result<Vec<Leased>, Error> {
         ask.check()?;
-        let (bounded, free): (Vec<_>, Vec<_>) = ask
-            .kinds
-            .iter()
-            .partition(|kind| self.config.limits.running_of(kind).is_some());
         let mut leased = Vec::new();
-        if !free.is_empty() {
-            let lanes: Vec<Uuid> = free
-                .iter()
-                .map(|kind| self.lane(&ask.tenant, kind))
-                .collect();
-            self.take(ask, TAKE, &lanes, None, &mut leased).await?;
+        let ended = self.take_up_to(ask, &mut leased).await;
+        match ended {
+            Err(error) if leased.is_empty() => Err(error),
+            // What was taken is this worker's, and nobody else would be told of it.
+            Ok(()) | Err(_) => Ok(leased),
+        }
+    }
+
+    /// Chance decides which kind comes first, so that none waits for another that never runs empty.
+    async fn take_up_to(&self, ask: &LeaseAsk, leased: &mut Vec<Leased>) -> Result<(), Error> {
+        let chance = self.engine.env().entropy.next_u128();
+        let mut kinds: Vec<&String> = ask.kinds.iter().collect();
+        let first = usize::try_from(chance % kinds.len().max(1) as u128).unwrap_or(0);
+        kinds.rotate_left(first);
+        let is_free = |kind: &&String| self.config.limits.running_of(kind).is_none();
+        let free_first = chance >> 127 == 0;
+        let (free, bounded): (Vec<_>, Vec<_>) = kinds.into_iter().partition(is_free);
+        let free: Vec<Uuid> = free
+            .iter()
+            .map(|kind| self.lane(&ask.tenant, kind))
+            .collect();
+        if free_first {
+            self.take(ask, TAKE, &free, None, leased).await?;
         }
         for kind in bounded {
             let lanes = [self.lane(&ask.tenant, kind)];
             let most = self.config.limits.running_of(kind);
-            self.take(ask, TAKE_BOUNDED, &lanes, most, &mut leased)
-                .await?;
+            self.take(ask, TAKE_BOUNDED, &lanes, most, leased).await?;
         }
-        Ok(leased)
+        if !free_first {
+            self.take(ask, TAKE, &free, None, leased).await?;
+        }
+        Ok(())
     }
 
     async fn take(
@@ -81,7 +96,7 @@ impl Inner {
         leased: &mut Vec<Leased>,
     ) -> Result<(), Error> {
         let most = ask.most - leased.len();
-        if most == 0 {
+        if most == 0 || lanes.is_empty() {
             return Ok(());
         }
         let token = LeaseToken(self.engine.env().entropy.next_u128());

@@ -49,6 +49,18 @@ async fn o_failure_a_task_without_its_mark_is_not_created_again() {
     assert_eq!(bench.tasks().await.len(), 1);
 }
 
+/// A server that can't tell (409) has not said that the task is there.
+#[tokio::test]
+async fn o_failure_a_task_that_the_server_could_not_write_is_not_taken_for_one_that_is_there() {
+    let direct = Bench::new().await;
+    let (proxy, bench) = direct.behind_a_proxy().await;
+    proxy.next("PUT", Wrong::Refused(409));
+    let submitted = bench.jobs.submit("charge_customer", &1).await.unwrap();
+    assert_eq!(proxy.armed(), 0);
+    assert!(!submitted.is_duplicate());
+    assert_eq!(direct.tasks().await.len(), 1);
+}
+
 /// Writes are refused, cut off before their reply, or reported as failed although they were done; keys are submitted until each
 /// is acknowledged: there is one task for each.
 #[tokio::test]

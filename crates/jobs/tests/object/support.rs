@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use semel_core::KeyRules;
 use semel_jobs::object::{DEFAULT_TTL, ObjectQueue};
-use semel_jobs::{Error, Jobs, LeaseAsk, Leased, QueueConfig, Submitted};
+use semel_jobs::{Error, JobId, Jobs, LeaseAsk, Leased, QueueConfig, Submitted};
 use semel_stores::object::ObjectStore;
 use semel_testkit::http_proxy::HttpProxy;
 use serde_json::Value;
@@ -110,18 +110,21 @@ impl Bench {
     /// Changes the record of a key behind the queue's back.
     pub(crate) async fn change_record(&self, key: &str, change: impl FnOnce(&mut Value)) {
         let path = self.queue.record_path("", "charge_customer", key);
-        let (bytes, version) = self
-            .store
-            .get(&path)
-            .await
-            .expect("an answer")
-            .expect("a record");
-        let mut record: Value = serde_json::from_slice(&bytes).expect("JSON");
-        change(&mut record);
-        let written = self
-            .store
-            .put(&path, record.to_string().into(), Some(&version))
-            .await;
+        self.change(&path, change).await;
+    }
+
+    /// The same with a task.
+    pub(crate) async fn change_task(&self, id: JobId, change: impl FnOnce(&mut Value)) {
+        self.change(&self.queue.task_path("", id), change).await;
+    }
+
+    async fn change(&self, path: &object_store::path::Path, change: impl FnOnce(&mut Value)) {
+        let found = self.store.get(path).await.expect("an answer");
+        let (bytes, version) = found.expect("a file");
+        let mut file: Value = serde_json::from_slice(&bytes).expect("JSON");
+        change(&mut file);
+        let bytes = file.to_string().into();
+        let written = self.store.put(path, bytes, Some(&version)).await;
         assert!(written.expect("an answer").is_some());
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use semel_jobs::{Error, Failed, JobQuery, JobState, LeaseAsk, Submitted};
+use semel_testkit::http_proxy::Wrong;
 
 use crate::support::Bench;
 
@@ -93,6 +94,67 @@ async fn failures_are_tried_again_and_then_buried() {
     assert_eq!(queue.list(&dead).await.unwrap().jobs.len(), 1);
     queue.retry(job.id).await.unwrap();
     assert_eq!(bench.take(LONG).await.unwrap().id, job.id);
+}
+
+/// A bucket that takes no writes for a while has not given the task to another.
+#[tokio::test]
+async fn writes_that_fail_are_not_told_as_a_lost_lease() {
+    let direct = Bench::new().await;
+    let (proxy, bench) = direct.behind_a_proxy().await;
+    bench.submit("k-1", 5).await;
+    let leased = bench.take(LONG).await.unwrap();
+    let queue = bench.jobs.queue();
+    for _ in 0..8 {
+        proxy.next("PUT", Wrong::Refused(503));
+    }
+    let told = queue.complete(leased.id, leased.token, "1".into()).await;
+    let error = told.unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    assert_eq!(proxy.armed(), 0);
+    let told = queue.complete(leased.id, leased.token, "1".into()).await;
+    told.unwrap();
+}
+
+#[tokio::test]
+async fn one_task_that_cant_be_changed_keeps_no_other_from_being_requeued() {
+    let direct = Bench::new().await;
+    let (proxy, bench) = direct.behind_a_proxy().await;
+    for n in 0..2 {
+        bench.submit(&format!("k-{n}"), n).await;
+        let leased = bench.take(LONG).await.unwrap();
+        // Its worker vanished long ago.
+        let lapsed = |task: &mut serde_json::Value| task["due_us"] = 1.into();
+        direct.change_task(leased.id, lapsed).await;
+    }
+    let queue = bench.jobs.queue();
+    proxy.next("PUT", Wrong::Refused(403));
+    assert!(queue.reap().await.is_err());
+    let counts = queue.counts().await.unwrap();
+    assert_eq!((counts.queued, counts.running), (1, 1));
+}
+
+#[tokio::test]
+async fn an_answer_is_kept_for_its_time_after_the_end_however_late_that_is() {
+    let bench = Bench::new().await;
+    let job = bench.submit("k-1", 5).await.job();
+    // Submitted long ago, to be kept for a day.
+    let long_ago = |task: &mut serde_json::Value| {
+        task["created_at"] = "2020-01-01T00:00:00Z".into();
+        task["expires_at"] = "2020-01-02T00:00:00Z".into();
+    };
+    bench.change_task(job.id, long_ago).await;
+    let leased = bench.take(LONG).await.unwrap();
+    let queue = bench.jobs.queue();
+    queue
+        .complete(leased.id, leased.token, "1".into())
+        .await
+        .unwrap();
+    for _ in 0..2 {
+        assert_eq!(queue.reap().await.unwrap().swept, 0);
+    }
+    let found = queue.look(job.id).await.unwrap().unwrap();
+    assert_eq!(found.state, JobState::Done);
+    assert_eq!(queue.counts().await.unwrap().queued, 0);
 }
 
 #[tokio::test]

@@ -91,6 +91,26 @@ async fn ended_and_failed_may_be_told_again() {
 }
 
 #[tokio::test]
+async fn of_several_kinds_none_waits_for_another_to_run_empty() {
+    let mut config = QueueConfig::default();
+    config.limits.running.insert("charge".to_owned(), 100);
+    let bench = Bench::with(config).await;
+    let kinds = ["email", "charge", "ship"];
+    for kind in kinds {
+        for n in 0..40 {
+            bench.jobs.submit(kind, &n).await.unwrap();
+        }
+    }
+    let ask = LeaseAsk::new("w-1", &kinds);
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..40 {
+        let leased = bench.jobs.queue().lease(&ask).await.unwrap();
+        seen.extend(leased.into_iter().map(|job| job.kind));
+    }
+    assert_eq!(seen.len(), 3, "{seen:?}");
+}
+
+#[tokio::test]
 async fn after_its_last_attempt_a_job_is_a_dead_letter() {
     let bench = Bench::new().await;
     let submit = || {
