@@ -104,7 +104,7 @@ impl Gather {
                     Kind::Grpc => grpc::problem(&told, &*self.env.entropy),
                     _ => render(&told, self.rules.terms.errors, None, &*self.env.entropy),
                 };
-                report(response, Verdict::Retry)
+                report(response, lease.marked().map_or(Verdict::Retry, Into::into))
             }
         }
     }
@@ -132,8 +132,11 @@ impl Gather {
         let trailers = trailers.filter(|_| self.kind == Kind::Grpc);
         let meaning = match (self.kind, trailers) {
             (Kind::Grpc, Some(trailers)) => grpc::meaning(trailers).unwrap_or(Meaning::Unclear),
-            // Trailers only; or a stream that is not at its end, which is not run again.
-            (Kind::Grpc, None) => grpc::meaning(&parts.headers).unwrap_or(Meaning::Done),
+            // Trailers only. Else it ended without a status; or it is a stream that is not at its end, which is not run again.
+            (Kind::Grpc, None) => grpc::meaning(&parts.headers).unwrap_or(match body {
+                Stored::Kept(_) => Meaning::Unclear,
+                _ => Meaning::Done,
+            }),
             _ => self.rules.terms.meaning(parts.status),
         };
         let kept_trailers = trailers

@@ -13,6 +13,7 @@ use semel::http::Body;
 use tower::ServiceExt as _;
 use tower_http::timeout::TimeoutBody;
 
+use crate::known::{Known, Length};
 use crate::listener::Answer;
 use crate::proxy::problem;
 use crate::stack::SharedStack;
@@ -62,7 +63,11 @@ impl Front {
         if request.body().size_hint().lower() > self.max_body as u64 {
             return too_large();
         }
-        let bound = |body| Limited::new(TimeoutBody::new(self.body_timeout, body), self.max_body);
+        let bound = |body| {
+            let length = Length::of(&body);
+            let timed = TimeoutBody::new(self.body_timeout, body);
+            Known::new(Limited::new(timed, self.max_body), length)
+        };
         let stack = self.stack.load_full();
         stack.answer(request.map(bound)).await
     }

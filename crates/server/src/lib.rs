@@ -23,6 +23,7 @@ mod front;
 pub mod health;
 mod identity;
 pub mod jobs;
+mod known;
 mod listener;
 pub mod live;
 mod openapi;

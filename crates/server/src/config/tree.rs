@@ -167,7 +167,7 @@ impl Default for Upstream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
-    /// HTTP/1.1; HTTP/2 where TLS agrees on it.
+    /// HTTP/1.1; HTTP/2 where TLS agrees on it, for gRPC and with `host = "upstream"`.
     Auto,
     /// HTTP/1.1 only.
     Http1,
@@ -202,7 +202,7 @@ pub struct Listener {
     pub head_timeout: Span,
     /// How long a request's body may pause.
     pub body_timeout: Span,
-    /// The most connections at a time; more wait to be accepted.
+    /// The most connections at a time, WebSockets among them; more wait to be accepted.
     #[schemars(range(min = 1))]
     pub max_connections: usize,
     /// Whether `X-Forwarded-*` of requests are believed and added to, rather than replaced. Yes only behind another proxy.

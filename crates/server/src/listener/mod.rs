@@ -18,7 +18,7 @@ use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use rustls::ServerConfig;
 use semel::http::Body;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
@@ -147,6 +147,12 @@ fn http_settings(bounds: Bounds) -> auto::Builder<TokioExecutor> {
     http
 }
 
+/// A connection's place among those that may be open. A tunnel keeps it when the connection's own task has ended.
+#[derive(Clone)]
+pub(crate) struct Place(
+    #[expect(dead_code, reason = "it is held")] Arc<Option<OwnedSemaphorePermit>>,
+);
+
 struct Door<A> {
     tls: Arc<ArcSwapOption<ServerConfig>>,
     http: Arc<auto::Builder<TokioExecutor>>,
@@ -214,10 +220,10 @@ async fn accept<A: Answer>(
             Ok((stream, address)) => {
                 let (door, watcher) = (door.clone(), graceful.watcher());
                 tokio::spawn(async move {
-                    let _place = place;
+                    let place = Place(Arc::new(place));
                     let cut = door.cut.clone();
                     tokio::select! {
-                        () = door.serve(stream, address, watcher) => {}
+                        () = door.serve(stream, address, watcher, place) => {}
                         () = cut.cancelled() => {}
                     }
                 });
@@ -231,7 +237,7 @@ async fn accept<A: Answer>(
 }
 
 impl<A: Answer> Door<A> {
-    async fn serve(self, stream: TcpStream, address: SocketAddr, watcher: Watcher) {
+    async fn serve(self, stream: TcpStream, address: SocketAddr, watcher: Watcher, place: Place) {
         let _ = stream.set_nodelay(true);
         let mut peer = Peer {
             address,
@@ -240,7 +246,7 @@ impl<A: Answer> Door<A> {
             certificate_name: None,
         };
         let Some(config) = self.tls.load_full() else {
-            return self.http(stream, peer, watcher).await;
+            return self.http(stream, peer, watcher, place).await;
         };
         let handshake = TlsAcceptor::from(config).accept(stream);
         match tokio::time::timeout(self.bounds.head_timeout, handshake).await {
@@ -251,14 +257,14 @@ impl<A: Answer> Door<A> {
                 peer.is_tls = true;
                 peer.has_certificate = certificate.is_some();
                 peer.certificate_name = name.map(Into::into);
-                self.http(stream, peer, watcher).await;
+                self.http(stream, peer, watcher, place).await;
             }
             Ok(Err(error)) => tls_failed(&error.to_string()),
             Err(_) => tls_failed("it took too long"),
         }
     }
 
-    async fn http<I>(self, stream: I, peer: Peer, watcher: Watcher)
+    async fn http<I>(self, stream: I, peer: Peer, watcher: Watcher, place: Place)
     where
         I: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
@@ -270,6 +276,9 @@ impl<A: Answer> Door<A> {
             let refused = is_http1 && guard.is_ambiguous();
             let upgrades = is_http1 && request.headers().contains_key(header::UPGRADE);
             request.extensions_mut().insert(peer.clone());
+            if upgrades {
+                request.extensions_mut().insert(place.clone());
+            }
             let answer = self.answer.clone();
             async move {
                 if refused {

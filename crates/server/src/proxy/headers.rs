@@ -1,8 +1,10 @@
 //! What of a head goes on to the next hop, and what is added to it.
 
+use http::Method;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::uri::Authority;
+use http_body::Body;
 use semel::http::Lease;
 
 use crate::listener::Peer;
@@ -57,14 +59,16 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// The protocol that a client wants to change to, where it does.
+/// The protocol that a client wants to change to, where it is one that may be changed to.
 pub(super) fn wanted_upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     let connection = headers.get_all(header::CONNECTION).iter();
     let mut words = connection
         .filter_map(|value| value.to_str().ok())
         .flat_map(|list| list.split(','));
     let wants = words.any(|word| word.trim().eq_ignore_ascii_case("upgrade"));
-    headers.get(header::UPGRADE).filter(|_| wants).cloned()
+    let wanted = headers.get(header::UPGRADE).filter(|_| wants)?;
+    let is_known = wanted.as_bytes().eq_ignore_ascii_case(b"websocket");
+    is_known.then(|| wanted.clone())
 }
 
 /// How a request's head is changed on its way.
@@ -95,6 +99,7 @@ impl Rewrite {
         for name in OURS {
             headers.remove(name);
         }
+        join_cookies(headers);
         headers.remove(header::HOST);
         if let (true, Some(host)) = (self.keep_host, &asked) {
             headers.insert(header::HOST, host.clone());
@@ -129,6 +134,30 @@ impl Rewrite {
         if let Ok(list) = HeaderValue::from_str(&list) {
             headers.insert(FORWARDED_FOR, list);
         }
+    }
+}
+
+/// HTTP/2 lets a client send its cookies in several fields; in HTTP/1.1 they are one (RFC 9113, 8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    if headers.get_all(header::COOKIE).iter().nth(1).is_none() {
+        return;
+    }
+    let pieces: Vec<&[u8]> = headers
+        .get_all(header::COOKIE)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    if let Ok(joined) = HeaderValue::from_bytes(&pieces.join(&b"; "[..])) {
+        headers.insert(header::COOKIE, joined);
+    }
+}
+
+/// hyper takes a `GET` or `HEAD` of no known length for one without a body, unless the head says otherwise.
+pub(super) fn say_that_there_is_a_body(parts: &mut Parts, body: &impl Body) {
+    let unusual = matches!(parts.method, Method::GET | Method::HEAD);
+    if unusual && !body.is_end_stream() && body.size_hint().exact().is_none() {
+        let chunked = HeaderValue::from_static("chunked");
+        parts.headers.insert(header::TRANSFER_ENCODING, chunked);
     }
 }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `headers` | what of a head goes on, and what is added |
 //! | `connect` | connections to the service |
-//! | `upgrade` | WebSocket and the like |
+//! | `upgrade` | WebSocket |
 //! | `error` | what can go wrong, and what is known about the effect then |
 
 mod connect;
@@ -18,11 +18,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::header::HeaderValue;
+use http::header::HeaderMap;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper::upgrade::OnUpgrade;
 use hyper_util::client::legacy::connect::capture_connection;
 use rustls::ClientConfig;
 use semel::core::CrashPolicy;
@@ -36,6 +36,7 @@ pub use error::{Cause, ClientFault, ProxyError, Retry, SEMEL_OUTCOME};
 pub(crate) use error::{is_grpc, problem};
 use headers::Rewrite;
 pub use headers::{SEMEL_ATTEMPT, SEMEL_DOWNSTREAM_KEY, SEMEL_FENCE};
+use upgrade::Wanted;
 
 /// What a route says about answers that are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +57,10 @@ struct Shared {
     targets: Vec<Target>,
     next: AtomicUsize,
     client: UpstreamClient,
-    /// For requests that change the protocol, which only HTTP/1.1 can.
-    upgrading: UpstreamClient,
-    rewrite: Rewrite,
+    /// For requests that change the protocol or keep their host, which only HTTP/1.1 can.
+    http1: UpstreamClient,
+    trust_forwarded: bool,
+    keep_host: bool,
     response_timeout: Duration,
     tunnels: TaskTracker,
 }
@@ -91,12 +93,9 @@ impl Proxy {
             targets,
             next: AtomicUsize::new(0),
             client: connect::client(upstream, upstream.protocol, tls),
-            upgrading: connect::client(upstream, Protocol::Http1, tls),
-            rewrite: Rewrite {
-                trust_forwarded: config.listener.trust_forwarded,
-                // In HTTP/2 the authority is the connection's own.
-                keep_host: upstream.host == Host::Client && upstream.protocol != Protocol::H2c,
-            },
+            http1: connect::client(upstream, Protocol::Http1, tls),
+            trust_forwarded: config.listener.trust_forwarded,
+            keep_host: upstream.host == Host::Client && upstream.protocol != Protocol::H2c,
             response_timeout: upstream.response_timeout.0,
             tunnels,
         };
@@ -136,7 +135,7 @@ impl Service<Request<Body>> for Proxy {
 struct Errand {
     lease: Option<Lease>,
     when_lost: Option<WhenLost>,
-    upgrade: Option<(HeaderValue, OnUpgrade)>,
+    upgrade: Option<Wanted>,
 }
 
 impl Shared {
@@ -149,10 +148,9 @@ impl Shared {
         let Some(mut request) = self.outgoing(request, &errand) else {
             return Err(errand.not_sent(Cause::Unforwardable));
         };
-        let client = if errand.upgrade.is_some() {
-            &self.upgrading
-        } else {
-            &self.client
+        let client = match errand.upgrade.is_some() || self.keeps_host(request.headers()) {
+            true => &self.http1,
+            false => &self.client,
         };
         let connection = capture_connection(&mut request);
         let answer = tokio::time::timeout(self.response_timeout, client.request(request)).await;
@@ -178,8 +176,13 @@ impl Shared {
         }
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         let target = self.targets.get(turn % self.targets.len().max(1))?;
-        let wanted = errand.upgrade.as_ref().map(|(protocol, _)| protocol);
-        self.rewrite.request(&mut parts, wanted);
+        let rewrite = Rewrite {
+            trust_forwarded: self.trust_forwarded,
+            keep_host: self.keeps_host(&parts.headers),
+        };
+        let wanted = errand.upgrade.as_ref().map(|wanted| &wanted.protocol);
+        rewrite.request(&mut parts, wanted);
+        headers::say_that_there_is_a_body(&mut parts, &body);
         if let Some(lease) = &errand.lease {
             headers::add_lease(&mut parts.headers, lease);
         }
@@ -192,6 +195,12 @@ impl Shared {
         *request.version_mut() = parts.version;
         *request.headers_mut() = parts.headers;
         Some(request)
+    }
+
+    /// Whether the service is told the client's host. Not in HTTP/2, where the authority is the connection's own, and which
+    /// gRPC needs.
+    fn keeps_host(&self, headers: &HeaderMap) -> bool {
+        self.keep_host && !is_grpc(headers)
     }
 
     fn answered(&self, mut response: Response<Incoming>, errand: Errand) -> Response<Body> {
@@ -208,11 +217,21 @@ impl Shared {
         headers::strip_hop_by_hop(response.headers_mut());
         let version = response.version();
         headers::append_via(response.headers_mut(), version);
-        if let (true, Some((_, client))) = (switches, errand.upgrade) {
-            upgrade::join(&mut response, client, &self.tunnels);
+        if let (true, Some(wanted)) = (switches, errand.upgrade) {
+            upgrade::join(&mut response, wanted, &self.tunnels);
             upgrade::agree(response.headers_mut(), protocol);
         }
-        response.map(Body::new)
+        let doubts = errand.when_lost.is_some_and(|lost| lost.doubts);
+        match errand.lease.filter(|_| doubts) {
+            None => response.map(Body::new),
+            // An answer that breaks off half-way is lost as well.
+            Some(lease) => response.map(|body| {
+                Body::new(body.map_err(move |error| {
+                    lease.mark(Outcome::Unknown);
+                    error
+                }))
+            }),
+        }
     }
 }
 
@@ -238,7 +257,11 @@ impl Errand {
         let upgrade = wanted.filter(|_| lease.is_none() && request.version() == Version::HTTP_11);
         Self {
             when_lost: request.extensions().get().copied(),
-            upgrade: upgrade.map(|protocol| (protocol, hyper::upgrade::on(request))),
+            upgrade: upgrade.map(|protocol| Wanted {
+                protocol,
+                place: request.extensions().get().cloned(),
+                client: hyper::upgrade::on(request),
+            }),
             lease,
         }
     }

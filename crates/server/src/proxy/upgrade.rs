@@ -1,4 +1,5 @@
-//! Requests that change the protocol: WebSocket, and whatever else `Upgrade` names.
+//! Requests that change the protocol to WebSocket. To no other: a service that changes to HTTP/2, say, would get requests
+//! that nobody here has seen.
 
 use http::header;
 use http::{HeaderValue, Response};
@@ -7,11 +8,22 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio_util::task::TaskTracker;
 
+use crate::listener::Place;
+
+/// A client that wants to change the protocol.
+pub(super) struct Wanted {
+    pub(super) protocol: HeaderValue,
+    pub(super) client: OnUpgrade,
+    /// Its place among the connections, which it keeps.
+    pub(super) place: Option<Place>,
+}
+
 /// Joins the two connections, from here on without a look at what passes.
-pub(super) fn join(response: &mut Response<Incoming>, client: OnUpgrade, tunnels: &TaskTracker) {
+pub(super) fn join(response: &mut Response<Incoming>, wanted: Wanted, tunnels: &TaskTracker) {
     let service = hyper::upgrade::on(response);
     tunnels.spawn(async move {
-        let joined = tokio::try_join!(client, service);
+        let _place = wanted.place;
+        let joined = tokio::try_join!(wanted.client, service);
         let Ok((client, service)) = joined else {
             tracing::debug!("a change of protocol was agreed on and then not made");
             return;

@@ -244,6 +244,57 @@ async fn bodies_without_a_key_pass_as_they_come() {
     }
 }
 
+#[tokio::test]
+async fn a_body_is_passed_on_as_one_and_none_as_none() {
+    async fn told(request: Request) -> String {
+        let framed = ["content-length", "transfer-encoding"]
+            .map(|name| request.headers().contains_key(name));
+        let body = axum::body::to_bytes(request.into_body(), 100)
+            .await
+            .unwrap();
+        format!("{framed:?} {}", String::from_utf8_lossy(&body))
+    }
+    let upstream = service(Router::new().fallback(any(told))).await;
+    let sidecar = Sidecar::new(upstream, "").await;
+    for protocol in BOTH {
+        let mut client = sidecar.client(protocol).await;
+        for method in ["DELETE", "OPTIONS", "GET"] {
+            let answer = client.send(plain(method, "/", Body::empty())).await;
+            // A length of 0 is none as well; chunked would be a body.
+            let is_none = answer.text().ends_with(", false] ");
+            assert!(is_none, "{protocol:?} {method}: {}", answer.text());
+        }
+        for method in ["POST", "GET", "DELETE"] {
+            let answer = client.send(plain(method, "/", "known")).await;
+            assert_eq!(
+                answer.text(),
+                "[true, false] known",
+                "{protocol:?} {method}"
+            );
+            let mut request = plain(method, "/", unsized_body("unknown"));
+            if protocol == Protocol::Http1 {
+                request = with(request, "transfer-encoding", "chunked");
+            }
+            let answer = client.send(request).await;
+            assert_eq!(
+                answer.text(),
+                "[false, true] unknown",
+                "{protocol:?} {method}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn cookies_in_several_fields_are_one() {
+    let upstream = service(counting(&Runs::default())).await;
+    let sidecar = Sidecar::new(upstream, "").await;
+    let request = with(plain("GET", "/echo", ""), "cookie", "a=1");
+    let request = with(request, "cookie", "b=2; c=3");
+    let mut client = sidecar.client(Protocol::Http2).await;
+    assert_eq!(client.send(request).await.json()["cookie"], "a=1; b=2; c=3");
+}
+
 /// A body that doesn't say how long it is: in HTTP/1.1, only such a one has trailers.
 fn unsized_body(text: &'static str) -> Body {
     Body::from_stream(futures_util::stream::iter([Ok::<_, std::io::Error>(text)]))

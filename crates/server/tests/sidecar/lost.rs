@@ -214,6 +214,20 @@ async fn a_service_that_dies_in_the_middle_is_never_taken_for_one_that_did_nothi
 }
 
 #[tokio::test]
+async fn an_answer_that_breaks_off_is_in_doubt_too_where_a_route_wants_that() {
+    let runs = Runs::default();
+    let words = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf";
+    let settings = format!("{TAKEOVER}defaults.lost_answer = \"doubt\"\n");
+    let sidecar = Sidecar::new(hangs_up(words, &runs).await, &settings).await;
+    let first = sidecar.send(post("/", "k-1", "{}")).await;
+    assert_eq!(first.problem().1, "idempotency_answer_broken");
+    assert_eq!(sidecar.keys(Stands::InDoubt).await, 1);
+    let again = sidecar.send(post("/", "k-1", "{}")).await;
+    assert_eq!(again.problem().1, "idempotency_in_doubt");
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
 async fn a_connection_that_the_service_closed_while_unused_costs_nothing() {
     // Answers one request for each connection, and then closes it without having said so.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -280,6 +280,33 @@ async fn a_reload_never_opens_the_admin_api_to_callers_without_a_certificate() {
 }
 
 #[tokio::test]
+async fn a_service_with_tls_is_told_the_clients_host_and_no_other() {
+    let papers = Papers::new();
+    papers.issue("server", &["localhost"], "service");
+    let told = |headers: axum::http::HeaderMap| async move {
+        let all = |name: &str| {
+            let values = headers.get_all(name).iter();
+            let values: Vec<_> = values.filter_map(|value| value.to_str().ok()).collect();
+            values.join(",")
+        };
+        format!("{} via {}", all("host"), all("via"))
+    };
+    let upstream = service(Router::new().fallback(axum::routing::any(told))).await;
+    let inner = Sidecar::new(upstream, &papers.listener()).await;
+    let url = format!("https://localhost:{}", inner.address.port());
+    let trust = format!("upstream.ca_file = \"{}\"\n", papers.path("ca.pem"));
+    let outer = Sidecar::on("memory://", &url, &trust).await;
+    let answer = outer.send(plain("GET", "/", "")).await;
+    assert_eq!(answer.text(), "shop.test via 1.1 semel,1.1 semel");
+    // Over HTTP/2 there is one name, the connection's own.
+    let settings = format!("{trust}upstream.host = \"upstream\"\n");
+    let outer = Sidecar::on("memory://", &url, &settings).await;
+    let answer = outer.send(plain("GET", "/", "")).await;
+    let own = format!("localhost:{}", inner.address.port());
+    assert_eq!(answer.text(), format!("{own} via 1.1 semel,2 semel"));
+}
+
+#[tokio::test]
 async fn the_services_own_certificate_is_checked() {
     let papers = Papers::new();
     papers.issue("server", &["localhost"], "service");

@@ -49,6 +49,48 @@ async fn a_websocket_passes() {
 }
 
 #[tokio::test]
+async fn no_other_protocol_is_changed_to() {
+    // A service that would change to anything, and then take requests that nobody has looked at.
+    let runs = Runs::default();
+    let asked = runs.clone();
+    let willing = move |headers: axum::http::HeaderMap| async move {
+        if headers.contains_key("upgrade") {
+            asked.begin();
+        }
+        "not changed"
+    };
+    let upstream = service(Router::new().route("/", get(willing))).await;
+    let sidecar = Sidecar::new(upstream, "").await;
+    for protocol in ["h2c", "HTTP/2.0", "websocket, h2c", "tcp"] {
+        let request = with(plain("GET", "/", ""), "connection", "upgrade");
+        let request = with(request, "http2-settings", "AAMAAABk");
+        let answer = sidecar.send(with(request, "upgrade", protocol)).await;
+        assert_eq!(answer.text(), "not changed", "{protocol}");
+    }
+    assert_eq!(runs.count(), 0);
+}
+
+#[tokio::test]
+async fn a_tunnel_keeps_its_place_among_the_connections() {
+    let upstream = service(Router::new().route("/socket", get(echo))).await;
+    let sidecar = Sidecar::new(upstream, "listener.max_connections = 1\n").await;
+    let url = format!("ws://{}/socket", sidecar.address);
+    let (mut socket, _) = tokio_tungstenite::connect_async(url).await.unwrap();
+    let mut second = sidecar.raw().await;
+    second
+        .write("GET /none HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        .await;
+    // It isn't accepted while the tunnel is there, and is when it has gone.
+    let mut byte = [0; 1];
+    let early = second.stream.peek(&mut byte);
+    let early = tokio::time::timeout(std::time::Duration::from_millis(300), early).await;
+    assert!(early.is_err(), "answered beside the tunnel");
+    socket.close(None).await.unwrap();
+    drop(socket);
+    assert!(second.rest().await.starts_with("HTTP/1.1 404"));
+}
+
+#[tokio::test]
 async fn a_refused_upgrade_is_an_answer_like_any_other() {
     let upstream = service(Router::new().route("/socket", get(|| async { "no socket" }))).await;
     let sidecar = Sidecar::new(upstream, "").await;

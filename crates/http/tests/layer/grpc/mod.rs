@@ -7,7 +7,7 @@ use semel::http::Route;
 use tonic::Code;
 use tonic::codegen::http::uri::PathAndQuery;
 
-use crate::support::until;
+use crate::support::{Protocol, Runs, until};
 use server::{Rig, Text, code, is_replay, keyed};
 
 #[tokio::test]
@@ -71,6 +71,33 @@ async fn statuses_that_say_not_now_free_the_key() {
         (Code::FailedPrecondition, "idempotency_in_doubt")
     );
     assert_eq!(rig.runs.begun(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_ends_without_a_status_is_not_taken_for_done() {
+    let runs = Runs::default();
+    let charges = runs.clone();
+    // As through a proxy that loses trailers.
+    let lossy = move || async move {
+        charges.begin();
+        ([("content-type", "application/grpc")], "message")
+    };
+    let router = axum::Router::new().fallback(axum::routing::post(lossy));
+    let rig = crate::support::Rig::with(Route::new().hold(), router).await;
+    let mut client = rig.client(Protocol::Http2).await;
+    let call = || {
+        axum::http::Request::post("/test.Charges/Charge")
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .header("idempotency-key", "k")
+            .body(axum::body::Body::from("\0\0\0\0\u{4}book"))
+            .unwrap()
+    };
+    assert_eq!(client.send(call()).await.text(), "message");
+    let again = client.send(call()).await;
+    let doubt = (Code::FailedPrecondition as i32).to_string();
+    assert_eq!(again.header("grpc-status"), Some(&*doubt), "{again:?}");
+    assert_eq!(runs.begun(), 1);
 }
 
 #[tokio::test]
