@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use semel::core::engine::{Problem, Ran, Response};
-use semel::core::{Key, NamespaceError, State};
+use semel::core::{Key, State};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use self::kept::replay;
-use crate::call::{Call, NoKey};
+use crate::call::Call;
 use crate::members::Members;
 use crate::message;
 use crate::outcome::{HttpReply, Outcome};
@@ -29,6 +29,8 @@ pub(crate) enum Reply {
     Http(Arc<HttpReply>),
     /// Nothing: the caller doesn't wait any more.
     Silence,
+    /// Nothing: the server is not there, and who calls is to see just that.
+    NoServer,
 }
 
 /// What is said of a call in `_meta`.
@@ -43,8 +45,9 @@ pub(crate) fn write(
     key: &Key,
     response: Response<Outcome>,
 ) -> Reply {
+    let enforces = settings.enforces();
     let (outcome, is_in_doubt) = match response {
-        Response::Ran(Ran { value, state, .. }) => (value, state == State::InDoubt),
+        Response::Ran(Ran { value, state, .. }) => (value, enforces && state == State::InDoubt),
         Response::Unprotected(value) => (value, false),
         Response::Replayed(replayed) => return replay(settings, call, &replayed),
         Response::Problem(problem) => return problem_of(call, key, &problem),
@@ -60,11 +63,13 @@ pub(crate) fn write(
         Outcome::Http(reply) => Reply::Http(reply),
         Outcome::Cancelled => Reply::Silence,
         Outcome::NotSent(CANCELLED) => Reply::Silence,
+        // What is only observed is told as it is without us (P39).
+        Outcome::NotSent(_) | Outcome::Lost | Outcome::TimedOut if !enforces => Reply::NoServer,
         Outcome::NotSent(why) => told(
             call,
             &Told::again(
                 "idempotency_not_sent",
-                format!("Nothing was done: {why}. It is safe to call again."),
+                format!("This call did nothing: {why}. {AGAIN}"),
             ),
         ),
         Outcome::TimedOut => in_doubt(call, key, "The server gave no answer in time. "),
@@ -82,6 +87,11 @@ pub(crate) fn write(
         Outcome::Problem(problem) => problem_of(call, key, &problem),
     }
 }
+
+/// What a model is to do about a call that did nothing. An earlier one with the same key may have acted, so it must not
+/// hear that nothing was done at all.
+const AGAIN: &str = "Call again with the same arguments and, if you gave one, the same idempotencyKey: with a new one \
+                     it could act twice.";
 
 /// How a server says that it has cancelled a request: whoever wanted that expects to hear it.
 const SAYS_CANCELLED: i64 = -32800;
@@ -202,9 +212,9 @@ fn problem_of(call: &Call, key: &Key, problem: &Problem) -> Reply {
              with the same arguments and the same idempotencyKey for it; a new key would act twice.",
             seconds(*retry_after)
         ),
-        Problem::Unavailable { .. } | Problem::Late => "Nothing was done: the store of idempotency keys gave no \
-                                                        answer. It is safe to call again."
-            .to_owned(),
+        Problem::Unavailable { .. } | Problem::Late => {
+            format!("This call did nothing: the store of idempotency keys gave no answer. {AGAIN}")
+        }
         other => format!("{other}."),
     };
     let is_retryable = problem.is_retryable();
@@ -221,14 +231,13 @@ fn seconds(span: Duration) -> String {
     format!("{} s", span.as_millis().div_ceil(1000).max(1))
 }
 
-pub(crate) fn no_key(call: &Call, error: &NoKey) -> Reply {
-    let text = format!("Nothing was done: {error}.");
-    told(call, &Told::done("idempotency_key_required", text))
-}
+/// There is no key that can be used.
+pub(crate) const NO_KEY: &str = "idempotency_key_required";
+/// There is no place where its key could live.
+pub(crate) const REFUSED: &str = "idempotency_refused";
 
-pub(crate) fn no_namespace(call: &Call, error: &NamespaceError) -> Reply {
-    let text = format!("Nothing was done: {error}.");
-    told(call, &Told::done("idempotency_refused", text))
+pub(crate) fn refused(call: &Call, code: &'static str, why: &dyn std::fmt::Display) -> Reply {
+    told(call, &Told::done(code, format!("Nothing was done: {why}.")))
 }
 
 #[cfg(test)]
@@ -307,6 +316,31 @@ mod tests {
         let told = &said["result"]["_meta"];
         assert_eq!(told["semel/code"], "idempotency_body_unavailable");
         assert_eq!(told["semel/retryable"], true);
+    }
+
+    /// An earlier call with the same key may have acted.
+    #[test]
+    fn of_a_call_that_did_nothing_the_model_hears_to_keep_its_key() {
+        let source = StoreError::new(
+            StoreErrorKind::Unavailable,
+            Certainty::Definite,
+            "no answer",
+        );
+        let away = Problem::of_store(Some(source), Duration::from_secs(1));
+        let key = Key::parse("k-1").unwrap();
+        let call = call(&json!({"name": "pay"}));
+        let settings = Settings::new("test");
+        let not_sent = Response::Unprotected(Outcome::NotSent("the server has ended"));
+        for reply in [
+            problem_of(&call, &key, &away),
+            write(&settings, &call, &key, not_sent),
+        ] {
+            let said = value(reply);
+            let text = said["result"]["content"][0]["text"].as_str().unwrap();
+            assert!(text.starts_with("This call did nothing"), "{text}");
+            assert!(text.contains("the same idempotencyKey"), "{text}");
+            assert_eq!(said["result"]["_meta"][RETRYABLE], true);
+        }
     }
 
     #[test]

@@ -29,6 +29,9 @@ pub struct Caller {
     pub principal: String,
     /// The conversation: calls of two are never taken for the same one without a key.
     pub session: String,
+    /// Path and query of another server behind the same address, whose keys never meet those of the server that the
+    /// gateway stands for; empty where it is that one.
+    pub path: String,
 }
 
 /// A call.
@@ -328,6 +331,7 @@ mod tests {
             let caller = Caller {
                 principal: principal.to_owned(),
                 session: session.to_owned(),
+                ..Caller::default()
             };
             call(params)
                 .key(None, KeyRule::Derive, &caller, &secret)

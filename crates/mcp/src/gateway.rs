@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use semel::core::engine::{Lease, Operated, Ran, Report, Request, Response, Verdict};
+use semel::core::event::{Step, Would};
 use semel::core::{
-    BoxFuture, Fence, Fingerprint, Identity, Key, Namespace, NamespaceError, Resolution,
+    BoxFuture, Clock, Fence, Fingerprint, Identity, Key, Namespace, NamespaceError, Resolution,
+    Tick,
 };
-use semel::{CrashPolicy, Policy, Semel};
+use semel::{CrashPolicy, Mode, Policy, Semel};
 
 use crate::answer::{self, Reply};
 use crate::call::{Call, CallKey, Caller, DERIVED};
+use crate::http::Patience;
 use crate::outcome::{self, Outcome};
 use crate::settings::{KeyRule, Settings, Treatment};
 use crate::tools::Known;
@@ -35,6 +38,8 @@ impl std::fmt::Debug for Gateway {
 pub(crate) enum Plan {
     /// Send it on as it came.
     Pass,
+    /// Send this on: the call without the argument for a key, which was empty.
+    Keyless(Bytes),
     /// It is answered already.
     Answer(Reply),
     /// Run it under its key.
@@ -82,6 +87,27 @@ impl Gateway {
         self.semel.engine().env().clock.sleep(span)
     }
 
+    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.semel.engine().env().clock)
+    }
+
+    pub(crate) fn now(&self) -> Tick {
+        self.semel.engine().env().clock.now()
+    }
+
+    /// Ends when a call has had its time, if there is an end to it.
+    pub(crate) fn call_limit(&self) -> BoxFuture<'static, ()> {
+        match self.settings.limit() {
+            Some(limit) => self.sleep(limit),
+            None => Box::pin(std::future::pending()),
+        }
+    }
+
+    /// As long as a call may take: its stream, once broken off, is taken up again until then.
+    pub(crate) fn patience(&self) -> Patience {
+        Patience::new(self.clock(), self.settings.limit())
+    }
+
     /// Whether a call may need protection: it brings a key, or the user wants its tool protected.
     pub(crate) fn concerns(&self, call: &Call) -> bool {
         let rule = self
@@ -104,13 +130,31 @@ impl Gateway {
         let (key, is_derived) = match key {
             Ok(CallKey::Given(key)) => (key, false),
             Ok(CallKey::Derived(key)) => (key, true),
-            Ok(CallKey::None) => return Plan::Pass,
-            Err(error) => return Plan::Answer(answer::no_key(&call, &error)),
+            Ok(CallKey::None) => return Plan::Keyless(call.to_message(None)),
+            Err(error) => return self.refused(&call, answer::NO_KEY, &error),
         };
         match self.job(call, key, is_derived, treatment, caller) {
             Ok(job) => Plan::Run(Box::new(job)),
-            Err((call, error)) => Plan::Answer(answer::no_namespace(&call, &error)),
+            Err((call, error)) => self.refused(&call, answer::REFUSED, &error),
         }
+    }
+
+    /// A call that can't run under a key: refused, or let through where nothing is enforced (P39).
+    fn refused(&self, call: &Call, code: &'static str, why: &dyn std::fmt::Display) -> Plan {
+        let would = Would::Refuse(code);
+        let (step, plan) = match self.settings.policy.mode {
+            Mode::Enforce => {
+                let reply = answer::refused(call, code, why);
+                (Step::Refused { code }, Plan::Answer(reply))
+            }
+            Mode::Observe => (Step::Observed { would }, Plan::Pass),
+            Mode::Off => return Plan::Pass,
+        };
+        // Whose call it was is not shown, so it need not be one that can be.
+        if let Ok(namespace) = self.namespace(&call.tool, &Caller::default()) {
+            self.semel.engine().report(&namespace, step);
+        }
+        plan
     }
 
     fn job(
@@ -161,7 +205,7 @@ impl Gateway {
         Namespace::of_principal(
             self.semel.environment(),
             &self.settings.tenant,
-            &self.settings.scope(tool),
+            &self.settings.scope(&caller.path, tool),
             &caller.principal,
         )
     }

@@ -71,7 +71,10 @@ pub async fn lint(server: Server) -> Result<(usize, Vec<Finding>), LintError> {
             let (running, end) = child.start()?;
             (Some(running), end)
         }
-        Server::Upstream(upstream) => (None, upstream.connect()),
+        Server::Upstream(upstream) => {
+            let clock = semel::tokio_env().clock;
+            (None, upstream.connect(clock, Some(LIMIT)))
+        }
     };
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let (reader, writer) = tokio::io::split(theirs);

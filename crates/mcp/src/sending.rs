@@ -20,11 +20,16 @@ use crate::tools::Known;
 const MOST_PAGES: usize = 100;
 /// How long a server may take to list its tools when it is asked on our own account.
 const LIST_LIMIT: Duration = Duration::from_secs(10);
+/// A session has one caller: there is nobody to tell apart.
+const ASKS_AS: &str = "";
 
 impl Session {
     /// What is known of the tool; asks the server where its list was not seen yet.
     pub(crate) async fn known(&self, call: &Call) -> Option<Known> {
-        let is_done = || self.catalog.get(&call.tool).is_some() || self.catalog.is_whole();
+        let is_done = || {
+            let now = self.gateway.now();
+            self.catalog.is_enough(&call.tool, ASKS_AS, now)
+        };
         if !is_done() {
             let _one_at_a_time = self.listing.lock().await;
             let mut cursor: Option<String> = None;
@@ -32,25 +37,29 @@ impl Session {
                 if is_done() {
                     break;
                 }
-                cursor = match self.page(call, cursor.as_deref()).await {
-                    Some(next) => next,
-                    None => break,
-                };
+                cursor = self.page(call, cursor.as_deref()).await;
+                if cursor.is_none() {
+                    break;
+                }
+            }
+            if !is_done() {
+                self.catalog.failed(ASKS_AS, self.gateway.now());
             }
         }
         self.catalog.get(&call.tool)
     }
 
-    /// Asks for a page. → where it goes on; nothing where the server gave none.
-    async fn page(&self, call: &Call, cursor: Option<&str>) -> Option<Option<String>> {
+    /// Asks for a page. → where the list goes on; nothing at its end, or where the server gave none.
+    async fn page(&self, call: &Call, cursor: Option<&str>) -> Option<String> {
         let number = self.lists.fetch_add(1, Ordering::Relaxed);
         let id = Id(format!("\"semel:{number}\"").into());
         let answer = self.expect(id.clone());
-        self.tell_server(call.list(&id, cursor)).await;
-        let answer = tokio::time::timeout(LIST_LIMIT, answer).await;
+        let answer = match self.try_tell_server(call.list(&id, cursor)).await {
+            true => tokio::time::timeout(LIST_LIMIT, answer).await.ok(),
+            false => None,
+        };
         self.waiting.lock().remove(&id);
-        let answer = answer.ok()?.ok()?;
-        Some(self.catalog.page(&answer, &self.gateway.settings).1)
+        self.catalog.page(&answer?.ok()?, &self.gateway.settings).1
     }
 
     fn expect(&self, id: Id) -> oneshot::Receiver<Bytes> {
@@ -87,7 +96,7 @@ impl Session {
         open: Open,
     ) -> Outcome {
         let settings = &self.gateway.settings;
-        let mut limit = self.gateway.sleep(settings.call_limit);
+        let mut limit = self.gateway.call_limit();
         let cancelled = async { cancel.wait_for(|cancelled| *cancelled).await.is_ok() };
         let is_cancelled = tokio::select! {
             answer = &mut answer => return answer.map_or(Outcome::Lost, Outcome::Answered),

@@ -114,7 +114,7 @@ pub async fn stdio(gateway: Arc<Gateway>, caller: Caller, child: Child) -> Resul
 
 /// Serves one caller on standard input and output, with a server behind streamable HTTP.
 pub async fn bridge(gateway: Arc<Gateway>, caller: Caller, upstream: Upstream) {
-    let server = upstream.connect();
+    let server = upstream.connect(gateway.clock(), gateway.settings.limit());
     let (client, written) = lines::end(tokio::io::stdin(), tokio::io::stdout());
     Session::run(gateway, caller, client, server, DRAIN).await;
     let _ = tokio::time::timeout(END, written).await;

@@ -1,5 +1,8 @@
 //! One caller and one server, message by message. Calls with a key go through the gateway; everything else passes.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -7,7 +10,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use semel::core::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -82,41 +84,51 @@ impl Session {
         session
             .talk(&mut client.says, &mut server.says, drain)
             .await;
+        // First this: a call that comes now was not sent. The other way round it would begin to wait after the waiters
+        // were let go, for an answer that nobody gives.
+        session.to_server.lock().take();
         // Whoever still waits for the server learns that it is gone, and settles.
         session.waiting.lock().clear();
         let mut running = session.running.subscribe();
         let _ = tokio::time::timeout(drain, none(&mut running)).await;
     }
 
-    /// Until the server says no more. A caller that has left may have left something running: the server hears of it
-    /// when that has ended, or has had its time.
+    /// Until the server says no more, or its caller has left and what that left running has ended.
     async fn talk(
         self: &Arc<Self>,
         client: &mut mpsc::Receiver<Bytes>,
         server: &mut mpsc::Receiver<Bytes>,
         drain: Duration,
     ) {
-        let mut running = self.running.subscribe();
-        let mut end: Option<BoxFuture<'static, ()>> = None;
-        let mut is_closing = false;
-        loop {
-            tokio::select! {
-                said = client.recv(), if end.is_none() => match said {
-                    Some(text) => self.client_says(text).await,
-                    None => end = Some(self.gateway.sleep(drain)),
-                },
-                said = server.recv() => match said {
-                    Some(text) => self.server_says(text).await,
-                    None => return,
-                },
-                () = none(&mut running), if end.is_some() && !is_closing => {
-                    is_closing = true;
-                    self.to_server.lock().take();
-                    end = Some(self.gateway.sleep(LAST_WORDS));
-                }
-                () = until(&mut end), if end.is_some() => return,
+        // Side by side: an end that takes no more for a while is still heard. Many servers read on only when what they say
+        // is taken.
+        let from_client = async {
+            while let Some(text) = client.recv().await {
+                self.client_says(text).await;
             }
+            self.client_left(drain).await;
+        };
+        let from_server = async {
+            while let Some(text) = server.recv().await {
+                self.server_says(text).await;
+            }
+        };
+        tokio::select! {
+            () = from_client => {}
+            () = from_server => {}
         }
+    }
+
+    /// A caller that has left may have left something running: the server hears of it when that has ended, or has had
+    /// its time.
+    async fn client_left(&self, drain: Duration) {
+        let mut running = self.running.subscribe();
+        tokio::select! {
+            () = none(&mut running) => {}
+            () = self.gateway.sleep(drain) => return,
+        }
+        self.to_server.lock().take();
+        self.gateway.sleep(LAST_WORDS).await;
     }
 
     async fn tell_client(&self, text: Bytes) {
@@ -146,7 +158,7 @@ impl Session {
             (Kind::Notification { .. }, Some("notifications/cancelled")) => {
                 self.cancelled(&message);
             }
-            (Kind::Batch, _) if self.has_call(&message) => {
+            (Kind::Batch, _) if self.gateway.settings.enforces() && self.has_call(&message) => {
                 let text = "tool calls are taken one at a time, not in a batch";
                 let id = Id("null".into());
                 return self.tell_client(message::error(&id, -32600, text)).await;
@@ -210,6 +222,10 @@ impl Session {
             return self.tell_server(message.text).await;
         }
         let Some(cancel) = self.take(&call.id) else {
+            // What is only observed is refused nothing (P39).
+            if !self.gateway.settings.enforces() {
+                return self.tell_server(message.text).await;
+            }
             let text = "this id is in use by a call that still runs, or too many calls run";
             return self
                 .tell_client(message::error(&call.id, -32600, text))
@@ -253,6 +269,7 @@ impl Session {
         let known = self.known(&call).await;
         let reply = match self.gateway.plan(call, known, &self.caller) {
             Plan::Pass => return self.tell_server(message.text).await,
+            Plan::Keyless(text) => return self.tell_server(text).await,
             Plan::Answer(reply) => reply,
             Plan::Run(job) => {
                 let send = self.send(job.call.id.clone(), cancel);
@@ -269,12 +286,4 @@ impl Session {
 async fn none(running: &mut watch::Receiver<usize>) {
     // An error says that the session is gone: nothing runs in it.
     let _ = running.wait_for(|running| *running == 0).await;
-}
-
-/// Ends when the time is up; never, where there is none.
-async fn until(end: &mut Option<BoxFuture<'static, ()>>) {
-    match end {
-        Some(end) => end.await,
-        None => std::future::pending().await,
-    }
 }

@@ -71,17 +71,23 @@ impl Settings {
         Ok(())
     }
 
-    /// The scope that a tool's keys live in.
-    pub(crate) fn scope(&self, tool: &str) -> String {
-        let whole = format!("{}/{tool}", self.name);
+    /// The scope that a tool's keys live in; `path` as [`crate::Caller`] has it.
+    pub(crate) fn scope(&self, path: &str, tool: &str) -> String {
+        let digest = |text: &str| {
+            let digest = semel::core::Fingerprint::builder(&semel::Secret::none());
+            hex(digest.part(text.as_bytes()).finish().as_bytes())
+        };
+        // A digest, as there may be tokens in it.
+        let name = match path {
+            "" => self.name.clone(),
+            path => format!("{}:{}", self.name, &digest(path)[2..18]),
+        };
+        let whole = format!("{name}/{tool}");
         if whole.len() <= MAX_PART_BYTES && !whole.chars().any(char::is_control) {
             return whole;
         }
         // Too long to be shown: a digest instead, which no tool's own name looks like.
-        let digest = semel::core::Fingerprint::builder(&semel::Secret::none())
-            .part(tool.as_bytes())
-            .finish();
-        format!("{}//{}", self.name, hex(digest.as_bytes()))
+        format!("{name}//{}", digest(tool))
     }
 
     pub(crate) fn treatment(&self, tool: &str, hints: Hints) -> Treatment {
@@ -126,6 +132,11 @@ impl Settings {
             retention: self.window.max(self.policy.lease),
             ..self.policy.clone()
         }
+    }
+
+    /// How long a call may take; as long as it does where calls are only observed (P39).
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        self.enforces().then_some(self.call_limit)
     }
 
     pub(crate) fn enforces(&self) -> bool {
@@ -295,11 +306,26 @@ mod tests {
     fn a_long_name_of_a_tool_still_has_a_scope_of_its_own() {
         let settings = Settings::new("vendors");
         let (one, other) = (
-            settings.scope(&"a".repeat(200)),
-            settings.scope(&"a".repeat(201)),
+            settings.scope("", &"a".repeat(200)),
+            settings.scope("", &"a".repeat(201)),
         );
         assert_ne!(one, other);
         assert!(one.len() <= MAX_PART_BYTES && other.len() <= MAX_PART_BYTES);
+    }
+
+    #[test]
+    fn servers_behind_one_address_have_scopes_of_their_own_which_show_no_token() {
+        let settings = Settings::new(&"n".repeat(64));
+        let scopes = ["", "/a?", "/b?", "/a?token=secret"].map(|path| {
+            let scope = settings.scope(path, &"t".repeat(200));
+            assert!(scope.len() <= MAX_PART_BYTES, "{scope}");
+            settings.scope(path, "pay")
+        });
+        for (n, scope) in scopes.iter().enumerate() {
+            assert!(!scopes[..n].contains(scope), "{scope}");
+            assert!(!scope.contains("secret"), "{scope}");
+            assert!(scope.ends_with("/pay"), "{scope}");
+        }
     }
 
     #[test]

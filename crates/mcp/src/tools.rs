@@ -1,9 +1,11 @@
 //! The server's tools as it lists them: what it says of each, and what a list is changed to on its way to the caller.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::RwLock;
+use semel::core::Tick;
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -17,6 +19,8 @@ pub(crate) const KEY_TOO: &str = "idempotency_key";
 
 /// The most tools remembered; a server with more has them treated as if it said nothing of them.
 const MOST_TOOLS: usize = 10_000;
+/// How long a server that gave no list is not asked for it again.
+const ASK_AGAIN: Duration = Duration::from_secs(30);
 
 /// What a server says of a tool. What it leaves out is what the protocol takes for granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +67,8 @@ pub(crate) struct Catalog {
     tools: RwLock<HashMap<String, Known>>,
     /// Whether a whole list was seen since the server last said that it changed.
     whole: RwLock<bool>,
+    /// Who got no list last, and when. Another may get one.
+    failed: RwLock<Option<(String, Tick)>>,
 }
 
 impl Catalog {
@@ -70,9 +76,18 @@ impl Catalog {
         self.tools.read().get(tool).copied()
     }
 
-    /// Whether asking the server for its list could teach us anything.
-    pub(crate) fn is_whole(&self) -> bool {
-        *self.whole.read()
+    /// Whether asking the server for its list, as this principal, could teach us nothing about the tool.
+    pub(crate) fn is_enough(&self, tool: &str, principal: &str, now: Tick) -> bool {
+        let failed = self.failed.read();
+        let failed_lately = failed
+            .as_ref()
+            .is_some_and(|(whose, when)| whose == principal && now.since(*when) < ASK_AGAIN);
+        failed_lately || *self.whole.read() || self.get(tool).is_some()
+    }
+
+    /// The server gave this principal no list: to ask again for every call would be in vain, and take its time.
+    pub(crate) fn failed(&self, principal: &str, now: Tick) {
+        *self.failed.write() = Some((principal.to_owned(), now));
     }
 
     pub(crate) fn set_whole(&self) {
@@ -83,6 +98,7 @@ impl Catalog {
     /// protected stays so.
     pub(crate) fn changed(&self) {
         *self.whole.write() = false;
+        *self.failed.write() = None;
     }
 
     fn learn(&self, name: &str, known: Known) {
@@ -183,7 +199,7 @@ mod tests {
         assert_eq!(page, list);
         assert!(catalog.get("own").unwrap().takes_key_too);
         assert!(catalog.get("look").unwrap().hints.read_only);
-        assert!(catalog.is_whole());
+        assert!(*catalog.whole.read());
     }
 
     #[test]
@@ -192,7 +208,7 @@ mod tests {
         let (page, next, catalog) = listed(&page);
         assert_eq!(next.as_deref(), Some("2"));
         assert_eq!(page["result"]["tools"].as_array().unwrap().len(), 1);
-        assert!(!catalog.is_whole());
+        assert!(!*catalog.whole.read());
         let last = Bytes::from_static(br#"{"id":2,"result":{"tools":[]}}"#);
         assert_eq!(catalog.page(&last, &Settings::new("test")).0, last);
     }
@@ -204,5 +220,18 @@ mod tests {
             Catalog::default().page(&error, &Settings::new("test")).0,
             error
         );
+    }
+
+    #[test]
+    fn a_server_that_gave_no_list_is_asked_again_after_a_while_and_for_another_at_once() {
+        let catalog = Catalog::default();
+        let now = Tick::new(Duration::from_secs(1000));
+        assert!(!catalog.is_enough("pay", "ann", now));
+        catalog.failed("ann", now);
+        assert!(catalog.is_enough("pay", "ann", now));
+        assert!(!catalog.is_enough("pay", "bob", now));
+        assert!(!catalog.is_enough("pay", "ann", now.plus(ASK_AGAIN)));
+        catalog.changed();
+        assert!(!catalog.is_enough("pay", "ann", now));
     }
 }

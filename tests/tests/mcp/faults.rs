@@ -128,16 +128,18 @@ async fn told_to_end_a_gateway_sees_its_calls_through() {
     let place = Place::new();
     let command = place.gateway(&[], &place.server(Sdk::Python));
     let mut talk = Talk::start(&place, &command).await;
-    let call = json!({"what": "drained", "seconds": 1, "idempotencyKey": "k-drain"});
-    let id = talk
-        .send("tools/call", &json!({"name": "act", "arguments": call}))
-        .await;
-    becomes(&mut talk, "act", "k-drain", "running").await;
+    let until = place.folder.join("until");
+    let arguments = json!({"what": "drained", "until": until, "idempotencyKey": "k-drain"});
+    let call = json!({"name": "act_then_wait", "arguments": arguments});
+    let id = talk.send("tools/call", &call).await;
+    becomes(&mut talk, "act_then_wait", "k-drain", "running").await;
     let process = talk
         .process
         .id()
         .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
     kill_process(process.expect("it runs"), Signal::TERM).expect("it is ours");
+    assert_eq!(talk.status("act_then_wait", "k-drain").await, "running");
+    std::fs::write(until, "").expect("a folder of our own");
     let answer = talk.answer(id).await;
     assert_eq!(answer["result"]["structuredContent"]["line"], 1, "{answer}");
     assert!(talk.process.wait().await.expect("it ends").success());

@@ -1,11 +1,12 @@
 //! Whose call it is, and which calls are the same: keys that are derived, stores, servers and callers.
 
+use std::path::Path;
 use std::time::Duration;
 
 use semel_tests::semel;
 use serde_json::{Value, json};
 
-use crate::support::{Place, Sdk, until_one_doubt_is_left};
+use crate::support::{Place, Sdk, until_one_doubt_is_left, words};
 use crate::talk::{Talk, code, is_replay};
 
 #[tokio::test]
@@ -193,6 +194,25 @@ async fn without_a_store_records_are_kept_in_a_file_of_the_users() {
     }
     assert!(state.join("semel/mcp.db").is_file());
     assert_eq!(place.acts("act first"), 1);
+}
+
+/// The same command in another folder may be another project's: it has keys of its own, unless it is given a name.
+#[tokio::test]
+async fn the_same_command_in_two_folders_is_two_servers() {
+    let place = Place::new();
+    let call = json!({"what": "folder", "idempotencyKey": "k-folder"});
+    for (flags, acts) in [(&[][..], 2), (&["--name", "one"], 3)] {
+        for folder in ["a", "b"] {
+            let folder = place.folder.join(folder);
+            std::fs::create_dir_all(&folder).expect("a folder of our own");
+            let mut command = words(&[Path::new("env"), Path::new("-C"), &folder]);
+            command.extend(place.gateway(flags, &place.server(Sdk::TypeScript)));
+            let mut talk = Talk::start(&place, &command).await;
+            talk.call("act", &call).await;
+            assert!(talk.leave().await.success());
+        }
+        assert_eq!(place.acts("act folder"), acts, "{flags:?}");
+    }
 }
 
 /// Two callers with tokens of their own never see each other's answers.

@@ -12,6 +12,8 @@ pub(crate) struct Talk {
     pub(crate) process: Child,
     input: Option<ChildStdin>,
     output: Lines<BufReader<ChildStdout>>,
+    /// Answers that came before they were asked for.
+    early: Vec<Value>,
     next: u64,
 }
 
@@ -35,6 +37,7 @@ impl Talk {
             process,
             input,
             output: BufReader::new(output).lines(),
+            early: Vec::new(),
             next: 1,
         };
         let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "talk", "version": "1"}});
@@ -69,11 +72,18 @@ impl Talk {
 
     /// The answer to a request.
     pub(crate) async fn answer(&mut self, id: u64) -> Value {
+        if let Some(at) = self.early.iter().position(|early| early["id"] == id) {
+            return self.early.swap_remove(at);
+        }
         loop {
             let message = self.hear().await.expect("an answer before the end");
-            if message["id"] == id && message.get("method").is_none() {
+            if message.get("method").is_some() {
+                continue;
+            }
+            if message["id"] == id {
                 return message;
             }
+            self.early.push(message);
         }
     }
 

@@ -1,6 +1,7 @@
 //! `semel mcp`: agents retry, tools act once.
 
 mod lint;
+mod name;
 mod settings;
 
 use std::ffi::OsString;
@@ -117,31 +118,13 @@ impl Target {
 
     /// A name that stays the same for the same server, and that no other has.
     fn name(&self) -> String {
-        let mut words: Vec<String> = self
-            .server
-            .iter()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect();
-        words.extend(self.upstream.clone());
-        let digest = semel::core::Fingerprint::builder(&semel::Secret::none());
-        let digest = words
-            .iter()
-            .fold(digest, |digest, word| digest.part(word.as_bytes()));
-        let digest = digest.finish();
-        let [_, a, b, c, d, ..] = digest.as_bytes();
-        // For people: the last word that looks like a name of something.
-        let readable = words
-            .iter()
-            .rev()
-            .filter(|word| !word.starts_with('-') && !word.contains('='));
-        let readable = readable
-            .map(|word| word.trim_end_matches('/'))
-            .next()
-            .unwrap_or_default();
-        let readable = readable.rsplit(['/', '\\']).next().unwrap_or_default();
-        let is_fit = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-        let readable: String = readable.chars().filter(is_fit).take(32).collect();
-        format!("{readable}-{a:02x}{b:02x}{c:02x}{d:02x}")
+        match &self.upstream {
+            Some(url) => name::of_url(url, &self.header),
+            None => {
+                let folder = std::env::current_dir().unwrap_or_default();
+                name::of_command(&self.server, &folder)
+            }
+        }
     }
 }
 

@@ -31,7 +31,8 @@ pub(super) struct Given {
     /// The tenant whose calls these are.
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// The server's name, a part of every scope: give one to keep its keys when its command changes.
+    /// The server's name, a part of every scope: give one to keep its keys when its command, folder, URL or headers change,
+    /// and one to each of two that differ in environment variables only.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Who calls, on standard input and output: keys of two callers never meet.
@@ -178,6 +179,7 @@ impl Given {
         Caller {
             principal: self.principal.clone().unwrap_or_default(),
             session: self.session.clone().unwrap_or_default(),
+            ..Caller::default()
         }
     }
 

@@ -131,3 +131,52 @@ fn a_key_that_only_begins_like_a_derived_one_has_no_guard() {
     let longer = format!("{DERIVED}{digest}0");
     assert!(guard(&longer).is_none());
 }
+
+/// What a door tells operators of calls that it refuses, or would.
+#[derive(Default)]
+struct Refusals(Mutex<Vec<(&'static str, &'static str)>>);
+
+impl semel::Observer for Refusals {
+    fn observe(&self, event: &semel::Event<'_>) {
+        match event.step {
+            Step::Refused { code } => self.0.lock().push(("refused", code)),
+            Step::Observed {
+                would: Would::Refuse(code),
+            } => self.0.lock().push(("observed", code)),
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_without_a_usable_key_is_refused_only_where_keys_are_enforced() {
+    for (mode, is_refused, told) in [
+        (Mode::Enforce, true, Some("refused")),
+        (Mode::Observe, false, Some("observed")),
+        (Mode::Off, false, None),
+    ] {
+        let refusals = Arc::new(Refusals::default());
+        let semel = Semel::builder().observer(Arc::clone(&refusals) as _);
+        let mut settings = Settings::new("test");
+        settings.policy.mode = mode;
+        let gateway = Gateway::new(semel.open("memory://").await.unwrap(), settings).unwrap();
+        let bad = json!({"idempotencyKey": "no key at all"});
+        let plan = gateway.plan(call(TOOL, &bad), None, &Caller::default());
+        assert_eq!(matches!(plan, Plan::Answer(_)), is_refused, "{mode:?}");
+        assert_eq!(matches!(plan, Plan::Pass), !is_refused, "{mode:?}");
+        // Nor where there is no place for its key.
+        let nobody = Caller {
+            principal: "\0".to_owned(),
+            ..Caller::default()
+        };
+        let good = json!({"idempotencyKey": "k"});
+        let plan = gateway.plan(call(TOOL, &good), None, &nobody);
+        assert_eq!(matches!(plan, Plan::Answer(_)), is_refused, "{mode:?}");
+        let codes = ["idempotency_key_required", "idempotency_refused"];
+        let expected: Vec<_> = told
+            .into_iter()
+            .flat_map(|told| codes.map(|code| (told, code)))
+            .collect();
+        assert_eq!(*refusals.0.lock(), expected, "{mode:?}");
+    }
+}

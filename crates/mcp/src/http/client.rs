@@ -1,12 +1,16 @@
 //! Requests to a server behind streamable HTTP.
 
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
@@ -14,15 +18,20 @@ use hyper_rustls::{ConfigBuilderExt as _, HttpsConnector, HttpsConnectorBuilder}
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::TokioExecutor;
+use semel::core::{Clock, Tick};
 use sse_stream::SseStream;
 
 use super::LAST_EVENT;
 use crate::message::MAX_BYTES;
 
 const CONNECT: Duration = Duration::from_secs(5);
-/// How often a stream of events that broke off is taken up again, and how long to wait before.
-const RESUMES: u32 = 5;
+/// How long to wait before a stream of events that broke off is taken up again, unless the server says; twice as long each
+/// time that nothing comes of it, up to the most.
 const RESUME_AFTER: Duration = Duration::from_millis(500);
+const RESUME_AT_LEAST: Duration = Duration::from_millis(10);
+const RESUME_AT_MOST: Duration = Duration::from_secs(30);
+/// How long a stream has to live to count as one that came to something, though nothing was said.
+const LIVED: Duration = Duration::from_secs(10);
 
 /// A server behind streamable HTTP.
 #[derive(Clone, Debug)]
@@ -46,7 +55,7 @@ impl Upstream {
             ));
         }
         // The same provider as everywhere: some dependency may have brought another.
-        let tls = rustls::ClientConfig::builder_with_provider(std::sync::Arc::new(
+        let tls = rustls::ClientConfig::builder_with_provider(Arc::new(
             rustls::crypto::ring::default_provider(),
         ))
         .with_safe_default_protocol_versions()
@@ -89,18 +98,49 @@ impl Upstream {
         self.client.request(request).await
     }
 
-    /// Takes up a stream of events that broke off after the event `last`.
-    async fn resume(&self, uri: &Uri, mut headers: HeaderMap, last: &str) -> Option<Events> {
+    /// Asks for a stream of events: what comes after the event `last`, or what is said from now on.
+    async fn open(&self, uri: &Uri, mut headers: HeaderMap, last: Option<&str>) -> Opened {
         headers.insert(ACCEPT, HeaderValue::from_static(EVENT_STREAM));
         headers.remove(CONTENT_TYPE);
-        headers.insert(LAST_EVENT, HeaderValue::from_str(last).ok()?);
-        let response = self
-            .send(Method::GET, uri, headers, Body::empty())
-            .await
-            .ok()?;
-        (response.status().is_success() && is_event_stream(response.headers()))
-            .then(|| Events::new(response.into_body()))
+        if let Some(last) = last {
+            let Ok(last) = HeaderValue::from_str(last) else {
+                return Opened::Refused;
+            };
+            headers.insert(LAST_EVENT, last);
+        }
+        let Ok(response) = self.send(Method::GET, uri, headers, Body::empty()).await else {
+            return Opened::NotNow;
+        };
+        match response.status() {
+            status if status.is_success() && is_event_stream(response.headers()) => {
+                Opened::Events(Box::new(Events::new(response.into_body())))
+            }
+            status if is_passing(status) => Opened::NotNow,
+            _ => Opened::Refused,
+        }
     }
+}
+
+/// What became of asking for a stream.
+enum Opened {
+    Events(Box<Events>),
+    /// It may be had later.
+    NotNow,
+    /// The server has no such stream, or not for us.
+    Refused,
+}
+
+/// Whether a server that answers so may answer otherwise after a while. A conflict is one: the server may not have noticed
+/// yet that the stream before this one broke off.
+fn is_passing(status: StatusCode) -> bool {
+    let passing = [
+        StatusCode::REQUEST_TIMEOUT,
+        StatusCode::CONFLICT,
+        StatusCode::TOO_EARLY,
+        StatusCode::TOO_MANY_REQUESTS,
+    ];
+    let is_failure = status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED;
+    is_failure || passing.contains(&status)
 }
 
 /// Whether nothing of a request can have reached the server.
@@ -126,6 +166,8 @@ pub(crate) async fn whole(body: Incoming) -> Option<Bytes> {
 /// The events of one stream.
 pub(crate) struct Events {
     stream: SseStream<UnsyncBoxBody<Bytes, std::io::Error>>,
+    /// Whether it ended with an event that is too large: taken up again, it would end with the same.
+    is_too_large: bool,
 }
 
 /// A message from a stream, and what its event is called.
@@ -154,15 +196,36 @@ impl Said {
     }
 }
 
-/// What a stream of a request's says, over all its parts.
+/// How long a stream that broke off is taken up again.
+pub(crate) struct Patience {
+    clock: Arc<dyn Clock>,
+    /// For ever, where there is no end.
+    until: Option<Tick>,
+}
+
+impl Patience {
+    /// For as long as `limit`, from now.
+    pub(crate) fn new(clock: Arc<dyn Clock>, limit: Option<Duration>) -> Self {
+        let until = limit.map(|limit| clock.now().plus(limit));
+        Self { clock, until }
+    }
+}
+
+/// What a stream of events says, over all its parts.
 pub(crate) struct Stream<'a> {
     upstream: &'a Upstream,
     uri: &'a Uri,
     headers: HeaderMap,
-    events: Events,
+    patience: Patience,
+    /// Whether it may begin anew where it can't go on: what is said unasked has no beginning.
+    is_standing: bool,
+    /// None before the first part of one that is standing.
+    events: Option<Box<Events>>,
+    opened: Tick,
     last: Option<String>,
+    /// How long to wait before the next part by the server's word, and by how often it was in vain.
     pause: Duration,
-    resumes: u32,
+    wait: Duration,
 }
 
 impl Events {
@@ -173,6 +236,7 @@ impl Events {
         let bounded = Limited::new(body, Self::MOST).map_err(std::io::Error::other);
         Self {
             stream: SseStream::new(bounded.boxed_unsync()),
+            is_too_large: false,
         }
     }
 
@@ -180,25 +244,46 @@ impl Events {
     pub(crate) async fn next(&mut self) -> Option<sse_stream::Sse> {
         let event = self.stream.next().await?.ok()?;
         let size = event.data.as_ref().map_or(0, String::len);
-        (size <= MAX_BYTES).then_some(event)
+        self.is_too_large = size > MAX_BYTES;
+        (!self.is_too_large).then_some(event)
     }
 }
 
 impl<'a> Stream<'a> {
+    /// The stream that `body` begins: a request's.
     pub(crate) fn new(
         upstream: &'a Upstream,
         uri: &'a Uri,
         headers: HeaderMap,
         body: Incoming,
+        patience: Patience,
+    ) -> Self {
+        Self {
+            is_standing: false,
+            events: Some(Box::new(Events::new(body))),
+            wait: RESUME_AFTER,
+            ..Self::standing(upstream, uri, headers, patience)
+        }
+    }
+
+    /// What the server says unasked.
+    pub(crate) fn standing(
+        upstream: &'a Upstream,
+        uri: &'a Uri,
+        headers: HeaderMap,
+        patience: Patience,
     ) -> Self {
         Self {
             upstream,
             uri,
             headers,
-            events: Events::new(body),
+            is_standing: true,
+            events: None,
+            opened: patience.clock.now(),
             last: None,
             pause: RESUME_AFTER,
-            resumes: 0,
+            wait: Duration::ZERO,
+            patience,
         }
     }
 
@@ -206,33 +291,50 @@ impl<'a> Stream<'a> {
     /// nothing where it can't be.
     pub(crate) async fn next(&mut self) -> Option<Said> {
         loop {
-            while let Some(event) = self.events.next().await {
+            while let Some(event) = self.heard().await {
                 if event.id.is_some() {
                     self.last.clone_from(&event.id);
                 }
                 if let Some(retry) = event.retry {
-                    self.pause = Duration::from_millis(retry.min(60_000));
+                    let retry = Duration::from_millis(retry.min(60_000));
+                    self.pause = retry.max(RESUME_AT_LEAST);
                 }
+                // It came to something: the next time begins anew.
+                self.wait = self.pause;
                 if let Some(data) = event.data.filter(|data| !data.trim().is_empty()) {
-                    self.resumes = 0;
                     let (text, event) = (data.into(), event.id);
                     return Some(Said { text, event });
                 }
             }
-            self.events = self.resumed().await?;
+            self.events = Some(self.resumed().await?);
         }
     }
 
-    async fn resumed(&mut self) -> Option<Events> {
-        let last = self.last.clone()?;
-        while self.resumes < RESUMES {
-            self.resumes += 1;
-            let mut pause = tokio::time::interval(self.pause.max(Duration::from_millis(1)));
-            pause.tick().await;
-            pause.tick().await;
-            let headers = self.headers.clone();
-            if let Some(events) = self.upstream.resume(self.uri, headers, &last).await {
-                return Some(events);
+    async fn heard(&mut self) -> Option<sse_stream::Sse> {
+        self.events.as_mut()?.next().await
+    }
+
+    async fn resumed(&mut self) -> Option<Box<Events>> {
+        let is_too_large = self.events.as_ref().is_some_and(|of| of.is_too_large);
+        if is_too_large || (self.last.is_none() && !self.is_standing) {
+            return None;
+        }
+        let clock = Arc::clone(&self.patience.clock);
+        if self.events.is_some() && clock.now().since(self.opened) >= LIVED {
+            self.wait = self.pause;
+        }
+        while self.patience.until.is_none_or(|until| clock.now() < until) {
+            clock.sleep(self.wait).await;
+            let most = RESUME_AT_MOST.max(self.pause);
+            self.wait = (self.wait * 2).clamp(self.pause, most);
+            let (headers, last) = (self.headers.clone(), self.last.as_deref());
+            match self.upstream.open(self.uri, headers, last).await {
+                Opened::Events(events) => {
+                    self.opened = clock.now();
+                    return Some(events);
+                }
+                Opened::NotNow => {}
+                Opened::Refused => return None,
             }
         }
         None

@@ -6,16 +6,18 @@
 //! | `upstream` | a server behind HTTP, for a caller on standard input and output |
 //! | `proxy` | callers and server both on HTTP: each request passes by itself |
 //! | `relay` | one call through the proxy: its events as they come, its answer once it is settled |
-//! | `sessions` | callers on HTTP, a process of the server's for each of their sessions |
+//! | `sessions`, `seat` | callers on HTTP, a process of the server's for each of their sessions; which stream a message belongs to |
 //! | `serve` | listening, and whom to listen to |
 
 mod client;
 mod proxy;
 mod relay;
+mod seat;
 mod serve;
 mod sessions;
 mod upstream;
 
+pub(crate) use client::Patience;
 pub use client::Upstream;
 pub use serve::{Serve, ServeError};
 

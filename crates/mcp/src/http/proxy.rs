@@ -1,6 +1,10 @@
 //! Callers and server both on HTTP: each request passes by itself, with its sessions, streams and tokens. Only calls and
 //! lists of tools are looked at.
 
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +15,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use semel::core::Fingerprint;
 
 use super::client::{Said, Stream, Upstream, is_event_stream, whole};
@@ -27,6 +32,8 @@ use crate::tools::{Catalog, Known};
 /// How long a server may take to list its tools when it is asked on our own account.
 const LIST_LIMIT: Duration = Duration::from_secs(10);
 const MOST_PAGES: usize = 100;
+/// The most servers behind one address whose tools are remembered.
+const MOST_SERVERS: usize = 64;
 
 /// What belongs to one connection (RFC 9110, 7.6.1).
 const HOP_BY_HOP: [HeaderName; 7] = [
@@ -44,7 +51,8 @@ pub(crate) struct Proxy {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) upstream: Upstream,
     pub(crate) principal: Option<HeaderName>,
-    catalog: Catalog,
+    /// What each server behind the address says of its tools, by [`Caller::path`].
+    catalogs: Mutex<HashMap<String, Arc<Catalog>>>,
 }
 
 impl Proxy {
@@ -53,12 +61,40 @@ impl Proxy {
         upstream: Upstream,
         principal: Option<HeaderName>,
     ) -> Self {
+        // The server that the gateway stands for always has its place.
+        let own = HashMap::from([(String::new(), Arc::default())]);
         Self {
             gateway,
             upstream,
             principal,
-            catalog: Catalog::default(),
+            catalogs: Mutex::new(own),
         }
+    }
+
+    /// Which server a request is for, as [`Caller::path`] has it: there may be several behind one address.
+    fn path(&self, uri: &Uri) -> String {
+        let of = |uri: &Uri| {
+            let path = uri.path().trim_end_matches('/');
+            format!("{path}?{}", uri.query().unwrap_or_default())
+        };
+        let path = of(uri);
+        match path == of(&self.upstream.uri) {
+            true => String::new(),
+            false => path,
+        }
+    }
+
+    fn catalog(&self, path: &str) -> Arc<Catalog> {
+        let mut catalogs = self.catalogs.lock();
+        if let Some(catalog) = catalogs.get(path) {
+            return Arc::clone(catalog);
+        }
+        // Callers choose the paths: past so many, what a server says is forgotten at once.
+        let catalog = Arc::<Catalog>::default();
+        if catalogs.len() < MOST_SERVERS {
+            catalogs.insert(path.to_owned(), Arc::clone(&catalog));
+        }
+        catalog
     }
 
     pub(crate) async fn handle(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
@@ -80,7 +116,7 @@ impl Proxy {
                 self.list(&parts, &message, &id).await
             }
             (Kind::Request { .. }, Some("tools/call")) => self.call(parts, message).await,
-            (Kind::Batch, _) if has_call(&message) => plain(
+            (Kind::Batch, _) if self.gateway.settings.enforces() && has_call(&message) => plain(
                 StatusCode::BAD_REQUEST,
                 "tool calls are taken one at a time",
             ),
@@ -92,8 +128,11 @@ impl Proxy {
         let Some(call) = Call::read(&message) else {
             return self.pass(&parts, message.text.into()).await;
         };
-        let caller = caller(&self.gateway, self.principal.as_ref(), &parts.headers);
-        let own_status = self.catalog.get(status::NAME).is_some();
+        let caller = Caller {
+            path: self.path(&parts.uri),
+            ..caller(&self.gateway, self.principal.as_ref(), &parts.headers)
+        };
+        let own_status = self.catalog(&caller.path).get(status::NAME).is_some();
         if call.tool == status::NAME && self.gateway.settings.enforces() && !own_status {
             return json(self.gateway.status(&call, &caller).await);
         }
@@ -139,23 +178,25 @@ impl Proxy {
             Ok(response) => response,
             Err(unreachable) => return unreachable,
         };
+        let catalog = self.catalog(&self.path(&parts.uri));
         let (mut head, body) = response.into_parts();
         strip(&mut head.headers);
         if !is_event_stream(&head.headers) {
             let Some(text) = whole(body).await else {
                 return plain(StatusCode::BAD_GATEWAY, "the server's answer broke off");
             };
-            let (page, _) = self.catalog.page(&text, &self.gateway.settings);
+            let (page, _) = catalog.page(&text, &self.gateway.settings);
             head.headers.remove(CONTENT_LENGTH);
             return Response::from_parts(head, page.into());
         }
         let target = self.target(parts);
-        let mut stream = Stream::new(&self.upstream, &target, parts.headers.clone(), body);
+        let (headers, patience) = (parts.headers.clone(), self.gateway.patience());
+        let mut stream = Stream::new(&self.upstream, &target, headers, body, patience);
         let mut events = Vec::new();
         while let Some(mut said) = stream.next().await {
             let is_end = answers_id(&said.text, id);
             if is_end {
-                said.text = self.catalog.page(&said.text, &self.gateway.settings).0;
+                said.text = catalog.page(&said.text, &self.gateway.settings).0;
             }
             events.extend_from_slice(&said.encode());
             if is_end {
@@ -167,24 +208,30 @@ impl Proxy {
     }
 
     /// What is known of the tool; asks the server, as this caller, where its list was not seen yet.
-    pub(crate) async fn known(&self, call: &Call, parts: &Parts) -> Option<Known> {
+    pub(crate) async fn known(&self, call: &Call, parts: &Parts, caller: &Caller) -> Option<Known> {
+        let catalog = self.catalog(&caller.path);
+        let is_done = || catalog.is_enough(&call.tool, &caller.principal, self.gateway.now());
         let mut cursor: Option<String> = None;
         for _ in 0..MOST_PAGES {
-            if self.catalog.get(&call.tool).is_some() || self.catalog.is_whole() {
+            if is_done() {
                 break;
             }
             let page = self.page(call, parts, cursor.as_deref());
-            cursor = tokio::time::timeout(LIST_LIMIT, page).await.ok()??;
+            let page = tokio::time::timeout(LIST_LIMIT, page).await;
+            let page = page.ok().flatten();
+            cursor = page.and_then(|page| catalog.page(&page, &self.gateway.settings).1);
+            if cursor.is_none() {
+                break;
+            }
         }
-        self.catalog.get(&call.tool)
+        if !is_done() {
+            catalog.failed(&caller.principal, self.gateway.now());
+        }
+        catalog.get(&call.tool)
     }
 
-    async fn page(
-        &self,
-        call: &Call,
-        parts: &Parts,
-        cursor: Option<&str>,
-    ) -> Option<Option<String>> {
+    /// Asks for a page of the server's list. → what it answers.
+    async fn page(&self, call: &Call, parts: &Parts, cursor: Option<&str>) -> Option<Bytes> {
         let id = Id("\"semel:list\"".into());
         let target = self.target(parts);
         let mut headers = parts.headers.clone();
@@ -200,18 +247,17 @@ impl Proxy {
             .await
             .ok()
             .filter(|response| response.status().is_success())?;
-        let text = if is_event_stream(response.headers()) {
-            let mut stream = Stream::new(&self.upstream, &target, headers, response.into_body());
-            loop {
-                let Said { text, .. } = stream.next().await?;
-                if answers_id(&text, &id) {
-                    break text;
-                }
+        if !is_event_stream(response.headers()) {
+            return whole(response.into_body()).await;
+        }
+        let (body, patience) = (response.into_body(), self.gateway.patience());
+        let mut stream = Stream::new(&self.upstream, &target, headers, body, patience);
+        loop {
+            let Said { text, .. } = stream.next().await?;
+            if answers_id(&text, &id) {
+                return Some(text);
             }
-        } else {
-            whole(response.into_body()).await?
-        };
-        Some(self.catalog.page(&text, &self.gateway.settings).1)
+        }
     }
 }
 
@@ -241,6 +287,7 @@ pub(crate) fn caller(
     Caller {
         principal: headers.get(name).map(digest).unwrap_or_default(),
         session: session.unwrap_or_default().to_owned(),
+        path: String::new(),
     }
 }
 
@@ -283,5 +330,6 @@ pub(crate) fn respond(reply: Reply) -> Response<Body> {
             response
         }
         Reply::Silence => plain(StatusCode::REQUEST_TIMEOUT, "the call was cancelled"),
+        Reply::NoServer => plain(StatusCode::BAD_GATEWAY, "the server can't be reached"),
     }
 }

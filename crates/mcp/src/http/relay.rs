@@ -29,9 +29,10 @@ impl Proxy {
         call: Call,
         caller: Caller,
     ) -> Response<Body> {
-        let known = self.known(&call, &parts).await;
+        let known = self.known(&call, &parts, &caller).await;
         let job = match self.gateway.plan(call, known, &caller) {
             Plan::Pass => return self.pass(&parts, message.text.into()).await,
+            Plan::Keyless(text) => return self.pass(&parts, text.into()).await,
             Plan::Answer(reply) => return respond(reply),
             Plan::Run(job) => job,
         };
@@ -104,7 +105,7 @@ impl Forward {
     async fn within_limit(self, sending: Sending) -> Outcome {
         let gateway = Arc::clone(&self.proxy.gateway);
         let open = sending.open.clone();
-        let limit = gateway.sleep(gateway.settings.call_limit);
+        let limit = gateway.call_limit();
         // On a task of its own: should the answer come after the limit, it ends the doubt.
         let mut sent = tokio::spawn(self.send(sending));
         tokio::select! {
@@ -144,7 +145,8 @@ impl Forward {
         };
         let (mut head, body) = response.into_parts();
         if head.status.is_success() && is_event_stream(&head.headers) {
-            let mut stream = Stream::new(&proxy.upstream, &target, headers, body);
+            let patience = proxy.gateway.patience();
+            let mut stream = Stream::new(&proxy.upstream, &target, headers, body, patience);
             while let Some(said) = stream.next().await {
                 if answers_id(&said.text, &id) {
                     return Outcome::Answered(said.text);

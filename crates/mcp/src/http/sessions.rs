@@ -1,33 +1,29 @@
 //! Callers on HTTP, and a process of the server's for each of their sessions.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use futures_util::stream;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use http::header::ALLOW;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use parking_lot::Mutex;
-use semel::core::Tick;
 use tokio::sync::mpsc;
 
 use super::SESSION;
-use super::client::{EVENT_STREAM, Said};
-use super::proxy::{caller, json, plain};
+use super::proxy::{caller, plain};
+use super::seat::{Seat, no_session};
 use crate::call::Caller;
 use crate::gateway::Gateway;
-use crate::message::{Id, Kind, MAX_BYTES, Message};
+use crate::message::{MAX_BYTES, Message};
 use crate::server::{Child, DRAIN};
 use crate::session::{End, QUEUE, Session};
 
 /// The most sessions at once, and how long one may be silent before another takes its place.
 const MOST_SESSIONS: usize = 100;
 const IDLE: Duration = Duration::from_secs(30 * 60);
-/// The most messages kept for a caller that listens to none.
-const MOST_UNHEARD: usize = 256;
 
 /// Sessions, each with a server of its own.
 pub(crate) struct Sessions {
@@ -35,26 +31,6 @@ pub(crate) struct Sessions {
     child: Child,
     principal: Option<HeaderName>,
     seats: Mutex<HashMap<String, Arc<Seat>>>,
-}
-
-/// One session as its caller's requests see it.
-struct Seat {
-    principal: String,
-    tell: mpsc::Sender<Bytes>,
-    heard: Mutex<Heard>,
-    used: Mutex<Tick>,
-}
-
-/// Who listens to what.
-#[derive(Default)]
-struct Heard {
-    /// The streams of requests that have no answer yet.
-    requests: HashMap<Id, mpsc::Sender<Bytes>>,
-    /// Which request a progress belongs to.
-    progress: HashMap<Box<str>, Id>,
-    /// Whoever listens to what belongs to no request.
-    listener: Option<mpsc::Sender<Bytes>>,
-    unheard: VecDeque<Bytes>,
 }
 
 impl Sessions {
@@ -156,12 +132,7 @@ impl Sessions {
         let name = format!("{:032x}", env.entropy.next_u128());
         let (tell, says) = mpsc::channel(QUEUE);
         let (told, mut to_hear) = mpsc::channel::<Bytes>(QUEUE);
-        let seat = Arc::new(Seat {
-            principal: caller.principal.clone(),
-            tell,
-            heard: Mutex::default(),
-            used: Mutex::new(now),
-        });
+        let seat = Arc::new(Seat::new(caller.principal.clone(), tell, now));
         seats.insert(name.clone(), Arc::clone(&seat));
         drop(seats);
         let gateway = Arc::clone(&self.gateway);
@@ -178,142 +149,16 @@ impl Sessions {
         tokio::spawn(async move {
             while let Some(text) = to_hear.recv().await {
                 let Some(seat) = weak.upgrade() else { continue };
-                seat.hear(text).await;
+                seat.hear(text);
             }
             // The server has ended: so has the session, and every stream of it.
             if let Some(sessions) = sessions.upgrade() {
                 sessions.seats.lock().remove(&session);
             }
             if let Some(seat) = weak.upgrade() {
-                *seat.heard.lock() = Heard::default();
+                seat.end();
             }
         });
         Ok((name, seat))
     }
-}
-
-fn no_session() -> Response<Body> {
-    plain(StatusCode::NOT_FOUND, "there is no such session")
-}
-
-impl Seat {
-    async fn post(self: Arc<Self>, message: Message) -> Response<Body> {
-        let Kind::Request { id, .. } = message.kind.clone() else {
-            let is_told = self.tell.send(message.text).await.is_ok();
-            return match is_told {
-                true => {
-                    let mut response = Response::new(Body::empty());
-                    *response.status_mut() = StatusCode::ACCEPTED;
-                    response
-                }
-                false => no_session(),
-            };
-        };
-        let (say, mut says) = mpsc::channel(QUEUE);
-        {
-            let mut heard = self.heard.lock();
-            let meta = message.params().object("_meta").unwrap_or_default();
-            if let Some(token) = meta.get("progressToken") {
-                heard.progress.insert(token.get().into(), id.clone());
-            }
-            heard.requests.insert(id.clone(), say);
-        }
-        if self.tell.send(message.text).await.is_err() {
-            return no_session();
-        }
-        // Dropped with the body, should the caller go: the call itself goes on.
-        match says.recv().await {
-            Some(text) if super::upstream::answers_id(&text, &id) => json(text),
-            Some(first) => events(Some(first), says),
-            None => plain(
-                StatusCode::BAD_GATEWAY,
-                "the server ended before it answered",
-            ),
-        }
-    }
-
-    fn listen(&self) -> Response<Body> {
-        let (say, says) = mpsc::channel(QUEUE);
-        let mut heard = self.heard.lock();
-        if heard
-            .listener
-            .as_ref()
-            .is_some_and(|listener| !listener.is_closed())
-        {
-            return plain(StatusCode::CONFLICT, "somebody listens already");
-        }
-        for text in heard.unheard.drain(..).take(QUEUE) {
-            let _ = say.try_send(text);
-        }
-        heard.listener = Some(say);
-        events(None, says)
-    }
-
-    /// Passes a message of the server's to whom it belongs.
-    async fn hear(&self, text: Bytes) {
-        let message = Message::new(text);
-        let to = self.listener_of(&message);
-        match to {
-            Some(listener) => {
-                if let Err(unheard) = listener.send(message.text).await {
-                    self.keep(unheard.0);
-                }
-            }
-            None => self.keep(message.text),
-        }
-    }
-
-    fn keep(&self, text: Bytes) {
-        let mut heard = self.heard.lock();
-        if heard.unheard.len() >= MOST_UNHEARD {
-            heard.unheard.pop_front();
-        }
-        heard.unheard.push_back(text);
-    }
-
-    fn listener_of(&self, message: &Message) -> Option<mpsc::Sender<Bytes>> {
-        let mut heard = self.heard.lock();
-        if let Kind::Response { id } = &message.kind {
-            heard.progress.retain(|_, of| of != id);
-            return heard.requests.remove(id);
-        }
-        let token = message
-            .params()
-            .get("progressToken")
-            .map(|raw| raw.get().to_owned());
-        let request = token.and_then(|token| heard.progress.get(token.as_str()).cloned());
-        if let Some(listener) = request.and_then(|id| heard.requests.get(&id)) {
-            return Some(listener.clone());
-        }
-        // What the server asks meanwhile is about a request that runs: its stream is sure to be read.
-        let of_a_request = heard
-            .requests
-            .values()
-            .find(|listener| !listener.is_closed());
-        let listener = heard
-            .listener
-            .as_ref()
-            .filter(|listener| !listener.is_closed());
-        match message.kind {
-            Kind::Request { .. } => of_a_request.or(listener).cloned(),
-            _ => listener.or(of_a_request).cloned(),
-        }
-    }
-}
-
-/// A stream of events, to the end of the channel.
-fn events(first: Option<Bytes>, says: mpsc::Receiver<Bytes>) -> Response<Body> {
-    let body = stream::unfold((first, says), |(first, mut says)| async move {
-        let text = match first {
-            Some(text) => text,
-            None => says.recv().await?,
-        };
-        let event = Said { text, event: None }.encode();
-        Some((Ok::<_, std::convert::Infallible>(event), (None, says)))
-    });
-    let mut response = Response::new(Body::from_stream(body));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    response
 }

@@ -1,15 +1,20 @@
 //! A server behind HTTP as one end of a session, for a caller on standard input and output.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use parking_lot::Mutex;
+use semel::core::Clock;
 use tokio::sync::mpsc;
 
-use super::client::{EVENT_STREAM, Said, Stream, Upstream, is_event_stream, never_sent, whole};
+use super::client::{Patience, Said, Stream, Upstream, is_event_stream, never_sent, whole};
 use super::{IDEMPOTENCY_KEY, METHOD, NAME, SESSION, VERSION};
 use crate::call::DOWNSTREAM;
 use crate::members::Members;
@@ -31,17 +36,22 @@ struct Link {
     upstream: Upstream,
     agreed: Mutex<Agreed>,
     say: mpsc::Sender<Bytes>,
+    clock: Arc<dyn Clock>,
+    limit: Option<Duration>,
 }
 
 impl Upstream {
-    /// An end that posts what it is told, and says what the server answers.
-    pub(crate) fn connect(self) -> End {
+    /// An end that posts what it is told, and says what the server answers. A request's answer that breaks off is asked
+    /// for again until the request's `limit`.
+    pub(crate) fn connect(self, clock: Arc<dyn Clock>, limit: Option<Duration>) -> End {
         let (say, says) = mpsc::channel(QUEUE);
         let (told, mut to_send) = mpsc::channel::<Bytes>(QUEUE);
         let link = Arc::new(Link {
             upstream: self,
             agreed: Mutex::default(),
             say,
+            clock,
+            limit,
         });
         tokio::spawn(async move {
             let mut sending = tokio::task::JoinSet::new();
@@ -111,7 +121,8 @@ impl Link {
         self.agree(&message, response.headers());
         if is_event_stream(response.headers()) {
             let (_, body) = response.into_parts();
-            let mut stream = Stream::new(&self.upstream, uri, headers, body);
+            let patience = Patience::new(Arc::clone(&self.clock), self.limit);
+            let mut stream = Stream::new(&self.upstream, uri, headers, body, patience);
             let mut is_answered = false;
             while let Some(Said { text, .. }) = stream.next().await {
                 let is_end = answers(&text, &message);
@@ -174,26 +185,19 @@ impl Link {
         }
         let link = Arc::downgrade(self);
         let (upstream, say) = (self.upstream.clone(), self.say.clone());
-        let mut headers = self.headers(None);
-        headers.remove(CONTENT_TYPE);
-        headers.insert(ACCEPT, HeaderValue::from_static(EVENT_STREAM));
+        let headers = self.headers(None);
+        let patience = Patience::new(Arc::clone(&self.clock), None);
         tokio::spawn(async move {
             let uri = upstream.uri.clone();
             let listening = async {
-                let sent = upstream
-                    .send(Method::GET, &uri, headers.clone(), Body::empty())
-                    .await;
-                let response = sent
-                    .ok()
-                    .filter(|response| is_event_stream(response.headers()))?;
-                let mut stream = Stream::new(&upstream, &uri, headers, response.into_body());
+                let mut stream = Stream::standing(&upstream, &uri, headers, patience);
                 while let Some(Said { text, .. }) = stream.next().await {
                     say.send(text).await.ok()?;
                 }
                 Some(())
             };
             // Ends with the session: the channel to it must not be kept open by listening alone.
-            let mut look = tokio::time::interval(std::time::Duration::from_millis(200));
+            let mut look = tokio::time::interval(Duration::from_millis(200));
             let gone = async {
                 while link.strong_count() > 0 {
                     look.tick().await;
@@ -210,7 +214,7 @@ impl Link {
             let ended =
                 self.upstream
                     .send(Method::DELETE, &self.upstream.uri, headers, Body::empty());
-            let _ = tokio::time::timeout(std::time::Duration::from_secs(2), ended).await;
+            let _ = tokio::time::timeout(Duration::from_secs(2), ended).await;
         }
     }
 }
