@@ -35,6 +35,8 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 /// | [`Failure::no_effect`] | failed before anything happened | the next call runs it again | the same |
 /// | [`Failure::reject`] | failed for good | kept, and replayed to every caller | the same |
 /// | [`Failure::unknown`] | sent, and no reply came | in doubt | in doubt |
+///
+/// Where the effect ran without protection no key can be in doubt: its caller gets [`Error::Unknown`] instead.
 #[derive(Debug)]
 pub struct Failure(pub(crate) Kind);
 
@@ -81,7 +83,7 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rejection {
-    /// What the effect gave as the reason.
+    /// What the effect gave as the reason; `null` where what is kept of it isn't JSON, or it was too large to keep.
     pub reason: serde_json::Value,
     /// Whether an earlier run failed so, and this call did nothing.
     pub replayed: bool,
@@ -125,6 +127,12 @@ pub enum Error {
     /// The effect failed, and whether it happened is not known. Calling again won't run it.
     #[error("the operation may or may not have taken effect; its key is in doubt until resolved")]
     InDoubt(#[source] Cause),
+    /// The effect ran without protection (mode `off` or `observe`, fail-open), and whether it happened is not known.
+    /// Calling again may run it again: find out first.
+    #[error(
+        "the operation ran unprotected and may or may not have taken effect; find out before calling again"
+    )]
+    Unknown(#[source] Cause),
     /// The operation is done, but its answer was too large to keep.
     #[error("the operation is done, but its answer ({bytes} bytes) was too large to keep")]
     NotKept {

@@ -4,12 +4,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel_core::engine::{
-    Doubt, Lease, Ran, Recover, Replayed, Report, Request, Response, Verdict,
-};
+use semel_core::engine::{Doubt, Lease, Recover, Replayed, Report, Request, Response, Verdict};
 use semel_core::policy::Policy;
 use semel_core::{Answer as Stored, Body, CrashPolicy, Fingerprint, FingerprintBuilder, Key};
-use semel_core::{Clock, Namespace, Resolution, State};
+use semel_core::{Namespace, Resolution, State};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -168,10 +166,16 @@ impl Call {
         F: FnOnce(Lease) -> Fut + Send + 'static,
         Fut: Future<Output = Result<T, E>> + Send + 'static,
     {
+        let crash = self.crash();
         let (semel, request) = self.request()?;
         let effect = |lease| async move { report(effect(lease).await.map_err(Into::into)) };
         let response = semel.engine().execute(request, effect).await;
-        answer(response, &semel)
+        answer(response, &semel, crash)
+    }
+
+    /// What this call asks for should the outcome not be known.
+    pub(crate) fn crash(&self) -> CrashPolicy {
+        self.operation.policy.crash
     }
 
     /// The request as the engine takes it.
@@ -201,18 +205,42 @@ impl Call {
 pub(crate) fn answer<T: DeserializeOwned>(
     response: Response<Result<T, Failure>>,
     semel: &Semel,
+    crash: CrashPolicy,
 ) -> Result<Answer<T>, Error> {
-    let clock = &*semel.engine().env().clock;
-    match response {
-        Response::Ran(Ran {
+    let (said, attempt, record) = match response {
+        Response::Ran(ran) => (ran.value, ran.attempt, Some(ran.state)),
+        Response::Unprotected(said) => (said, 1, None),
+        Response::Replayed(replayed) => return from_record(&replayed),
+        Response::Problem(problem) => return Err(problem.into()),
+    };
+    match said {
+        Ok(value) => Ok(Answer {
             value,
+            replayed: false,
             attempt,
-            state,
-            ..
-        }) => fresh(value, attempt, state, clock),
-        Response::Unprotected(value) => fresh(value, 1, State::Released, clock),
-        Response::Replayed(replayed) => from_record(&replayed),
-        Response::Problem(problem) => Err(problem.into()),
+            original_time: system_time(semel.engine().env().clock.wall()),
+        }),
+        Err(Failure(kind)) => Err(failed(kind, record, crash)),
+    }
+}
+
+/// What a failure means by what the record says now. Without a record, the call's own policy says what may have happened:
+/// as P36, and nobody is told to call again.
+fn failed(kind: Kind, record: Option<State>, crash: CrashPolicy) -> Error {
+    match (kind, record) {
+        (Kind::Reject(reason), _) => Error::Rejected(Rejection {
+            reason,
+            replayed: false,
+        }),
+        (Kind::Unknown(cause), None) => Error::Unknown(cause),
+        (Kind::Retry(cause), None) if crash == CrashPolicy::Hold => Error::Unknown(cause),
+        (
+            Kind::Retry(cause) | Kind::NoEffect(cause) | Kind::Unknown(cause),
+            Some(State::InDoubt),
+        ) => Error::InDoubt(cause),
+        (Kind::Retry(cause) | Kind::NoEffect(cause) | Kind::Unknown(cause), _) => {
+            Error::Failed(cause)
+        }
     }
 }
 
@@ -242,50 +270,23 @@ fn stored(value: &impl Serialize) -> Stored {
     }
 }
 
-fn fresh<T>(
-    said: Result<T, Failure>,
-    attempt: u16,
-    state: State,
-    clock: &dyn Clock,
-) -> Result<Answer<T>, Error> {
-    let original_time = system_time(clock.wall());
-    match said {
-        Ok(value) => Ok(Answer {
-            value,
-            replayed: false,
-            attempt,
-            original_time,
-        }),
-        Err(Failure(Kind::Reject(reason))) => Err(Error::Rejected(Rejection {
-            reason,
-            replayed: false,
-        })),
-        Err(Failure(Kind::Retry(cause) | Kind::NoEffect(cause) | Kind::Unknown(cause))) => {
-            Err(if state == State::InDoubt {
-                Error::InDoubt(cause)
-            } else {
-                Error::Failed(cause)
-            })
-        }
-    }
-}
-
 fn from_record<T: DeserializeOwned>(replayed: &Replayed) -> Result<Answer<T>, Error> {
     let replay = &replayed.replay;
     let body = match &replay.answer.body {
-        Body::Kept(body) => body,
+        Body::Kept(body) => Ok(body),
         Body::Omitted { bytes } | Body::Elsewhere { bytes, .. } => {
-            return Err(Error::NotKept { bytes: *bytes });
+            Err(Error::NotKept { bytes: *bytes })
         }
     };
+    // Before the body: a failure is none the less one where its reason is lost.
     if replay.state == State::Failed {
-        let reason = serde_json::from_slice(body).map_err(Error::Answer)?;
+        let reason = body.ok().and_then(|body| serde_json::from_slice(body).ok());
         return Err(Error::Rejected(Rejection {
-            reason,
+            reason: reason.unwrap_or_default(),
             replayed: true,
         }));
     }
-    let value = serde_json::from_slice(body).map_err(Error::Answer)?;
+    let value = serde_json::from_slice(body?).map_err(Error::Answer)?;
     let original_time = system_time(replay.requested_at);
     Ok(Answer {
         value,

@@ -21,7 +21,18 @@ pub trait Transact: sealed::Pool {
 
     #[doc(hidden)]
     fn transaction(run: &Self::Run) -> impl Future<Output = StoreResult<Self::Tx>> + Send;
+
+    #[doc(hidden)]
+    fn send(
+        tx: &mut Self::Tx,
+        statement: &'static str,
+    ) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
 }
+
+/// Set before an effect that runs without a lease, and taken away after it: that fails where the transaction is not what
+/// it was. PostgreSQL would answer a `COMMIT` without an error where the effect passed over one, and roll back.
+const MARK: &str = "SAVEPOINT semel_run";
+const RELEASE_MARK: &str = "RELEASE SAVEPOINT semel_run";
 
 mod sealed {
     use super::{Future, Semel, Store, TxError};
@@ -36,6 +47,12 @@ mod sealed {
         fn commit_unprotected(run: &Self::Run) -> impl Future<Output = Result<(), TxError>> + Send;
 
         fn refused(run: &Self::Run) -> Option<TxError>;
+
+        /// Whether the connection is gone: what was sent last may have been done.
+        fn is_broken(error: &sqlx::Error) -> bool;
+
+        /// Whether the transaction is over, or another one than at its beginning.
+        fn is_over(error: &sqlx::Error) -> Option<TxError>;
     }
 }
 
@@ -59,6 +76,14 @@ macro_rules! transact {
             fn refused(run: &Self::Run) -> Option<TxError> {
                 run.refused()
             }
+
+            fn is_broken(error: &sqlx::Error) -> bool {
+                $store::is_broken(error)
+            }
+
+            fn is_over(error: &sqlx::Error) -> Option<TxError> {
+                $store::is_over(error)
+            }
         }
 
         #[cfg(feature = $feature)]
@@ -68,12 +93,61 @@ macro_rules! transact {
             fn transaction(run: &Self::Run) -> impl Future<Output = StoreResult<Self::Tx>> + Send {
                 run.transaction()
             }
+
+            async fn send(tx: &mut Self::Tx, statement: &'static str) -> Result<(), sqlx::Error> {
+                sqlx::raw_sql(statement).execute(&mut **tx).await.map(drop)
+            }
         }
     };
 }
 
 transact!("postgres", postgres, sqlx::PgPool);
 transact!("mysql", mysql, sqlx::MySqlPool);
+
+#[cfg(feature = "postgres")]
+mod postgres {
+    use super::TxError;
+
+    pub(super) fn is_broken(error: &sqlx::Error) -> bool {
+        let Some(error) = error.as_database_error() else {
+            return true;
+        };
+        // Ended by an administrator or with the server: in the middle of a commit too.
+        let code = error.code().unwrap_or_default();
+        code.starts_with("57P") || code.starts_with("08")
+    }
+
+    pub(super) fn is_over(error: &sqlx::Error) -> Option<TxError> {
+        match error.as_database_error()?.code()?.as_ref() {
+            "25P01" => Some(TxError::Ended),
+            // A transaction without the mark: a new one, as the effect has kept the old.
+            "3B001" => Some(TxError::Kept),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(feature = "mysql")]
+mod mysql {
+    use super::TxError;
+    use sqlx::mysql::MySqlDatabaseError;
+
+    fn number(error: &sqlx::Error) -> Option<u16> {
+        let error = error.as_database_error()?;
+        Some(error.try_downcast_ref::<MySqlDatabaseError>()?.number())
+    }
+
+    pub(super) fn is_broken(error: &sqlx::Error) -> bool {
+        // Ended by an administrator or with the server: in the middle of a commit too.
+        let ended = |number| matches!(number, 1053 | 1077 | 1079 | 1184 | 1927 | 3169 | 4031);
+        number(error).is_none_or(ended)
+    }
+
+    /// There is no mark any more: a statement that makes a table commits, a deadlock rolls back.
+    pub(super) fn is_over(error: &sqlx::Error) -> Option<TxError> {
+        (number(error) == Some(1305)).then_some(TxError::Ended)
+    }
+}
 
 impl Call {
     /// Runs `effect` in a transaction on `pool`, together with the record of it: both are committed, or neither. What
@@ -107,7 +181,9 @@ impl Call {
     ///
     /// # Errors
     /// [`Error`] says what happened, and whether calling again can help. [`Error::Failed`] with a
-    /// [`TxError`](crate::TxError) inside means that the server did not commit, and nothing happened.
+    /// [`TxError`](crate::TxError) inside means that the server did not commit, and nothing happened. Without protection
+    /// (mode `off` or `observe`, fail-open) there is no record to find out by whether a commit that got no answer was done:
+    /// that is [`Error::Unknown`].
     pub async fn run_in<P, T, E, F, Fut>(self, pool: &P, effect: F) -> Result<Answer<T>, Error>
     where
         P: Transact,
@@ -116,6 +192,7 @@ impl Call {
         F: FnOnce(P::Tx, Lease) -> Fut + Send + 'static,
         Fut: Future<Output = Result<T, E>> + Send + 'static,
     {
+        let crash = self.crash();
         let (semel, request) = self.request()?;
         let run = pool.run(&semel).ok_or(Error::NotTransactional)?;
         let engine = semel.engine().over(Arc::new(run.clone()));
@@ -127,7 +204,7 @@ impl Call {
         let response = response.await;
         match P::refused(&run) {
             Some(why) => Err(Error::Failed(why.into())),
-            None => answer(response, &semel),
+            None => answer(response, &semel, crash),
         }
     }
 }
@@ -144,12 +221,37 @@ where
     Fut: Future<Output = Result<T, E>>,
 {
     let is_protected = lease.fence().is_some();
-    let tx = P::transaction(run).await.map_err(Failure::no_effect)?;
-    let value = effect(tx, lease).await.map_err(Into::into)?;
-    if !is_protected {
-        P::commit_unprotected(run).await?;
+    let mut tx = P::transaction(run).await.map_err(Failure::no_effect)?;
+    if is_protected {
+        return effect(tx, lease).await.map_err(Into::into);
     }
+    P::send(&mut tx, MARK).await.map_err(Failure::no_effect)?;
+    let value = effect(tx, lease).await.map_err(Into::into)?;
+    commit_unprotected::<P>(run).await?;
     Ok(value)
+}
+
+/// Commits what ran without a lease. Says that nothing happened only where that is certain: there is no record to ask.
+async fn commit_unprotected<P: Transact>(run: &P::Run) -> Result<(), Failure> {
+    // A new one where the effect kept its own: it has no mark, and none may be had.
+    let kept = |_| Failure::unknown(TxError::Kept);
+    let mut tx = P::transaction(run).await.map_err(kept)?;
+    let stands = P::send(&mut tx, RELEASE_MARK).await;
+    // Gives it back, to be committed or rolled back.
+    drop(tx);
+    if let Err(error) = stands {
+        return Err(match P::is_over(&error) {
+            Some(over) => Failure::unknown(over),
+            None if P::is_broken(&error) => Failure::no_effect(TxError::RolledBack),
+            None => Failure::no_effect(TxError::Refused(error)),
+        });
+    }
+    P::commit_unprotected(run)
+        .await
+        .map_err(|error| match error {
+            TxError::Refused(error) if P::is_broken(&error) => Failure::unknown(error),
+            refused => Failure::no_effect(refused),
+        })
 }
 
 /// Whatever the effect did is rolled back, so that nothing of it happened.

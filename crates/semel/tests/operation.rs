@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use semel::core::{MemoryConfig, MemoryStore, StoreAdmin};
-use semel::{Error, Failure, Policy, Problem, Secret, Semel, tokio_env};
+use semel::{CrashPolicy, Error, Failure, Mode, Policy, Problem, Secret, Semel, tokio_env};
 
 async fn open() -> Semel {
     Semel::open("memory://").await.expect("it opens")
@@ -199,6 +199,59 @@ async fn an_unknown_outcome_is_a_doubt_even_under_takeover() {
         .await
         .unwrap_err();
     assert!(matches!(error, Error::InDoubt(_)), "{error}");
+}
+
+#[tokio::test]
+async fn without_protection_what_may_have_happened_is_never_told_as_free_to_run_again() {
+    let semel = open().await;
+    let run = async |crash, failure: Failure| {
+        let policy = Policy {
+            mode: Mode::Off,
+            crash,
+            ..Policy::default()
+        };
+        let operation = semel.operation("charge").policy(policy);
+        let call = operation.key("k").payload(&1);
+        let failed = call.run(async |_| Err::<u32, _>(failure)).await;
+        failed.expect_err("it failed")
+    };
+    let (takeover, hold) = (CrashPolicy::Takeover, CrashPolicy::Hold);
+    for error in [
+        run(takeover, Failure::unknown("no reply")).await,
+        run(hold, Failure::unknown("no reply")).await,
+        run(hold, Failure::retry("half of it")).await,
+    ] {
+        assert!(matches!(error, Error::Unknown(_)), "{error}");
+        assert!(!error.is_retryable());
+    }
+    for error in [
+        run(takeover, Failure::retry("half of it")).await,
+        run(hold, Failure::no_effect("validation")).await,
+    ] {
+        assert!(matches!(error, Error::Failed(_)), "{error}");
+        assert!(error.is_retryable());
+    }
+}
+
+#[tokio::test]
+async fn a_rejection_whose_reason_is_too_large_to_keep_is_one_for_everybody() {
+    let semel = open().await;
+    let small = Arc::new(Policy {
+        max_answer_bytes: 8,
+        ..Policy::default()
+    });
+    let reasons = ["card declined".into(), serde_json::Value::Null];
+    for (reason, replayed) in reasons.into_iter().zip([false, true]) {
+        let operation = semel.operation("charge").policy(Arc::clone(&small));
+        let call = operation.key("k").payload(&1);
+        let run = call
+            .run(async |_| Err::<(), _>(Failure::reject("card declined")))
+            .await;
+        let Err(Error::Rejected(rejection)) = run else {
+            panic!("{run:?}")
+        };
+        assert_eq!((rejection.reason, rejection.replayed), (reason, replayed));
+    }
 }
 
 #[tokio::test]
