@@ -198,6 +198,33 @@ fn a_duplicate_by_its_key_uses_up_its_number() {
 }
 
 #[test]
+fn i15_a_duplicate_by_its_key_passes_over_nothing() {
+    let gate = Gate::new(Limits {
+        order: Order::Monotonic,
+        ..Limits::default()
+    });
+    let session = SessionId::named("a");
+    let known = IdempotencyKey(7);
+    assert!(applies(&gate, &at(session, 1).with_key(known)));
+    // 2 and 3 are still on their way.
+    let again = at(session, 4).with_key(known);
+    assert!(matches!(apply(&gate, &again), Err(Verdict::Duplicate)));
+    let mut batch = gate.batch();
+    assert!(matches!(batch.offer(&again), Verdict::Duplicate));
+    for seqno in [2, 3] {
+        let Verdict::Apply(ticket) = batch.offer(&at(session, seqno)) else {
+            panic!("{seqno} was passed over, and nobody was told")
+        };
+        assert_eq!(ticket.skips, None);
+        batch.applied(ticket);
+    }
+    // Now it is next, and its number is used up.
+    assert!(matches!(batch.offer(&again), Verdict::Duplicate));
+    batch.commit().expect("it is in memory");
+    assert_eq!(apply(&gate, &at(session, 5)).expect("it is next"), None);
+}
+
+#[test]
 fn one_tenant_cannot_push_out_anothers_keys_or_sessions() {
     let limits = Limits {
         tenants: 2,

@@ -94,6 +94,25 @@ async fn numbers_that_only_grow_say_what_they_pass_over() {
 }
 
 #[tokio::test]
+async fn i15_a_duplicate_by_its_key_passes_over_nothing() {
+    let (pool, inbox) = inbox("passed over", Order::Monotonic).await;
+    let with = |seqno, key| at("a", 0, seqno).with_key(IdempotencyKey(key));
+    assert_eq!(admit(&pool, &inbox, &[with(1, 7)]).await, [Apply]);
+    // 2 to 4 are still on their way.
+    assert_eq!(admit(&pool, &inbox, &[with(5, 7)]).await, [Duplicate]);
+    assert_eq!(admit(&pool, &inbox, &[at("a", 0, 2)]).await, [Apply]);
+    let batch = [with(5, 7), with(3, 3), with(4, 3), with(6, 6), keyed(3)];
+    let passes_over_5 = Admission::Skips {
+        first: SeqNo(5),
+        missing: 1,
+    };
+    let expected = [Duplicate, Apply, Duplicate, passes_over_5, Duplicate];
+    assert_eq!(admit(&pool, &inbox, &batch).await, expected);
+    assert_eq!(admit(&pool, &inbox, &batch).await, [Duplicate; 5]);
+    assert_eq!(admit(&pool, &inbox, &[at("a", 0, 7)]).await, [Apply]);
+}
+
+#[tokio::test]
 async fn of_many_transactions_at_once_one_applies() {
     let (pool, inbox) = inbox("race", Order::Contiguous).await;
     for round in 1..=20 {

@@ -239,6 +239,35 @@ fn a_process_that_dies_while_it_rewrites_leaves_the_old_or_the_new() {
 }
 
 #[test]
+fn after_a_failed_write_nothing_is_let_through_until_the_gate_is_opened_again() {
+    let folder = Folder::new("failed");
+    let gate = folder.open();
+    apply(&gate, session(), 1..=10_000);
+    // In the place of the new file, which therefore can't be made.
+    let place = folder.0.join("new");
+    std::fs::create_dir(&place).unwrap();
+    let next = Operation::sequenced(session(), Mark::new(0, 10_001));
+    let mut batch = gate.batch();
+    let Verdict::Apply(ticket) = batch.offer(&next) else {
+        panic!("it is next")
+    };
+    batch.applied(ticket);
+    let failed = batch.commit().expect_err("it can't be written");
+    assert!(matches!(failed, JournalError::Io(_)), "{failed}");
+    // Delivered again, as it was not acknowledged: its effect must not happen each time.
+    for seqno in [10_001, 10_002] {
+        let mut batch = gate.batch();
+        let again = batch.offer(&Operation::sequenced(session(), Mark::new(0, seqno)));
+        assert!(matches!(again, Verdict::Busy), "{again:?}");
+        // Whoever only ever looks at commits is told as well.
+        assert!(matches!(batch.commit(), Err(JournalError::Poisoned)));
+    }
+    std::fs::remove_dir(&place).unwrap();
+    drop(gate);
+    apply(&folder.open(), session(), 10_002..=10_002);
+}
+
+#[test]
 fn commits_of_many_threads_are_all_there_again() {
     let folder = Folder::new("threads");
     let gate = folder.open();

@@ -17,7 +17,8 @@ pub enum Verdict {
     Apply(Ticket),
     /// It was applied before. Skip it, and acknowledge it after the commit.
     Duplicate,
-    /// It is being applied by another right now, or its session is. Have it sent again later.
+    /// It is being applied by another right now, or its session is; or a write to the journal failed, and nothing that
+    /// is applied can be recorded until the gate is opened again. Have it sent again later.
     Busy,
     /// It comes too early. Have it sent again later.
     Gap {
@@ -70,7 +71,13 @@ impl<'a> Batch<'a> {
 
     /// What to do with an operation, given all that was recorded, and what this batch has applied. What it may apply
     /// nobody else may until the batch ends.
+    ///
+    /// Once a write to the journal has failed, everything is [`Verdict::Busy`]: what can't be recorded would be applied
+    /// again each time it is delivered.
     pub fn offer(&mut self, operation: &Operation) -> Verdict {
+        if self.gate.is_poisoned() {
+            return Verdict::Busy;
+        }
         let tenant = operation.tenant();
         if !self.lanes.contains_key(&tenant) {
             let Some(lane) = self.gate.lane(tenant) else {
@@ -83,7 +90,7 @@ impl<'a> Batch<'a> {
         };
         let verdict = part.judge(operation, self.gate.limits.order);
         if matches!(verdict, Verdict::Duplicate) && part.uses_up_a_number(operation) {
-            // Known by its key, under a number that is next: the number is used up, or its session would wait forever.
+            // Known by its key, under the number that is next: that is used up, or its session would wait forever.
             self.note(*operation);
         }
         verdict
@@ -109,8 +116,12 @@ impl<'a> Batch<'a> {
     ///
     /// # Errors
     /// [`JournalError`] where it can't be written down. Whether it is recorded is not known then: acknowledge nothing,
-    /// and have all of it delivered again.
+    /// and have all of it delivered again. After that, [`JournalError::Poisoned`], of empty batches too: open the gate
+    /// again.
     pub fn commit(self) -> Result<(), JournalError> {
+        if self.gate.is_poisoned() {
+            return Err(JournalError::Poisoned);
+        }
         if self.applied.is_empty() {
             return Ok(());
         }
@@ -199,11 +210,12 @@ impl Part {
         })
     }
 
-    /// Whether an operation that is a duplicate by its key has a number that its session waits for.
+    /// Whether an operation that is a duplicate by its key has the number that its session waits for. A later one it
+    /// doesn't use up: nobody would be told of those that it passes over (I15).
     fn uses_up_a_number(&self, operation: &Operation) -> bool {
         operation.place().is_some_and(|(session, at)| {
             self.held.contains(&Hold::Session(session))
-                && self.progress(session).check(at, Order::Monotonic).applies()
+                && self.progress(session).check(at, Order::Monotonic) == Check::Next
         })
     }
 

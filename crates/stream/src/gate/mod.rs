@@ -105,6 +105,9 @@ impl Gate {
     /// What was applied but not committed when the process died is applied again: the journal knows nothing of the
     /// effect. Where it must not be, keep the marks where the effect is (feature `postgres`).
     ///
+    /// After a write that failed it lets nothing through, and every commit says [`JournalError::Poisoned`]. Drop it and
+    /// open it again: what is on disk is known then.
+    ///
     /// # Errors
     /// [`JournalError`] where the folder can't be used, is in use, or what is in it is damaged.
     pub fn open(folder: &Path, limits: Limits, fsync: Fsync) -> Result<Self, JournalError> {
@@ -158,6 +161,11 @@ impl Gate {
             journal.compact(|| self.snapshot().entries())?;
         }
         Ok(known)
+    }
+
+    /// Whether nothing can be recorded any more.
+    fn is_poisoned(&self) -> bool {
+        self.journal.as_ref().is_some_and(Journal::is_poisoned)
     }
 
     fn live(&self) -> usize {

@@ -9,6 +9,7 @@ mod read;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
@@ -59,6 +60,8 @@ pub(crate) struct Journal {
     /// Held for reading from the first write of a commit until memory knows of it: a snapshot sees all of it or none.
     commits: RwLock<()>,
     file: RwLock<Current>,
+    /// A write failed, so that nobody knows what is on disk: nothing more is written.
+    poisoned: AtomicBool,
     _lock: File,
 }
 
@@ -76,7 +79,6 @@ struct Current {
 struct Written {
     frames: u64,
     synced: u64,
-    poisoned: bool,
 }
 
 impl Journal {
@@ -103,6 +105,7 @@ impl Journal {
             fsync,
             commits: RwLock::new(()),
             file: RwLock::new(current),
+            poisoned: AtomicBool::new(false),
             _lock: lock,
         };
         Ok((journal, entries))
@@ -116,11 +119,16 @@ impl Journal {
     /// Writes entries down, together.
     pub(crate) fn append(&self, entries: &[Entry]) -> Result<(), JournalError> {
         let current = self.file.read();
-        let frames = current.append(entries)?;
+        let frames = current.append(entries, &self.poisoned)?;
         match self.fsync {
-            Fsync::Always => current.sync(frames),
+            Fsync::Always => current.sync(frames, &self.poisoned),
             Fsync::Never => Ok(()),
         }
+    }
+
+    /// Whether an earlier write failed, and nothing more is written.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Acquire)
     }
 
     /// Whether there is more since the snapshot than a new snapshot would take, twice over.
@@ -137,14 +145,14 @@ impl Journal {
     ) -> Result<(), JournalError> {
         let _nobody = self.commits.write();
         let mut file = self.file.write();
-        if file.written.lock().poisoned {
+        if self.is_poisoned() {
             return Err(JournalError::Poisoned);
         }
         match write_new(&self.folder, file.generation + 1, &snapshot()) {
             Ok(new) => *file = new,
             Err(error) => {
                 // The new file may have its name, and be what is read next: nothing more may go into the old one.
-                file.written.lock().poisoned = true;
+                self.poisoned.store(true, Ordering::Release);
                 return Err(error);
             }
         }
@@ -156,9 +164,9 @@ impl Journal {
 
 impl Current {
     /// → how many frames there are now.
-    fn append(&self, entries: &[Entry]) -> Result<u64, JournalError> {
+    fn append(&self, entries: &[Entry], poisoned: &AtomicBool) -> Result<u64, JournalError> {
         let mut written = self.written.lock();
-        if written.poisoned {
+        if poisoned.load(Ordering::Acquire) {
             return Err(JournalError::Poisoned);
         }
         let mut bytes = Vec::with_capacity(entries.len() * FRAME);
@@ -170,7 +178,7 @@ impl Current {
             bytes.extend(encode(entry, place, written.synced));
         }
         if let Err(error) = (&self.file).write_all(&bytes) {
-            written.poisoned = true;
+            poisoned.store(true, Ordering::Release);
             return Err(error.into());
         }
         written.frames += entries.len() as u64;
@@ -178,22 +186,18 @@ impl Current {
     }
 
     /// Brings at least so many frames to disk. Who waited while another did it for both has nothing left to do.
-    fn sync(&self, frames: u64) -> Result<(), JournalError> {
+    fn sync(&self, frames: u64, poisoned: &AtomicBool) -> Result<(), JournalError> {
         let mut synced = self.synced.lock();
         if *synced >= frames {
             return Ok(());
         }
-        let Written {
-            frames: now,
-            poisoned,
-            ..
-        } = *self.written.lock();
-        if poisoned {
+        let now = self.written.lock().frames;
+        if poisoned.load(Ordering::Acquire) {
             return Err(JournalError::Poisoned);
         }
         if let Err(error) = self.file.sync_data() {
             // The system may have dropped what it could not write, and say so only once.
-            self.written.lock().poisoned = true;
+            poisoned.store(true, Ordering::Release);
             return Err(error.into());
         }
         *synced = now;
@@ -246,7 +250,6 @@ impl Current {
             written: Mutex::new(Written {
                 frames,
                 synced: frames,
-                poisoned: false,
             }),
             synced: Mutex::new(frames),
         }
@@ -265,4 +268,40 @@ fn remove_others(folder: &Path, generation: u64) -> Result<(), JournalError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::IdempotencyKey;
+    use crate::operation::Operation;
+
+    #[test]
+    fn a_write_that_fails_is_the_last_one() {
+        let name = format!("semel-journal-poisoned-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let (journal, _) = Journal::open(&folder, Fsync::Always).unwrap();
+        let entry = Entry::Applied(Operation::keyed(IdempotencyKey(1)));
+        journal.append(&[entry]).unwrap();
+        assert!(!journal.is_poisoned());
+        // A file that can't be written to.
+        let path = folder.join(read::name(0));
+        let whole = std::mem::replace(&mut journal.file.write().file, File::open(path).unwrap());
+        let failed = journal.append(&[entry]);
+        assert!(matches!(failed, Err(JournalError::Io(_))), "{failed:?}");
+        assert!(journal.is_poisoned());
+        journal.file.write().file = whole;
+        let refused = journal.append(&[entry]);
+        assert!(
+            matches!(refused, Err(JournalError::Poisoned)),
+            "{refused:?}"
+        );
+        let refused = journal.compact(Vec::new);
+        assert!(
+            matches!(refused, Err(JournalError::Poisoned)),
+            "{refused:?}"
+        );
+        drop(journal);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -1,6 +1,6 @@
 //! [`Inbox`]: what a consumer has applied, in the database where it applies it.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use sqlx::types::Uuid;
@@ -54,6 +54,9 @@ pub struct Inbox {
 
 type Known = BTreeMap<(Tenant, SessionId), Progress>;
 
+/// The keys that were asked about: whether each is new, and recorded now.
+type Asked = HashMap<(Tenant, IdempotencyKey), bool>;
+
 // Locks the sessions' rows, and makes those that aren't there. In one order, so that no two wait for each other.
 const LOCK: &str = "INSERT INTO semel.stream_sessions AS s (consumer, tenant, session, epoch, seqno, fence) \
      SELECT $1, w.tenant, w.session, 0, 0, 0 FROM unnest($2::uuid[], $3::uuid[]) AS w (tenant, session) \
@@ -91,9 +94,9 @@ impl Inbox {
         })
     }
 
-    /// What to do with each of these, in their order, and records it: all in the caller's transaction, in at most three
-    /// statements. Apply what is to be applied in that transaction, in the same order, and commit; or roll back, and
-    /// nothing was recorded.
+    /// What to do with each of these, in their order, and records it: all in the caller's transaction, in three statements
+    /// at most; in a few more only where a known key comes under a number that would pass over others. Apply what is to be
+    /// applied in that transaction, in the same order, and commit; or roll back, and nothing was recorded.
     ///
     /// Roll back wherever one of your own statements failed. A `COMMIT` after that is no error, but rolls back: whoever
     /// swallowed the failure would acknowledge what was never applied.
@@ -108,14 +111,19 @@ impl Inbox {
         operations: &[Operation],
     ) -> Result<Vec<Admission>, InboxError> {
         let sessions: BTreeSet<_> = operations.iter().filter_map(of_session).collect();
-        let mut known = self.lock(transaction, &sessions).await?;
-        let before = known.clone();
-        let mut admissions = Vec::with_capacity(operations.len());
-        for operation in operations {
-            admissions.push(judge(&mut known, operation, self.order)?);
-        }
-        self.settle_keys(transaction, operations, &mut admissions)
-            .await?;
+        let before = self.lock(transaction, &sessions).await?;
+        let mut asked = Asked::new();
+        // Judged as if all keys were new, and again with what is known of them: a mark that a duplicate did not move lets
+        // through what would have come too late behind it, and that may have a key to ask about. What was let through
+        // once stays so, or its key goes to one before it: no key is recorded in vain.
+        let (mut known, admissions) = loop {
+            let judged = judge_all(&before, operations, &asked, self.order)?;
+            let wanted = unasked(operations, &judged.1, &asked);
+            if wanted.is_empty() {
+                break judged;
+            }
+            self.record_keys(transaction, wanted, &mut asked).await?;
+        };
         known.retain(|session, progress| before.get(session) != Some(progress));
         self.store(transaction, &known).await?;
         Ok(admissions)
@@ -210,30 +218,20 @@ impl Inbox {
         Ok(())
     }
 
-    /// Records the keys of what may be applied. What has a known key is a duplicate after all; its number is used up.
-    async fn settle_keys(
+    /// Records keys, and notes which of them are new.
+    async fn record_keys(
         &self,
         transaction: &mut PgConnection,
-        operations: &[Operation],
-        admissions: &mut [Admission],
+        wanted: BTreeSet<(Tenant, IdempotencyKey)>,
+        asked: &mut Asked,
     ) -> Result<(), InboxError> {
-        let keyed = |operation: &Operation| Some((operation.tenant(), operation.window_key()?));
-        let wanted: BTreeSet<_> = operations
-            .iter()
-            .zip(&*admissions)
-            .filter(|(_, admission)| admission.applies())
-            .filter_map(|(operation, _)| keyed(operation))
-            .collect();
-        if wanted.is_empty() {
-            return Ok(());
-        }
         let uuids = |(tenant, key): (Tenant, IdempotencyKey)| {
             (
                 Uuid::from_bytes(tenant.to_bytes()),
                 Uuid::from_bytes(key.0.to_be_bytes()),
             )
         };
-        let (tenants, keys): (Vec<_>, Vec<_>) = wanted.into_iter().map(uuids).unzip();
+        let (tenants, keys): (Vec<_>, Vec<_>) = wanted.iter().copied().map(uuids).unzip();
         let insert = sqlx::query(KEYS).persistent(false).bind(&self.consumer);
         let rows = insert
             .bind(tenants)
@@ -244,15 +242,11 @@ impl Inbox {
         for row in rows {
             new.insert((row.try_get::<Uuid, _>(0)?, row.try_get::<Uuid, _>(1)?));
         }
-        for (operation, admission) in operations.iter().zip(admissions) {
-            let Some(key) = keyed(operation).filter(|_| admission.applies()) else {
-                continue;
-            };
-            // Taken out: the second with the same key is a duplicate of the first.
-            if !new.remove(&uuids(key)) {
-                *admission = Admission::Duplicate;
-            }
-        }
+        asked.extend(
+            wanted
+                .into_iter()
+                .map(|key| (key, new.contains(&uuids(key)))),
+        );
         Ok(())
     }
 }
@@ -269,10 +263,65 @@ fn uuids((tenant, session): (Tenant, SessionId)) -> (Uuid, Uuid) {
     )
 }
 
+fn of_key(operation: &Operation) -> Option<(Tenant, IdempotencyKey)> {
+    Some((operation.tenant(), operation.window_key()?))
+}
+
+/// The keys of what may be applied that nobody asked about yet.
+fn unasked(
+    operations: &[Operation],
+    admissions: &[Admission],
+    asked: &Asked,
+) -> BTreeSet<(Tenant, IdempotencyKey)> {
+    let applied = operations.iter().zip(admissions);
+    applied
+        .filter(|(_, admission)| admission.applies())
+        .filter_map(|(operation, _)| of_key(operation))
+        .filter(|key| !asked.contains_key(key))
+        .collect()
+}
+
+/// What marks and keys say of all operations in turn; a key that nobody asked about counts as new. → where the sessions
+/// are then, and what to do.
+fn judge_all(
+    before: &Known,
+    operations: &[Operation],
+    asked: &Asked,
+    order: Order,
+) -> Result<(Known, Vec<Admission>), InboxError> {
+    let mut known = before.clone();
+    let mut taken = HashSet::new();
+    let mut admissions = Vec::with_capacity(operations.len());
+    for operation in operations {
+        let key = of_key(operation);
+        // The second with the same key is a duplicate of the first.
+        let is_duplicate =
+            key.is_some_and(|key| asked.get(&key) == Some(&false) || taken.contains(&key));
+        let admission = judge(&mut known, operation, is_duplicate, order)?;
+        if admission.applies() {
+            taken.extend(key);
+        }
+        admissions.push(admission);
+    }
+    Ok((known, admissions))
+}
+
 /// What the marks say, those that this batch has moved included.
-fn judge(known: &mut Known, operation: &Operation, order: Order) -> Result<Admission, InboxError> {
+///
+/// A duplicate by its key uses up the number that is next, or its session would wait for it forever. It passes over
+/// none: nobody would be told (I15).
+fn judge(
+    known: &mut Known,
+    operation: &Operation,
+    is_duplicate: bool,
+    order: Order,
+) -> Result<Admission, InboxError> {
     let Some((session, at)) = operation.place() else {
-        return Ok(Admission::Apply);
+        return Ok(if is_duplicate {
+            Admission::Duplicate
+        } else {
+            Admission::Apply
+        });
     };
     if i64::try_from(at.seqno.0)
         .and(i64::try_from(at.epoch.0))
@@ -282,10 +331,11 @@ fn judge(known: &mut Known, operation: &Operation, order: Order) -> Result<Admis
     }
     let progress = known.entry((operation.tenant(), session)).or_default();
     let check = progress.check(at, order);
-    if check.applies() {
+    if check == Check::Next || check.applies() && !is_duplicate {
         *progress = progress.advanced(at);
     }
     Ok(match check {
+        Check::Next | Check::Skips { .. } if is_duplicate => Admission::Duplicate,
         Check::Next => Admission::Apply,
         Check::Skips { first, missing } => Admission::Skips { first, missing },
         Check::Duplicate => Admission::Duplicate,
