@@ -87,30 +87,38 @@ async fn work(jobs: &Jobs, for_ever: bool) -> anyhow::Result<()> {
     ask.span = Duration::from_secs(2);
     ask.most = 10;
     loop {
-        jobs.queue().reap().await?;
-        let leased = jobs.lease(&ask, Duration::ZERO).await?;
-        for task in &leased {
-            // The work itself. Whatever it asks of other systems, it passes the task's id on: the same at every start.
-            let receipt = format!(r#"{{"charged": "{}"}}"#, task.id);
-            match jobs
-                .queue()
-                .complete(task.id, task.token, receipt.into())
-                .await
-            {
-                Ok(()) => println!("{} done", task.id),
-                // Too slow, and another has it: what that one says counts.
-                Err(Error::LeaseLost) => {}
-                Err(error) => return Err(error.into()),
-            }
+        match turn(jobs, &ask).await {
+            Ok((_, 0)) if !for_ever => return Ok(()),
+            Ok((0, _)) => {}
+            Ok(_) => continue,
+            // The bucket is away for a while. Whatever was leased is given back later, and done then.
+            Err(error) if error.is_retryable() => eprintln!("{error}"),
+            Err(error) => return Err(error.into()),
         }
-        let counts = jobs.queue().counts().await?;
-        if !for_ever && counts.queued + counts.running == 0 {
-            return Ok(());
-        }
-        if leased.is_empty() {
-            tokio::time::sleep(Duration::from_millis(200)).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Takes some tasks and does them. → how many these were, and how many are left
+async fn turn(jobs: &Jobs, ask: &LeaseAsk) -> Result<(usize, u64), Error> {
+    jobs.queue().reap().await?;
+    let leased = jobs.lease(ask, Duration::ZERO).await?;
+    for task in &leased {
+        // The work itself. Whatever it asks of other systems, it passes the task's id on: the same at every start.
+        let receipt = format!(r#"{{"charged": "{}"}}"#, task.id);
+        match jobs
+            .queue()
+            .complete(task.id, task.token, receipt.into())
+            .await
+        {
+            Ok(()) => println!("{} done", task.id),
+            // Too slow, and another has it: what that one says counts.
+            Err(Error::LeaseLost) => {}
+            Err(error) => return Err(error),
         }
     }
+    let counts = jobs.queue().counts().await?;
+    Ok((leased.len(), counts.queued + counts.running))
 }
 
 /// The newest tasks, and where they stand.

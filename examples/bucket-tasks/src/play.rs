@@ -3,9 +3,12 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::ensure;
-use semel_jobs::{JobQuery, JobState};
+use anyhow::{Context as _, ensure};
+use semel_jobs::{JobQuery, JobState, Jobs};
 use tokio::process::{Child, Command};
+
+/// For what is left to do when no more processes are killed.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A process that is started again whenever it is killed.
 struct Process {
@@ -26,6 +29,14 @@ impl Process {
         self.child = spawn(url, &self.arguments)?;
         Ok(())
     }
+
+    /// Starts it again where it has ended, as whoever looks after it would do.
+    fn keep_running(&mut self, url: &str) -> anyhow::Result<()> {
+        if self.child.try_wait()?.is_some() {
+            self.child = spawn(url, &self.arguments)?;
+        }
+        Ok(())
+    }
 }
 
 fn spawn(url: &str, arguments: &Vec<String>) -> anyhow::Result<Child> {
@@ -35,6 +46,29 @@ fn spawn(url: &str, arguments: &Vec<String>) -> anyhow::Result<Child> {
         .env("STORE_URL", url)
         .stdout(Stdio::null());
     Ok(command.kill_on_drop(true).spawn()?)
+}
+
+/// Waits until all orders are submitted, and all tasks are done.
+async fn finish(
+    url: &str,
+    jobs: &Jobs,
+    submitters: &mut [Process],
+    workers: &mut [Process],
+) -> anyhow::Result<()> {
+    for process in submitters {
+        ensure!(process.child.wait().await?.success(), "a submitter failed");
+    }
+    loop {
+        match jobs.queue().counts().await {
+            Ok(counts) if counts.queued + counts.running == 0 => return Ok(()),
+            Err(error) if !error.is_retryable() => return Err(error.into()),
+            Ok(_) | Err(_) => {}
+        }
+        for process in &mut *workers {
+            process.keep_running(url)?;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
 }
 
 /// For so long, one of them is killed every half second; then what came of it.
@@ -60,16 +94,10 @@ pub(crate) async fn play(url: &str, time: Duration) -> anyhow::Result<()> {
         all[victim].kill(url).await?;
         kills += 1;
     }
-    for process in &mut all[..2] {
-        ensure!(process.child.wait().await?.success(), "a submitter failed");
-    }
-    loop {
-        let counts = jobs.queue().counts().await?;
-        if counts.queued + counts.running == 0 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    let (submitters, workers) = all.split_at_mut(2);
+    let finished = finish(url, &jobs, submitters, workers);
+    let finished = tokio::time::timeout(PATIENCE, finished).await;
+    finished.context("there is still something to do")??;
     drop(all);
     let (mut tasks, mut done, mut query) = (0, 0, JobQuery::default());
     loop {

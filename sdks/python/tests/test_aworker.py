@@ -89,10 +89,10 @@ async def test_a_cancelled_effect_is_settled_before_the_cancellation_goes_on(sem
 
 
 async def test_a_lease_is_renewed_while_the_effect_runs(semel: AsyncSemel) -> None:
-    key, terms = new_key(), Terms(lease=0.6, wait=10.0)
+    key, terms = new_key(), Terms(lease=3.0, wait=20.0)
 
     async def slow(lease: AsyncLease | None) -> str:
-        await asyncio.sleep(2)
+        await asyncio.sleep(8)
         assert lease is not None
         lease.check()
         return "done"
@@ -101,7 +101,7 @@ async def test_a_lease_is_renewed_while_the_effect_runs(semel: AsyncSemel) -> No
         return "taken over"
 
     first = asyncio.create_task(semel.run("slow", key, slow, terms=terms))
-    await asyncio.sleep(1)
+    await asyncio.sleep(4)
     second = await semel.run("slow", key, other, terms=terms)
     assert ((await first).value, second.value) == ("done", "done")
 

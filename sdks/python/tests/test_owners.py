@@ -11,7 +11,18 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from semel import AsyncSemel, EffectFailed, Final, LeaseLost, RetryBudget, Semel, SemelError, Terms, Unrecorded
+from semel import (
+    AsyncSemel,
+    EffectFailed,
+    Final,
+    LeaseLost,
+    RetryBudget,
+    RetryPolicy,
+    Semel,
+    SemelError,
+    Terms,
+    Unrecorded,
+)
 from semel._claims import value_of
 from semel.api_types import ClaimView
 from semel.testing import FakeSemel
@@ -24,18 +35,19 @@ def declined(_: object) -> None:
 
 
 def test_a_lease_whose_claim_was_answered_late_is_renewed_before_it_lapses() -> None:
-    fake, runs, over = FakeSemel(lease=0.9), [], threading.Event()
+    fake, runs, over = FakeSemel(lease=6), [], threading.Event()
 
     def held_up(request: httpx.Request) -> httpx.Response:
         response = fake._answer(request)
         if len(fake.calls) == 1:
-            time.sleep(0.6)
+            # Less than a third of the lease is left: who renews after a third comes too late.
+            time.sleep(4.5)
             raise httpx.ReadError("lost, and late", request=request)
         return response
 
     def effect(_: object) -> str:
         runs.append(1)
-        time.sleep(0.6)
+        time.sleep(3)
         return "done"
 
     def others() -> None:
@@ -44,8 +56,8 @@ def test_a_lease_whose_claim_was_answered_late_is_renewed_before_it_lapses() -> 
 
     rivals = threading.Thread(target=others, daemon=True)
     http = httpx.Client(transport=httpx.MockTransport(held_up))
-    with Semel("http://semel.test", http=http) as semel:
-        threading.Timer(0.65, rivals.start).start()
+    with Semel("http://semel.test", http=http, retry=RetryPolicy(base=0.001)) as semel:
+        threading.Timer(4.6, rivals.start).start()
         assert semel.run("pay", "k", effect).value == "done"
     over.set()
     assert runs == [1]

@@ -139,16 +139,16 @@ def test_what_an_error_says_decides_what_comes_next(semel: Semel, error: Excepti
 
 
 def test_a_lease_is_renewed_while_the_effect_runs(semel: Semel) -> None:
-    key, terms = new_key(), Terms(lease=0.6, wait=10.0)
+    key, terms = new_key(), Terms(lease=3.0, wait=20.0)
 
     def effect(lease: Any) -> str:
-        time.sleep(2)
+        time.sleep(8)
         lease.check()
         return "done"
 
     with ThreadPoolExecutor(1) as threads:
         first = threads.submit(semel.run, "slow", key, effect, terms=terms)
-        time.sleep(1)
+        time.sleep(4)
         second = semel.run("slow", key, lambda _: "taken over", terms=terms)
     assert (first.result().value, second.value, second.replayed) == ("done", "done", True)
 

@@ -86,13 +86,13 @@ describe.each(["real", "fake"])("%s", (kind) => {
   });
 
   test("a lease is renewed while the effect runs", async () => {
-    const operation = { scope: "slow", key: newKey(), leaseMs: 600, waitMs: 10_000 };
+    const operation = { scope: "slow", key: newKey(), leaseMs: 3000, waitMs: 20_000 };
     const first = semel.run(operation, async (lease) => {
-      await sleep(2000);
+      await sleep(8000);
       lease?.check();
       return "done";
     });
-    await sleep(1000);
+    await sleep(4000);
     const second = await semel.run(operation, () => "taken over");
     expect([(await first).value, second.value, second.replayed]).toEqual(["done", "done", true]);
   });

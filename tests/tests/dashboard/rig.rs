@@ -43,8 +43,13 @@ fn local() -> SocketAddr {
 
 impl Rig {
     pub(crate) async fn start() -> Self {
+        Self::start_with("").await
+    }
+
+    /// With these settings besides.
+    pub(crate) async fn start_with(more: &str) -> Self {
         let redis = RedisServer::start(&[]).await;
-        let mut rig = Self::on(redis.url(), "").await;
+        let mut rig = Self::on(redis.url(), more).await;
         rig.redis = Some(redis);
         rig
     }
@@ -59,7 +64,7 @@ impl Rig {
             "environment = \"production\"\nlistener.address = \"{address}\"\nadmin.address = \"{admin}\"\n\
              admin.token_file = \"{}\"\nstore.url = \"{}\"\nupstream.urls = [\"http://{upstream}\"]\n\
              upstream.response_timeout = \"2s\"\naudit.file = \"{}\"\napi.access = \"loopback\"\n\
-             engine.store_timeout = \"500ms\"\nengine.breaker_first_try = \"2s\"\nengine.breaker_open_for = \"2s\"\n\
+             engine.breaker_first_try = \"2s\"\nengine.breaker_open_for = \"2s\"\n\
              {more}[[routes]]\npath = \"/charges\"\n[[routes]]\npath = \"/transfers\"\ncrash = \"hold\"\n\
              [[routes]]\npath = \"/orders\"\nmode = \"observe\"\n",
             folder.join("token").display(),

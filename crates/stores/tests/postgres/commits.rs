@@ -3,7 +3,7 @@
 use semel::{Answer, Error, Failure, Semel};
 use semel_core::{Settled, Store};
 use semel_testkit::private::PostgresServer;
-use sqlx::PgPool;
+use sqlx::{Connection as _, PgConnection, PgPool};
 
 use crate::open;
 use crate::support::{complete, fresh, sleep, won};
@@ -16,17 +16,42 @@ fn set(server: &PostgresServer, what: &str) {
 const NOBODY: &str = "alter system set synchronous_standby_names = 'nobody'";
 const AS_EVER: &str = "alter system reset synchronous_standby_names";
 
+const WAITING: &str = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'";
+
+/// Waits until commits wait for a replica. A session that shows the setting says nothing about that: commits go by what
+/// the checkpointer has seen. So one commit after the other is tried, until one waits.
+pub(crate) async fn until_commits_wait(server: &PostgresServer) {
+    let cancel = "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'";
+    for _ in 0..600 {
+        let url = server.url();
+        let probe = tokio::spawn(async move {
+            let mut session = PgConnection::connect(&url).await.expect("a server");
+            let write = sqlx::query("select pg_logical_emit_message(true, 'probe', '')");
+            write.execute(&mut session).await.expect("a commit");
+        });
+        while !probe.is_finished() {
+            if server.sql("postgres", WAITING) == "1" {
+                server.sql("postgres", cancel);
+                return probe.await.expect("no panic");
+            }
+            sleep(20).await;
+        }
+        probe.await.expect("no panic");
+        sleep(50).await;
+    }
+    panic!("no commit ever waits");
+}
+
 /// Starts work whose commit waits for a replica that isn't there.
 async fn hanging<T: Send + 'static>(
     server: &PostgresServer,
     work: impl Future<Output = T> + Send + 'static,
 ) -> tokio::task::JoinHandle<T> {
     set(server, NOBODY);
-    // Until the server has seen it: what commits before doesn't hang.
-    sleep(2_000).await;
+    until_commits_wait(server).await;
     let work = tokio::spawn(work);
-    let waiting = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'";
-    while server.sql("postgres", waiting) != "1" {
+    while server.sql("postgres", WAITING) != "1" {
+        assert!(!work.is_finished(), "it was committed without a wait");
         sleep(20).await;
     }
     work

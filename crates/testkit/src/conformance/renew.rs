@@ -28,12 +28,12 @@ pub(super) async fn p14_a_renewal_is_held(scene: Scene) -> Verdict {
 
 /// A renewed lease outlives the span it began with.
 pub(super) async fn p14_a_renewed_lease_lives_its_full_span(scene: Scene) -> Verdict {
-    // Eight lapsing leases long, so that a slow test machine doesn't outsleep it.
-    let (span, short) = (
-        scene.spans().lease * 8,
+    // As long as a late retention, so that a slow test machine doesn't outsleep it.
+    let (span, lasting) = (
+        scene.late_retention(),
         scene.lasting(CrashPolicy::Takeover)?,
     );
-    let terms = Terms::new(span, short.retention(), CrashPolicy::Takeover, 10)?;
+    let terms = Terms::new(span, lasting.retention(), CrashPolicy::Takeover, 10)?;
     let claim = scene.fresh_on(terms)?;
     let lease = scene.won(&claim).await?;
     scene.pass(span * 6 / 10).await;
@@ -44,7 +44,7 @@ pub(super) async fn p14_a_renewed_lease_lives_its_full_span(scene: Scene) -> Ver
 
 /// A renewal keeps the record too, for its full retention.
 pub(super) async fn p14_a_renewal_restarts_the_retention(scene: Scene) -> Verdict {
-    let terms = scene.expiring(CrashPolicy::Hold)?;
+    let terms = scene.expiring_late(CrashPolicy::Hold)?;
     let claim = scene.fresh_on(terms)?;
     let lease = scene.won(&claim).await?;
     scene.pass(terms.retention() * 2 / 3).await;
@@ -97,10 +97,10 @@ pub(super) async fn p14_a_renewal_needs_the_fence(scene: Scene) -> Verdict {
 
 /// However long ago it was claimed: what was renewed in time is settled, and replayed.
 pub(super) async fn p14_what_was_renewed_past_its_first_retention_settles(scene: Scene) -> Verdict {
-    let claim = scene.fresh_on(scene.expiring(CrashPolicy::Takeover)?)?;
+    let claim = scene.fresh_on(scene.expiring_late(CrashPolicy::Takeover)?)?;
     let lease = scene.won(&claim).await?;
     for _ in 0..2 {
-        scene.pass(scene.spans().retention * 6 / 10).await;
+        scene.pass(scene.late_retention() * 6 / 10).await;
         scene.held(&lease, None).await?;
     }
     scene.settled(&lease, &complete("the answer")).await?;

@@ -101,13 +101,13 @@ pub(super) async fn p43_the_expired_is_not_restored(scene: Scene) -> Verdict {
 
 /// Its retention goes on; it does not start over.
 pub(super) async fn p43_a_restored_record_expires_when_it_would_have(scene: Scene) -> Verdict {
-    let claim = scene.fresh_on(scene.expiring(CrashPolicy::Takeover)?)?;
+    let claim = scene.fresh_on(scene.expiring_late(CrashPolicy::Takeover)?)?;
     let record = taken_away(&scene, &claim, &complete("a while ago")).await?;
-    let spans = scene.spans();
-    scene.pass(spans.retention / 2).await;
+    let half = scene.late_retention() / 2;
+    scene.pass(half).await;
     written(&scene, &claim, &record).await?;
     scene.record(&claim.identity).await?;
-    scene.pass(spans.retention / 2 + spans.grace).await;
+    scene.pass(half + scene.spans().grace).await;
     let found = scene.store().read(&claim.identity).await?;
     ensure!(found.is_none(), "it lives on");
     scene.won(&again(&claim)).await?;

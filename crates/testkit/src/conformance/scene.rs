@@ -12,6 +12,8 @@ use super::{Spans, Subject};
 const LONG_LEASE: Duration = Duration::from_secs(300);
 /// A retention that no check outlasts where time is real, and that doesn't litter a shared server.
 const LONG_RETENTION: Duration = Duration::from_secs(600);
+/// Time enough for the calls of a check, on a server that writes each to its disk beside five other tests.
+const TIME_TO_ACT: Duration = Duration::from_secs(6);
 /// Attempts that no check uses up, unless it says otherwise.
 const MANY: u16 = 10;
 
@@ -90,6 +92,11 @@ impl Scene {
         self.pass(self.spans().retention + self.spans().grace).await;
     }
 
+    /// Waits until a record written by now has expired, if its terms are [`Scene::expiring_late`].
+    pub async fn expire_late(&self) {
+        self.pass(self.late_retention() + self.spans().grace).await;
+    }
+
     /// Terms under which neither lease nor record ends during a check.
     pub fn lasting(&self, crash: CrashPolicy) -> anyhow::Result<Terms> {
         terms(
@@ -115,11 +122,21 @@ impl Scene {
         terms(self.spans().lease, self.spans().retention, crash, MANY)
     }
 
+    /// Like [`Scene::expiring`], for a check that needs the record before its end: it has seconds for that.
+    pub fn expiring_late(&self, crash: CrashPolicy) -> anyhow::Result<Terms> {
+        terms(self.spans().lease, self.late_retention(), crash, MANY)
+    }
+
+    /// The retention of [`Scene::expiring_late`].
+    pub(super) fn late_retention(&self) -> Duration {
+        self.spans().retention.max(TIME_TO_ACT)
+    }
+
     /// Outlives several leases, and the expiry of other records.
     fn long_retention(&self) -> Duration {
         LONG_RETENTION
             .max(self.spans().lease * 20)
-            .max(self.spans().retention * 4)
+            .max(self.late_retention() * 4)
     }
 
     /// The claim of a key that nobody used before, under lasting terms with takeover.

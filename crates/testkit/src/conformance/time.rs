@@ -7,9 +7,8 @@ use semel_core::{Claim, CrashPolicy, Fence, Grant, Resolution, Settlement, Terms
 use super::make::{again, complete, settlements};
 use super::{Scene, Verdict};
 
-/// One record per state, each on `expiring` terms, with its lease.
-async fn one_of_each(scene: &Scene) -> anyhow::Result<Vec<(Claim, Grant)>> {
-    let terms = scene.expiring(CrashPolicy::Hold)?;
+/// One record per state, each on these terms, with its lease.
+async fn one_of_each(scene: &Scene, terms: Terms) -> anyhow::Result<Vec<(Claim, Grant)>> {
     let running = scene.fresh_on(terms)?;
     let mut all = vec![(running.clone(), scene.won(&running).await?)];
     for settlement in settlements() {
@@ -23,11 +22,11 @@ async fn one_of_each(scene: &Scene) -> anyhow::Result<Vec<(Claim, Grant)>> {
 
 /// From the moment of expiry a record counts as absent for every call, removed or not.
 pub(super) async fn p20_expired_is_absent_at_once(scene: Scene) -> Verdict {
-    let all = one_of_each(&scene).await?;
+    let all = one_of_each(&scene, scene.expiring_late(CrashPolicy::Hold)?).await?;
     for (claim, _) in &all {
         scene.record(&claim.identity).await?;
     }
-    scene.expire().await;
+    scene.expire_late().await;
     let environment = Some(scene.environment().to_owned());
     let listed = scene
         .store()
@@ -61,7 +60,7 @@ pub(super) async fn p20_expired_is_absent_at_once(scene: Scene) -> Verdict {
 
 /// An answer lives for its full retention from the moment it was written.
 pub(super) async fn p20_settling_restarts_the_retention(scene: Scene) -> Verdict {
-    let terms = scene.expiring(CrashPolicy::Hold)?;
+    let terms = scene.expiring_late(CrashPolicy::Hold)?;
     let claim = scene.fresh_on(terms)?;
     let lease = scene.won(&claim).await?;
     scene.pass(terms.retention() * 2 / 3).await;
@@ -72,7 +71,7 @@ pub(super) async fn p20_settling_restarts_the_retention(scene: Scene) -> Verdict
 
 /// Asking for an answer doesn't keep it longer.
 pub(super) async fn p20_replaying_does_not_prolong(scene: Scene) -> Verdict {
-    let terms = scene.expiring(CrashPolicy::Hold)?;
+    let terms = scene.expiring_late(CrashPolicy::Hold)?;
     let claim = scene.fresh_on(terms)?;
     let lease = scene.won(&claim).await?;
     scene.settled(&lease, &complete("the answer")).await?;
@@ -92,7 +91,7 @@ pub(super) async fn p20_replaying_does_not_prolong(scene: Scene) -> Verdict {
 
 /// A sweep removes what has expired, and the keys stay usable.
 pub(super) async fn p21_sweep_removes_the_expired(scene: Scene) -> Verdict {
-    let all = one_of_each(&scene).await?;
+    let all = one_of_each(&scene, scene.expiring(CrashPolicy::Hold)?).await?;
     scene.expire().await;
     let before = scene.store().stats().await?.records;
     let removed = sweep_all(&scene).await?;
@@ -119,7 +118,7 @@ pub(super) async fn p21_sweep_removes_the_expired(scene: Scene) -> Verdict {
 
 /// A sweep leaves alone whatever has not expired: running, lapsed, in doubt, settled or released.
 pub(super) async fn p21_sweep_leaves_live_records(scene: Scene) -> Verdict {
-    let expired = one_of_each(&scene).await?;
+    let expired = one_of_each(&scene, scene.expiring(CrashPolicy::Hold)?).await?;
     let mut live = Vec::new();
     for crash in [CrashPolicy::Takeover, CrashPolicy::Hold] {
         let terms = scene.lapsing(crash)?;
@@ -166,7 +165,8 @@ async fn sweep_all(scene: &Scene) -> anyhow::Result<usize> {
 
 /// A deleted key is as new, whatever its state was, and the old lease is worth nothing.
 pub(super) async fn p22_a_deleted_key_is_new(scene: Scene) -> Verdict {
-    for (claim, lease) in one_of_each(&scene).await? {
+    let lasting = scene.lasting(CrashPolicy::Hold)?;
+    for (claim, lease) in one_of_each(&scene, lasting).await? {
         ensure!(
             scene.store().delete(&claim.identity).await?,
             "delete found nothing"
@@ -193,11 +193,11 @@ pub(super) async fn p22_a_deleted_key_is_new(scene: Scene) -> Verdict {
 /// A key that is claimed long after its deletion lives as long as any other.
 pub(super) async fn p22_a_deleted_key_lives_its_full_span(scene: Scene) -> Verdict {
     // The retention is short; a lease that is shorter still would lapse on a slow machine.
-    let span = scene.spans().retention;
+    let span = scene.late_retention();
     let claim = scene.fresh_on(Terms::new(span, span, CrashPolicy::Hold, 10)?)?;
     scene.won(&claim).await?;
     scene.store().delete(&claim.identity).await?;
-    scene.expire().await;
+    scene.expire_late().await;
     let next = again(&claim);
     let lease = scene.won(&next).await?;
     let resent = scene.won(&next).await?;

@@ -127,13 +127,13 @@ impl PostgresServer {
         let mut pause = tokio::time::interval(ASK_EVERY);
         self.process.kill();
         for _ in 0..PATIENCE {
-            // Until the last session of the killed one is gone, the new one refuses to start.
-            self.process = launch(&self.folder, self.port, &self.settings, &self.environment);
-            for _ in 0..10 {
-                pause.tick().await;
+            // Until the last session of the killed one is gone, the new one refuses to start, sooner or later.
+            if !self.process.runs() {
+                self.process = launch(&self.folder, self.port, &self.settings, &self.environment);
             }
-            if self.process.runs() {
-                return self.answers().await;
+            pause.tick().await;
+            if self.try_sql("postgres", "select 1").is_ok() {
+                return;
             }
         }
         panic!("the server doesn't start again");

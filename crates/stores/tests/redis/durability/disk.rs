@@ -8,7 +8,7 @@ use semel_testkit::history::{check_with_slack, clients};
 use semel_testkit::private::RedisServer;
 
 use super::{Told, lost, work};
-use crate::support::{Server, chance, clock, refused, suite, valkey_program};
+use crate::support::{Server, chance, clock, refused, suite_at_a_level, valkey_program};
 
 /// Valkey and newer Redis can wait for the disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -17,7 +17,7 @@ async fn the_suite_passes_on_disk() {
     let server = RedisServer::start_as(&program, "", &["--appendonly", "yes"]).await;
     let url = format!("{}?durability=waitaof:1:0", server.url());
     // Each answer waits for the disk, which is written to once a second.
-    suite(&url, |name| {
+    suite_at_a_level(&url, |name| {
         name.starts_with("p12_") || name.starts_with("p18_")
     })
     .await;
@@ -67,26 +67,21 @@ async fn a_server_with_an_append_only_file_loses_nothing_when_it_is_killed() {
         acknowledged += told.settled.len() + told.won.len();
         gone += lost(&told, &server.url()).await;
     }
-    assert!(acknowledged > 500, "{acknowledged} acknowledged");
     assert_eq!(gone, 0, "of {acknowledged} acknowledged");
     let history = history.await.unwrap();
     let violations = check_with_slack(&history, Duration::from_millis(50));
     assert!(violations.is_empty(), "{plan:?}: {}", violations[0]);
 }
 
-/// Like [`work`], where the server comes back: with a pause after what failed.
+/// Like [`work`], where the server comes back: until so many are acknowledged, with a pause after what failed.
 async fn work_on(scene: &Scene, count: usize) -> Told {
-    let mut all = Told {
-        settled: Vec::new(),
-        won: Vec::new(),
-    };
-    for _ in 0..count {
+    let mut all = Told::default();
+    while all.won.len() < count {
         let told = work(scene, 1).await;
         if told.won.is_empty() {
             clock().sleep(Duration::from_millis(20)).await;
         }
-        all.settled.extend(told.settled);
-        all.won.extend(told.won);
+        all.add(told);
     }
     all
 }

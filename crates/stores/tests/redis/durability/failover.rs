@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use semel_core::Claimed;
 use semel_core::store::Store as _;
+use semel_testkit::conformance::Scene;
 use semel_testkit::proxy::Way;
 
-use super::{Pair, lost, redis_and_valkey, work};
+use super::{Pair, Told, lost, redis_and_valkey, work};
 use crate::support::{again, clock, open, scene};
 
 /// The default: an acknowledgement is the master's. A replica that was cut off takes over without it, and the
@@ -41,8 +42,7 @@ async fn with_a_level_a_failover_loses_nothing_acknowledged() {
     for program in redis_and_valkey().await {
         let mut pair = Pair::start(&program).await;
         let scene = scene(format!("{}?durability=wait:1", pair.master.url())).await;
-        let told = work(&scene, 20).await;
-        assert_eq!((told.settled.len(), told.won.len()), (20, 20));
+        let told = work_until(&scene, 20).await;
         pair.cut_off(true);
         let cut_off = work(&scene, 1).await;
         assert_eq!(
@@ -53,6 +53,18 @@ async fn with_a_level_a_failover_loses_nothing_acknowledged() {
         pair.fail_over();
         assert_eq!(lost(&told, &pair.replica.url()).await, 0);
     }
+}
+
+/// Like [`work`], until so many are acknowledged: a replica on a busy machine may confirm too late, which is told.
+async fn work_until(scene: &Scene, count: usize) -> Told {
+    let mut all = Told::default();
+    for _ in 0..count * 5 {
+        all.add(work(scene, 1).await);
+        if all.settled.len() >= count && all.won.len() >= count {
+            return all;
+        }
+    }
+    panic!("hardly anything is ever confirmed");
 }
 
 /// Under load, at any moment: what was acknowledged before the master died is there afterwards.

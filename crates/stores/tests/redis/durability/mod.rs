@@ -59,17 +59,22 @@ async fn redis_and_valkey() -> [PathBuf; 2] {
 }
 
 /// What a caller was told.
+#[derive(Default)]
 struct Told {
     settled: Vec<(Claim, String)>,
     won: Vec<(Claim, Grant)>,
 }
 
+impl Told {
+    fn add(&mut self, other: Self) {
+        self.settled.extend(other.settled);
+        self.won.extend(other.won);
+    }
+}
+
 /// Claims and settles `count` keys, and claims as many again; gives what was acknowledged.
 async fn work(scene: &Scene, count: usize) -> Told {
-    let mut told = Told {
-        settled: Vec::new(),
-        won: Vec::new(),
-    };
+    let mut told = Told::default();
     for number in 0..count {
         let (one, two) = (
             scene.fresh().expect("a claim"),
