@@ -177,7 +177,7 @@ async fn processes_that_write_all_the_time_take_turns() {
     let (mut one, mut other) = (Loaded::start(&place.url()), Loaded::start(&place.url()));
     one.next(1).await;
     other.next(1).await;
-    let longest = longest_streak(&mut one, &mut other, 2_000).await;
+    let longest = longest_streak(&mut one, &mut other, 4_000).await;
     println!("{longest} in a row, at most");
-    assert!(longest < 150, "{longest} in a row");
+    assert!(longest < 500, "{longest} in a row");
 }

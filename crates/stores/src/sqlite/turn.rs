@@ -2,7 +2,7 @@
 //!
 //! SQLite gives the lock to whoever asks for it when it is free, and a process that writes all the time asks again at
 //! once: another one would wait for seconds. So the turn is taken before the lock is asked for, and given up when that
-//! is had: whoever waited meanwhile is next.
+//! is had: whoever waited meanwhile is next, soon.
 //!
 //! It is a lock on a file beside the database, which the kernel takes from a process that dies. And it is a courtesy:
 //! where it can't be had, the write lock is asked for without it.
@@ -21,9 +21,16 @@ use super::error::is_busy;
 const PAUSE: Duration = Duration::from_millis(1);
 /// A process that is stopped (`SIGSTOP`) keeps its turn: it delays a write of others by so much, and no more.
 const LONGEST: Duration = Duration::from_millis(250);
+/// A turn is for all that is written in this time: to hand the lock over costs a pause, on both sides.
+const LASTS: Duration = Duration::from_millis(10);
 
-/// The file; none where it can't be opened.
-pub(super) struct Turn(Option<File>);
+/// The file, and when it was this process's turn.
+pub(super) struct Turn {
+    /// None where it can't be opened.
+    file: Option<File>,
+    /// When this process had it last, or had waited long enough for it.
+    had: Option<Tick>,
+}
 
 impl Turn {
     /// Opens the file beside the database's, with the same permissions.
@@ -33,26 +40,32 @@ impl Turn {
         let mode = path.metadata().map_or(0o600, |found| found.mode() & 0o666);
         let mut open = OpenOptions::new();
         open.write(true).create(true).truncate(false).mode(mode);
-        Self(open.open(name).ok())
+        Self {
+            file: open.open(name).ok(),
+            had: None,
+        }
     }
 
-    /// Waits for the turn; it lasts until the answer is dropped.
-    pub(super) async fn take(&self, clock: &dyn Clock) -> Taken<'_> {
+    /// Waits until this process may ask for the lock; nobody else does then, until the answer is dropped.
+    pub(super) async fn take(&mut self, clock: &dyn Clock) -> Taken<'_> {
         let began = clock.now();
-        while let Some(file) = &self.0 {
-            if file.try_lock().is_ok() {
-                return Taken(Some(file));
-            }
-            if clock.now().since(began) >= LONGEST {
+        if self.had.is_some_and(|had| began.since(had) < LASTS) {
+            return Taken(None);
+        }
+        let mut taken = None;
+        while let Some(file) = &self.file {
+            taken = file.try_lock().is_ok().then_some(file);
+            if taken.is_some() || clock.now().since(began) >= LONGEST {
                 break;
             }
             clock.sleep(PAUSE).await;
         }
-        Taken(None)
+        self.had = Some(clock.now());
+        Taken(taken)
     }
 }
 
-/// The turn, or the leave to go on without it.
+/// The turn, or the leave to go on without taking it.
 pub(super) struct Taken<'a>(Option<&'a File>);
 
 impl Drop for Taken<'_> {
