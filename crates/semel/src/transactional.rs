@@ -78,7 +78,7 @@ macro_rules! transact {
             }
 
             fn is_broken(error: &sqlx::Error) -> bool {
-                $store::is_broken(error)
+                semel_stores::$store::is_broken(error)
             }
 
             fn is_over(error: &sqlx::Error) -> Option<TxError> {
@@ -108,15 +108,6 @@ transact!("mysql", mysql, sqlx::MySqlPool);
 mod postgres {
     use super::TxError;
 
-    pub(super) fn is_broken(error: &sqlx::Error) -> bool {
-        let Some(error) = error.as_database_error() else {
-            return true;
-        };
-        // Ended by an administrator or with the server: in the middle of a commit too.
-        let code = error.code().unwrap_or_default();
-        code.starts_with("57P") || code.starts_with("08")
-    }
-
     pub(super) fn is_over(error: &sqlx::Error) -> Option<TxError> {
         match error.as_database_error()?.code()?.as_ref() {
             "25P01" => Some(TxError::Ended),
@@ -132,20 +123,11 @@ mod mysql {
     use super::TxError;
     use sqlx::mysql::MySqlDatabaseError;
 
-    fn number(error: &sqlx::Error) -> Option<u16> {
-        let error = error.as_database_error()?;
-        Some(error.try_downcast_ref::<MySqlDatabaseError>()?.number())
-    }
-
-    pub(super) fn is_broken(error: &sqlx::Error) -> bool {
-        // Ended by an administrator or with the server: in the middle of a commit too.
-        let ended = |number| matches!(number, 1053 | 1077 | 1079 | 1184 | 1927 | 3169 | 4031);
-        number(error).is_none_or(ended)
-    }
-
     /// There is no mark any more: a statement that makes a table commits, a deadlock rolls back.
     pub(super) fn is_over(error: &sqlx::Error) -> Option<TxError> {
-        (number(error) == Some(1305)).then_some(TxError::Ended)
+        let error = error.as_database_error()?;
+        let number = error.try_downcast_ref::<MySqlDatabaseError>()?.number();
+        (number == 1305).then_some(TxError::Ended)
     }
 }
 

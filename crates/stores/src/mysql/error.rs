@@ -99,8 +99,8 @@ fn hint(number: u16) -> Option<&'static str> {
     }
 }
 
-/// Whether the connection is of no further use.
-pub(super) fn is_broken(error: &Error) -> bool {
+/// Whether the connection is of no further use: what was sent last may have been done.
+pub fn is_broken(error: &Error) -> bool {
     match number(error) {
         Some(number) => matches!(
             number,

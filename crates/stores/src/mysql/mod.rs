@@ -38,6 +38,8 @@ use semel_core::{
     Resolved, Settled, Settlement,
 };
 
+#[doc(hidden)]
+pub use error::is_broken;
 pub use schema::{MIGRATIONS, pending};
 pub use size::Usage;
 pub use transaction::{Transactional, Tx};

@@ -84,8 +84,8 @@ fn hint(error: &Error) -> Option<&'static str> {
     }
 }
 
-/// Whether the connection is of no further use.
-pub(super) fn is_broken(error: &Error) -> bool {
+/// Whether the connection is of no further use: what was sent last may have been done.
+pub fn is_broken(error: &Error) -> bool {
     match code(error) {
         Some(code) => code.starts_with("57P") || code.starts_with("08"),
         None => !matches!(error, Error::RowNotFound | Error::ColumnDecode { .. }),

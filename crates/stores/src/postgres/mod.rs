@@ -41,6 +41,8 @@ use semel_core::{
 
 pub use crate::transaction::TxError;
 pub use alongside::{Bound, Reclaimed, SettledWith, WithClaim, WithSettlement};
+#[doc(hidden)]
+pub use error::is_broken;
 pub use schema::{File, MIGRATIONS, pending};
 pub use size::Usage;
 pub use transaction::{Transactional, Tx};

@@ -46,7 +46,8 @@ impl Turn {
         }
     }
 
-    /// Waits until this process may ask for the lock; nobody else does then, until the answer is dropped.
+    /// Waits until this process may ask for the lock. Until the answer is dropped nobody else does, but who had the turn
+    /// a moment ago.
     pub(super) async fn take(&mut self, clock: &dyn Clock) -> Taken<'_> {
         let began = clock.now();
         if self.had.is_some_and(|had| began.since(had) < LASTS) {

@@ -11,9 +11,18 @@ use semel_core::{
     Certainty, Claimed, Clock, Store, StoreAdmin as _, StoreErrorKind, Tick, Timestamp,
 };
 use semel_stores::sqlite::SqliteStore;
+use sqlx::SqliteConnection;
 
 use crate::support::{again, complete, done, fresh, sleep, won};
 use crate::{Place, open};
+
+/// A connection that knows nothing of ours, and has the write lock.
+async fn holding_the_lock(place: &Place) -> SqliteConnection {
+    let mut other = place.raw().await;
+    let begun = sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other);
+    begun.await.expect("nobody else has it");
+    other
+}
 
 #[tokio::test]
 async fn a_write_lock_that_is_held_for_long_is_an_error_that_changed_nothing() {
@@ -21,11 +30,7 @@ async fn a_write_lock_that_is_held_for_long_is_an_error_that_changed_nothing() {
     let store = open(&format!("{}?busy_ms=200", place.url())).await.unwrap();
     let finished = fresh();
     assert!(done(&store, &finished).await);
-    let mut other = place.raw().await;
-    sqlx::raw_sql("BEGIN IMMEDIATE")
-        .execute(&mut other)
-        .await
-        .unwrap();
+    let mut other = holding_the_lock(&place).await;
     let claim = fresh();
     let error = store.claim(&claim).await.unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Unavailable);
@@ -42,11 +47,7 @@ async fn a_write_lock_that_is_held_for_long_is_an_error_that_changed_nothing() {
 async fn a_write_lock_that_is_held_for_a_while_is_waited_for() {
     let place = Place::new();
     let store = place.open().await;
-    let mut other = place.raw().await;
-    sqlx::raw_sql("BEGIN IMMEDIATE")
-        .execute(&mut other)
-        .await
-        .unwrap();
+    let mut other = holding_the_lock(&place).await;
     let claim = fresh();
     let claiming = tokio::spawn({
         let (store, claim) = (store.clone(), claim.clone());
@@ -68,11 +69,7 @@ fn turn(place: &Place) -> File {
 async fn whoever_waits_for_the_write_lock_has_the_turn_until_it_has_the_lock() {
     let place = Place::new();
     let store = place.open().await;
-    let mut other = place.raw().await;
-    sqlx::raw_sql("BEGIN IMMEDIATE")
-        .execute(&mut other)
-        .await
-        .unwrap();
+    let mut other = holding_the_lock(&place).await;
     let turn = turn(&place);
     turn.try_lock().expect("nobody waits");
     turn.unlock().unwrap();
