@@ -8,9 +8,13 @@ default:
 verify:
     cargo xtask ci
 
-# The tests alone
+# What can be checked with nothing but Rust
+quick:
+    cargo xtask ci --quick
+
+# The tests that need nothing but Rust
 test *arguments:
-    cargo nextest run --workspace --all-features {{arguments}}
+    cargo test --workspace --all-features {{arguments}}
 
 # Format and lint
 lint:

@@ -10,6 +10,7 @@ mod conformance;
 mod deps;
 mod exec;
 mod faults;
+mod features;
 mod fuzz;
 mod generate;
 mod house;
@@ -21,6 +22,7 @@ mod services;
 mod simulate;
 mod table;
 mod time;
+mod workflows;
 mod workspace;
 
 use std::process::ExitCode;
@@ -41,7 +43,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run every check, the tests last; what a change must pass.
-    Ci,
+    Ci(ci::Options),
     /// Start, end or show the real servers that tests use.
     Services {
         #[command(subcommand)]
@@ -84,6 +86,10 @@ enum Command {
     },
     /// Compare the list of requirements with the tests that exist.
     Conformance,
+    /// Check each feature alone, each example alone, and the packages, on the oldest Rust that is promised.
+    Features,
+    /// Check the files that tell a forge what to run.
+    Workflows,
     /// Check which crates may depend on which.
     Deps,
     /// Check the rules of the house: file sizes, forbidden words, inherited lints, links, examples.
@@ -105,7 +111,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<ExitCode> {
     let workspace = Workspace::find()?;
     match cli.command {
-        Command::Ci => ci::run(&workspace)?,
+        Command::Ci(options) => ci::run(&workspace, &options)?,
         Command::Services { action } => services::run(&workspace, &action)?,
         Command::Generate { check } => generate::run(&workspace, check)?,
         Command::Model { quick } => programs::model(&workspace, quick)?,
@@ -117,6 +123,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Schemathesis(options) => schemathesis::run(&workspace, &options)?,
         Command::Sdks { language } => sdks::run(&workspace, language)?,
         Command::Conformance => conformance::run(&workspace)?,
+        Command::Features => features::run(&workspace)?,
+        Command::Workflows => workflows::run(&workspace)?,
         Command::Deps => deps::run(&workspace)?,
         Command::House => house::run(&workspace)?,
         Command::Book => book::run(&workspace)?,

@@ -25,11 +25,34 @@ const PROGRAMS: [&str; 9] = [
     "--all-features",
 ];
 
-/// A program of ours as the tests have it, built if need be: `semel`, or `examples/apis`.
-pub(crate) fn debug(workspace: &Workspace, name: &str) -> Result<PathBuf> {
+/// Chooses every test for nextest. Those that need servers are left out of a plain `cargo test`, as whole targets
+/// (`test = false` in the manifest, named here by the glob) or one by one (`#[ignore]`).
+pub(crate) const EVERY_TEST: [&str; 7] = [
+    "--run-ignored=all",
+    "--workspace",
+    "--all-features",
+    "--lib",
+    "--bins",
+    "--examples",
+    "--test=*",
+];
+
+/// Builds the programs that checks start.
+pub(crate) fn build(workspace: &Workspace) -> Result<()> {
     let mut build = exec::cargo();
     build.args(["build", "--quiet"]).args(PROGRAMS);
-    exec::run(build.current_dir(workspace.root()))?;
+    exec::run(build.current_dir(workspace.root()))
+}
+
+/// Set for a command that starts after the programs were built. Asking cargo again would wait for the lock that a build of
+/// something else may hold.
+pub(crate) const BUILT: &str = "SEMEL_PROGRAMS_BUILT";
+
+/// A program of ours as the tests have it, built if need be: `semel`, or `examples/apis`.
+pub(crate) fn debug(workspace: &Workspace, name: &str) -> Result<PathBuf> {
+    if std::env::var_os(BUILT).is_none() {
+        build(workspace)?;
+    }
     let target = std::env::var_os("CARGO_TARGET_DIR");
     let target = target.map_or_else(|| workspace.path("target"), Into::into);
     Ok(target.join("debug").join(name))

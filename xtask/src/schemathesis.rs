@@ -82,7 +82,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 }
 
 /// The program, installed unless it is there already.
-fn install(workspace: &Workspace) -> Result<PathBuf> {
+pub(crate) fn install(workspace: &Workspace) -> Result<PathBuf> {
     let environment = workspace.path("target/schemathesis").join(VERSION);
     let program = environment.join("bin/schemathesis");
     if program.is_file() {

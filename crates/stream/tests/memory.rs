@@ -47,9 +47,10 @@ fn a_hundred_thousand_keys_take_well_under_10_megabytes() {
             .advance(session, Mark::new(3, 1_000_000_000))
             .unwrap();
     }
-    assert_eq!(
-        kept(&region),
-        before,
-        "a session is as large as it was, however far it came"
+    // A little for the test's own output; a byte more for each session would be twenty times that.
+    let after = kept(&region);
+    assert!(
+        after < before + 5_000,
+        "a session is as large as it was, however far it came: {after} bytes"
     );
 }

@@ -1,85 +1,76 @@
 //! `cargo xtask ci`: every check, the tests last.
 //!
-//! The tests are last because what reads the output looks for their summary at its end.
+//! Steps run side by side in a few lanes: servers are installed while the compiler works, and what mostly waits runs beside
+//! what mostly computes. Each step is a process of its own (`cargo xtask ci --only NAME`) with a log of its own, which is
+//! printed when the step ends. The log of the tests is printed last, because what reads the output looks for their summary
+//! at its end.
 
+mod advisories;
+mod lanes;
+mod quick;
+mod retried;
 mod steps;
+mod tools;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
 use serde::Serialize;
 
 use crate::table::{seconds, table};
-use crate::time::Stopwatch;
 use crate::workspace::Workspace;
-pub(crate) use steps::EXAMPLES;
-use steps::{STEPS, Step};
+use steps::STEPS;
+
+/// `cargo xtask ci`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// Run only what needs nothing but Rust: no server, no other tool, no network beyond the crates.
+    #[arg(long)]
+    quick: bool,
+    /// Run one step alone, by its name.
+    #[arg(long, conflicts_with = "quick")]
+    only: Option<String>,
+}
 
 /// How a step ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "state", content = "note")]
 pub(crate) enum Outcome {
     Passed,
-    /// It could not be done here, and says so: not the same as passed.
-    NotChecked(String),
     Failed(String),
-    /// An earlier one failed.
+    /// Another step failed before this one began or ended.
     NotReached,
 }
 
+/// One step of a run, for the closing table and the result file.
 #[derive(Debug, Serialize)]
-struct Row {
+pub(crate) struct Row {
     step: &'static str,
     seconds: f64,
     #[serde(flatten)]
     outcome: Outcome,
 }
 
-/// Runs the steps in order and stops at the first that fails.
-pub(crate) fn run(workspace: &Workspace) -> Result<()> {
-    let mut rows: Vec<Row> = Vec::new();
-    for (number, step) in STEPS.iter().enumerate() {
-        if failure(&rows).is_some() {
-            rows.push(Row {
-                step: step.name,
-                seconds: 0.0,
-                outcome: Outcome::NotReached,
-            });
-            continue;
-        }
-        if number + 1 == STEPS.len() {
-            print_table(&rows);
-        }
-        println!("\n=== {}/{} {}", number + 1, STEPS.len(), step.name);
-        rows.push(run_step(workspace, step));
+/// Runs all steps, the quick ones, or one.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    if let Some(name) = &options.only {
+        let step = STEPS.iter().find(|step| step.name == name);
+        let names = || STEPS.iter().map(|step| step.name).collect::<Vec<_>>();
+        let step =
+            step.with_context(|| format!("no step {name}; there are: {}", names().join(", ")))?;
+        return (step.run)(workspace);
     }
+    if options.quick {
+        return quick::run(workspace);
+    }
+    let rows = lanes::run(workspace, STEPS)?;
     workspace.write_result("ci", &rows)?;
-    let Some((step, reason)) = failure(&rows) else {
-        return Ok(());
-    };
     print_table(&rows);
-    bail!("{step}: {reason}")
-}
-
-fn run_step(workspace: &Workspace, step: &Step) -> Row {
-    let watch = Stopwatch::start();
-    let outcome = match (step.run)(workspace) {
-        Ok(outcome) => outcome,
-        Err(error) => Outcome::Failed(format!("{error:#}")),
-    };
-    let row = Row {
-        step: step.name,
-        seconds: watch.seconds(),
-        outcome,
-    };
-    // After the last step nothing is printed: its own summary stands at the end.
-    if !step.closes {
-        println!(
-            "--- {} {} after {}",
-            row.step,
-            word(&row.outcome),
-            seconds(row.seconds)
-        );
+    // What the last step said closes the output.
+    print!("{}", lanes::log_of(workspace, steps::LAST)?);
+    match failure(&rows) {
+        None => Ok(()),
+        Some((step, reason)) => bail!("{step}: {reason}"),
     }
-    row
 }
 
 fn failure(rows: &[Row]) -> Option<(&'static str, &str)> {
@@ -89,20 +80,16 @@ fn failure(rows: &[Row]) -> Option<(&'static str, &str)> {
     })
 }
 
-fn word(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Passed => "passed".to_owned(),
-        Outcome::NotChecked(why) => format!("not checked: {why}"),
-        Outcome::Failed(_) => "FAILED".to_owned(),
-        Outcome::NotReached => "not reached".to_owned(),
-    }
-}
-
 fn print_table(rows: &[Row]) {
+    let word = |outcome: &Outcome| match outcome {
+        Outcome::Passed => "passed",
+        Outcome::Failed(_) => "FAILED",
+        Outcome::NotReached => "not reached",
+    };
     let cells = rows.iter().map(|row| {
         [
             row.step.to_owned(),
-            word(&row.outcome),
+            word(&row.outcome).to_owned(),
             seconds(row.seconds),
         ]
     });

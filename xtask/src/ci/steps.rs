@@ -1,73 +1,122 @@
-//! The steps, in their order.
+//! The steps, and what each waits for.
 
 use std::process::Command;
-use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
-use super::Outcome;
+use super::{advisories, retried, tools};
+use crate::programs::EVERY_TEST;
 use crate::workspace::Workspace;
-use crate::{book, deps, exec, faults, generate, house, programs, schemathesis, sdks, services};
+use crate::{
+    book, deps, exec, faults, generate, house, programs, schemathesis, sdks, services, workflows,
+};
 
 /// One check.
+#[derive(Clone, Copy)]
 pub(crate) struct Step {
     pub(crate) name: &'static str,
-    pub(crate) run: fn(&Workspace) -> Result<Outcome>,
-    /// Its output ends the whole run.
-    pub(crate) closes: bool,
+    pub(crate) lane: Lane,
+    /// Steps of other lanes that must have passed before this one begins.
+    pub(crate) after: &'static [&'static str],
+    pub(crate) run: fn(&Workspace) -> Result<()>,
 }
 
-const fn step(name: &'static str, run: fn(&Workspace) -> Result<Outcome>) -> Step {
-    Step {
-        name,
-        run,
-        closes: false,
+/// Steps of one lane run one after another, in the order of the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Whatever compiles into the one target folder, which cargo locks.
+    Build,
+    /// Downloads, servers, tools.
+    Setup,
+    /// Programs and tests on real servers; they come first when processors are short.
+    Run,
+    /// Computes for long without waiting for anything; gets what the others leave.
+    Idle,
+}
+
+impl Lane {
+    pub(crate) const ALL: [Self; 4] = [Self::Build, Self::Setup, Self::Run, Self::Idle];
+
+    /// How far it stands back behind the others, for `nice`.
+    pub(crate) const fn niceness(self) -> &'static str {
+        match self {
+            Self::Run => "0",
+            Self::Setup => "2",
+            Self::Build => "5",
+            Self::Idle => "19",
+        }
     }
 }
 
-/// In this order; the tests last.
+const fn step(name: &'static str, lane: Lane, run: fn(&Workspace) -> Result<()>) -> Step {
+    Step {
+        name,
+        lane,
+        after: &[],
+        run,
+    }
+}
+
+const fn after(earlier: &'static [&'static str], step: Step) -> Step {
+    Step {
+        after: earlier,
+        ..step
+    }
+}
+
+/// The step whose output closes the run.
+pub(crate) const LAST: &str = "tests";
+
+/// In this order within each lane.
 pub(crate) const STEPS: &[Step] = &[
-    step("format", |w| cargo(w, &["fmt", "--all", "--check"])),
-    step("lints", |w| {
-        let all = ["clippy", "--workspace", "--all-targets", "--all-features"];
-        cargo(w, &[all.as_slice(), &["--", "-D", "warnings"]].concat())
+    step("format", Lane::Build, |w| {
+        cargo(w, &["fmt", "--all", "--check"])
     }),
-    step("dependency direction", |w| deps::run(w).map(passed)),
-    step("generated files", |w| generate::run(w, true).map(passed)),
-    step("licences and sources", |w| {
-        tool("deny")?;
-        let check = ["deny", "check", "--hide-inclusion-graph"];
-        cargo(
-            w,
-            &[check.as_slice(), &["bans", "licenses", "sources"]].concat(),
-        )
+    step("house rules", Lane::Build, house::run),
+    step("dependency direction", Lane::Build, deps::run),
+    step("programs", Lane::Build, programs::build),
+    step("generated files", Lane::Build, |w| generate::run(w, true)),
+    step("build of the tests", Lane::Build, |w| {
+        exec::run(nextest(w).arg("--no-run"))
     }),
-    step("advisories", advisories),
-    step("house rules", |w| house::run(w).map(passed)),
-    step("documentation", documentation),
-    step("book", |w| book::run(w).map(passed)),
-    step("documented examples", |w| {
+    step("lints", Lane::Build, lints),
+    step("documentation", Lane::Build, documentation),
+    step("documented examples", Lane::Build, |w| {
         cargo(w, &["test", "--workspace", "--doc", "--all-features"])
     }),
-    step("model", |w| programs::model(w, true).map(passed)),
-    step("schedules", |w| programs::shuttle(w).map(passed)),
-    step("servers", |w| {
+    step("servers", Lane::Setup, |w| {
         let names = SERVERS.iter().map(|&name| name.to_owned()).collect();
-        services::run(w, &services::Action::Up { names }).map(passed)
+        services::run(w, &services::Action::Up { names })
     }),
-    step("APIs from outside", |w| {
-        schemathesis::run(w, &schemathesis::Options::default()).map(passed)
+    step("tools", Lane::Setup, |w| {
+        tools::install(w)?;
+        sdks::prepare(w)?;
+        schemathesis::install(w).map(drop)
     }),
-    step("packages for other languages", |w| {
-        sdks::run(w, None).map(passed)
+    step("licences and sources", Lane::Setup, |w| {
+        let check = ["check", "--hide-inclusion-graph"];
+        let what = ["bans", "licenses", "sources"];
+        tools::deny(w, &[check.as_slice(), &what].concat())
     }),
-    step("examples", examples),
-    step("faults", |w| faults::slice(w).map(passed)),
-    Step {
-        name: "tests",
-        run: tests,
-        closes: true,
-    },
+    step("advisories", Lane::Setup, advisories::run),
+    step("workflow files", Lane::Setup, workflows::run),
+    step("book", Lane::Setup, book::run),
+    after(
+        &["programs", "tools"],
+        step("APIs from outside", Lane::Run, |w| {
+            schemathesis::run(w, &schemathesis::Options::default())
+        }),
+    ),
+    after(
+        &["servers"],
+        step("packages for other languages", Lane::Run, |w| {
+            sdks::run(w, None)
+        }),
+    ),
+    step("faults", Lane::Run, faults::slice),
+    step("model", Lane::Idle, |w| programs::model(w, true)),
+    step("schedules", Lane::Idle, programs::shuttle),
+    step(LAST, Lane::Run, tests),
 ];
 
 /// The real servers that the tests need.
@@ -92,101 +141,40 @@ const SERVERS: &[&str] = &[
     "faketime",
 ];
 
-/// How long the advisory database may take to arrive.
-const FETCH_LIMIT: Duration = Duration::from_secs(30);
-
-fn passed((): ()) -> Outcome {
-    Outcome::Passed
+pub(super) fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
+    exec::run(exec::cargo().args(arguments).current_dir(workspace.root()))
 }
 
-fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<Outcome> {
-    run(exec::cargo().args(arguments), workspace)
-}
-
-fn run(command: &mut Command, workspace: &Workspace) -> Result<Outcome> {
-    exec::run(command.current_dir(workspace.root())).map(passed)
-}
-
-/// Refuses to go on without a cargo command that is installed separately.
-fn tool(name: &str) -> Result<()> {
-    let program = format!("cargo-{name}");
-    if exec::capture(exec::cargo().args([name, "--version"])).is_err() {
-        bail!("{program} is missing; install it with `cargo install --locked {program}`");
+pub(super) fn lints(workspace: &Workspace) -> Result<()> {
+    // The first leaves out the tests that need servers, as a plain `cargo test` does.
+    for targets in ["--all-targets", "--test=*"] {
+        let all = ["clippy", "--workspace", "--all-features", targets];
+        cargo(
+            workspace,
+            &[all.as_slice(), &["--", "-D", "warnings"]].concat(),
+        )?;
     }
     Ok(())
 }
 
-/// Many machines cannot reach the database. Then nothing was checked, and that is what is said.
-fn advisories(workspace: &Workspace) -> Result<Outcome> {
-    tool("deny")?;
-    let mut fetch = exec::cargo();
-    fetch
-        .args(["deny", "fetch", "db"])
-        .current_dir(workspace.root());
-    if let Err(error) = exec::capture_within(&mut fetch, FETCH_LIMIT) {
-        println!("advisories: not checked, no database reachable");
-        let first = format!("{error:#}");
-        println!("  ({})", first.lines().next().unwrap_or_default());
-        return Ok(Outcome::NotChecked("no database reachable".to_owned()));
-    }
-    cargo(
-        workspace,
-        &["deny", "check", "--disable-fetch", "advisories"],
-    )
-}
-
-fn documentation(workspace: &Workspace) -> Result<Outcome> {
+pub(super) fn documentation(workspace: &Workspace) -> Result<()> {
     let mut command = exec::cargo();
     command.args(["doc", "--workspace", "--no-deps", "--all-features"]);
-    run(command.env("RUSTDOCFLAGS", "-D warnings"), workspace)
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    exec::run(command.current_dir(workspace.root()))
 }
 
-/// Each a workspace of its own, as an application is.
-pub(crate) const EXAMPLES: &[&str] = &[
-    "axum-payments",
-    "bucket-tasks",
-    "contract-transition",
-    "intake",
-    "mesh",
-    "replica",
-];
-
-fn examples(workspace: &Workspace) -> Result<Outcome> {
-    let target = workspace.root().join("target");
-    for example in EXAMPLES {
-        let manifest = workspace
-            .root()
-            .join("examples")
-            .join(example)
-            .join("Cargo.toml");
-        let mut command = exec::cargo();
-        command
-            .args(["nextest", "run", "--manifest-path"])
-            .arg(manifest);
-        command
-            .arg("--target-dir")
-            .arg(&target)
-            .envs(services::variables(workspace)?);
-        run(&mut command, workspace)?;
-    }
-    Ok(Outcome::Passed)
+fn tests(workspace: &Workspace) -> Result<()> {
+    let ran = exec::run(nextest(workspace).envs(services::variables(workspace)?));
+    retried::judge(workspace, ran)
 }
 
-fn tests(workspace: &Workspace) -> Result<Outcome> {
-    tool("nextest")?;
-    // Tests of several processes start it, and shouldn't spend their time on building it.
-    programs::debug(workspace, "semel")?;
-    let all = [
-        "nextest",
-        "run",
-        "--workspace",
-        "--all-features",
-        "--profile",
-        "ci",
-    ];
+/// The command that runs every test.
+fn nextest(workspace: &Workspace) -> Command {
     let mut command = exec::cargo();
-    command.args(all).envs(services::variables(workspace)?);
-    run(&mut command, workspace)
+    command.args(["nextest", "run", "--profile", "ci"]);
+    command.args(EVERY_TEST).current_dir(workspace.root());
+    command
 }
 
 #[cfg(test)]
@@ -194,18 +182,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tests_and_only_they_close_the_run() {
-        let closing: Vec<usize> = (0..STEPS.len()).filter(|i| STEPS[*i].closes).collect();
-        assert_eq!(closing, [STEPS.len() - 1]);
-        assert_eq!(STEPS[STEPS.len() - 1].name, "tests");
+    fn the_tests_are_the_last_step() {
+        assert_eq!(STEPS.last().map(|step| step.name), Some(LAST));
     }
 
     #[test]
-    fn a_missing_tool_says_how_to_get_it() {
-        let error = tool("no-such-tool").unwrap_err().to_string();
-        assert!(
-            error.contains("cargo install --locked cargo-no-such-tool"),
-            "{error}"
-        );
+    fn every_step_waits_for_steps_that_exist_in_other_lanes() {
+        for step in STEPS {
+            for name in step.after {
+                let other = STEPS.iter().find(|other| other.name == *name);
+                assert!(
+                    other.is_some_and(|other| other.lane != step.lane),
+                    "{} waits for {name}",
+                    step.name
+                );
+            }
+        }
     }
 }

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
-use crate::ci::EXAMPLES;
 use crate::exec;
+use crate::programs::EVERY_TEST;
 use crate::table::table;
 use crate::workspace::Workspace;
 use judge::{Judgement, judge};
@@ -81,7 +81,7 @@ struct Suite {
 /// The full names of all tests: the binary's id, then the path within it.
 fn existing_tests(workspace: &Workspace) -> Result<Vec<String>> {
     let mut command = exec::cargo();
-    command.args(["nextest", "list", "--workspace", "--all-features"]);
+    command.args(["nextest", "list"]).args(EVERY_TEST);
     command
         .args(["--message-format", "json"])
         .current_dir(workspace.root());
@@ -96,46 +96,6 @@ fn existing_tests(workspace: &Workspace) -> Result<Vec<String>> {
                 .map(move |test| format!("{id}::{test}"))
         })
         .collect();
-    tests.extend(example_tests(workspace)?);
     tests.extend(sdks::tests(workspace.root())?);
     Ok(tests)
-}
-
-/// Those of the examples, which are workspaces of their own: by their source, as listing would build each.
-fn example_tests(workspace: &Workspace) -> Result<Vec<String>> {
-    let mut tests = Vec::new();
-    for example in EXAMPLES {
-        let folder = workspace.path("examples").join(example).join("tests");
-        let files = std::fs::read_dir(&folder)
-            .with_context(|| format!("cannot read {}", folder.display()))?;
-        for file in files {
-            let text = std::fs::read_to_string(file?.path())?;
-            let names = test_names(&text).map(|name| format!("{example}::{name}"));
-            tests.extend(names);
-        }
-    }
-    Ok(tests)
-}
-
-/// The functions that are marked as tests.
-fn test_names(source: &str) -> impl Iterator<Item = &str> {
-    let lines = source.lines().map(str::trim);
-    let pairs = lines.clone().zip(lines.skip(1));
-    pairs.filter_map(|(mark, line)| {
-        let is_test = mark.starts_with("#[test]") || mark.starts_with("#[tokio::test");
-        let name = line.strip_prefix("async ").unwrap_or(line);
-        let name = name.strip_prefix("fn ")?.split('(').next()?;
-        is_test.then_some(name)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::test_names;
-
-    #[test]
-    fn tests_are_found_by_their_mark() {
-        let source = "#[test]\nfn one() {\n#[tokio::test(flavor = \"x\")]\n    async fn two() {\nfn three() {}\n";
-        assert_eq!(test_names(source).collect::<Vec<_>>(), ["one", "two"]);
-    }
 }

@@ -33,6 +33,12 @@ pub(crate) fn run(workspace: &Workspace, language: Option<Language>) -> Result<(
     }
 }
 
+/// Installs what the packages are checked with, and checks nothing.
+pub(crate) fn prepare(workspace: &Workspace) -> Result<()> {
+    python::environment(&workspace.path("target/sdks"))?;
+    typescript::install(&workspace.path("sdks"))
+}
+
 /// Side by side: both wait for other machines and for clocks more than they compute.
 fn both(bench: &Bench) -> Result<()> {
     std::thread::scope(|scope| {

@@ -13,7 +13,7 @@ const WANTED: &str = include_str!("../../../sdks/python/requirements-dev.txt");
 const PACKAGE: &str = "python";
 
 pub(super) fn run(bench: &Bench) -> Result<()> {
-    let environment = environment(bench)?;
+    let environment = environment(&bench.folder)?;
     let tool = |name: &str| environment.join("bin").join(name);
     let caches = bench.folder.join("caches");
     let ruff = |arguments: &[&str]| {
@@ -38,8 +38,8 @@ pub(super) fn run(bench: &Bench) -> Result<()> {
 }
 
 /// The tools, in an environment that is named by what is in it.
-fn environment(bench: &Bench) -> Result<PathBuf> {
-    let environment = folder(&bench.folder, "python", WANTED);
+pub(super) fn environment(tools: &Path) -> Result<PathBuf> {
+    let environment = folder(tools, "python", WANTED);
     install(&environment, |beside| {
         println!("installing what the Python package is checked with");
         virtual_environment(beside)?;

@@ -12,7 +12,7 @@ const LOCK: &str = include_str!("../../../sdks/typescript/package-lock.json");
 const PACKAGE: &str = "typescript";
 
 pub(super) fn run(bench: &Bench) -> Result<()> {
-    install(bench)?;
+    install(&bench.sources)?;
     let npx = |arguments: &[&str]| {
         let mut command = bench.command("npx", PACKAGE);
         exec::run(command.arg("--no-install").args(arguments))
@@ -36,8 +36,9 @@ pub(super) fn run(bench: &Bench) -> Result<()> {
 }
 
 /// Beside the package, where its tools look; a mark has the lock that it was made from.
-fn install(bench: &Bench) -> Result<()> {
-    let mark = bench.sources.join("typescript/node_modules/.lock-of-semel");
+pub(super) fn install(sources: &Path) -> Result<()> {
+    let package = sources.join(PACKAGE);
+    let mark = package.join("node_modules/.lock-of-semel");
     if std::fs::read_to_string(&mark).is_ok_and(|text| text == LOCK) {
         return Ok(());
     }
@@ -49,7 +50,8 @@ fn install(bench: &Bench) -> Result<()> {
         version.trim()
     );
     println!("installing what the TypeScript package is checked with");
-    let mut npm = bench.command("npm", PACKAGE);
+    let mut npm = Command::new("npm");
+    npm.current_dir(package);
     // Not `ci`: it refuses a lock without the builds for other systems, which tests don't need and not every registry has.
     // Versions and digests are those of the lock all the same.
     exec::capture(npm.args(["install", "--no-save", "--no-audit", "--no-fund"]))

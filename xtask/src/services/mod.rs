@@ -38,7 +38,7 @@ use clap::Subcommand;
 use crate::workspace::Workspace;
 use install::{Package, Wheel};
 use instance::Instance;
-pub(crate) use recipes::{folder, install};
+pub(crate) use recipes::{folder, for_node, install};
 use state::State;
 
 /// What a service is made of, before it is started.

@@ -9,6 +9,7 @@ fn own_url() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs servers"]
 async fn a_sidecar_keeps_its_records_in_a_bucket() {
     let store = own_url();
     let sidecar = Sidecar::start(&store, "").await;

@@ -29,6 +29,7 @@ fn report(ended: &Ended) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs servers"]
 async fn healthy_stores_are_said_to_be_so() {
     for (store, check) in [
         (env("SEMEL_TEST_REDIS_URL"), "eviction"),
@@ -54,6 +55,7 @@ async fn healthy_stores_are_said_to_be_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs servers"]
 async fn a_store_that_is_unfit_or_away_is_broken_with_its_fix() {
     let evicting =
         RedisServer::start(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]).await;

@@ -20,6 +20,7 @@ async fn post(sidecar: &Sidecar, path: &str, body: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs servers"]
 async fn jobs_are_listed_inspected_and_retried() {
     let store = env("SEMEL_TEST_POSTGRES_URL");
     let more = "[api]\naccess = \"loopback\"\n[jobs]\nenabled = true\n";
@@ -82,6 +83,7 @@ async fn jobs_are_listed_inspected_and_retried() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs servers"]
 async fn a_file_that_cannot_be_read_is_named() {
     let env_of_this = semel::tokio_env();
     let folder = format!("/damaged-{:032x}?", env_of_this.entropy.next_u128());

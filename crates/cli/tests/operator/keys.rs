@@ -155,6 +155,7 @@ async fn reset_tail_gc_and_erase_say_what_they_did() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs servers"]
 async fn the_store_itself_shows_the_same_as_the_sidecar_and_is_mended_without_it() {
     // Listing a Redis that others fill takes as long as they fill it.
     let redis = RedisServer::start(&[]).await;

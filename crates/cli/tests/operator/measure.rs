@@ -13,6 +13,7 @@ fn figure(plan: &Value, name: &str) -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs servers"]
 async fn what_a_bench_measured_is_what_plan_reckons_with() {
     let file = semel_testkit::private::new_folder("bench").join("mine.json");
     let file = file.to_str().expect("as set up");

@@ -5,6 +5,7 @@ use semel_testkit::private::{MariaDbServer, PostgresServer, new_folder};
 use crate::support::{Sidecar, pause, semel};
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs servers"]
 async fn tables_are_made_once_and_only_where_asked() {
     let server = PostgresServer::start(&[]).await;
     made_once(&server.url()).await;
@@ -46,6 +47,7 @@ async fn made_once(url: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs servers"]
 async fn the_tables_of_jobs_are_made_where_asked() {
     let server = PostgresServer::start(&[]).await;
     let store = server.url();
@@ -80,6 +82,7 @@ async fn a_store_without_tables_has_nothing_to_do_and_one_that_is_away_is_said()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs servers"]
 async fn what_has_expired_is_counted_then_removed() {
     let server = PostgresServer::start(&[]).await;
     let route = "[[routes]]\npath = \"/charges\"\nlease = \"1s\"\nretention = \"2s\"\n";

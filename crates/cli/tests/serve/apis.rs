@@ -30,6 +30,7 @@ async fn page_with_a_record(listing: &str, token: &str) -> String {
 }
 
 #[tokio::test]
+#[ignore = "needs servers"]
 async fn the_apis_are_where_the_settings_have_them_and_ask_who_calls() {
     let (runs, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
     let upstream = service("one", &runs, &gate).await;

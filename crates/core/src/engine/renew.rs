@@ -76,8 +76,10 @@ impl Renewals {
             waker.wake();
         }
         if start {
+            // Made here: a runtime that ends may drop the task before it has begun.
+            let unended = Unended::new(self, None);
             env.spawn
-                .spawn(Box::pin(watch(Arc::clone(self), env.clone())));
+                .spawn(Box::pin(watch(Arc::clone(self), env.clone(), unended)));
         }
         Renewing {
             renewals: Arc::clone(self),
@@ -129,8 +131,7 @@ fn first_due(now: Tick, lease: Duration) -> Tick {
     ))
 }
 
-async fn watch(renewals: Arc<Renewals>, env: Env) {
-    let mut unended = Unended::new(&renewals, None);
+async fn watch(renewals: Arc<Renewals>, env: Env, mut unended: Unended) {
     loop {
         let now = env.clock.now();
         let (due, next) = renewals.take_due(now);

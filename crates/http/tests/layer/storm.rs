@@ -124,6 +124,7 @@ async fn ten_thousand_duplicates_in_memory_run_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs servers"]
 async fn ten_thousand_duplicates_on_redis_run_once() {
     let url = std::env::var("SEMEL_TEST_REDIS_URL");
     let url = url.expect("`cargo xtask services up redis` says what to set");

@@ -22,6 +22,7 @@ async fn complete(server: &Server, won: &Reply) {
 }
 
 #[tokio::test]
+#[ignore = "needs servers"]
 async fn records_are_listed_by_page_and_filter() {
     for store in stores() {
         let server = Server::start(&store).await;
@@ -94,6 +95,7 @@ async fn collect(server: &Server, path: String) -> Vec<Value> {
 }
 
 #[tokio::test]
+#[ignore = "needs servers"]
 async fn a_record_is_inspected_by_id_and_by_key_without_its_answer_unless_asked() {
     for store in stores() {
         let server = Server::start(&store).await;
@@ -124,6 +126,7 @@ async fn a_record_is_inspected_by_id_and_by_key_without_its_answer_unless_asked(
 }
 
 #[tokio::test]
+#[ignore = "needs servers"]
 async fn unlock_takes_the_lease_away_and_the_owner_learns_it() {
     for store in stores() {
         let server = Server::start(&store).await;
@@ -159,6 +162,7 @@ async fn unlock_takes_the_lease_away_and_the_owner_learns_it() {
 }
 
 #[tokio::test]
+#[ignore = "needs servers"]
 async fn reset_makes_the_key_as_new_and_fences_grow() {
     for store in stores() {
         let server = Server::start(&store).await;
@@ -233,6 +237,7 @@ async fn every_change_is_signed_and_audited_with_before_and_after() {
 }
 
 #[tokio::test]
+#[ignore = "needs servers"]
 async fn purging_counts_first_and_removes_what_has_expired() {
     for store in stores() {
         let server = Server::start(&store).await;
@@ -272,6 +277,7 @@ async fn purging_counts_first_and_removes_what_has_expired() {
 }
 
 #[tokio::test]
+#[ignore = "needs servers"]
 async fn stats_tell_store_engine_and_counts() {
     for store in stores() {
         let server = Server::start(&store).await;

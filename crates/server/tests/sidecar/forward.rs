@@ -87,6 +87,7 @@ async fn a_duplicate_is_a_replay_from_memory() {
 }
 
 #[tokio::test]
+#[ignore = "needs servers"]
 async fn a_duplicate_is_a_replay_from_redis() {
     let url = std::env::var("SEMEL_TEST_REDIS_URL")
         .expect("SEMEL_TEST_REDIS_URL: see `cargo xtask services up`");
@@ -94,6 +95,7 @@ async fn a_duplicate_is_a_replay_from_redis() {
 }
 
 #[tokio::test]
+#[ignore = "needs servers"]
 async fn a_second_sidecar_on_the_same_store_gives_the_same_answer() {
     let url = std::env::var("SEMEL_TEST_REDIS_URL")
         .expect("SEMEL_TEST_REDIS_URL: see `cargo xtask services up`");

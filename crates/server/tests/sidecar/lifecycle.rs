@@ -72,6 +72,7 @@ async fn it_is_ready_once_it_has_checked_itself() {
 }
 
 #[tokio::test]
+#[ignore = "needs servers"]
 async fn it_is_not_ready_while_its_store_is_away() {
     let mut redis = RedisServer::start(&[]).await;
     let sidecar = Sidecar::on(
@@ -273,6 +274,7 @@ async fn start(settings: &str) -> Result<Server, StartError> {
 }
 
 #[tokio::test]
+#[ignore = "needs servers"]
 async fn a_store_that_forgets_what_was_done_is_noticed_at_start() {
     let server = PostgresServer::start(&[]).await;
     let settings = format!(

@@ -15,32 +15,50 @@ pub use postgres::{PostgresServer, url_at};
 pub use process::Private;
 pub use redis::RedisServer;
 
+use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use parking_lot::Mutex;
 
 /// Below the range from which the kernel takes the ports of outgoing connections, and below the ports of the
 /// servers that tests share.
 const PORTS: std::ops::Range<u16> = 10_000..20_000;
 
-/// A port that nobody listens on right now, and that this process was not given before.
+/// A port that nobody listens on right now, and that no test of any process is given until this process ends: the server
+/// that is to listen there has not been started yet, so a lock on a file keeps the port for it.
 ///
 /// # Panics
 /// Where there is none.
 #[must_use]
 pub fn free_port() -> u16 {
     static GIVEN: AtomicU32 = AtomicU32::new(0);
+    static KEPT: Mutex<Vec<File>> = Mutex::new(Vec::new());
     let span = u32::from(PORTS.end - PORTS.start);
     // Tests run in processes of their own; two of them rarely begin at the same place.
     let first = std::process::id().wrapping_mul(7919);
     for _ in 0..span {
         let next = GIVEN.fetch_add(1, Ordering::Relaxed).wrapping_add(first) % span;
         let port = PORTS.start + u16::try_from(next).expect("within the range");
+        let Some(lock) = reserve(port) else {
+            continue;
+        };
         if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            KEPT.lock().push(lock);
             return port;
         }
     }
     panic!("no free port between {} and {}", PORTS.start, PORTS.end);
+}
+
+/// Keeps a port from other processes for as long as the file is open; `None` where another keeps it.
+fn reserve(port: u16) -> Option<File> {
+    let folder = std::env::temp_dir().join("semel-test-ports");
+    std::fs::create_dir_all(&folder).expect("a folder under the temp folder");
+    let file = File::create(folder.join(port.to_string())).ok()?;
+    file.try_lock().ok()?;
+    Some(file)
 }
 
 /// A new, empty folder under the temp folder.
@@ -72,4 +90,15 @@ fn package_user(name: &str) -> Option<(u32, u32)> {
     let is_it = |line: &&str| line.split(':').next() == Some(name);
     let mut fields = users.lines().find(is_it)?.split(':').skip(2);
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_was_given_is_kept_from_others() {
+        let port = free_port();
+        assert!(reserve(port).is_none());
+    }
 }
