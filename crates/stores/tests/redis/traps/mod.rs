@@ -2,8 +2,10 @@
 
 mod cuts;
 mod dropped;
+mod errors;
 mod failover;
 mod memory;
+mod refusals;
 mod scripts;
 mod slots;
 mod watching;
