@@ -93,13 +93,15 @@ impl Inner {
         life: u64,
     ) -> StoreResult<Value> {
         // Who waits is told by the script.
-        if self.watch.has_ifeq && !old.is_empty() && !old.ends_with(MARK) {
+        if self.watch.has_ifeq() && !old.is_empty() && !old.ends_with(MARK) {
             let mut set = sized("SET", 7, key.len() + packed.len() + old.len());
             set.arg(key).arg(packed).arg("IFEQ").arg(old);
             set.arg("PX").arg(life);
             match self.link.query(key, &set).await {
                 // A full server refuses every `SET`; the script is let through (P26).
                 Err(full) if full.kind == StoreErrorKind::Full => {}
+                // An older server may have taken the place of the one that has `IFEQ`; every server has the script.
+                Err(refused) if refused.kind == StoreErrorKind::Rejected => self.watch.lacks_ifeq(),
                 Err(error) => return Err(error),
                 // Another header, or a mark: the script looks more closely.
                 Ok(Value::Nil) => {}

@@ -8,4 +8,5 @@ mod memory;
 mod refusals;
 mod scripts;
 mod slots;
+mod versions;
 mod watching;
