@@ -1,5 +1,7 @@
 //! Settling and renewing: fenced inside the server, built from the memo that the lease carries.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use redis::Value;
 use semel_core::record::Packed;
@@ -145,9 +147,12 @@ impl Inner {
             };
             let (fence, token) = (lease.fence, lease.token);
             let decision = protocol::renew(Some(&record), fence, token, Some(checkpoint), now);
-            let Some(write) = decision.write else {
+            let Some(mut write) = decision.write else {
                 return Ok(decision.answer);
             };
+            // As in the script: whoever saw the header before may have seen the lease lapsed (I5).
+            let later = record.written_at.plus(Duration::from_micros(1));
+            write.written_at = write.written_at.max(later);
             if self.swap(&key, &packed, &write).await?.is_some() {
                 return Ok(decision.answer);
             }

@@ -6,6 +6,7 @@ mod errors;
 mod failover;
 mod memory;
 mod refusals;
+mod renewals;
 mod scripts;
 mod slots;
 mod versions;
