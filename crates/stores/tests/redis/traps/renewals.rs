@@ -9,7 +9,7 @@ use semel_stores::redis::RedisStore;
 use semel_testkit::clock::FakeClock;
 use semel_testkit::private::RedisServer;
 
-use crate::interceptor::{Interceptor, is_swap};
+use crate::interceptor::{Interceptor, is_look, is_swap};
 use crate::support::{again, key_of, open, scene};
 
 /// So long that no machine is slow enough to let it lapse by itself.
@@ -119,5 +119,24 @@ async fn a_checkpoint_and_a_takeover_do_not_both_succeed() {
     assert_eq!(checkpoint.await.unwrap().unwrap(), Renewed::Held);
     held.let_go();
     let claimed = takeover.await.unwrap().unwrap();
+    assert!(matches!(claimed, Claimed::Busy(_)), "{claimed:?}");
+}
+
+/// A record that is there for each claim and gone at each look is claimed so often, and not for ever (P4).
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_comes_and_goes_ends_the_claim_as_busy() {
+    const MANY: usize = 1_000;
+    let meeting = Meeting::start(LONG).await;
+    meeting.way.answer(MANY, is_look, "$-1");
+    let claim = again(&meeting.claim);
+    let used_up = async {
+        while meeting.way.answers_left() > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let claimed = tokio::select! {
+        claimed = meeting.other.claim(&claim) => claimed.unwrap(),
+        () = used_up => panic!("the claim goes on after {MANY} looks"),
+    };
     assert!(matches!(claimed, Claimed::Busy(_)), "{claimed:?}");
 }
