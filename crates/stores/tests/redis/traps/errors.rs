@@ -34,7 +34,7 @@ fn store_error_kind(told: &semel::Error) -> Option<StoreErrorKind> {
 async fn intercepted() -> (RedisServer, Interceptor, Semel) {
     let server = RedisServer::start(&[]).await;
     let way = Interceptor::to(server.address()).await;
-    let semel = Semel::open(&way.url()).await.unwrap();
+    let semel = Semel::open(&way.url()).await.expect("a server");
     (server, way, semel)
 }
 

@@ -50,10 +50,11 @@ impl Effect {
         semel: &Semel,
         key: &str,
     ) {
-        let answer = asked.await.unwrap().unwrap();
+        let answer = asked.await.expect("no panic").expect("recorded");
         assert_eq!((answer.value, answer.replayed), (1, false), "{key}");
         self.may_end.notify_one();
-        let again = self.ask(semel, key).await.unwrap().unwrap();
+        let again = self.ask(semel, key).await.expect("no panic");
+        let again = again.expect("recorded");
         assert_eq!((again.value, again.replayed), (1, true), "{key}");
         assert_eq!(self.runs.load(Ordering::SeqCst), 1, "{key}");
     }

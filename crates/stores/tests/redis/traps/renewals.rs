@@ -10,7 +10,7 @@ use semel_testkit::clock::FakeClock;
 use semel_testkit::private::RedisServer;
 
 use crate::interceptor::{Interceptor, is_look, is_swap};
-use crate::support::{again, key_of, open, scene};
+use crate::support::{again, clock, key_of, open, scene};
 
 /// So long that no machine is slow enough to let it lapse by itself.
 const LEASE: Duration = Duration::from_secs(30);
@@ -35,10 +35,10 @@ impl Meeting {
         let winner = open_with(&ahead, &server).await;
         let owner = open_with(&behind, &server).await;
         ahead.advance(LONG);
-        let terms = Terms::new(LEASE, retention, CrashPolicy::Takeover, 5).unwrap();
-        let claim = scene(server.url()).await.fresh_on(terms).unwrap();
+        let terms = Terms::new(LEASE, retention, CrashPolicy::Takeover, 5).expect("terms");
+        let claim = scene(server.url()).await.fresh_on(terms).expect("a claim");
         // Won through one process, renewed through another.
-        let Claimed::Won(lease) = winner.claim(&claim).await.unwrap() else {
+        let Claimed::Won(lease) = winner.claim(&claim).await.expect("an answer") else {
             panic!("a fresh key is won");
         };
         let way = Interceptor::to(server.address()).await;
@@ -74,13 +74,18 @@ async fn a_late_renewal_keeps_the_lease_or_loses_it(retention: Duration) {
     let (other, claim) = (meeting.other.clone(), again(&meeting.claim));
     let takeover = tokio::spawn(async move { other.claim(&claim).await });
     held.has_come().await;
-    let renewed = meeting.owner.renew(&meeting.lease, None).await.unwrap();
+    let renewed = meeting.owner.renew(&meeting.lease, None).await;
+    let renewed = renewed.expect("an answer");
     assert_eq!(renewed, Renewed::Held, "nobody has taken over yet");
     held.let_go();
-    let claimed = takeover.await.unwrap().unwrap();
+    let claimed = takeover.await.expect("no panic").expect("an answer");
     assert!(matches!(claimed, Claimed::Busy(_)), "{claimed:?}");
     assert_eq!(
-        meeting.owner.renew(&meeting.lease, None).await.unwrap(),
+        meeting
+            .owner
+            .renew(&meeting.lease, None)
+            .await
+            .expect("an answer"),
         Renewed::Held
     );
 }
@@ -131,7 +136,7 @@ async fn a_record_that_comes_and_goes_ends_the_claim_as_busy() {
     let claim = again(&meeting.claim);
     let used_up = async {
         while meeting.way.answers_left() > 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            clock().sleep(Duration::from_millis(10)).await;
         }
     };
     let claimed = tokio::select! {

@@ -15,7 +15,7 @@ use crate::support::{again, clock, complete, scene, valkey_program};
 
 /// How the store settles, as it tells operators.
 async fn way_to_settle(store: &RedisStore) -> String {
-    let findings = store.diagnose().await.unwrap();
+    let findings = store.diagnose().await.expect("findings");
     let version = findings.iter().find(|finding| finding.check == "version");
     version.expect("the version is told").found.clone()
 }
