@@ -42,6 +42,19 @@ impl StoreErrorKind {
             Self::Rejected => "rejected",
         }
     }
+
+    /// Whether a claim that failed so is sent again. Nothing has happened yet, so the caller is told soon.
+    #[must_use]
+    pub const fn is_retried_for_claim(self) -> bool {
+        matches!(self, Self::Unavailable)
+    }
+
+    /// Whether a settlement that failed so is sent again, for as long as one lease. The effect has happened, and without a
+    /// record it would happen again, so every failure may pass but a record that can't be read (P33).
+    #[must_use]
+    pub const fn is_retried_for_settle(self) -> bool {
+        !matches!(self, Self::Record)
+    }
 }
 
 /// A store call that did not answer.
@@ -94,8 +107,8 @@ impl StoreError {
 
     /// Whether sending the same call again may help.
     #[must_use]
-    pub fn is_transient(&self) -> bool {
-        self.kind == StoreErrorKind::Unavailable
+    pub const fn is_transient(&self) -> bool {
+        self.kind.is_retried_for_claim()
     }
 }
 

@@ -20,6 +20,7 @@ pub mod postgres;
 pub mod redis;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod sent;
+mod server_error;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
@@ -29,3 +30,5 @@ mod transaction;
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub use transaction::TxError;
+
+pub use server_error::ServerError;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::answer::{Problem, Ran, Report, Response};
 use super::lease::{Held, Lease};
-use super::run::{may_pass, may_start, outcome, run_effect, run_unprotected, settle, settle_once};
+use super::run::{is_sent_again, may_start, outcome, run_effect, run_unprotected, settle, settle_once};
 use super::running::UnderWay;
 use crate::claim::{Grant, Settled, Settlement};
 use crate::clock::Tick;
@@ -65,7 +65,10 @@ pub(super) async fn too_late(held: &Arc<Held>, grant: &Grant, may_let_go: bool) 
 /// for a store that is away. → whether it is recorded by now.
 async fn settle_without_waiting(held: &Arc<Held>, grant: &Grant, settlement: Settlement) -> bool {
     let settled = settle_once(held, grant, &settlement).await;
-    if !settled.as_ref().is_err_and(may_pass) {
+    if !settled
+        .as_ref()
+        .is_err_and(|error| is_sent_again(held, error))
+    {
         return tell(held, grant, &settlement, &settled);
     }
     let (beside, under_way) = (Arc::clone(held), UnderWay::begin(&held.engine.running));

@@ -217,17 +217,21 @@ pub(super) async fn settle(
             Err(error) => error,
         };
         let now = clock.now();
-        if !may_pass(&error) || now >= *give_up.get_or_insert(now.plus(grant.lease)) {
+        let give_up = *give_up.get_or_insert(now.plus(grant.lease));
+        if !is_sent_again(held, &error) || now >= give_up {
             return Err(error);
         }
         clock.sleep(backoff.next_pause()).await;
     }
 }
 
-/// Whether a settlement is worth sending again. Not so for a claim, but for an effect that happened: a store that is full
-/// may have room in a moment.
-pub(super) fn may_pass(error: &StoreError) -> bool {
-    error.is_transient() || error.kind == StoreErrorKind::Full
+/// Whether a settlement that failed so is sent again. One that is the effect's own commit leaves no effect behind when it
+/// is refused, so only what may pass is worth waiting for.
+pub(super) fn is_sent_again(held: &Held, error: &StoreError) -> bool {
+    match held.engine.commits {
+        true => error.is_transient() || error.kind == StoreErrorKind::Full,
+        false => error.kind.is_retried_for_settle(),
+    }
 }
 
 /// Sends the settlement once.

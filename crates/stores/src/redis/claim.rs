@@ -22,11 +22,22 @@ const BRIEF: Duration = Duration::from_secs(60);
 impl Inner {
     pub(super) async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
         self.watch.is_fit()?;
-        let (key, now) = (self.key(&ask.identity), self.time.now());
+        let key = self.key(&ask.identity);
+        for _ in 0..TRIES {
+            if let Some(answer) = self.claim_once(ask, &key).await? {
+                return Ok(answer);
+            }
+        }
+        Ok(protocol::overtaken())
+    }
+
+    /// `None` where the record that it lost to was gone at the next look.
+    async fn claim_once(&self, ask: &Claim, key: &[u8]) -> StoreResult<Option<Claimed>> {
+        let now = self.time.now();
         if ask.retry
-            && let Value::BulkString(found) = self.link.query(&key, &get(&key)).await?
+            && let Value::BulkString(found) = self.link.query(key, &get(key)).await?
         {
-            return self.contend(ask, &key, found.into(), now).await;
+            return self.contend(ask, key, found.into(), now).await;
         }
         let decision = protocol::claim(None, ask, now);
         let (Claimed::Won(grant), Some(record)) = (decision.answer, decision.write) else {
@@ -37,26 +48,27 @@ impl Inner {
         let sent = if brief {
             let life = millis(record.retention).to_string();
             let arguments = [&packed[..], life.as_bytes()];
-            self.link.run(&self.scripts.fresh, &key, &arguments).await
+            self.link.run(&self.scripts.fresh, key, &arguments).await
         } else {
             let mut set = sized("SET", 7, key.len() + packed.len());
-            set.arg(&key).arg(&packed[..]).arg("NX").arg("GET");
+            set.arg(key).arg(&packed[..]).arg("NX").arg("GET");
             set.arg("PX").arg(millis(record.retention));
-            self.link.query(&key, &set).await
+            self.link.query(key, &set).await
         };
         let reply = match sent {
-            Err(full) if full.kind == StoreErrorKind::Full => self.find(&key, full).await?,
+            Err(full) if full.kind == StoreErrorKind::Full => self.find(key, full).await?,
             reply => reply?,
         };
-        match reply {
-            Value::Nil => Ok(Claimed::Won(Grant {
+        let won = match reply {
+            Value::Nil => Grant {
                 memo: packed,
                 ..grant
-            })),
-            Value::Int(time) if brief => Ok(Claimed::Won(stamped(grant, &packed, time)?)),
-            Value::BulkString(found) => self.contend(ask, &key, found.into(), now).await,
-            _ => Err(unexpected("SET")),
-        }
+            },
+            Value::Int(time) if brief => stamped(grant, &packed, time)?,
+            Value::BulkString(found) => return self.contend(ask, key, found.into(), now).await,
+            _ => return Err(unexpected("SET")),
+        };
+        Ok(Some(Claimed::Won(won)))
     }
 
     /// A full server refuses the claim's command without a look at the key. Only a new key needs room (P26).
@@ -67,14 +79,15 @@ impl Inner {
         }
     }
 
-    /// A claim that lost to `found`: most states say the answer at once, the others are decided by age.
+    /// A claim that lost to `found`: most states say the answer at once, the others are decided by age. `None` where
+    /// the record is gone by then.
     async fn contend(
         &self,
         ask: &Claim,
         key: &[u8],
         found: Bytes,
         now: Timestamp,
-    ) -> StoreResult<Claimed> {
+    ) -> StoreResult<Option<Claimed>> {
         let record = Record::decode_for(&ask.identity, &found)?;
         let same = record.fingerprint == ask.fingerprint;
         let aged = record.state == State::Released
@@ -82,28 +95,28 @@ impl Inner {
         if !aged {
             let decision = protocol::claim(Some(&record), ask, while_live(&record, now));
             if !self.is_told(&decision.answer) || self.confirm(key, &found).await? {
-                return Ok(with_memo(decision.answer, found));
+                return Ok(Some(with_memo(decision.answer, found)));
             }
         }
         for tried in 1..=TRIES {
             let Some((record, packed, now)) = self.look(&ask.identity, key).await? else {
-                return Box::pin(self.claim(ask)).await;
+                return Ok(None);
             };
             let decision = protocol::claim(Some(&record), ask, now);
             let Some(write) = decision.write else {
                 if self.is_told(&decision.answer) && !self.confirm(key, &packed).await? {
                     continue;
                 }
-                return Ok(with_memo(decision.answer, packed));
+                return Ok(Some(with_memo(decision.answer, packed)));
             };
             // The last step is a look: only that finds a write whose reply got lost.
             if tried < TRIES
                 && let Some(written) = self.swap(key, &packed, &write).await?
             {
-                return Ok(with_memo(decision.answer, written));
+                return Ok(Some(with_memo(decision.answer, written)));
             }
         }
-        Ok(protocol::overtaken())
+        Ok(Some(protocol::overtaken()))
     }
 
     /// Whether somebody will act on an answer that nothing was written for.

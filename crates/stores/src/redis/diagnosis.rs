@@ -19,7 +19,7 @@ const NEARLY_FULL: f64 = 0.85;
 impl Inner {
     pub(super) async fn diagnose(&self) -> StoreResult<Vec<Finding>> {
         let health = self.watch.health();
-        let mut findings = vec![version(&health, self.watch.has_ifeq)];
+        let mut findings = vec![version(&health, self.watch.has_ifeq())];
         let (_, masters) = self.link.masters();
         let mut infos = Vec::new();
         for node in &masters {

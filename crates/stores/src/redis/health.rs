@@ -44,7 +44,7 @@ pub struct Health {
 /// The servers, and what they were when they were last looked at.
 pub(super) struct Watch {
     /// Whether all have `SET … IFEQ`.
-    pub(super) has_ifeq: bool,
+    has_ifeq: AtomicBool,
     /// Read by every claim.
     evicts: AtomicBool,
     seen: Mutex<Seen>,
@@ -60,12 +60,11 @@ impl Watch {
     /// Looks the servers over for the first time.
     pub(super) async fn new(link: &Link) -> StoreResult<Self> {
         let looks = look(link).await?;
-        let has_ifeq = looks.iter().all(|look| look.has_ifeq);
         for look in &looks {
             look.is_usable()?;
         }
         let watch = Self {
-            has_ifeq,
+            has_ifeq: AtomicBool::new(have_ifeq(&looks)),
             evicts: AtomicBool::new(looks.iter().any(|look| look.evicts)),
             seen: Mutex::new(Seen {
                 health: health(&looks),
@@ -86,6 +85,16 @@ impl Watch {
         Ok(())
     }
 
+    /// Whether a settlement may be one plain command.
+    pub(super) fn has_ifeq(&self) -> bool {
+        self.has_ifeq.load(Ordering::Relaxed)
+    }
+
+    /// A server has refused `SET … IFEQ`: none is sent until the next look.
+    pub(super) fn lacks_ifeq(&self) {
+        self.has_ifeq.store(false, Ordering::Relaxed);
+    }
+
     pub(super) fn health(&self) -> Health {
         self.seen.lock().health.clone()
     }
@@ -95,6 +104,7 @@ impl Watch {
         let mut seen = self.seen.lock();
         let fresh = health(&looks);
         self.evicts.store(fresh.evicts, Ordering::Relaxed);
+        self.has_ifeq.store(have_ifeq(&looks), Ordering::Relaxed);
         let ids = ids(looks);
         let new = ids.iter().filter(|id| !seen.ids.contains(id)).count();
         let (mut changes, mut changed_at) = (seen.health.changes, seen.health.changed_at);
@@ -228,6 +238,10 @@ fn health(looks: &[Look]) -> Health {
         changes: 0,
         changed_at: None,
     }
+}
+
+fn have_ifeq(looks: &[Look]) -> bool {
+    looks.iter().all(|look| look.has_ifeq)
 }
 
 fn ids(looks: Vec<Look>) -> Vec<(String, String)> {

@@ -20,6 +20,7 @@ mod durability;
 mod error;
 mod health;
 mod link;
+mod login;
 mod node;
 mod script;
 mod settle;
@@ -51,6 +52,7 @@ use time::ServerTime;
 use url::Target;
 use wakes::Wakes;
 
+pub use error::ERRORS;
 pub use health::Health;
 pub use size::Usage;
 pub use url::DEFAULT_PREFIX;

@@ -13,6 +13,7 @@ use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, ServerErr
 
 use super::durability::Durability;
 use super::error::Failure;
+use super::login::{is_refused, passing_refusal};
 use super::waiting::Waiting;
 
 /// How long a connection may take to come about.
@@ -43,9 +44,15 @@ impl Finder {
                 .set_connection_timeout(Some(CONNECT_WITHIN))
                 .set_response_timeout(Some(REPLY_WITHIN));
             let client = self.client().await?;
-            client
+            let connected = client
                 .get_multiplexed_async_connection_with_config(&config)
-                .await
+                .await;
+            match connected {
+                Err(error) if is_refused(&error) => {
+                    Err(passing_refusal(&client, &config).await.unwrap_or(error))
+                }
+                connected => connected,
+            }
         })
     }
 }

@@ -74,7 +74,8 @@ pub(super) struct Scripts {
     /// Writes a settlement if the owner is the one given and the record is open.
     /// → 1, or the record, or nil.
     pub(super) settle: Script,
-    /// Keeps a lease if the owner is the one given and the record is running.
+    /// Keeps a lease if the owner is the one given and the record is running. The time of writing always grows, by a
+    /// microsecond at least: a takeover swaps the header that it saw lapsed, and must not find it again (I5).
     /// → 1, or the record, or nil.
     pub(super) renew: Script,
     /// Writes a record's first byte over itself, if its header is the one given: something to wait for.
@@ -101,7 +102,6 @@ impl Scripts {
         let (state, owner) = (offset::STATE, offset::OWNER);
         let (state_at, owner_at, owner_end) = (state + 1, owner + 1, owner + 24);
         let mark = "'\\255\\0\\0\\0\\0'";
-        let written = offset::WRITTEN;
         // A record of a version that we don't know is given back, and refused where it is read (P25). One call
         // reads all that is looked at: calls are what costs time in a script.
         let owned = format!(
@@ -142,14 +142,7 @@ if not (owned and (state == 1 or state == 4)) then return old end
 local marked = string.sub(old, -5) == {mark}
 {write}"
             )),
-            renew: Script::new(format!(
-                "#!lua flags=allow-oom
-{owned}
-if not (owned and state == 1) then return old end
-redis.call('SETRANGE', KEYS[1], {written}, ARGV[2])
-redis.call('PEXPIRE', KEYS[1], ARGV[3])
-return 1"
-            )),
+            renew: renew(&owned),
             confirm: Script::new(format!(
                 "#!lua flags=allow-oom
 if redis.call('GETRANGE', KEYS[1], 0, {header_end}) ~= ARGV[1] then return 0 end
@@ -159,6 +152,37 @@ return 1"
             delete: delete(),
         }
     }
+}
+
+/// Times are little-endian: compared from their last byte, counted up from their first.
+fn renew(owned: &str) -> Script {
+    let (written, written_at) = (offset::WRITTEN, offset::WRITTEN + 1);
+    Script::new(format!(
+        "#!lua flags=allow-oom
+{owned}
+if not (owned and state == 1) then return old end
+local was, now = string.sub(old, {written_at}, {written_at} + 7), ARGV[2]
+local grows = false
+for i = 8, 1, -1 do
+  local before, after = string.byte(was, i), string.byte(now, i)
+  if before ~= after then
+    grows = before < after
+    break
+  end
+end
+if not grows then
+  local carry = 1
+  now = ''
+  for i = 1, 8 do
+    local sum = string.byte(was, i) + carry
+    carry = math.floor(sum / 256)
+    now = now .. string.char(sum % 256)
+  end
+end
+redis.call('SETRANGE', KEYS[1], {written}, now)
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+return 1"
+    ))
 }
 
 /// Without `allow-oom`, as every claim of a new key.

@@ -1,5 +1,7 @@
 //! Settling and renewing: fenced inside the server, built from the memo that the lease carries.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use redis::Value;
 use semel_core::record::Packed;
@@ -93,13 +95,15 @@ impl Inner {
         life: u64,
     ) -> StoreResult<Value> {
         // Who waits is told by the script.
-        if self.watch.has_ifeq && !old.is_empty() && !old.ends_with(MARK) {
+        if self.watch.has_ifeq() && !old.is_empty() && !old.ends_with(MARK) {
             let mut set = sized("SET", 7, key.len() + packed.len() + old.len());
             set.arg(key).arg(packed).arg("IFEQ").arg(old);
             set.arg("PX").arg(life);
             match self.link.query(key, &set).await {
                 // A full server refuses every `SET`; the script is let through (P26).
                 Err(full) if full.kind == StoreErrorKind::Full => {}
+                // An older server may have taken the place of the one that has `IFEQ`; every server has the script.
+                Err(refused) if refused.kind == StoreErrorKind::Rejected => self.watch.lacks_ifeq(),
                 Err(error) => return Err(error),
                 // Another header, or a mark: the script looks more closely.
                 Ok(Value::Nil) => {}
@@ -143,9 +147,12 @@ impl Inner {
             };
             let (fence, token) = (lease.fence, lease.token);
             let decision = protocol::renew(Some(&record), fence, token, Some(checkpoint), now);
-            let Some(write) = decision.write else {
+            let Some(mut write) = decision.write else {
                 return Ok(decision.answer);
             };
+            // As in the script: whoever saw the header before may have seen the lease lapsed (I5).
+            let later = record.written_at.plus(Duration::from_micros(1));
+            write.written_at = write.written_at.max(later);
             if self.swap(&key, &packed, &write).await?.is_some() {
                 return Ok(decision.answer);
             }

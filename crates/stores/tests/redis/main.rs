@@ -7,6 +7,7 @@
 
 mod diagnosis;
 mod durability;
+mod interceptor;
 mod links;
 mod semel_on_redis;
 mod suite;

@@ -2,8 +2,12 @@
 
 mod cuts;
 mod dropped;
+mod errors;
 mod failover;
 mod memory;
+mod refusals;
+mod renewals;
 mod scripts;
 mod slots;
+mod versions;
 mod watching;
