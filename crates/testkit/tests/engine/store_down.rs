@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use semel_core::StoreAdmin;
 use semel_core::engine::{EngineConfig, Problem, Response};
 use semel_core::event::{Step, Would};
 use semel_core::policy::{Mode, Policy, StoreDown};
+use semel_core::{Fence, StoreAdmin};
 use semel_testkit::faulty::{Call, Fault, FaultyStore};
 
 use super::*;
@@ -289,6 +289,55 @@ async fn a_crash_after_the_effect_is_taken_over_or_in_doubt() {
         }
         dead.abort();
     }
+}
+
+/// A resource that remembers the largest fence and refuses a smaller one.
+#[derive(Clone, Default)]
+struct Resource {
+    largest: Arc<Mutex<Option<Fence>>>,
+    written: Effects,
+}
+
+impl Resource {
+    /// Writes in the name of a lease; whether the resource took it.
+    fn write(&self, lease: &Lease) -> bool {
+        let mut largest = self.largest.lock();
+        if lease.fence() < *largest {
+            return false;
+        }
+        *largest = lease.fence();
+        self.written.0.fetch_add(1, Ordering::SeqCst);
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_fence_orders_runs_and_does_not_keep_a_second_one_out() {
+    let (rig, store) = faulty();
+    let (resource, policy) = (Resource::default(), Policy::default());
+    store.crash_after_effect();
+    let (first, stale) = (resource.clone(), Arc::new(Mutex::new(None)));
+    let kept = Arc::clone(&stale);
+    let dead = rig.start("k", &policy, move |lease| {
+        assert!(first.write(&lease));
+        *kept.lock() = Some(lease);
+        async { completed("lost") }
+    });
+    settle_down().await;
+    assert_eq!(resource.written.count(), 1);
+    rig.clock.advance(Duration::from_secs(31));
+    let second = resource.clone();
+    let effect = move |lease| {
+        assert!(second.write(&lease), "a takeover has a larger fence");
+        async { completed("again") }
+    };
+    let response = rig.another().run("k", &policy, effect).await;
+    assert_eq!(ran(&response), "again");
+    assert_eq!(resource.written.count(), 2, "so the effect happened twice");
+    // What the fence is for: from now on the first owner can do nothing.
+    let first = stale.lock().take().expect("the first owner's lease");
+    assert!(!resource.write(&first));
+    dead.abort();
 }
 
 /// A lease shorter than the limit of a call.
