@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::answer::{Problem, Ran, Report, Response};
 use super::lease::{Held, Lease};
-use super::run::{is_sent_again, may_start, outcome, run_effect, run_unprotected, settle, settle_once};
+use super::run::{
+    is_sent_again, may_start, outcome, run_effect, run_unprotected, settle, settle_once,
+};
 use super::running::UnderWay;
 use crate::claim::{Grant, Settled, Settlement};
 use crate::clock::Tick;
