@@ -6,6 +6,7 @@ use super::Shared;
 use super::answer::{Problem, Replayed};
 use super::ask::Asked;
 use super::cache::Local;
+use super::given_up::release_later;
 use super::limit::within;
 use super::request::{Doubt, Request};
 use super::turns::{Turn, Unanswered};
@@ -224,7 +225,15 @@ impl Asker<'_> {
                 self.emit(Step::FailedOpen);
                 Admission::Unprotected
             }
-            _ => Admission::Problem(Problem::of_store(source, retry_after)),
+            _ => {
+                // Not where the caller brought the token, and may send the same claim again (P6). And a transaction that is
+                // not committed leaves nothing.
+                let may_let_go = self.request.token.is_none() && !self.engine.commits;
+                if self.unanswered_since.is_some() && may_let_go {
+                    release_later(self.engine, self.request, &self.claim);
+                }
+                Admission::Problem(Problem::of_store(source, retry_after))
+            }
         }
     }
 

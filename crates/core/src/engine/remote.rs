@@ -286,7 +286,7 @@ impl Shared {
     }
 }
 
-fn as_told(record: &Record, lease: &RemoteLease) -> Grant {
+pub(super) fn as_told(record: &Record, lease: &RemoteLease) -> Grant {
     Grant {
         identity: lease.identity,
         fence: lease.fence,

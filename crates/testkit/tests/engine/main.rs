@@ -4,6 +4,7 @@ mod breaker;
 mod deadline;
 mod door;
 mod doubt;
+mod given_up;
 mod leases;
 mod modes;
 mod once;
