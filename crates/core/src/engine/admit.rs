@@ -15,7 +15,7 @@ use crate::claim::{Claim, Claimed, Grant, InDoubt, Replay};
 use crate::clock::Tick;
 use crate::event::{Step, StoreCall, Would};
 use crate::policy::{Mode, StoreDown};
-use crate::record::Token;
+use crate::record::{State, Token};
 
 /// Whether the effect may run.
 #[expect(
@@ -182,7 +182,10 @@ impl Asker<'_> {
 
     fn replay(&self, replay: Replay, asked: Tick) -> Admission {
         let (identity, fingerprint) = (self.claim.identity, self.claim.fingerprint);
-        let number = self.engine.cache.put(identity, fingerprint, &replay, asked);
+        let number = match self.request.keeps_failures || replay.state == State::Completed {
+            true => self.engine.cache.put(identity, fingerprint, &replay, asked),
+            false => None,
+        };
         self.emit(Step::Replayed {
             state: replay.state,
             local: false,
