@@ -86,7 +86,8 @@ pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 ///
 /// A runtime provides one ([`crate::env::Env`]); tests hold one that stands still until told to move.
 pub trait Clock: Send + Sync + 'static {
-    /// Now, on this process's monotonic clock. Never runs backwards.
+    /// Now, on this process's monotonic clock. Never runs backwards. It should go on while the machine is suspended: a lease
+    /// does (P30).
     fn now(&self) -> Tick;
 
     /// Now, as this machine's wall clock tells it. Only for showing to people and for the store

@@ -213,6 +213,15 @@ impl Spill {
         }
     }
 
+    /// A settlement may have put a body between the bodies' removal and the record's. Where the key has a record again, bodies
+    /// may be that one's, and stay.
+    async fn forget_latecomers(&self, identity: &Identity) -> StoreResult<()> {
+        match self.store.read(identity).await? {
+            None => self.bodies.forget(identity).await,
+            Some(_) => Ok(()),
+        }
+    }
+
     async fn read_whole(&self, identity: &Identity) -> StoreResult<Option<Record>> {
         let Some(mut record) = self.store.read(identity).await? else {
             return Ok(None);
@@ -281,11 +290,9 @@ impl StoreAdmin for Spill {
         Box::pin(async move {
             self.bodies.forget(identity).await?;
             // The bodies are gone, whatever becomes of the record.
-            let deleted = self.store.delete(identity).await;
-            deleted.map_err(|mut error| {
-                error.certainty = Certainty::Unknown;
-                error
-            })
+            let deleted = self.store.delete(identity).await.map_err(unknown)?;
+            self.forget_latecomers(identity).await.map_err(unknown)?;
+            Ok(deleted)
         })
     }
 
@@ -330,6 +337,12 @@ impl StoreAdmin for Spill {
     fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
         self.store.diagnose()
     }
+}
+
+/// Something was removed already.
+const fn unknown(mut error: StoreError) -> StoreError {
+    error.certainty = Certainty::Unknown;
+    error
 }
 
 impl std::fmt::Debug for Spill {

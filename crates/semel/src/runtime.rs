@@ -22,6 +22,17 @@ pub fn tokio_env() -> Env {
 struct TokioClock(SystemTime);
 
 impl Clock for TokioClock {
+    /// Counts on while the machine is suspended, where the platform has such a clock: the store's clock does as well, so an
+    /// owner's deadline must (P30).
+    #[cfg(target_os = "linux")]
+    fn now(&self) -> Tick {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+        let nanos = u32::try_from(now.tv_nsec).unwrap_or(0);
+        Tick::new(Duration::new(seconds, nanos))
+    }
+
+    #[cfg(not(target_os = "linux"))]
     fn now(&self) -> Tick {
         self.0.now()
     }
@@ -44,5 +55,28 @@ struct TokioSpawn;
 impl Spawn for TokioSpawn {
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         tokio::spawn(task);
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// Seconds since the machine was started, those included in which it was suspended.
+    fn uptime() -> f64 {
+        let text = std::fs::read_to_string("/proc/uptime").expect("Linux tells");
+        let first = text.split(' ').next().expect("a number");
+        first.parse().expect("a number")
+    }
+
+    #[test]
+    fn deadlines_count_on_the_clock_that_goes_on_while_the_machine_is_suspended() {
+        let clock = tokio_env().clock;
+        let before = uptime();
+        let now = clock.now().since_origin().as_secs_f64();
+        let after = uptime();
+        // The kernel tells it in hundredths.
+        let range = before - 0.02..=after + 0.02;
+        assert!(range.contains(&now), "{now} is not in {range:?}");
     }
 }

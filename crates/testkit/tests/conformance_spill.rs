@@ -9,7 +9,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use semel_core::{
     Answer, Bodies, Body, BoxFuture, Certainty, Claim, Claimed, CrashPolicy, Digest, Fingerprint,
-    Identity, Key, MemoryConfig, MemoryStore, Namespace, Secret, Settled, Settlement, Spill,
+    Grant, Identity, Key, MemoryConfig, MemoryStore, Namespace, Secret, Settled, Settlement, Spill,
     Store as _, StoreAdmin, StoreError, StoreErrorKind, StoreResult, Terms, Token,
 };
 use semel_testkit::clock::FakeClock;
@@ -305,4 +305,81 @@ async fn a_deletion_that_took_the_bodies_alone_says_that_something_may_have_chan
     let error = spill.delete(&claim.identity).await.unwrap_err();
     assert_eq!(error.certainty, Certainty::Unknown);
     assert_eq!(shelved.shelved(), 0);
+}
+
+/// Bodies on a shelf, with a settlement right after the next time that bodies are forgotten.
+struct Between {
+    shelf: Arc<Shelf>,
+    then: Mutex<Option<(Spill, Grant, Settlement)>>,
+}
+
+impl Bodies for Between {
+    fn put<'a>(
+        &'a self,
+        identity: &'a Identity,
+        digest: &'a Digest,
+        body: Bytes,
+    ) -> BoxFuture<'a, StoreResult<()>> {
+        self.shelf.put(identity, digest, body)
+    }
+
+    fn get<'a>(
+        &'a self,
+        identity: &'a Identity,
+        digest: &'a Digest,
+    ) -> BoxFuture<'a, StoreResult<Option<Bytes>>> {
+        self.shelf.get(identity, digest)
+    }
+
+    fn forget<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<()>> {
+        Box::pin(async move {
+            self.shelf.forget(identity).await?;
+            let then = self.then.lock().take();
+            if let Some((spill, lease, settlement)) = then {
+                let settled = spill.settle(&lease, &settlement).await?;
+                assert_eq!(settled, Settled::Done);
+            }
+            Ok(())
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_settlement_in_the_midst_of_a_deletion_leaves_no_body_behind() {
+    let shelved = Shelved::new();
+    let claim = claim("k");
+    let Ok(Claimed::Won(lease)) = shelved.spill().claim(&claim).await else {
+        panic!("it is new");
+    };
+    let settlement = Settlement::Complete(Arc::new(Answer::of("a large answer")));
+    let between = Between {
+        shelf: Arc::clone(&shelved.shelf),
+        then: Mutex::new(Some((shelved.spill(), lease, settlement))),
+    };
+    let records = Arc::new(shelved.records.clone());
+    let spill = Spill::new(records, Arc::new(between), 2, shelved.clock.clone());
+    assert!(spill.delete(&claim.identity).await.expect("deleted"));
+    let left = shelved.spill().read(&claim.identity).await;
+    assert!(left.expect("an answer").is_none(), "the record is gone");
+    assert_eq!(shelved.shelved(), 0);
+}
+
+#[tokio::test]
+async fn a_deletion_takes_no_body_of_the_keys_next_life() {
+    let shelved = Shelved::new();
+    let claim = shelved.done("k", "a large answer").await;
+    let records = FaultyStore::sound(Arc::new(shelved.records.clone()), shelved.clock.clone());
+    // The record is gone at once; whoever deletes it learns that late.
+    records.next(Call::Delete, Fault::DelayReply(Duration::from_secs(1)));
+    let shelf = Arc::clone(&shelved.shelf);
+    let spill = Spill::new(Arc::new(records), shelf, 2, shelved.clock.clone());
+    let deletes = tokio::spawn(async move { spill.delete(&claim.identity).await });
+    while shelved.shelved() > 0 || shelved.clock.sleepers() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let next = shelved.done("k", "another large answer").await;
+    shelved.clock.advance(Duration::from_secs(1));
+    assert!(deletes.await.expect("no panic").expect("deleted"));
+    let kept = Body::Kept("another large answer".into());
+    assert_eq!(shelved.replayed(&next).await, kept);
 }

@@ -6,16 +6,16 @@ use super::Shared;
 use super::answer::{Problem, Replayed};
 use super::ask::Asked;
 use super::cache::Local;
+use super::given_up::release_later;
 use super::limit::within;
 use super::request::{Doubt, Request};
 use super::turns::{Turn, Unanswered};
 use super::wait::Waiting;
 use crate::claim::{Claim, Claimed, Grant, InDoubt, Replay};
 use crate::clock::Tick;
-use crate::error::StoreErrorKind;
 use crate::event::{Step, StoreCall, Would};
 use crate::policy::{Mode, StoreDown};
-use crate::record::Token;
+use crate::record::{State, Token};
 
 /// Whether the effect may run.
 #[expect(
@@ -51,6 +51,8 @@ pub(super) struct Asker<'a> {
     pub(super) claim: Claim,
     // Set once a claim got no answer: it may yet land, and its lease would count from then (P30).
     pub(super) unanswered_since: Option<Tick>,
+    /// Set once it waits, for another's claim or for another's run.
+    pub(super) waiting: Option<Box<Waiting>>,
     may_recover: bool,
 }
 
@@ -73,6 +75,7 @@ pub(super) async fn admit(engine: &Arc<Shared>, request: &Request, began: Tick) 
         request,
         claim,
         unanswered_since: None,
+        waiting: None,
         may_recover: true,
     };
     asker.ask(began).await
@@ -108,24 +111,21 @@ fn from_cache(engine: &Shared, request: &Request, now: Tick) -> Option<Admission
 
 impl Asker<'_> {
     async fn ask(&mut self, began: Tick) -> Admission {
-        let mut waiting: Option<Box<Waiting>> = None;
-        let admission = self.ask_until_answered(began, &mut waiting).await;
-        if let Some(waiting) = waiting {
-            self.emit(Step::WaitEnded {
-                waited: self.now().since(waiting.began),
-            });
+        let admission = self.ask_until_answered(began).await;
+        if let Some(since) = self.waiting.as_ref().and_then(|waiting| waiting.since()) {
+            let waited = self.now().since(since);
+            self.emit(Step::WaitEnded { waited });
         }
         admission
     }
 
-    async fn ask_until_answered(
-        &mut self,
-        began: Tick,
-        waiting: &mut Option<Box<Waiting>>,
-    ) -> Admission {
+    async fn ask_until_answered(&mut self, began: Tick) -> Admission {
         let mut asked = began;
         loop {
-            let Asked { answered, turn } = self.claimed(asked).await;
+            let Asked { answered, turn } = match self.claimed(asked).await {
+                Ok(asked) => asked,
+                Err(problem) => return Admission::Problem(problem),
+            };
             let (claimed, sent) = match answered {
                 Ok(answer) => answer,
                 Err(unanswered) => return self.no_answer(unanswered),
@@ -142,7 +142,7 @@ impl Asker<'_> {
                     Some(problem) => return Admission::Problem(problem),
                     None => asked = self.ask_again(),
                 },
-                Claimed::Busy(busy) => match Box::pin(self.wait(waiting, busy)).await {
+                Claimed::Busy(busy) => match Box::pin(self.wait(busy)).await {
                     Some(problem) => return Admission::Problem(problem),
                     None => asked = self.ask_again(),
                 },
@@ -182,7 +182,10 @@ impl Asker<'_> {
 
     fn replay(&self, replay: Replay, asked: Tick) -> Admission {
         let (identity, fingerprint) = (self.claim.identity, self.claim.fingerprint);
-        let number = self.engine.cache.put(identity, fingerprint, &replay, asked);
+        let number = match self.request.keeps_failures || replay.state == State::Completed {
+            true => self.engine.cache.put(identity, fingerprint, &replay, asked),
+            false => None,
+        };
         self.emit(Step::Replayed {
             state: replay.state,
             local: false,
@@ -209,14 +212,11 @@ impl Asker<'_> {
     }
 
     fn no_answer(&self, unanswered: Unanswered) -> Admission {
+        let is_there = unanswered.is_about_a_record();
         let Unanswered {
             source,
             retry_after,
         } = unanswered;
-        // A record that is there and can't be read, or not with its body, is an answer: the key is not free (P25, P44).
-        let is_there = source.as_ref().is_some_and(|error| {
-            matches!(error.kind, StoreErrorKind::Record | StoreErrorKind::Body)
-        });
         match (self.request.policy.mode, self.request.policy.store_down) {
             (Mode::Observe, _) => {
                 self.emit(Step::Observed {
@@ -228,7 +228,15 @@ impl Asker<'_> {
                 self.emit(Step::FailedOpen);
                 Admission::Unprotected
             }
-            _ => Admission::Problem(Problem::of_store(source, retry_after)),
+            _ => {
+                // Not where the caller brought the token, and may send the same claim again (P6). And a transaction that is
+                // not committed leaves nothing.
+                let may_let_go = self.request.token.is_none() && !self.engine.commits;
+                if self.unanswered_since.is_some() && may_let_go {
+                    release_later(self.engine, self.request, &self.claim);
+                }
+                Admission::Problem(Problem::of_store(source, retry_after))
+            }
         }
     }
 

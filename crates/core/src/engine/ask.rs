@@ -2,17 +2,24 @@
 
 use std::time::Duration;
 
+use futures_channel::oneshot;
+use futures_util::future::{self, Either};
+
 use super::admit::Asker;
+use super::answer::Problem;
 use super::limit::{Backoff, within};
 use super::turns::{Answered, Entry, Heard, Turn, Unanswered};
 use crate::claim::Claimed;
 use crate::clock::Tick;
 use crate::error::{Certainty, StoreError};
-use crate::event::{BreakerState, Step, StoreCall};
-use crate::policy::Mode;
+use crate::event::{BreakerState, BusyReason, Step, StoreCall};
+use crate::policy::{Mode, OnBusy};
 
 /// How often a claim without an answer is sent again before giving up.
 const RESENDS: u32 = 2;
+
+/// When to ask again where nobody knows how long the other will take.
+const UNKNOWN_WAIT: Duration = Duration::from_secs(1);
 
 /// What was answered, and, with a win, the turn that the others wait for.
 pub(super) struct Asked {
@@ -31,39 +38,50 @@ impl Asked {
 }
 
 impl Asker<'_> {
-    /// The store's answer: from what this process knows, from another's claim, or from our own.
-    pub(super) async fn claimed(&mut self, asked: Tick) -> Asked {
+    /// The store's answer: from what this process knows, from another's claim, or from our own. An error where the caller
+    /// may not wait for another's claim, or not any longer (P34).
+    pub(super) async fn claimed(&mut self, asked: Tick) -> Result<Asked, Problem> {
         // An observer runs whatever it is told. And what got no answer, here or at a caller that brought its own
         // token, may have won: only that token can learn it (P6).
         let may_hold = self.unanswered_since.is_some() || self.request.token.is_some();
         if self.request.policy.mode != Mode::Enforce || may_hold {
-            return Asked::alone(self.claim_once(asked).await);
+            return Ok(Asked::alone(self.claim_once(asked).await));
         }
         let (identity, fingerprint) = (self.claim.identity, self.claim.fingerprint);
-        match self.engine.turns.enter(identity, fingerprint, asked) {
-            Entry::Known(claimed) => Asked::alone(Ok((claimed, asked))),
-            Entry::Ask(turn) => self.ask_for_all(turn, asked).await,
+        let turns = &self.engine.turns;
+        match turns.enter(identity, fingerprint, asked, || self.take_place()) {
+            Entry::Known(claimed) => Ok(Asked::alone(Ok((claimed, asked)))),
+            Entry::Ask(turn) => Ok(self.ask_for_all(turn, asked).await),
+            Entry::Refused(why) => Err(self.give_up(why, UNKNOWN_WAIT)),
             // Boxed, as it is rare: the way of most requests stays small.
-            Entry::Wait(hear) => {
-                Box::pin(async {
-                    match hear.await {
-                        Ok(Heard::Answer(answered)) => Asked::alone(answered),
-                        Ok(Heard::Turn(mut turn)) => {
-                            turn.gather();
-                            // There was a record a moment ago: let the store look first.
-                            self.claim.retry = true;
-                            let now = self.now();
-                            self.ask_for_all(turn, now).await
-                        }
-                        Ok(Heard::Alone) | Err(_) => {
-                            let now = self.now();
-                            Asked::alone(self.claim_once(now).await)
-                        }
-                    }
-                })
-                .await
-            }
+            Entry::Wait(hear) => Box::pin(self.hear(hear)).await,
         }
+    }
+
+    /// Waits for what another's claim brings, no longer than this caller waits at all.
+    async fn hear(&mut self, hear: oneshot::Receiver<Heard>) -> Result<Asked, Problem> {
+        let timer = self.engine.env.clock.sleep(self.left_to_wait());
+        let heard = match future::select(hear, timer).await {
+            Either::Left((heard, _)) => heard.unwrap_or(Heard::Alone),
+            Either::Right(_) => {
+                let why = match self.request.policy.on_busy {
+                    OnBusy::Wait(_) => BusyReason::WaitedTooLong,
+                    OnBusy::Refuse => BusyReason::Policy,
+                };
+                return Err(self.give_up(why, UNKNOWN_WAIT));
+            }
+        };
+        let now = self.now();
+        Ok(match heard {
+            Heard::Answer(answered) => Asked::alone(answered),
+            Heard::Turn(mut turn) => {
+                turn.gather();
+                // There was a record a moment ago: let the store look first.
+                self.claim.retry = true;
+                self.ask_for_all(turn, now).await
+            }
+            Heard::Alone => Asked::alone(self.claim_once(now).await),
+        })
     }
 
     async fn ask_for_all(&mut self, turn: Turn, now: Tick) -> Asked {

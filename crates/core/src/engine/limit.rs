@@ -48,6 +48,43 @@ impl Backoff {
     }
 }
 
+/// How soon a waiter heeds its wake-ups (P34).
+///
+/// One that is followed by Busy was in vain, and the next may come at once: a store wakes whoever waits for a record that
+/// it can't see running. The first is free, as another waiter may have been quicker; each further one is followed by a pause.
+pub(super) struct Pace {
+    backoff: Backoff,
+    was_woken: bool,
+    has_been_spared: bool,
+}
+
+impl Pace {
+    pub(super) const fn new() -> Self {
+        Self {
+            backoff: Backoff::new(),
+            was_woken: false,
+            has_been_spared: false,
+        }
+    }
+
+    /// A wake-up came.
+    pub(super) const fn woken(&mut self) {
+        self.was_woken = true;
+    }
+
+    /// How long to heed no wake-up, now that there is still somebody to wait for.
+    pub(super) fn pause_after_waking(&mut self) -> Option<Duration> {
+        let was_woken = std::mem::take(&mut self.was_woken);
+        let pauses = was_woken && std::mem::replace(&mut self.has_been_spared, true);
+        pauses.then(|| self.backoff.next_pause())
+    }
+
+    /// How long to wait for a wake-up where none may come.
+    pub(super) fn pause_between_looks(&mut self) -> Duration {
+        self.backoff.next_pause()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,5 +95,21 @@ mod tests {
         let pauses: Vec<_> = (0..12).map(|_| backoff.next_pause().as_millis()).collect();
         assert_eq!(pauses[..4], [50, 75, 112, 168]);
         assert_eq!(pauses[11], 1000);
+    }
+
+    #[test]
+    fn the_second_wake_up_in_vain_is_followed_by_a_pause() {
+        let mut pace = Pace::new();
+        assert_eq!(pace.pause_after_waking(), None, "nobody was woken");
+        pace.woken();
+        assert_eq!(pace.pause_after_waking(), None, "the first is free");
+        for pause in [50, 75, 112] {
+            pace.woken();
+            assert_eq!(
+                pace.pause_after_waking().map(|pause| pause.as_millis()),
+                Some(pause)
+            );
+            assert_eq!(pace.pause_after_waking(), None);
+        }
     }
 }

@@ -8,7 +8,8 @@
 //! | `request` | what a door hands over |
 //! | `admit` | claim; wait for another's run; ask a recover hook |
 //! | `ask`, `turns` | one claim at a time for a key, its answer for all who asked meanwhile |
-//! | `wait` | wait for another's run |
+//! | `wait` | wait for another's claim or run |
+//! | `given_up` | let go of what a claim without an answer may have won |
 //! | `run` | start the effect, settle by its verdict, answer |
 //! | `observe` | the same where the store decides nothing |
 //! | `lease`, `renew` | what the effect holds, and what keeps it |
@@ -23,6 +24,7 @@ mod answer;
 mod ask;
 mod breaker;
 mod cache;
+mod given_up;
 mod lease;
 mod limit;
 mod observe;
@@ -292,7 +294,7 @@ impl Engine {
         self.shared.breaker.state(self.shared.env.clock.now())
     }
 
-    /// How many callers of this process wait for another's run now.
+    /// How many callers of this process wait for another's claim or run now.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.shared.waiters.waiting()

@@ -105,6 +105,10 @@ impl Engine {
             (Unlock::Doubt, _) | (Unlock::ByPolicy, CrashPolicy::Hold) => Settlement::Doubt,
         };
         let subject = Subject::of(&before, *identity);
+        // Before, so that nobody is told of the lease while it is taken away; and after, however this ends, as the run may
+        // have been made known meanwhile.
+        self.forget(identity);
+        let _at_the_end = Forget(self, identity);
         match engine.settle_for(&subject, &before, &settlement).await? {
             Settled::Lost => Ok(Operated::MovedOn(before)),
             Settled::Done => {

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::{self, Either};
 use quick_cache::sync::Cache;
 
 use super::admit::{Admission, Won, admit};
 use super::answer::{Problem, Replayed, Response, Verdict};
 use super::lease::Held;
-use super::limit::{Backoff, within};
+use super::limit::{Pace, within};
 use super::observe::too_late;
 use super::request::{Request, Subject};
 use super::run::{may_start, respond, settle, settlement};
@@ -192,7 +193,7 @@ impl Engine {
     ) -> Result<Option<Record>, Problem> {
         let engine = &self.shared;
         let began = engine.env.clock.now();
-        let mut backoff = Backoff::new();
+        let mut pace = Pace::new();
         let mut place = None;
         loop {
             // Watch, then look: what is settled in between is not missed.
@@ -207,11 +208,19 @@ impl Engine {
                 let entered = engine.waiters.enter(identity.address(), most_per_key);
                 place = Some(entered.map_err(|why| too_many(engine, &record, *identity, why))?);
             }
+            let pause = pace.pause_after_waking().unwrap_or_default().min(left);
+            if !pause.is_zero() {
+                engine.env.clock.sleep(pause).await;
+            }
+            let left = left - pause;
             let pause = match engine.store.capabilities().wake {
                 Wake::Exact => left,
-                Wake::Hint | Wake::Never => left.min(backoff.next_pause()),
+                Wake::Hint | Wake::Never => left.min(pace.pause_between_looks()),
             };
-            futures_util::future::select(wakeup, engine.env.clock.sleep(pause)).await;
+            let timer = engine.env.clock.sleep(pause);
+            if let Either::Left(_) = future::select(wakeup, timer).await {
+                pace.woken();
+            }
         }
     }
 }
@@ -277,7 +286,7 @@ impl Shared {
     }
 }
 
-fn as_told(record: &Record, lease: &RemoteLease) -> Grant {
+pub(super) fn as_told(record: &Record, lease: &RemoteLease) -> Grant {
     Grant {
         identity: lease.identity,
         fence: lease.fence,

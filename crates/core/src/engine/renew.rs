@@ -31,10 +31,24 @@ pub(super) struct Renewals {
 struct State {
     next_id: u64,
     held: HashMap<u64, Arc<Held>>,
-    // First renewals by when they are due. Entries of leases that have ended are skipped.
+    // First renewals by when they are due. Entries of leases that have ended are skipped, and dropped when they are many.
     due: BinaryHeap<Reverse<(Tick, u64)>>,
     watching: bool,
     waker: Option<Waker>,
+}
+
+/// How many entries of leases that have ended are left alone, however few are held.
+const SPARED: usize = 64;
+
+impl State {
+    /// Most runs end long before their first renewal is due. Rebuilt when more than half of the entries are theirs, so that
+    /// each is moved about once.
+    fn drop_what_has_ended(&mut self) {
+        if self.due.len() > 2 * self.held.len() + SPARED {
+            let held = &self.held;
+            self.due.retain(|Reverse((_, id))| held.contains_key(id));
+        }
+    }
 }
 
 /// Renews a lease until dropped.
@@ -46,7 +60,10 @@ pub(super) struct Renewing {
 impl Drop for Renewing {
     fn drop(&mut self) {
         // Taken out under the lock, dropped outside: the last reference may drop an effect's state.
-        let held = self.renewals.state.lock().held.remove(&self.id);
+        let mut state = self.renewals.state.lock();
+        let held = state.held.remove(&self.id);
+        state.drop_what_has_ended();
+        drop(state);
         if let Some(held) = held {
             held.end();
         }
@@ -244,5 +261,102 @@ async fn told_at_the_deadline<T>(
 fn tell(held: &Held, grant: &Grant) {
     if !held.has_ended() {
         held.lose(grant.fence);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use parking_lot::Mutex as Lock;
+
+    use super::*;
+    use crate::clock::{Clock, SystemTime, Timestamp};
+    use crate::engine::Engine;
+    use crate::engine::request::Subject;
+    use crate::env::{BoxFuture, Spawn, SystemEntropy};
+    use crate::identity::Identity;
+    use crate::key::KeyHint;
+    use crate::memory::{MemoryConfig, MemoryStore};
+    use crate::namespace::Namespace;
+    use crate::record::{CrashPolicy, Fence, Token};
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    struct Still(SystemTime);
+
+    impl Clock for Still {
+        fn now(&self) -> Tick {
+            Tick::new(Duration::ZERO)
+        }
+
+        fn wall(&self) -> Timestamp {
+            self.0.wall()
+        }
+
+        fn sleep(&self, _: Duration) -> Sleep {
+            Box::pin(future::pending())
+        }
+    }
+
+    /// Keeps tasks, and runs none.
+    #[derive(Default)]
+    struct Parked(Lock<Vec<BoxFuture<'static, ()>>>);
+
+    impl Spawn for Parked {
+        fn spawn(&self, task: BoxFuture<'static, ()>) {
+            self.0.lock().push(task);
+        }
+    }
+
+    fn held() -> (Engine, Arc<Held>) {
+        let clock: Arc<dyn Clock> = Arc::new(Still(SystemTime::default()));
+        let env = Env {
+            clock: Arc::clone(&clock),
+            spawn: Arc::new(Parked::default()),
+            entropy: Arc::new(SystemEntropy),
+        };
+        let store = Arc::new(MemoryStore::new(MemoryConfig::default(), clock));
+        let engine = Engine::new(store, env);
+        let identity = Identity::from_bytes([1; 32]);
+        let subject = Subject {
+            namespace: Namespace::new("test", "", "charge").expect("well-formed"),
+            hint: KeyHint::default(),
+            identity,
+            actor: None,
+        };
+        let grant = Grant {
+            identity,
+            fence: Fence(1),
+            token: Token(1),
+            attempt: 1,
+            checkpoint: Bytes::new(),
+            lease: HOUR,
+            crash: CrashPolicy::Takeover,
+            memo: Bytes::new(),
+        };
+        let now = engine.env().clock.now();
+        let shared = Arc::clone(&engine.shared);
+        let held = Held::new(shared, subject, None, Some(grant), now);
+        (engine, held)
+    }
+
+    #[test]
+    fn runs_that_have_ended_take_no_room_however_long_their_leases_are() {
+        let (engine, held) = held();
+        let now = engine.env().clock.now();
+        let renewals = &engine.shared.renewals;
+        let kept: Vec<_> = (0..10).map(|_| renewals.keep(&held, HOUR, now)).collect();
+        let mut most = 0;
+        for _ in 0..200_000 {
+            drop(renewals.keep(&held, HOUR, now));
+            most = most.max(renewals.state.lock().due.len());
+        }
+        assert!(most <= 100, "{most} entries for 10 runs");
+        // Those that still run are still due.
+        let at = now.plus(HOUR);
+        let mut due: Vec<_> = renewals.take_due(at).0.iter().map(|(id, _)| *id).collect();
+        due.sort_unstable();
+        assert_eq!(due, (0..10).collect::<Vec<_>>());
+        drop(kept);
     }
 }

@@ -23,6 +23,7 @@ pub struct Request {
     pub(super) policy: Arc<Policy>,
     pub(super) recover: Option<Recover>,
     pub(super) retry: bool,
+    pub(super) keeps_failures: bool,
     // Boxed: few requests bring one, and every request is moved about.
     pub(super) token: Option<Box<Token>>,
 }
@@ -61,6 +62,7 @@ impl Request {
             policy,
             recover: None,
             retry: false,
+            keeps_failures: true,
             token: None,
         }
     }
@@ -84,6 +86,14 @@ impl Request {
     #[must_use]
     pub const fn asked_before(mut self, asked: bool) -> Self {
         self.retry = asked;
+        self
+    }
+
+    /// Says that a failure of this key may be taken back, as a dead letter's may that gets another chance. The store is then
+    /// asked every time: a local copy (P38) would tell of a failure that is none any more.
+    #[must_use]
+    pub const fn failures_may_change(mut self) -> Self {
+        self.keeps_failures = false;
         self
     }
 

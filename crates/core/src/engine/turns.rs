@@ -7,7 +7,10 @@
 //!   running with that owner's fingerprint: the answer is Busy (P8) or Mismatch (P7), and no call is made.
 //! - While a claim is on its way, later callers queue. A claim that wins puts them in the case above. Any
 //!   other answer is for those who came before it was sent; those who came after it get the next one.
-//! - A store that gives no answer gives none to anybody who is in the queue (P35).
+//! - A store that gives no answer gives none to anybody who is in the queue (P35). Where the record is there and can't be
+//!   given, that is for those with the asker's payload: another payload is a mismatch first (P7).
+//!
+//! Who queues is a waiter, within the bounds of all waiting (P34).
 //!
 //! From the moment a settlement is sent, only the store knows, and is asked again.
 
@@ -21,7 +24,8 @@ use hashbrown::HashMap;
 use super::lease::Held;
 use crate::claim::Claimed;
 use crate::clock::Tick;
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::event::BusyReason;
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::sync::Mutex;
@@ -57,6 +61,15 @@ pub(super) struct Unanswered {
     pub(super) retry_after: Duration,
 }
 
+impl Unanswered {
+    /// Whether there is a record, and it can't be read or not with its body. That is an answer of a kind: the key is not
+    /// free (P25, P44).
+    pub(super) fn is_about_a_record(&self) -> bool {
+        let kind = self.source.as_ref().map(|error| error.kind);
+        matches!(kind, Some(StoreErrorKind::Record | StoreErrorKind::Body))
+    }
+}
+
 /// How a caller gets its answer.
 pub(super) enum Entry {
     /// The store would say this.
@@ -65,6 +78,8 @@ pub(super) enum Entry {
     Ask(Turn),
     /// By waiting for somebody else's question.
     Wait(oneshot::Receiver<Heard>),
+    /// Not: as many as may wait already do.
+    Refused(BusyReason),
 }
 
 /// What a waiting caller hears.
@@ -88,15 +103,24 @@ pub(super) struct Turn {
 }
 
 impl Turns {
+    /// `take_place` is asked for a place to wait, where the caller has to.
     pub(super) fn enter(
         self: &Arc<Self>,
         identity: Identity,
         fingerprint: Fingerprint,
         now: Tick,
+        take_place: impl FnOnce() -> Result<(), BusyReason>,
     ) -> Entry {
         let mut spots = self.shard(&identity).lock();
         match spots.get_mut(&identity) {
             Some(Spot::Asking(queue)) => {
+                if let Err(why) = take_place() {
+                    return Entry::Refused(why);
+                }
+                // Those who left at their limit make room before the queue grows.
+                if queue.len() == queue.capacity() {
+                    queue.retain(|follower| !follower.tell.is_canceled());
+                }
                 let (tell, hear) = oneshot::channel();
                 queue.push(Follower { fingerprint, tell });
                 return Entry::Wait(hear);
@@ -254,6 +278,8 @@ fn answer_for(
 ) -> Option<Answered> {
     let (claimed, sent) = match answered {
         Ok(answer) => answer,
+        // The record has somebody's payload, and nobody knows whose: each asks for its own (P7).
+        Err(unanswered) if unanswered.is_about_a_record() && asked != fingerprint => return None,
         Err(unanswered) => return Some(Err(unanswered.clone())),
     };
     let claimed = match claimed {

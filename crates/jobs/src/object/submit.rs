@@ -10,7 +10,7 @@ use super::file::{
 };
 use super::{Inner, overtaken};
 use crate::error::Error;
-use crate::job::{JobAnswer, JobId, NewJob, Submitted};
+use crate::job::{JobAnswer, JobId, JobState, NewJob, Submitted};
 
 /// How often a submission that was overtaken is tried again.
 const TRIES: u32 = 12;
@@ -101,12 +101,21 @@ impl Inner {
             return Ok(Created::New(found, version)); // Written, and the reply was lost.
         }
         let expired = read_time(&found.expires_at)?.plus(self.store.clock_margin());
-        if self.store.server_time() < expired {
+        if self.store.server_time() < expired || self.is_unfinished(&job.tenant, &found).await? {
             return Ok(Created::Known(found, version));
         }
         // Expired and still there: replaced, if it still is exactly that.
         let replaced = self.put(path, bytes, Some(&version)).await?;
         Ok(replaced.map_or(Created::Neither, |version| Created::New(record, version)))
+    }
+
+    /// Whether the task of a record is still to be done: a backlog may be longer than the time that a key is kept.
+    async fn is_unfinished(&self, tenant: &str, record: &RecordFile) -> Result<bool, Error> {
+        let id = record.id()?;
+        let Some((bytes, _)) = self.store.get(&self.task_path(tenant, id)).await? else {
+            return Ok(false);
+        };
+        Ok(!JobState::from(TaskFile::read(id, &bytes)?.status).has_ended())
     }
 
     /// `None` also where nobody knows whether it was written: a look tells.

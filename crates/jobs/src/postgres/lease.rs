@@ -1,8 +1,10 @@
 //! Taking jobs, keeping them, giving them back.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use semel_core::Certainty;
 use semel_stores::postgres::{Bound, PostgresStore};
 use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
@@ -16,17 +18,22 @@ use crate::work::{LeaseAsk, LeaseToken, Leased, check_span};
 
 /// The first by priority, then by age, in every lane: each of them a look at the beginning of a range of the index,
 /// however many wait behind. What another worker is taking is passed over.
+///
+/// Sent again (`$6`), it first looks for what an earlier sending has taken under the same token, and takes nothing else where
+/// there is any: no attempt is used up by a reply that was lost.
 macro_rules! take {
     ($most:literal) => {
         concat!(
-            "WITH picked AS (SELECT q.id FROM (SELECT p.priority::smallint AS priority, l.lane \
+            "WITH mine AS (SELECT id FROM semel.jobs WHERE $6 AND state = 2 AND lane = ANY ($1) AND lease = $3), \
+             picked AS (SELECT q.id FROM (SELECT p.priority::smallint AS priority, l.lane \
              FROM generate_series(0, 9) AS p (priority), unnest($1::uuid[]) WITH ORDINALITY AS l (lane, n) ORDER BY 1 DESC, l.n) o, \
              LATERAL (SELECT id FROM semel.jobs WHERE state = 1 AND lane = o.lane AND priority = o.priority \
-             AND due_us <= (SELECT semel.now_us()) ORDER BY due_us LIMIT $2 FOR UPDATE SKIP LOCKED) q LIMIT ",
+             AND due_us <= (SELECT semel.now_us()) ORDER BY due_us LIMIT $2 FOR UPDATE SKIP LOCKED) q \
+             WHERE NOT EXISTS (SELECT 1 FROM mine) LIMIT ",
             $most,
-            ") UPDATE semel.jobs SET state = 2, attempt = attempt + 1, lease = $3, worker = $4, \
-             started_us = semel.now_us(), due_us = semel.now_us() + $5 WHERE id = ANY (ARRAY(SELECT id FROM picked)) \
-             RETURNING ",
+            ") UPDATE semel.jobs SET state = 2, attempt = attempt + CASE WHEN state = 1 THEN 1 ELSE 0 END, lease = $3, worker = $4, \
+             started_us = semel.now_us(), due_us = semel.now_us() + $5 \
+             WHERE id = ANY (ARRAY(SELECT id FROM picked UNION ALL SELECT id FROM mine)) RETURNING ",
             held_columns!(),
             ", kind, params, priority, created_us"
         )
@@ -37,7 +44,7 @@ const TAKE: &str = take!("$2");
 
 /// The same where only so many may run, for one lane; under a lock, so that no two count at once.
 const TAKE_BOUNDED: &str = take!(
-    "(SELECT greatest(0, least($2, $6 - (SELECT count(*) FROM semel.jobs r \
+    "(SELECT greatest(0, least($2, $7 - (SELECT count(*) FROM semel.jobs r \
      WHERE r.state = 2 AND r.lane = ($1::uuid[])[1]))))"
 );
 
@@ -100,21 +107,28 @@ impl Inner {
             return Ok(());
         }
         let token = LeaseToken(self.engine.env().entropy.next_u128());
+        let is_sent = AtomicBool::new(false);
         let bind = |query: Bound| {
             let query = query
                 .bind(lanes.to_vec())
                 .bind(i64::try_from(most).unwrap_or(1))
                 .bind(uuid(token.0))
                 .bind(ask.worker.clone())
-                .bind(micros(ask.span));
+                .bind(micros(ask.span))
+                .bind(is_sent.swap(true, Ordering::Relaxed));
             match bound {
                 None => query,
                 Some(bound) => query.bind(i64::try_from(bound).unwrap_or(i64::MAX)),
             }
         };
-        let rows = match bound {
-            None => self.store.rows(text, bind).await?,
-            Some(_) => self.store.rows_under_lock(lock(lanes), text, bind).await?,
+        let send = async || match bound {
+            None => self.store.rows(text, bind).await,
+            Some(_) => self.store.rows_under_lock(lock(lanes), text, bind).await,
+        };
+        let rows = match send().await {
+            // Nobody else would be told of what it may have taken.
+            Err(error) if error.certainty == Certainty::Unknown => send().await?,
+            other => other?,
         };
         let mut taken = Vec::with_capacity(rows.len());
         for row in &rows {

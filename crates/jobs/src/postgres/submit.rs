@@ -59,6 +59,8 @@ impl Inner {
             let request = Request::new(&engine, namespace, key, fingerprint, policy);
             // A token of our own: a lease that was won has its job already, and is not to be let go.
             let request = request.with_token(Token(engine.env().entropy.next_u128()));
+            // A dead letter may be retried, by any process.
+            let request = request.failures_may_change();
             let admitted = Box::pin(engine.admit(request)).await;
             if let Some(answer) = self.told(&run, &identity, fingerprint, admitted).await? {
                 if !answer.is_duplicate() {

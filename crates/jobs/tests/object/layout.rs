@@ -6,6 +6,8 @@ use semel_jobs::{Error, JobAnswer, Submitted};
 
 use crate::support::Bench;
 
+const LONG: Duration = Duration::from_secs(30);
+
 #[tokio::test]
 async fn o_layout_the_record_has_the_fields_and_the_place_of_the_document() {
     let bench = Bench::new().await;
@@ -132,10 +134,8 @@ async fn o_ttl_an_expired_record_is_replaced() {
             .idempotency_ttl(Duration::from_secs(30 * 86_400))
     };
     let first = submit("k-1").await.unwrap().job();
-    let old = "2026-01-01T00:00:00Z";
-    bench
-        .change_record("k-1", |record| record["expires_at"] = old.into())
-        .await;
+    bench.work_off(LONG).await;
+    bench.expire("k-1").await;
     let each = (0..6).map(|_| async { submit("k-1").await.unwrap() });
     let answers = futures_util::future::join_all(each).await;
     assert_eq!(
@@ -152,6 +152,24 @@ async fn o_ttl_an_expired_record_is_replaced() {
     );
     assert_ne!(answers[0].job(), first);
     assert_eq!(bench.tasks().await.len(), 2, "of two lives of the key");
+}
+
+/// A backlog may be longer than the time that a key is kept: the job of the key is still to be done.
+#[tokio::test]
+async fn o_ttl_a_key_is_not_freed_while_its_task_is_unfinished() {
+    let bench = Bench::new().await;
+    let job = bench.submit("k-1", 5).await.job();
+    bench.expire("k-1").await;
+    assert_eq!(bench.submit("k-1", 5).await, Submitted::InProgress(job));
+    let other = bench.try_submit("k-1", 6).await;
+    assert!(matches!(other, Err(Error::Conflict)), "{other:?}");
+    let leased = bench.take(LONG).await.expect("it waits");
+    assert_eq!(bench.submit("k-1", 5).await, Submitted::InProgress(job));
+    assert_eq!(bench.tasks().await.len(), 1);
+    let queue = bench.jobs.queue();
+    let done = queue.complete(leased.id, leased.token, "1".into()).await;
+    done.expect("it is the worker's");
+    assert!(!bench.submit("k-1", 6).await.is_duplicate(), "as new");
 }
 
 #[tokio::test]

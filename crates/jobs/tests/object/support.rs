@@ -113,6 +113,21 @@ impl Bench {
         self.change(&path, change).await;
     }
 
+    /// As if the time of a key were over.
+    pub(crate) async fn expire(&self, key: &str) {
+        let old = "2026-01-01T00:00:00Z";
+        self.change_record(key, |record| record["expires_at"] = old.into())
+            .await;
+    }
+
+    /// Takes the next task and completes it.
+    pub(crate) async fn work_off(&self, span: Duration) {
+        let leased = self.take(span).await.expect("a task");
+        let queue = self.jobs.queue();
+        let done = queue.complete(leased.id, leased.token, "1".into()).await;
+        done.expect("it is the worker's");
+    }
+
     /// The same with a task.
     pub(crate) async fn change_task(&self, id: JobId, change: impl FnOnce(&mut Value)) {
         self.change(&self.queue.task_path("", id), change).await;

@@ -186,3 +186,26 @@ async fn p38_an_answer_on_its_way_during_a_reset_is_not_kept() {
     let next = rig.run("k", &hold(), effects.answer("second")).await;
     assert_eq!((ran(&next), effects.count()), ("second", 2));
 }
+
+#[tokio::test]
+async fn who_asks_after_an_unlock_is_told_what_the_store_says() {
+    let (rig, _) = rig();
+    let (effects, gate) = (Effects::default(), Gate::default());
+    let refuse = Policy {
+        on_busy: semel_core::policy::OnBusy::Refuse,
+        ..Policy::default()
+    };
+    // Its own process knows that the effect runs, and needs no store to say so.
+    let stuck = rig.start("k", &refuse, effects.answer_after("stuck", &gate));
+    settle_down().await;
+    let (identity, fence) = looked_at(&rig).await;
+    let unlocked = rig.engine.unlock(&identity, fence, Unlock::Release).await;
+    assert!(
+        matches!(unlocked, Ok(Operated::Done { .. })),
+        "{unlocked:?}"
+    );
+    let next = rig.run("k", &refuse, effects.answer("next")).await;
+    assert_eq!((ran(&next), effects.count()), ("next", 2));
+    gate.open();
+    assert_eq!(replayed(&stuck.await.unwrap()), "next");
+}

@@ -18,9 +18,15 @@ pub(super) struct Slow {
     claims: AtomicUsize,
     // A permit for each claim that may be answered; closed for those that fail.
     pub(super) permits: tokio::sync::Semaphore,
+    failure: Mutex<Option<StoreErrorKind>>,
 }
 
 impl Slow {
+    /// The next claim that is answered fails with this.
+    pub(super) fn fail_next(&self, kind: StoreErrorKind) {
+        *self.failure.lock() = Some(kind);
+    }
+
     pub(super) fn claims(&self) -> usize {
         self.claims.load(Ordering::SeqCst)
     }
@@ -39,7 +45,10 @@ impl Store for Slow {
                     return Err(StoreError::new(kind, certainty, "closed"));
                 }
             }
-            claimed
+            match self.failure.lock().take() {
+                Some(kind) => Err(StoreError::new(kind, Certainty::Definite, "scripted")),
+                None => claimed,
+            }
         })
     }
 
@@ -88,6 +97,7 @@ pub(super) fn slow() -> (Rig, Arc<Slow>, Rig) {
         inner: Arc::clone(&other.store),
         claims: AtomicUsize::new(0),
         permits: tokio::sync::Semaphore::new(0),
+        failure: Mutex::default(),
     });
     let rig = Rig::on(
         other.clock.clone(),

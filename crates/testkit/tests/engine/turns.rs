@@ -10,9 +10,11 @@ use semel_core::policy::{OnBusy, Policy};
 use super::slow::{Slow, slow};
 use super::*;
 
+/// Who asks while a claim is on its way waits for its answer: there is room for all of them here.
 fn refuse() -> Policy {
     Policy {
         on_busy: OnBusy::Refuse,
+        max_waiters_per_key: 1_000,
         ..Policy::default()
     }
 }
@@ -249,4 +251,26 @@ async fn who_waits_is_woken_by_a_settlement_of_this_process() {
     assert_eq!((woken, rig.engine.waiting(), effects.count()), (10, 0, 1));
     // One for the run, one or two for all who were woken.
     assert!(store.claims() <= 3);
+}
+
+#[tokio::test]
+async fn p7_an_error_about_a_record_that_is_there_is_not_for_other_payloads() {
+    for kind in [StoreErrorKind::Body, StoreErrorKind::Record] {
+        let (rig, store, other) = slow();
+        let effects = Effects::default();
+        other.run("k", &refuse(), effects.answer("one")).await;
+        let right = callers(&rig, 1, &refuse(), &effects);
+        settle_down().await;
+        let stranger = with_payload(&rig, "other", &effects);
+        settle_down().await;
+        store.fail_next(kind);
+        store.permits.add_permits(2);
+        for caller in right {
+            let response = caller.await.unwrap();
+            assert!(!is_mismatch(&response), "{kind:?}: {response:?}");
+        }
+        let response = stranger.await.unwrap();
+        assert!(is_mismatch(&response), "{kind:?}: {response:?}");
+        assert_eq!((effects.count(), store.claims()), (1, 2));
+    }
 }
