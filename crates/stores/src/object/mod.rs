@@ -52,6 +52,7 @@ use url::Target;
 
 pub use beside::Version;
 pub use bodies::ObjectBodies;
+pub use error::ERRORS;
 pub use lifecycle::{Lifecycle, lifecycle};
 pub use url::{Cloud, DEFAULT_PREFIX, MIN_CLOCK_MARGIN};
 

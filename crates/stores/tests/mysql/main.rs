@@ -8,6 +8,7 @@ mod deadlocks;
 mod failures;
 #[path = "../sql/lost_reply.rs"]
 mod lost_reply;
+mod refusals;
 mod rows;
 mod settings;
 mod suite;

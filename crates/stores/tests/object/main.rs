@@ -9,6 +9,7 @@ mod clocks;
 mod costs;
 mod killed;
 mod opened;
+mod refusals;
 mod refused;
 mod suite;
 mod support;
