@@ -16,8 +16,8 @@ pub(super) const LOCK_WAIT: u16 = 1205;
 /// What MySQL says to `NOWAIT`.
 pub(super) const LOCK_NOWAIT: u16 = 3572;
 
-/// A savepoint that is not there, and so a transaction that was ended.
-pub(super) const NO_SAVEPOINT: u16 = 1305;
+/// A write in a transaction that may only read.
+pub(super) const READ_ONLY: u16 = 1792;
 
 /// What MariaDB and MySQL may answer a statement of ours, by number. What is not here only a change of the configuration
 /// mends, and nothing was changed.

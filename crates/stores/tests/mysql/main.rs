@@ -5,6 +5,7 @@
 #![cfg(feature = "mysql")]
 
 mod deadlocks;
+mod ended;
 mod failures;
 #[path = "../sql/lost_reply.rs"]
 mod lost_reply;
