@@ -16,6 +16,7 @@ mod suite;
 #[path = "../sql/support.rs"]
 mod support;
 mod transaction;
+mod waiters;
 
 use semel_core::StoreResult;
 use semel_stores::mysql::MySqlStore;
