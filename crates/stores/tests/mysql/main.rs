@@ -7,6 +7,7 @@
 mod deadlocks;
 mod ended;
 mod failures;
+mod fences;
 #[path = "../sql/lost_reply.rs"]
 mod lost_reply;
 mod refusals;

@@ -172,14 +172,34 @@ impl Run {
 
     /// A first run.
     async fn begin(&self, tx: &mut MySqlConnection, ask: &Claim) -> StoreResult<Inside> {
-        let inserted = insert(&self.store.sql.insert, ask).execute(tx).await;
-        match inserted {
-            Ok(done) => {
-                let grant = first_run(ask, done.last_insert_id());
-                Ok(Inside::Answered(Claimed::Won(grant), true))
-            }
-            Err(error) => lost(error, ask),
-        }
+        let inserted = insert(&self.store.sql.insert_inside, ask);
+        let fence = match inserted.execute(&mut *tx).await {
+            Ok(done) => done.last_insert_id(),
+            Err(error) => return lost(error, ask),
+        };
+        // After the insertion: a record of this key that was removed before it had its fence below this floor.
+        let floor = self.store.floor().await?;
+        let fence = match fence > floor {
+            true => fence,
+            false => self.lift_fence(tx, ask, floor + 1).await?,
+        };
+        let grant = first_run(ask, fence);
+        Ok(Inside::Answered(Claimed::Won(grant), true))
+    }
+
+    /// The server's clock is behind the fences of records that were removed (P22).
+    async fn lift_fence(
+        &self,
+        tx: &mut MySqlConnection,
+        ask: &Claim,
+        fence: u64,
+    ) -> StoreResult<u64> {
+        let lift = prepared(&self.store.sql.lift_inside).bind(row::signed(fence));
+        let lift = lift
+            .bind(ask.identity.address().to_vec())
+            .bind(row::bytes(ask.token));
+        let lifted = lift.execute(tx).await.map_err(store_error)?;
+        Ok(lifted.last_insert_id())
     }
 
     /// A run in the place of a record that is over, locked before anything is decided.
