@@ -59,7 +59,10 @@ impl StoreAdmin for ObjectStore {
     }
 
     fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
-        Box::pin(self.inner.sweep(most))
+        Box::pin(async move {
+            self.inner.keep_canaries().await?;
+            self.inner.sweep(most).await
+        })
     }
 
     fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {

@@ -15,6 +15,7 @@ mod admin;
 mod beside;
 mod bodies;
 mod calls;
+mod canary;
 mod change;
 mod client;
 mod diagnosis;
@@ -79,6 +80,7 @@ struct Inner {
     fitness: Fitness,
     sweeper: Sweeper,
     counted: admin::Counted,
+    canaries: canary::Canaries,
     renewed: Renewals,
 }
 
@@ -120,6 +122,7 @@ impl ObjectStore {
             fitness,
             sweeper: Sweeper::new(target.sweeps),
             counted: admin::Counted::default(),
+            canaries: canary::Canaries::default(),
             renewed: Renewals::new(RENEWALS),
         };
         Ok(Self {

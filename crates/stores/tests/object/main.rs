@@ -5,6 +5,7 @@
 #![cfg(feature = "object")]
 
 mod bodies;
+mod canary;
 mod clocks;
 mod costs;
 mod killed;
