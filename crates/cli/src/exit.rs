@@ -35,6 +35,8 @@ pub(crate) const NOT_ALLOWED: u8 = 11;
 pub(crate) const BROKEN: u8 = 12;
 /// Two stores say different things.
 pub(crate) const DISAGREE: u8 = 13;
+/// Records of the old store can't be read, and are not in the new one.
+pub(crate) const UNREADABLE: u8 = 14;
 
 impl Exit {
     pub(crate) fn failed(code: u8, message: impl Into<String>) -> Self {

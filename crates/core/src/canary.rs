@@ -13,7 +13,13 @@ use crate::key::Key;
 use crate::namespace::Namespace;
 use crate::record::{Answer, CrashPolicy, Token};
 use crate::secret::Secret;
-use crate::store::Store;
+use crate::store::{Query, Store, StoreAdmin};
+
+/// The scope of the canary's record.
+pub const SCOPE: &str = "semel.canary";
+
+/// How many pages of records are looked at where there is no canary.
+const PAGES: usize = 16;
 
 /// Why a node must not start.
 #[derive(Debug, thiserror::Error)]
@@ -35,10 +41,13 @@ pub enum CanaryError {
 
 /// Checks that this store is used with `secret` and no other, for one environment.
 ///
+/// Where there is no canary, the first node makes it; but not if records of the environment were made with another secret, as
+/// far as their secrets' ids tell: somebody removed the canary.
+///
 /// # Errors
 /// [`CanaryError`] says why the node must not start.
 pub async fn check(
-    store: &dyn Store,
+    store: &dyn StoreAdmin,
     env: &Env,
     secret: &Secret,
     environment: &str,
@@ -46,8 +55,13 @@ pub async fn check(
     let Some(claim) = claim(env, secret, environment) else {
         return Ok(());
     };
+    let other = CanaryError::OtherSecret { id: secret.id() };
+    let is_there = store.read(&claim.identity).await?.is_some();
+    if !is_there && is_anothers(store, secret, environment).await? {
+        return Err(other);
+    }
     match store.claim(&claim).await? {
-        Claimed::Mismatch => Err(CanaryError::OtherSecret { id: secret.id() }),
+        Claimed::Mismatch => Err(other),
         Claimed::Won(grant) => {
             let settlement = Settlement::Complete(Answer::of("").into());
             store.settle(&grant, &settlement).await?;
@@ -56,6 +70,33 @@ pub async fn check(
         // Another node of the same secret has just asked, or did before.
         Claimed::Busy(_) | Claimed::Replay(_) | Claimed::InDoubt(_) => Ok(()),
     }
+}
+
+/// Whether the first records of the environment were made with another secret than this, and none with this one.
+async fn is_anothers(
+    store: &dyn StoreAdmin,
+    secret: &Secret,
+    environment: &str,
+) -> Result<bool, StoreError> {
+    let mut query = Query {
+        environment: Some(environment.to_owned()),
+        ..Query::default()
+    };
+    let mut found = false;
+    for _ in 0..PAGES {
+        let page = store.list(&query).await?;
+        for (_, record) in &page.records {
+            if record.secret_id == secret.id() {
+                return Ok(false);
+            }
+            found = true;
+        }
+        match page.next {
+            Some(next) => query.after = Some(next),
+            None => break,
+        }
+    }
+    Ok(found)
 }
 
 /// The same for a tool that looks after records and serves nobody: it must have the nodes' secret, and where there was no node yet
@@ -82,7 +123,7 @@ pub async fn look(
 
 /// All parts are constants, so making them only fails for an environment that nobody could use.
 fn claim(env: &Env, secret: &Secret, environment: &str) -> Option<Claim> {
-    let namespace = Namespace::new(environment, "", "semel.canary").ok()?;
+    let namespace = Namespace::new(environment, "", SCOPE).ok()?;
     let key = Key::parse("secret").ok()?;
     let lease = Duration::from_secs(10);
     Some(Claim {

@@ -215,6 +215,9 @@ pub struct Page {
     pub records: Vec<(Identity, Record)>,
     /// Where to go on; `None` at the end. A page may be short, or empty, and still have a next one.
     pub next: Option<Cursor>,
+    /// How many records were left out because they can't be read (P25). A store that keeps records packed can't tell whether
+    /// such a record fits the query, and counts it.
+    pub unreadable: usize,
 }
 
 /// The connections of this process to a backend.

@@ -16,6 +16,8 @@ use tokio::net::{TcpListener, TcpStream};
 pub enum Wrong {
     /// The server never sees it; the caller is told this status.
     Refused(u16),
+    /// The same, with a body that names the error, as S3's do.
+    RefusedAs(u16, &'static str),
     /// The server does it; the caller is told this status.
     DoneBut(u16),
     /// The server does it; the caller's connection is closed without a word.
@@ -117,17 +119,22 @@ async fn serve(caller: TcpStream, server: SocketAddr, shared: &Shared) -> std::i
     let method = method.split(' ').next().unwrap_or_default().to_owned();
     let wrong = shared.due(&method);
     shared.seen.lock().push(method);
-    if let Some(Wrong::Refused(status)) = wrong {
-        return tell(caller, status).await;
+    match wrong {
+        Some(Wrong::Refused(status)) => return tell(caller, status, "").await,
+        Some(Wrong::RefusedAs(status, code)) => {
+            let body = format!("<Error><Code>{code}</Code></Error>");
+            return tell(caller, status, &body).await;
+        }
+        _ => {}
     }
     let reply = forward(server, &head, &body).await?;
     match wrong {
-        Some(Wrong::DoneBut(status)) => tell(caller, status).await,
+        Some(Wrong::DoneBut(status)) => tell(caller, status, "").await,
         Some(Wrong::CutAfterHead) => {
             caller.write_all(&reply[..middle(&reply)]).await?;
             caller.shutdown().await
         }
-        Some(Wrong::DoneAndCut | Wrong::Refused(_)) => Ok(()),
+        Some(Wrong::DoneAndCut | Wrong::Refused(_) | Wrong::RefusedAs(..)) => Ok(()),
         None => {
             caller.write_all(&reply).await?;
             caller.shutdown().await
@@ -156,9 +163,11 @@ fn middle(reply: &[u8]) -> usize {
     head + (reply.len() - head) / 2
 }
 
-async fn tell(mut caller: BufReader<TcpStream>, status: u16) -> std::io::Result<()> {
-    let reply =
-        format!("HTTP/1.1 {status} Wrong\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+async fn tell(mut caller: BufReader<TcpStream>, status: u16, body: &str) -> std::io::Result<()> {
+    let length = body.len();
+    let reply = format!(
+        "HTTP/1.1 {status} Wrong\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    );
     caller.write_all(reply.as_bytes()).await?;
     caller.shutdown().await
 }

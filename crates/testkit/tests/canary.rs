@@ -1,9 +1,14 @@
 //! The canary (P41): nodes with different secrets must not share a store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use semel_core::canary::{self, CanaryError};
-use semel_core::{MemoryConfig, MemoryStore, Secret};
+use semel_core::store::Query;
+use semel_core::{
+    Claim, Claimed, CrashPolicy, Env, Fingerprint, Identity, Key, MemoryConfig, MemoryStore,
+    Namespace, Secret, Store as _, StoreAdmin as _, Terms, Token,
+};
 use semel_testkit::clock::{FakeClock, env};
 
 fn secret(id: u16) -> Secret {
@@ -53,4 +58,65 @@ async fn p41_environments_may_have_secrets_of_their_own() {
     canary::check(&store, &env, &secret(2), "staging")
         .await
         .unwrap();
+}
+
+/// Claims a key, as a node with this secret does.
+async fn serve(store: &MemoryStore, env: &Env, id: u16) {
+    let namespace = Namespace::new("production", "", "charge").expect("a namespace");
+    let key = Key::parse("a-key").expect("a key");
+    let span = Duration::from_secs(60);
+    let claim = Claim {
+        retry: false,
+        identity: Identity::of(&secret(id), &namespace, &key),
+        fingerprint: Fingerprint::builder(&secret(id)).finish(),
+        token: Token(env.entropy.next_u128()),
+        terms: Terms::new(span, span, CrashPolicy::Takeover, 5).expect("terms"),
+        secret_id: id,
+        hint: key.hint(),
+        namespace,
+    };
+    let claimed = store.claim(&claim).await.expect("an answer");
+    assert!(matches!(claimed, Claimed::Won(_)), "{claimed:?}");
+}
+
+/// As a bucket's own rule may, or an operator.
+async fn remove_canaries(store: &MemoryStore) {
+    let canaries = Query {
+        scope: Some(canary::SCOPE.to_owned()),
+        ..Query::default()
+    };
+    for (identity, _) in store.list(&canaries).await.unwrap().records {
+        assert!(store.delete(&identity).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn p41_where_the_canary_is_gone_the_records_tell_whose_the_store_is() {
+    let clock = FakeClock::new();
+    let store = MemoryStore::new(MemoryConfig::default(), Arc::new(clock.clone()));
+    let env = env(&clock, 1);
+    canary::check(&store, &env, &secret(1), "production")
+        .await
+        .unwrap();
+    serve(&store, &env, 1).await;
+    remove_canaries(&store).await;
+    for stranger in [secret(2), Secret::none()] {
+        let refused = canary::check(&store, &env, &stranger, "production").await;
+        assert!(
+            matches!(refused, Err(CanaryError::OtherSecret { .. })),
+            "{refused:?}"
+        );
+    }
+    // Another environment has records of its own, and the right node makes the canary anew.
+    canary::check(&store, &env, &secret(2), "staging")
+        .await
+        .unwrap();
+    canary::check(&store, &env, &secret(1), "production")
+        .await
+        .unwrap();
+    canary::look(&store, &env, &secret(1), "production")
+        .await
+        .unwrap();
+    let none = canary::look(&store, &env, &Secret::none(), "production").await;
+    assert!(none.is_err(), "there is no canary");
 }

@@ -107,6 +107,7 @@ const BEYOND_A_SEQUENCE: &[Bug] = &[
     Bug::ReplicaLags,
     Bug::SealNotChecked,
     Bug::UnreadableIsAbsent,
+    Bug::UnreadablePassedOver,
     // A full store, and large answers.
     Bug::FullForgets,
     Bug::FullRefusesSettlements,

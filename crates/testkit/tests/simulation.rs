@@ -88,6 +88,7 @@ const UNSEEN: [(Bug, &str); 20] = [
     (Bug::FiltersArePrefixes, "an engine lists nothing"),
     (Bug::LapseListedAsRunning, "an engine lists nothing"),
     (Bug::BadCursorStartsAnew, "an engine lists nothing"),
+    (Bug::UnreadablePassedOver, "an engine lists nothing"),
     (
         Bug::RestoreOverwrites,
         "an engine restores nothing: `Mirror` does, with a suite of its own",

@@ -75,7 +75,10 @@ impl State {
 const PAGE: usize = 1000;
 
 /// What Semel keeps for itself; shown where it is asked for by --scope.
-const OWN_SCOPES: [&str; 2] = ["semel.canary", semel_server::health::SELF_CHECK_SCOPE];
+const OWN_SCOPES: [&str; 2] = [
+    semel::core::canary::SCOPE,
+    semel_server::health::SELF_CHECK_SCOPE,
+];
 
 /// Which records a listing is of.
 #[derive(Clone, Copy, Debug, Default)]

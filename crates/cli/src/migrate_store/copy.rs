@@ -29,6 +29,8 @@ pub(super) struct Counts {
     pub(super) expired: u64,
     /// The two stores say different things.
     pub(super) conflicts: u64,
+    /// Can't be read in the old store, and so are not in the new one.
+    pub(super) unreadable: u64,
 }
 
 impl Counts {
@@ -78,6 +80,7 @@ impl Copy {
             .buffer_unordered(AT_ONCE)
             .try_collect()
             .await?;
+        counts.unreadable += page.unreadable as u64;
         let mut disagree = Vec::new();
         for (became, record) in all {
             counts.add(became);
@@ -99,6 +102,7 @@ impl Copy {
 mod tests {
     use semel::Semel;
     use semel::core::{MemoryConfig, MemoryStore};
+    use semel_testkit::broken::BrokenStore;
 
     use super::*;
 
@@ -131,5 +135,32 @@ mod tests {
             (compared.there, compared.all()),
             (copied.all(), copied.all())
         );
+    }
+
+    #[tokio::test]
+    async fn records_that_cannot_be_read_are_counted() {
+        let clock = Arc::new(semel_testkit::clock::FakeClock::new());
+        let from = BrokenStore::new(None, clock.clone());
+        let to = MemoryStore::new(MemoryConfig::default(), clock);
+        let semel = Semel::builder().open_on(Arc::new(from.clone())).await;
+        let semel = semel.expect("a store");
+        for key in ["a-key", "another"] {
+            let call = semel.operation("charge").key(key).payload(&key);
+            let answer = call.run(async |_| Ok::<_, std::io::Error>(1)).await;
+            answer.expect("an answer");
+        }
+        let page = from.list(&Query::default()).await.expect("a page");
+        let (damaged, _) = page.records.first().expect("a record");
+        assert!(from.spoil(damaged));
+        let copy = Copy {
+            from: Arc::new(from),
+            to: Arc::new(to),
+        };
+        for pass in [Pass::Copying, Pass::Comparing] {
+            let mut counts = Counts::default();
+            copy.page(pass, None, &mut counts).await.expect("a page");
+            let sound = page.records.len() as u64 - 1;
+            assert_eq!((counts.unreadable, counts.all()), (1, sound), "{counts:?}");
+        }
     }
 }

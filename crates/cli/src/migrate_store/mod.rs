@@ -172,24 +172,31 @@ impl MigrateStore {
                 figure(copied.expired),
             ));
             out::say(format_args!(
-                "{} compared: {} the same, {} new since, {} run now, {} disagree",
+                "{} compared: {} the same, {} new since, {} run now, {} disagree, {} can't be read",
                 figure(compared.all()),
                 figure(compared.there),
                 figure(compared.copied + compared.mended),
                 figure(compared.running),
                 figure(compared.conflicts),
+                figure(compared.unreadable),
             ));
+        }
+        let mut problems = Vec::new();
+        if compared.unreadable > 0 {
+            problems.push((exit::UNREADABLE, left_behind(compared.unreadable)));
         }
         if compared.conflicts > 0 {
             let list = disagree.join("\n    ");
-            return Err(Exit::failed(
-                exit::DISAGREE,
-                format!(
-                    "the stores say different things about {} keys (tenant, scope, beginning of the key):\n    {list}\n    \
-                     fix: a node may use the new store alone; look at each with `semel keys inspect --store URL`",
-                    compared.conflicts
-                ),
-            ));
+            let message = format!(
+                "the stores say different things about {} keys (tenant, scope, beginning of the key):\n    {list}\n    \
+                 fix: a node may use the new store alone; look at each with `semel keys inspect --store URL`",
+                compared.conflicts
+            );
+            problems.push((exit::DISAGREE, message));
+        }
+        if let Some((code, _)) = problems.first() {
+            let messages: Vec<&str> = problems.iter().map(|(_, message)| &**message).collect();
+            return Err(Exit::failed(*code, messages.join("\n")));
         }
         if !self.json && compared.copied > 0 {
             out::say(
@@ -202,6 +209,16 @@ impl MigrateStore {
         }
         Ok(())
     }
+}
+
+/// What to do about records that are in the old store alone, because they can't be read there.
+fn left_behind(count: u64) -> String {
+    format!(
+        "{count} records of the old store can't be read and are not in the new one: the old store refuses their keys, the new \
+         one would run them again\n    \
+         fix: run this command with the version of semel that wrote them, which may be a newer one; if they are damaged, keep \
+         the old store until their retention is over"
+    )
 }
 
 fn save(file: &Path, state: &State) -> Result<(), Exit> {
@@ -229,4 +246,51 @@ async fn open(url: &str) -> Result<Arc<dyn StoreAdmin>, Exit> {
         );
         Exit::failed(exit::STORE, message)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(compared: Counts) -> (u8, String) {
+        let command = MigrateStore {
+            from: "redis://old".to_owned(),
+            to: "postgres://new".to_owned(),
+            resume: None,
+            json: false,
+        };
+        let state = State {
+            compared,
+            ..State::default()
+        };
+        match command.report(&state, &["shop charge ord-1".to_owned()]) {
+            Ok(()) | Err(Exit::Ok) => (0, String::new()),
+            Err(Exit::Failed { code, message }) => (code, message),
+        }
+    }
+
+    #[test]
+    fn a_record_that_was_left_behind_is_a_failure() {
+        let sound = Counts {
+            there: 7,
+            ..Counts::default()
+        };
+        assert_eq!(ended(sound).0, 0);
+        let damaged = Counts {
+            unreadable: 3,
+            ..sound
+        };
+        let (code, message) = ended(damaged);
+        assert_eq!(code, exit::UNREADABLE, "{message}");
+        assert!(message.contains("3 records"), "{message}");
+        assert!(message.contains("fix:"), "{message}");
+        // Neither failure hides the other.
+        let both = Counts {
+            conflicts: 1,
+            ..damaged
+        };
+        let (code, message) = ended(both);
+        assert_eq!(code, exit::UNREADABLE, "{message}");
+        assert!(message.contains("shop charge ord-1"), "{message}");
+    }
 }

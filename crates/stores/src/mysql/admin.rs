@@ -10,7 +10,7 @@ use super::claim::TRIES;
 use super::error::{store_error, unexpected, unfit};
 use super::link::failed;
 use super::row::{self, Bound, Found};
-use super::sql::{NOW, once};
+use super::sql::{NOW, once, raise_floor};
 use super::sweep::{address, hex};
 use super::{Inner, MySqlStore};
 
@@ -88,6 +88,13 @@ impl Inner {
         Ok(Timestamp::from_micros(micros.unsigned_abs()))
     }
 
+    /// Above the fences of all records that were removed.
+    pub(super) async fn floor(&self) -> StoreResult<u64> {
+        let text = "SELECT COALESCE(MAX(floor), 0) FROM semel_fences";
+        let floor = self.number(|| once(text.to_owned())).await?;
+        Ok(floor.unsigned_abs())
+    }
+
     async fn delete(&self, identity: &Identity) -> StoreResult<bool> {
         let (address, seal) = (identity.address().to_vec(), identity.seal().to_vec());
         let look = format!(
@@ -101,6 +108,8 @@ impl Inner {
             };
             let parts = (|| Ok((row.try_get::<i64, _>(0)?, row.try_get::<i64, _>(1)?)))();
             let (fence, is_live) = parts.map_err(store_error)?;
+            let raise = self.link.execute(|| once(raise_floor(fence))).await;
+            raise.map_err(failed)?;
             let statement = || {
                 let query = once(delete.to_owned()).bind(address.clone());
                 query.bind(seal.clone()).bind(fence)
@@ -127,8 +136,11 @@ impl Inner {
             ..Page::default()
         };
         for (_, found) in rows {
-            // What can't be read is not listed as something that it may not be.
-            let Ok(seen) = found else { continue };
+            // What can't be read is not listed as something that it may not be (P29).
+            let Ok(seen) = found else {
+                page.unreadable += 1;
+                continue;
+            };
             let identity = Identity::from_halves(&seen.address, &seen.record.seal);
             page.records.push((identity, seen.record));
         }

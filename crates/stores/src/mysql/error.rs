@@ -4,6 +4,7 @@ use semel_core::{Certainty, StoreError, StoreErrorKind};
 use sqlx::Error;
 use sqlx::mysql::MySqlDatabaseError;
 
+use crate::ServerError;
 pub(super) use crate::sent::{after, unseen};
 
 /// Another has a row of this key.
@@ -14,8 +15,128 @@ pub(super) const DEADLOCK: u16 = 1213;
 pub(super) const LOCK_WAIT: u16 = 1205;
 /// What MySQL says to `NOWAIT`.
 pub(super) const LOCK_NOWAIT: u16 = 3572;
-/// A savepoint that is not there, and so a transaction that was ended.
-pub(super) const NO_SAVEPOINT: u16 = 1305;
+
+/// A write in a transaction that may only read.
+pub(super) const READ_ONLY: u16 = 1792;
+
+/// What MariaDB and MySQL may answer a statement of ours, by number. What is not here only a change of the configuration
+/// mends, and nothing was changed.
+pub const ERRORS: &[ServerError] = &{
+    use Certainty::{Definite, Unknown};
+    use StoreErrorKind::{Full, Rejected, Unavailable};
+    [
+        ServerError::new("1021", Full, Definite, "the disk is full"),
+        ServerError::new("1030", Full, Definite, "the storage engine failed"),
+        ServerError::new("1114", Full, Definite, "the table has reached its limit"),
+        // Ended by an administrator, or with the server: in the middle of a commit too.
+        ServerError::new("1053", Unavailable, Unknown, "the server shuts down"),
+        ServerError::new("1077", Unavailable, Unknown, "the server shuts down"),
+        ServerError::new("1079", Unavailable, Unknown, "the server has shut down"),
+        ServerError::new("1180", Unavailable, Unknown, "the commit failed"),
+        ServerError::new("1184", Unavailable, Unknown, "the connection was aborted"),
+        ServerError::new("1927", Unavailable, Unknown, "the session was killed"),
+        ServerError::new("3169", Unavailable, Unknown, "the session was killed"),
+        ServerError::new(
+            "4031",
+            Unavailable,
+            Unknown,
+            "the session was idle for too long",
+        ),
+        ServerError::new(
+            "1213",
+            Unavailable,
+            Definite,
+            "a deadlock: this session gave way",
+        ),
+        ServerError::new(
+            "1205",
+            Unavailable,
+            Definite,
+            "a row stayed locked for too long",
+        ),
+        ServerError::new("3572", Unavailable, Definite, "a row is locked"),
+        ServerError::new("1037", Unavailable, Definite, "out of memory"),
+        ServerError::new("1040", Unavailable, Definite, "too many connections"),
+        ServerError::new("1041", Unavailable, Definite, "out of memory"),
+        ServerError::new(
+            "1135",
+            Unavailable,
+            Definite,
+            "no thread for another connection",
+        ),
+        ServerError::new(
+            "1203",
+            Unavailable,
+            Definite,
+            "too many connections of this user",
+        ),
+        ServerError::new(
+            "1226",
+            Unavailable,
+            Definite,
+            "the user's limit of resources is reached",
+        ),
+        ServerError::new("1317", Unavailable, Definite, "the statement was cancelled"),
+        ServerError::new(
+            "1969",
+            Unavailable,
+            Definite,
+            "the statement took too long (MariaDB)",
+        ),
+        ServerError::new(
+            "3024",
+            Unavailable,
+            Definite,
+            "the statement took too long (MySQL)",
+        ),
+        ServerError::new(
+            "1047",
+            Unavailable,
+            Definite,
+            "a Galera node that is not synchronised",
+        ),
+        ServerError::new(
+            "3101",
+            Unavailable,
+            Definite,
+            "group replication rolled the statement back",
+        ),
+        ServerError::new(
+            "1290",
+            Unavailable,
+            Definite,
+            "the server may only be read now",
+        ),
+        ServerError::new(
+            "1792",
+            Unavailable,
+            Definite,
+            "the transaction may only read",
+        ),
+        ServerError::new(
+            "1836",
+            Unavailable,
+            Definite,
+            "the server may only be read now",
+        ),
+        ServerError::new("1142", Rejected, Definite, "the user may not use the table"),
+        ServerError::new(
+            "1143",
+            Rejected,
+            Definite,
+            "the user may not use the column",
+        ),
+        ServerError::new("1146", Rejected, Definite, "the tables are not there"),
+        ServerError::new("1153", Rejected, Definite, "larger than max_allowed_packet"),
+        ServerError::new(
+            "1370",
+            Rejected,
+            Definite,
+            "the user may not call the routine",
+        ),
+        ServerError::new("1665", Rejected, Definite, "binlog_format is STATEMENT"),
+    ]
+};
 
 /// A statement that the server refused changed nothing. Silence, or a session ended by somebody, means that nobody
 /// knows: the commit may have been written before.
@@ -60,7 +181,7 @@ pub(super) fn is_unknown(error: &Error) -> bool {
 
 fn classify(error: &Error) -> (StoreErrorKind, Certainty) {
     use Certainty::{Definite, Unknown};
-    use StoreErrorKind::{Full, Rejected, Unavailable};
+    use StoreErrorKind::{Rejected, Unavailable};
     let Some(number) = number(error) else {
         return match error {
             Error::PoolTimedOut | Error::PoolClosed => (Unavailable, Definite),
@@ -68,16 +189,9 @@ fn classify(error: &Error) -> (StoreErrorKind, Certainty) {
             _ => (Unavailable, Unknown),
         };
     };
-    match number {
-        // The disk, or a table's own limit.
-        1021 | 1114 | 1030 => (Full, Definite),
-        // Ended by an administrator, or with the server: in the middle of a commit too.
-        1053 | 1077 | 1079 | 1184 | 1927 | 3169 | 4031 => (Unavailable, Unknown),
-        // A lost race, too many connections, a cancelled statement, a server that may only be read now: try again.
-        DEADLOCK | LOCK_WAIT | LOCK_NOWAIT => (Unavailable, Definite),
-        1040 | 1203 | 1226 | 1317 | 1969 | 3024 | 1290 | 1836 | 1792 => (Unavailable, Definite),
-        _ => (Rejected, Definite),
-    }
+    let row = ServerError::find(ERRORS, &number.to_string());
+    // A statement that was refused changed nothing.
+    row.map_or((Rejected, Definite), |row| (row.kind, row.certainty))
 }
 
 /// What to do about the mistakes that people make.

@@ -38,6 +38,7 @@ use semel_core::{
     Resolved, Settled, Settlement,
 };
 
+pub use error::ERRORS;
 #[doc(hidden)]
 pub use error::is_broken;
 pub use schema::{MIGRATIONS, pending};

@@ -16,10 +16,16 @@ use super::options::Options;
 
 /// The files, in order: name and text. Whoever doesn't let Semel make tables applies them by hand, and notes their
 /// names in `semel_migrations (name varchar(64) primary key, applied_at timestamp)`.
-pub const MIGRATIONS: &[(&str, &str)] = &[(
-    "0001_records",
-    include_str!("../../migrations/mysql/0001_records.sql"),
-)];
+pub const MIGRATIONS: &[(&str, &str)] = &[
+    (
+        "0001_records",
+        include_str!("../../migrations/mysql/0001_records.sql"),
+    ),
+    (
+        "0002_fences",
+        include_str!("../../migrations/mysql/0002_fences.sql"),
+    ),
+];
 
 /// How long to wait for another process that makes the tables, in seconds.
 const PATIENCE: u32 = 30;

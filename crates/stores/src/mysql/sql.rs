@@ -20,10 +20,25 @@ pub(super) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMES
 const COLUMNS: &str = "address, seal, token, fence, created_us, written_us, retention_ms, lease_ms, attempt, max_attempts, \
     secret_id, format, state, crash, fingerprint, environment, tenant, scope, hint, body_bytes, checkpoint, head, body";
 
+/// The columns of a first run: those that the statement fills by itself, then the claim's.
+const FIRST_RUN: &str = "INSERT INTO semel_records (fence, created_us, written_us, format, state, attempt, retention_ms, \
+    lease_ms, max_attempts, secret_id, crash, address, seal, token, fingerprint, environment, tenant, scope, hint)";
+
+/// No fence up to this one is given again. Committed before the record is removed: whoever then finds the key free finds the
+/// floor raised as well (P22).
+pub(super) fn raise_floor(fence: i64) -> String {
+    format!("UPDATE semel_fences SET floor = GREATEST(floor, {fence})")
+}
+
 /// The statements of the hot path, put together once.
 pub(super) struct Statements {
-    /// A first run, if there is no row; its fence comes back as the last inserted id.
+    /// A first run, if there is no row; its fence, above the floor, comes back as the last inserted id.
     pub(super) insert: Arc<str>,
+    /// The same in another's transaction, with the server's time for a fence: to read the floor there would lock it until
+    /// that transaction ends, where its isolation is higher than ours.
+    pub(super) insert_inside: Arc<str>,
+    /// A larger fence for that run; it comes back in the same way.
+    pub(super) lift_inside: Arc<str>,
     /// A whole row, if there is none.
     pub(super) restore: Arc<str>,
     /// The row and the server's time.
@@ -49,12 +64,21 @@ impl Statements {
         let text = |text: String| Arc::<str>::from(text);
         let look = format!("SELECT {COLUMNS}, {NOW} FROM semel_records WHERE address = ?");
         Self {
+            // From a table, so that at `READ COMMITTED` the floor is read without a lock. The types are said, as a server
+            // may not take those of the columns for what is selected.
             insert: text(format!(
-                "INSERT INTO semel_records (fence, created_us, written_us, format, state, attempt, retention_ms, \
-                 lease_ms, max_attempts, secret_id, crash, address, seal, token, fingerprint, environment, tenant, \
-                 scope, hint) VALUES (LAST_INSERT_ID({NOW}), {NOW}, {NOW}, 1, 1, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, \
-                 ?, ?)"
+                "{FIRST_RUN} SELECT LAST_INSERT_ID(GREATEST({NOW}, above.floor + 1)), {NOW}, {NOW}, 1, 1, 1, {} {} \
+                 CAST(? AS BINARY) FROM (SELECT COALESCE(MAX(floor), 0) AS floor FROM semel_fences) above",
+                "CAST(? AS SIGNED), ".repeat(5),
+                "CAST(? AS BINARY), ".repeat(7)
             )),
+            insert_inside: text(format!(
+                "{FIRST_RUN} VALUES (LAST_INSERT_ID({NOW}), {NOW}, {NOW}, 1, 1, 1, {} ?)",
+                "?, ".repeat(12)
+            )),
+            lift_inside: text(
+                "UPDATE semel_records SET fence = LAST_INSERT_ID(?) WHERE address = ? AND token = ?".to_owned(),
+            ),
             restore: text(format!(
                 "INSERT INTO semel_records (fence, created_us, written_us, retention_ms, lease_ms, attempt, \
                  max_attempts, secret_id, state, crash, token, fingerprint, environment, tenant, scope, hint, \

@@ -12,7 +12,8 @@ use sqlx::Row as _;
 
 use super::Inner;
 use super::error::store_error;
-use super::sql::{NOW, once};
+use super::link::failed;
+use super::sql::{NOW, once, raise_floor};
 
 /// Rows that are looked at in one transaction, and how many of them are removed in it at most.
 const STRETCH: usize = 5_000;
@@ -87,13 +88,26 @@ impl Inner {
         let row = self.link.row(|| once(boundary.clone())).await?;
         let end = row.map(|row| address(&row, 0)).transpose()?;
         let within = end.map_or(String::new(), |end| format!("AND address < {}", hex(&end)));
+        let expired = format!(
+            "FROM semel_records WHERE address >= {after} {within} AND format = 1 \
+             AND written_us + retention_ms * 1000 <= {NOW}"
+        );
+        let Some(highest) = self.highest_fence(&expired).await? else {
+            return Ok(Swept {
+                removed: 0,
+                end,
+                is_full: false,
+            });
+        };
+        let raise = self.link.execute(|| once(raise_floor(highest))).await;
+        raise.map_err(failed)?;
         let mut session = self.link.session().await?;
         session.script("START TRANSACTION").await?;
-        let expired = format!(
-            "SELECT address FROM semel_records WHERE address >= {after} {within} AND format = 1 \
-             AND written_us + retention_ms * 1000 <= {NOW} LIMIT {most} FOR UPDATE SKIP LOCKED"
+        // What has expired since stays for the next time.
+        let rows = format!(
+            "SELECT address {expired} AND fence <= {highest} LIMIT {most} FOR UPDATE SKIP LOCKED"
         );
-        let rows = session.script(&expired).await?;
+        let rows = session.script(&rows).await?;
         let gone: StoreResult<Vec<Address>> = rows.iter().map(|row| address(row, 0)).collect();
         let gone = gone?;
         if !gone.is_empty() {
@@ -111,6 +125,16 @@ impl Inner {
             end,
             is_full: gone.len() >= most,
         })
+    }
+}
+
+impl Inner {
+    /// Of what has expired; `None` where nothing has.
+    async fn highest_fence(&self, expired: &str) -> StoreResult<Option<i64>> {
+        let text = format!("SELECT MAX(fence) {expired}");
+        let row = self.link.row(|| once(text.clone())).await?;
+        let highest = row.map(|row| row.try_get(0)).transpose();
+        Ok(highest.map_err(store_error)?.flatten())
     }
 }
 

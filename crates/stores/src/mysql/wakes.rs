@@ -1,20 +1,20 @@
 //! Wake-ups from other processes: the servers have no notifications, so one task looks for all who wait in this
 //! process, with one statement, at growing intervals. A hint, as everywhere.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use semel_core::Clock;
 use semel_core::identity::Address;
 use semel_core::store::StoreResult;
+use semel_core::{Clock, State};
 use sqlx::Row as _;
 use tokio::sync::Notify;
 
 use super::Inner;
 use super::error::store_error;
-use super::sql::once;
+use super::sql::{NOW, once};
 use super::sweep::list;
 
 /// Between two looks: from the first, growing by half, to the second; from the first again when somebody comes.
@@ -26,14 +26,15 @@ const AT_ONCE: usize = 256;
 /// Who waits for what.
 #[derive(Default)]
 pub(super) struct Wakes {
-    watched: Mutex<HashSet<Address>>,
+    /// And whether it was seen running since somebody began to wait.
+    watched: Mutex<HashMap<Address, bool>>,
     /// Something new is watched.
     more: Notify,
 }
 
 impl Wakes {
     pub(super) fn watch(&self, address: Address) {
-        self.watched.lock().insert(address);
+        self.watched.lock().entry(address).or_default();
         self.more.notify_one();
     }
 }
@@ -87,34 +88,64 @@ impl Lookout {
         }
     }
 
-    /// Wakes whoever waits for a record that doesn't run.
+    /// Wakes whoever waits for a record that has ended.
     async fn look(&self, inner: &Inner) -> StoreResult<()> {
         let watched: Vec<Address> = {
             let mut watched = self.wakes.watched.lock();
-            watched.retain(|address| inner.hub.is_watched(address));
-            watched.iter().copied().collect()
+            watched.retain(|address, _| inner.hub.is_watched(address));
+            watched.keys().copied().collect()
         };
         for some in watched.chunks(AT_ONCE) {
-            let rows = inner.link.rows(|| once(running(some))).await?;
-            let running: Result<Vec<Vec<u8>>, _> = rows.iter().map(|row| row.try_get(0)).collect();
-            let running: HashSet<Vec<u8>> = running.map_err(store_error)?.into_iter().collect();
-            for address in some
+            let rows = inner.link.rows(|| once(live(some))).await?;
+            let states: Result<HashMap<Vec<u8>, i64>, _> = rows
                 .iter()
-                .filter(|address| !running.contains(&address[..]))
-            {
-                // Settled, put in doubt, or gone: whatever was waited for has happened.
-                self.wakes.watched.lock().remove(address);
-                inner.hub.wake(address);
+                .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+                .collect();
+            let states = states.map_err(store_error)?;
+            for address in some {
+                if self.wakes.has_ended(address, states.get(&address[..])) {
+                    inner.hub.wake(address);
+                }
             }
         }
         Ok(())
     }
 }
 
-/// Which of these are running.
-fn running(addresses: &[Address]) -> String {
+impl Wakes {
+    /// Whether what is waited for has ended, by the record's state now. Then it isn't watched any more.
+    ///
+    /// A record that is not there, or released, tells that only if it was seen running before: the run may be one in a
+    /// transaction, whose record nobody sees (P34).
+    fn has_ended(&self, address: &Address, state: Option<&i64>) -> bool {
+        let mut watched = self.watched.lock();
+        let Some(was_running) = watched.get_mut(address) else {
+            return false;
+        };
+        let has_ended = match state {
+            Some(&RUNNING) => {
+                *was_running = true;
+                false
+            }
+            None | Some(&RELEASED) => *was_running,
+            // Settled, or put in doubt.
+            Some(_) => true,
+        };
+        if has_ended {
+            watched.remove(address);
+        }
+        has_ended
+    }
+}
+
+const RUNNING: i64 = State::Running as i64;
+const RELEASED: i64 = State::Released as i64;
+
+/// Which of these have a record that has not expired, and its state.
+fn live(addresses: &[Address]) -> String {
     format!(
-        "SELECT address FROM semel_records WHERE state = 1 AND address IN ({})",
+        "SELECT address, CAST(state AS SIGNED) FROM semel_records WHERE address IN ({}) \
+         AND written_us + retention_ms * 1000 > {NOW}",
         list(addresses)
     )
 }
@@ -122,5 +153,32 @@ fn running(addresses: &[Address]) -> String {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.wakes.more.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_run_that_was_seen_ends_by_vanishing() {
+        let address = [7; 16];
+        let has_ended = |states: &[Option<i64>]| {
+            let wakes = Wakes::default();
+            wakes.watch(address);
+            let ended = |state: &Option<i64>| wakes.has_ended(&address, state.as_ref());
+            states.iter().map(ended).collect::<Vec<_>>()
+        };
+        let (running, released) = (Some(RUNNING), Some(RELEASED));
+        let completed = Some(State::Completed as i64);
+        assert_eq!(has_ended(&[None, None, released]), [false, false, false]);
+        assert_eq!(has_ended(&[running, None]), [false, true]);
+        assert_eq!(has_ended(&[running, released]), [false, true]);
+        // Once: nobody watches it any more.
+        assert_eq!(
+            has_ended(&[None, completed, completed]),
+            [false, true, false]
+        );
+        assert_eq!(has_ended(&[Some(State::InDoubt as i64)]), [true]);
     }
 }

@@ -59,7 +59,10 @@ impl StoreAdmin for ObjectStore {
     }
 
     fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
-        Box::pin(self.inner.sweep(most))
+        Box::pin(async move {
+            self.inner.keep_canaries().await?;
+            self.inner.sweep(most).await
+        })
     }
 
     fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
@@ -107,6 +110,15 @@ fn deleted(found: Option<&Record>, mark: Token, now: Timestamp) -> Decision<bool
     }
 }
 
+/// What a listing finds under a name.
+enum Shown {
+    Record(Identity, Box<Record>),
+    /// A record's name, and no record that this version can read (P25).
+    Unreadable,
+    /// Another's object, or a record that doesn't fit.
+    Nothing,
+}
+
 impl Inner {
     async fn page(&self, query: &Query) -> StoreResult<Page> {
         let after = query.after.as_ref().map(|cursor| self.place(cursor));
@@ -124,8 +136,12 @@ impl Inner {
                 .map(|meta| async move { (self.show(&meta.location, query).await, meta.location) })
                 .buffered(AT_ONCE)
                 .collect::<Vec<_>>();
-            for (record, path) in found.await {
-                page.records.extend(record?);
+            for (shown, path) in found.await {
+                match shown? {
+                    Shown::Record(identity, record) => page.records.push((identity, *record)),
+                    Shown::Unreadable => page.unreadable += 1,
+                    Shown::Nothing => {}
+                }
                 if page.records.len() >= query.page_size() {
                     page.next = self.cursor(&path);
                     return Ok(page);
@@ -139,23 +155,30 @@ impl Inner {
     }
 
     /// The record at `path`, if it fits.
-    async fn show(&self, path: &Path, query: &Query) -> StoreResult<Option<(Identity, Record)>> {
+    async fn show(&self, path: &Path, query: &Query) -> StoreResult<Shown> {
         let Some(address) = self.address(path) else {
-            return Ok(None);
+            return Ok(Shown::Nothing);
         };
-        let Some(found) = self.link.get(path, None).await? else {
-            return Ok(None);
+        let found = match self.link.get(path, None).await {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(Shown::Nothing),
+            // Larger than any record.
+            Err(error) if error.kind == StoreErrorKind::Record => return Ok(Shown::Unreadable),
+            Err(error) => return Err(error),
         };
-        // What can't be read is not listed as something that it may not be.
+        // What can't be read is not listed as something that it may not be (P29).
         let Ok(record) = Record::decode(&found.bytes) else {
-            return Ok(None);
+            return Ok(Shown::Unreadable);
         };
         let noted = memo::is_dated_by_the_server(&found.bytes).then_some(found.noted);
         let estimate = self.link.time.now();
         let now = time::decide_at(&record, noted, estimate, self.margin);
         let fits = query.fits(&record, now) && !is_deleted(&record);
         let identity = Identity::from_halves(&address, &record.seal);
-        Ok(fits.then_some((identity, record)))
+        Ok(match fits {
+            true => Shown::Record(identity, Box::new(record)),
+            false => Shown::Nothing,
+        })
     }
 
     /// A record is named by its address; another's object, after a slash, by its path below the root.

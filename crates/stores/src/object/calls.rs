@@ -27,6 +27,7 @@ impl Inner {
         else {
             return Ok(protocol::overtaken());
         };
+        self.keep_canary(ask, &answer, found.as_deref()).await;
         Ok(match (answer, found) {
             (Claimed::Won(grant), _) => Claimed::Won(Grant { memo, ..grant }),
             (Claimed::Busy(busy), Some(seen)) => Claimed::Busy(Busy {

@@ -4,19 +4,87 @@ use object_store::Error;
 use semel_core::{Certainty, StoreError, StoreErrorKind};
 
 use super::http::Stamp;
+use crate::ServerError;
+
+/// What a server of objects may answer a request of ours: the status, and S3's word for it where that counts. What is not
+/// here only a change of the configuration mends, and nothing was changed.
+pub const ERRORS: &[ServerError] = &{
+    use Certainty::{Definite, Unknown};
+    use StoreErrorKind::{Rejected, Unavailable};
+    [
+        ServerError::new(
+            "2*",
+            Unavailable,
+            Unknown,
+            "done, and answered in a way that can't be read",
+        ),
+        ServerError::new(
+            "400 RequestTimeout",
+            Unavailable,
+            Definite,
+            "the request did not arrive in time, as a whole",
+        ),
+        ServerError::new(
+            "403 AccessDenied",
+            Rejected,
+            Definite,
+            "the key may not do this",
+        ),
+        ServerError::new(
+            "403 InvalidAccessKeyId",
+            Rejected,
+            Definite,
+            "there is no such access key",
+        ),
+        ServerError::new(
+            "403 RequestTimeTooSkewed",
+            Rejected,
+            Definite,
+            "this machine's clock is too far off",
+        ),
+        ServerError::new(
+            "403 SignatureDoesNotMatch",
+            Rejected,
+            Definite,
+            "the secret of the key is another",
+        ),
+        ServerError::new(
+            "404 NoSuchBucket",
+            Rejected,
+            Definite,
+            "there is no such bucket",
+        ),
+        ServerError::new("408*", Unavailable, Unknown, "the request took too long"),
+        ServerError::new("429*", Unavailable, Unknown, "too many requests"),
+        ServerError::new("503 SlowDown", Unavailable, Unknown, "too many requests"),
+        ServerError::new(
+            "5*",
+            Unavailable,
+            Unknown,
+            "the server failed, maybe after the write",
+        ),
+    ]
+};
+
+fn classify(status: u16, code: Option<&str>) -> (StoreErrorKind, Certainty) {
+    let said = match code {
+        Some(code) => format!("{status} {code}"),
+        None => status.to_string(),
+    };
+    let row = ServerError::find(ERRORS, &said);
+    row.map_or((StoreErrorKind::Rejected, Certainty::Definite), |row| {
+        (row.kind, row.certainty)
+    })
+}
 
 /// What became of a request that did not succeed. Only what the server refused in words is known not to have happened:
 /// an error of the server's own may come after the write.
 pub(super) fn store_error(stamp: &Stamp, error: &Error) -> StoreError {
-    use StoreErrorKind::{Rejected, Unavailable};
     let code = code(&error.to_string());
-    let (kind, certainty) = match (stamp.status(), code.as_deref()) {
-        (None, _) if stamp.was_never_sent() => (Unavailable, Certainty::Definite),
-        // What was done, and answered in a way that can't be read, was done.
-        (None | Some(200..=299 | 408 | 429 | 500..), _) => (Unavailable, Certainty::Unknown),
-        // S3 has this for a request that did not arrive in time, as a whole.
-        (Some(400), Some("RequestTimeout")) => (Unavailable, Certainty::Definite),
-        (Some(_), _) => (Rejected, Certainty::Definite),
+    let (kind, certainty) = match stamp.status() {
+        None if stamp.was_never_sent() => (StoreErrorKind::Unavailable, Certainty::Definite),
+        None => (StoreErrorKind::Unavailable, Certainty::Unknown),
+        Some(status) => classify(status, code.as_deref()),
     };
     // Not the client's own words: they repeat what the server says of the request, and with whose key it was signed.
     let said = match (stamp.status(), code) {
@@ -92,6 +160,20 @@ mod tests {
                 source,
             },
         )
+    }
+
+    #[test]
+    fn every_row_is_what_its_answer_is_taken_for() {
+        for row in ERRORS {
+            let (status, word) = row.code.split_once(' ').unwrap_or((row.code, ""));
+            let status = format!("{:0<3}", status.trim_end_matches('*'));
+            let error = of(
+                status.parse().unwrap(),
+                &format!("<Error><Code>{word}</Code></Error>"),
+            );
+            let known = (error.kind, error.certainty);
+            assert_eq!(known, (row.kind, row.certainty), "{row:?}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod admin;
 mod beside;
 mod bodies;
 mod calls;
+mod canary;
 mod change;
 mod client;
 mod diagnosis;
@@ -52,6 +53,7 @@ use url::Target;
 
 pub use beside::Version;
 pub use bodies::ObjectBodies;
+pub use error::ERRORS;
 pub use lifecycle::{Lifecycle, lifecycle};
 pub use url::{Cloud, DEFAULT_PREFIX, MIN_CLOCK_MARGIN};
 
@@ -78,6 +80,7 @@ struct Inner {
     fitness: Fitness,
     sweeper: Sweeper,
     counted: admin::Counted,
+    canaries: canary::Canaries,
     renewed: Renewals,
 }
 
@@ -119,6 +122,7 @@ impl ObjectStore {
             fitness,
             sweeper: Sweeper::new(target.sweeps),
             counted: admin::Counted::default(),
+            canaries: canary::Canaries::default(),
             renewed: Renewals::new(RENEWALS),
         };
         Ok(Self {

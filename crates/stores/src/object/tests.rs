@@ -27,6 +27,7 @@ fn bucket() -> ObjectStore {
         fitness: Fitness { deletes: true },
         sweeper: Sweeper::new(true),
         counted: admin::Counted::default(),
+        canaries: super::canary::Canaries::default(),
         renewed: Renewals::new(RENEWALS),
     };
     ObjectStore {

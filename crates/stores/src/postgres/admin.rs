@@ -122,8 +122,11 @@ impl Inner {
             ..Page::default()
         };
         for (_, found) in rows {
-            // What can't be read is not listed as something that it may not be.
-            let Ok(seen) = found else { continue };
+            // What can't be read is not listed as something that it may not be (P29).
+            let Ok(seen) = found else {
+                page.unreadable += 1;
+                continue;
+            };
             let Some(seen) = self.with_body(seen).await? else {
                 continue;
             };

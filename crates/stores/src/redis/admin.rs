@@ -133,6 +133,15 @@ impl Place {
     }
 }
 
+/// What a listing finds under a key.
+enum Shown {
+    Record(Identity, Box<Record>),
+    /// A record's name, and no record that this version can read (P25).
+    Unreadable,
+    /// Gone by now, or a record that doesn't fit.
+    Nothing,
+}
+
 impl Inner {
     async fn page(&self, query: &Query) -> StoreResult<Page> {
         let (order, masters) = self.link.masters();
@@ -176,9 +185,14 @@ impl Inner {
                 break;
             }
             looked_at += 1;
-            let Some(found) = found else { continue };
-            if !page.records.iter().any(|(shown, _)| *shown == found.0) {
-                page.records.push(found);
+            match found {
+                Shown::Record(identity, record) => {
+                    if !page.records.iter().any(|(shown, _)| *shown == identity) {
+                        page.records.push((identity, *record));
+                    }
+                }
+                Shown::Unreadable => page.unreadable += 1,
+                Shown::Nothing => {}
             }
         }
         place.keys.drain(..looked_at);
@@ -241,20 +255,25 @@ impl Inner {
         keys: &[Vec<u8>],
         query: &Query,
         now: Timestamp,
-    ) -> StoreResult<Vec<Option<(Identity, Record)>>> {
+    ) -> StoreResult<Vec<Shown>> {
         let get = |key: Vec<u8>| async move {
             let cmd = super::script::get(&key);
             self.link.peek(&key, &cmd).await
         };
         let replies = try_join_all(keys.iter().cloned().map(get)).await?;
         let found = keys.iter().zip(replies).map(|(key, reply)| {
-            let Value::BulkString(packed) = reply else {
-                return None;
+            let (Value::BulkString(packed), Some(address)) = (reply, self.address(key)) else {
+                return Shown::Nothing;
             };
-            // What can't be read is not listed as something that it may not be.
-            let record = Record::decode(&Bytes::from(packed)).ok()?;
-            let identity = Identity::from_halves(&self.address(key)?, &record.seal);
-            (query.fits(&record, now) && !is_deleted(&record)).then_some((identity, record))
+            // What can't be read is not listed as something that it may not be (P29).
+            let Ok(record) = Record::decode(&Bytes::from(packed)) else {
+                return Shown::Unreadable;
+            };
+            if !query.fits(&record, now) || is_deleted(&record) {
+                return Shown::Nothing;
+            }
+            let identity = Identity::from_halves(&address, &record.seal);
+            Shown::Record(identity, Box::new(record))
         });
         Ok(found.collect())
     }

@@ -114,12 +114,14 @@ impl Inner {
         let (mut last, mut looked_at, mut read) = (after, 0, 0);
         let take = |(address, found): super::reader::Listed, bytes: usize| {
             (last, looked_at, read) = (Some(address), looked_at + 1, read + bytes);
-            // What can't be read is not listed as something that it may not be.
-            if let Ok(record) = found
-                && query.fits(&record, now)
-            {
-                let identity = Identity::from_halves(&address, &record.seal);
-                page.records.push((identity, record));
+            match found {
+                Ok(record) if query.fits(&record, now) => {
+                    let identity = Identity::from_halves(&address, &record.seal);
+                    page.records.push((identity, record));
+                }
+                Ok(_) => {}
+                // What can't be read is not listed as something that it may not be (P29).
+                Err(_) => page.unreadable += 1,
             }
             page.records.len() < query.page_size()
                 && looked_at < LOOK_AT_MOST

@@ -31,6 +31,7 @@ use semel_core::{
     Resolved, Settled, Settlement, protocol,
 };
 
+pub use error::ERRORS;
 pub use schema::{MIGRATIONS, pending};
 pub use size::Usage;
 

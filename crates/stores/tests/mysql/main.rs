@@ -5,15 +5,19 @@
 #![cfg(feature = "mysql")]
 
 mod deadlocks;
+mod ended;
 mod failures;
+mod fences;
 #[path = "../sql/lost_reply.rs"]
 mod lost_reply;
+mod refusals;
 mod rows;
 mod settings;
 mod suite;
 #[path = "../sql/support.rs"]
 mod support;
 mod transaction;
+mod waiters;
 
 use semel_core::StoreResult;
 use semel_stores::mysql::MySqlStore;

@@ -78,7 +78,7 @@ async fn without_migrations_missing_tables_are_said() {
     let clock = semel::tokio_env().clock;
     assert_eq!(
         pending(&off, clock.clone()).await.unwrap(),
-        ["0001_records"]
+        ["0001_records", "0002_fences"]
     );
     open(&server.url()).await;
     assert!(pending(&off, clock).await.unwrap().is_empty());

@@ -5,10 +5,12 @@
 #![cfg(feature = "object")]
 
 mod bodies;
+mod canary;
 mod clocks;
 mod costs;
 mod killed;
 mod opened;
+mod refusals;
 mod refused;
 mod suite;
 mod support;

@@ -3,6 +3,7 @@
 #![cfg(feature = "sqlite")]
 
 mod file;
+mod refusals;
 mod suite;
 #[path = "../sql/support.rs"]
 mod support;

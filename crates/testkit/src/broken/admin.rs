@@ -180,6 +180,7 @@ impl BrokenStore {
         Ok(Page {
             records: fit.into_iter().map(named).collect(),
             next: last.filter(|_| more),
+            unreadable: self.unreadable(kept, more),
         })
     }
 
@@ -197,7 +198,20 @@ impl BrokenStore {
         let more = fit.len() > query.page_size();
         let records = fit.into_iter().take(query.page_size()).map(named).collect();
         let next = more.then(|| Cursor(format!("n{}", skip + query.page_size())));
-        Ok(Page { records, next })
+        Ok(Page {
+            records,
+            next,
+            unreadable: self.unreadable(kept, more),
+        })
+    }
+
+    /// How many records can't be read; told with the last page.
+    fn unreadable(&self, kept: &Kept, more: bool) -> usize {
+        if more || self.has(Bug::UnreadablePassedOver) {
+            return 0;
+        }
+        let unread = |packed: &&bytes::Bytes| Record::decode(packed).is_err();
+        kept.records.values().filter(unread).count()
     }
 }
 

@@ -183,6 +183,8 @@ macro_rules! with_seeded_bugs {
             lapse_listed_as_running LapseListedAsRunning "p29_states_are_as_they_stand";
             /// A cursor that makes no sense starts the listing anew.
             bad_cursor_starts_anew BadCursorStartsAnew "p29_a_bad_cursor_is_refused";
+            /// A listing passes over what can't be read without a word.
+            unreadable_passed_over UnreadablePassedOver "p29_what_cannot_be_read_is_counted";
             /// A restored record takes the place of whatever is there.
             restore_overwrites RestoreOverwrites "p43_what_is_there_is_kept";
             /// A restored record does not take the place of a released one.

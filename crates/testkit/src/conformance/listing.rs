@@ -26,7 +26,7 @@ pub(super) async fn walk(
     let mut query = query.clone();
     let once = scene.store().capabilities().lists_once;
     for _ in 0..10_000 {
-        let Page { records, next } = scene.store().list(&query).await?;
+        let Page { records, next, .. } = scene.store().list(&query).await?;
         let most = query.page_size();
         ensure!(
             records.len() <= most,
@@ -285,6 +285,48 @@ pub(super) async fn p29_traffic_disturbs_no_listing(scene: Scene) -> Verdict {
         let kept = if once { times == 1 } else { times >= 1 };
         ensure!(kept, "{} was listed {times} times", lease.identity);
     }
+    Ok(())
+}
+
+/// A record that can't be read is not listed, and is counted.
+pub(super) async fn p29_what_cannot_be_read_is_counted(scene: Scene) -> Verdict {
+    let mut spoilt = Vec::new();
+    for index in 0..5 {
+        let claim = scene.fresh()?;
+        scene.won(&claim).await?;
+        // Where records are not kept as bytes, none can be damaged.
+        if index % 2 == 0 && scene.subject().spoil(&claim.identity).await {
+            spoilt.push(claim.identity);
+        }
+    }
+    let (mut listed, mut unreadable) = (Vec::new(), 0);
+    let mut query = Query {
+        limit: 1,
+        ..everything(&scene)
+    };
+    for _ in 0..10_000 {
+        let page = scene.store().list(&query).await?;
+        listed.extend(page.records.into_iter().map(|(identity, _)| identity));
+        unreadable += page.unreadable;
+        query.after = page.next;
+        if query.after.is_none() {
+            break;
+        }
+    }
+    listed.sort();
+    listed.dedup();
+    ensure!(
+        listed.len() == 5 - spoilt.len(),
+        "{} of {} sound records are listed",
+        listed.len(),
+        5 - spoilt.len()
+    );
+    // Others may have damaged records on the same server.
+    ensure!(
+        unreadable >= spoilt.len(),
+        "{unreadable} records are told as unreadable, of at least {}",
+        spoilt.len()
+    );
     Ok(())
 }
 

@@ -165,6 +165,7 @@ macro_rules! with_conformance_checks {
             listing p29_a_listing_is_current "P29";
             listing p29_traffic_disturbs_no_listing "P29";
             listing p29_a_bad_cursor_is_refused "P29 P28";
+            listing p29_what_cannot_be_read_is_counted "P29 P25";
             restore p43_a_restored_record_is_as_it_was "P43";
             restore p43_what_is_there_is_kept "P43 I2 I3";
             restore p43_a_released_record_is_replaced "P43 P22";

@@ -19,6 +19,7 @@ const NAME: &str = "semel";
 #[derive(Debug)]
 pub struct MariaDbServer {
     settings: Vec<String>,
+    environment: Vec<(String, String)>,
     folder: PathBuf,
     port: u16,
     process: Private,
@@ -30,6 +31,14 @@ impl MariaDbServer {
     /// # Panics
     /// Where it doesn't start.
     pub async fn start(settings: &[&str]) -> Self {
+        Self::start_in(settings, &[]).await
+    }
+
+    /// Like [`Self::start`], with variables in the server's environment: another clock, for example.
+    ///
+    /// # Panics
+    /// Where it doesn't start.
+    pub async fn start_in(settings: &[&str], environment: &[(&str, &str)]) -> Self {
         let folder = new_folder("mariadb");
         give_away(&folder);
         let mut init = as_owner("mariadb-install-db", &folder);
@@ -38,10 +47,13 @@ impl MariaDbServer {
         init.args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
         succeed(&mut init);
         let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let environment: Vec<_> = environment.iter().map(owned).collect();
         let port = free_port();
-        let process = launch(&folder, port, &settings);
+        let process = launch(&folder, port, &settings, &environment);
         let mut server = Self {
             settings,
+            environment,
             folder,
             port,
             process,
@@ -82,7 +94,7 @@ impl MariaDbServer {
     /// Where it doesn't start.
     pub async fn restart(&mut self) {
         self.process.kill();
-        self.process = launch(&self.folder, self.port, &self.settings);
+        self.process = launch(&self.folder, self.port, &self.settings, &self.environment);
         self.answers().await;
     }
 
@@ -138,8 +150,14 @@ fn data(folder: &Path) -> PathBuf {
     folder.join("data")
 }
 
-fn launch(folder: &Path, port: u16, settings: &[String]) -> Private {
+fn launch(
+    folder: &Path,
+    port: u16,
+    settings: &[String],
+    environment: &[(String, String)],
+) -> Private {
     let mut command = as_owner("mariadbd", folder);
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
     command
         .arg("--no-defaults")
         .arg(format!("--datadir={}", data(folder).display()));

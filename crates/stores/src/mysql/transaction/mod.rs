@@ -4,6 +4,8 @@
 //! leaves it open if it wins, the effect works in it, and the settlement commits it. Until then nobody else sees the
 //! record; whoever asks for it is told that it is busy, by a look that doesn't wait (`NOWAIT`).
 
+mod guard;
+mod settle;
 mod store;
 
 use std::ops::{Deref, DerefMut};
@@ -11,25 +13,18 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use semel_core::store::StoreResult;
-use semel_core::{Claim, Claimed, Grant, Settled, Settlement, StoreError, protocol};
+use semel_core::{Claim, Claimed, StoreError, protocol};
 use sqlx::mysql::{MySqlPool, MySqlRow};
-use sqlx::{Error, MySql, MySqlConnection, Transaction};
+use sqlx::{Error, MySqlConnection};
 
 use super::claim::{TRIES, busy, first_run, insert, swap};
-use super::error::{
-    DEADLOCK, DUPLICATE, LOCK_NOWAIT, LOCK_WAIT, NO_SAVEPOINT, is_broken, not_sent, number,
-    store_error,
-};
+use super::error::{DEADLOCK, DUPLICATE, LOCK_NOWAIT, LOCK_WAIT, not_sent, number, store_error};
 use super::link::failed;
 use super::row::{self, Seen};
-use super::settle::settle;
 use super::sql::prepared;
 use super::{Inner, MySqlStore};
 use crate::TxError;
-
-/// Set when the claim is won: gone if the transaction was ended by anything else than the settlement.
-const MARK: &str = "SAVEPOINT semel_run";
-const RELEASE_MARK: &str = "RELEASE SAVEPOINT semel_run";
+use guard::Open;
 
 /// A store for one run, in a transaction on the caller's own pool.
 #[derive(Clone)]
@@ -46,18 +41,29 @@ struct Run {
 /// Where the transaction is while nobody works in it.
 #[derive(Default)]
 struct Slot {
-    open: Option<Transaction<'static, MySql>>,
+    open: Option<Open>,
     /// What the transaction was opened for, to find out what became of it.
     ask: Option<Claim>,
-    /// The commit was sent and not answered.
+    /// Its end was sent, and is not known to be answered.
     unanswered: bool,
+    /// What became of the transaction, once that is known.
+    fate: Option<Fate>,
     refused: Option<TxError>,
+}
+
+/// What became of a transaction that was not committed by its settlement.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// Nothing of it happened.
+    RolledBack,
+    /// The effect ended it by a statement of its own, and may have committed.
+    Ended,
 }
 
 /// The transaction, as the effect works in it: a connection that can't be committed by mistake. Dropping it gives it
 /// back.
 pub struct Tx {
-    open: Option<Transaction<'static, MySql>>,
+    open: Option<Open>,
     run: Arc<Run>,
 }
 
@@ -81,7 +87,7 @@ impl Transactional {
         let open = self.run.slot.lock().open.take();
         let open = match open {
             Some(open) => open,
-            None => self.run.pool.begin().await.map_err(not_sent)?,
+            None => Open::new(self.run.pool.begin().await.map_err(not_sent)?),
         };
         Ok(Tx {
             open: Some(open),
@@ -132,12 +138,9 @@ impl Run {
             };
             match inside {
                 Inside::Answered(answer @ Claimed::Won(_), _) => {
-                    sqlx::raw_sql(MARK)
-                        .execute(&mut *tx)
-                        .await
-                        .map_err(store_error)?;
+                    let open = Open::new(tx).guard().await.map_err(store_error)?;
                     let mut slot = self.slot.lock();
-                    (slot.open, slot.ask) = (Some(tx), Some(ask.clone()));
+                    (slot.open, slot.ask) = (Some(open), Some(ask.clone()));
                     return Ok(answer);
                 }
                 Inside::Answered(answer, true) => {
@@ -149,7 +152,8 @@ impl Run {
                     let _ = tx.rollback().await;
                     return Ok(answer);
                 }
-                Inside::Overtaken => roll_back(Some(tx)).await,
+                // Before the next claim, which must not meet what is being rolled back.
+                Inside::Overtaken => drop(Open::new(tx).roll_back().await),
             }
         }
         Ok(protocol::overtaken())
@@ -168,14 +172,34 @@ impl Run {
 
     /// A first run.
     async fn begin(&self, tx: &mut MySqlConnection, ask: &Claim) -> StoreResult<Inside> {
-        let inserted = insert(&self.store.sql.insert, ask).execute(tx).await;
-        match inserted {
-            Ok(done) => {
-                let grant = first_run(ask, done.last_insert_id());
-                Ok(Inside::Answered(Claimed::Won(grant), true))
-            }
-            Err(error) => lost(error, ask),
-        }
+        let inserted = insert(&self.store.sql.insert_inside, ask);
+        let fence = match inserted.execute(&mut *tx).await {
+            Ok(done) => done.last_insert_id(),
+            Err(error) => return lost(error, ask),
+        };
+        // After the insertion: a record of this key that was removed before it had its fence below this floor.
+        let floor = self.store.floor().await?;
+        let fence = match fence > floor {
+            true => fence,
+            false => self.lift_fence(tx, ask, floor + 1).await?,
+        };
+        let grant = first_run(ask, fence);
+        Ok(Inside::Answered(Claimed::Won(grant), true))
+    }
+
+    /// The server's clock is behind the fences of records that were removed (P22).
+    async fn lift_fence(
+        &self,
+        tx: &mut MySqlConnection,
+        ask: &Claim,
+        fence: u64,
+    ) -> StoreResult<u64> {
+        let lift = prepared(&self.store.sql.lift_inside).bind(row::signed(fence));
+        let lift = lift
+            .bind(ask.identity.address().to_vec())
+            .bind(row::bytes(ask.token));
+        let lifted = lift.execute(tx).await.map_err(store_error)?;
+        Ok(lifted.last_insert_id())
     }
 
     /// A run in the place of a record that is over, locked before anything is decided.
@@ -202,91 +226,6 @@ impl Run {
             Err(error) => lost(error, ask),
         }
     }
-
-    async fn settle(&self, lease: &Grant, settlement: &Settlement) -> StoreResult<Settled> {
-        let (open, ask, unanswered) = {
-            let mut slot = self.slot.lock();
-            (slot.open.take(), slot.ask.clone(), slot.unanswered)
-        };
-        let Some(ask) = ask else {
-            return Ok(Settled::Lost);
-        };
-        match (settlement, open) {
-            (Settlement::Complete(_), Some(tx)) => self.commit(tx, lease, settlement).await,
-            (Settlement::Complete(_), None) if unanswered => self.confirm(&ask, settlement).await,
-            (Settlement::Complete(_), None) => Ok(self.refuse(TxError::Kept)),
-            (Settlement::Release, open) => {
-                roll_back(open).await;
-                Ok(Settled::Done)
-            }
-            (Settlement::Fail(_) | Settlement::Doubt, open) => {
-                roll_back(open).await;
-                self.keep_outside(&ask, settlement).await
-            }
-        }
-    }
-
-    fn refuse(&self, why: TxError) -> Settled {
-        self.slot.lock().refused = Some(why);
-        Settled::Lost
-    }
-
-    async fn commit(
-        &self,
-        mut tx: Transaction<'static, MySql>,
-        lease: &Grant,
-        settlement: &Settlement,
-    ) -> StoreResult<Settled> {
-        self.store
-            .takes(settlement.answer().map(|answer| &**answer))?;
-        // A caller that leaves from here on, as one does whose time is up, has to ask what became of it.
-        self.slot.lock().unanswered = true;
-        // Before the settlement, which would otherwise be committed by itself where there is no transaction any more.
-        if let Err(error) = sqlx::raw_sql(RELEASE_MARK).execute(&mut *tx).await {
-            return Ok(self.refuse(why(error)));
-        }
-        let statement = settle(&self.store.sql.settle, lease, settlement);
-        match statement.execute(&mut *tx).await {
-            Ok(done) if done.rows_affected() > 0 => {}
-            Ok(_) => return Ok(self.refuse(TxError::Ended)),
-            Err(error) => return Ok(self.refuse(why(error))),
-        }
-        match tx.commit().await {
-            Ok(()) => Ok(Settled::Done),
-            // The engine asks again, and `confirm` finds out.
-            Err(error) if is_broken(&error) => Err(store_error(error)),
-            Err(error) => Ok(self.refuse(TxError::Refused(error))),
-        }
-    }
-
-    /// Finds out what became of a commit that was not answered, by claiming again with the same token: that waits for
-    /// a transaction that is still on its way.
-    async fn confirm(&self, ask: &Claim, settlement: &Settlement) -> StoreResult<Settled> {
-        match self.store.claim(ask).await? {
-            Claimed::Won(grant) => {
-                self.store.settle(&grant, &Settlement::Release).await?;
-                Ok(self.refuse(TxError::RolledBack))
-            }
-            Claimed::Replay(replay) if settlement.answer() == Some(&replay.answer) => {
-                let seen = self.store.look(&ask.identity).await?;
-                let is_ours = seen.is_some_and(|seen| seen.record.token == ask.token);
-                Ok(if is_ours {
-                    Settled::Done
-                } else {
-                    Settled::Lost
-                })
-            }
-            _ => Ok(Settled::Lost),
-        }
-    }
-
-    /// Keeps a failure although the transaction is rolled back: by a claim and a settlement of their own.
-    async fn keep_outside(&self, ask: &Claim, settlement: &Settlement) -> StoreResult<Settled> {
-        match self.store.claim(ask).await? {
-            Claimed::Won(grant) => self.store.settle(&grant, settlement).await,
-            _ => Ok(Settled::Lost),
-        }
-    }
 }
 
 /// What a statement that failed inside a transaction says about the claim.
@@ -299,36 +238,19 @@ fn lost(error: Error, ask: &Claim) -> Result<Inside, StoreError> {
     }
 }
 
-/// Why a transaction can't be committed.
-fn why(error: Error) -> TxError {
-    if number(&error) == Some(NO_SAVEPOINT) {
-        TxError::Ended
-    } else if is_broken(&error) {
-        TxError::RolledBack
-    } else {
-        TxError::Refused(error)
-    }
-}
-
-/// Before anything else is done: the next claim of this key must not meet what is being rolled back. An error means
-/// that the connection is gone, and the transaction with it.
-async fn roll_back(open: Option<Transaction<'static, MySql>>) {
-    if let Some(tx) = open {
-        let _ = tx.rollback().await;
-    }
-}
-
 impl Deref for Tx {
     type Target = MySqlConnection;
 
     fn deref(&self) -> &MySqlConnection {
-        self.open.as_deref().expect("taken only when dropped")
+        let open = self.open.as_ref().expect("taken only when dropped");
+        open.connection()
     }
 }
 
 impl DerefMut for Tx {
     fn deref_mut(&mut self) -> &mut MySqlConnection {
-        self.open.as_deref_mut().expect("taken only when dropped")
+        let open = self.open.as_mut().expect("taken only when dropped");
+        open.connection_mut()
     }
 }
 
