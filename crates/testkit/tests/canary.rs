@@ -85,8 +85,8 @@ async fn remove_canaries(store: &MemoryStore) {
         scope: Some(canary::SCOPE.to_owned()),
         ..Query::default()
     };
-    for (identity, _) in store.list(&canaries).await.unwrap().records {
-        assert!(store.delete(&identity).await.unwrap());
+    for (identity, _) in store.list(&canaries).await.expect("a listing").records {
+        assert!(store.delete(&identity).await.expect("an answer"));
     }
 }
 

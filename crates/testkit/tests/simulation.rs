@@ -61,7 +61,7 @@ const FAULTS: [&str; 13] = [
 ];
 
 /// Bugs that no engine can see, and why not.
-const UNSEEN: [(Bug, &str); 20] = [
+const UNSEEN: [(Bug, &str); 21] = [
     (
         Bug::RenewIgnoresFence,
         "an engine uses a token for one claim, so a token has one fence that it knows",
