@@ -33,6 +33,8 @@ pub trait Transact: sealed::Pool {
 /// it was. PostgreSQL would answer a `COMMIT` without an error where the effect passed over one, and roll back.
 const MARK: &str = "SAVEPOINT semel_run";
 const RELEASE_MARK: &str = "RELEASE SAVEPOINT semel_run";
+/// Says the same where the effect failed: it is understood after an error, too.
+const BACK_TO_MARK: &str = "ROLLBACK TO SAVEPOINT semel_run";
 
 mod sealed {
     use super::{Future, Semel, Store, TxError};
@@ -163,7 +165,9 @@ impl Call {
     ///
     /// # Errors
     /// [`Error`] says what happened, and whether calling again can help. [`Error::Failed`] with a
-    /// [`TxError`](crate::TxError) inside means that the server did not commit, and nothing happened. Without protection
+    /// [`TxError`](crate::TxError) inside means that the server did not commit, and nothing happened. Where the transaction was
+    /// over before its settlement, as after a `COMMIT` of the effect's own, nobody knows what of it was committed: that is
+    /// [`Error::InDoubt`], and the key stays in doubt until resolved. Without protection
     /// (mode `off` or `observe`, fail-open) there is no record to find out by whether a commit that got no answer was done:
     /// that is [`Error::Unknown`].
     pub async fn run_in<P, T, E, F, Fut>(self, pool: &P, effect: F) -> Result<Answer<T>, Error>
@@ -185,6 +189,8 @@ impl Call {
         });
         let response = response.await;
         match P::refused(&run) {
+            // The store has kept the doubt outside of the transaction before it says so.
+            Some(why) if why.is_unknown() => Err(Error::InDoubt(why.into())),
             Some(why) => Err(Error::Failed(why.into())),
             None => answer(response, &semel, crash),
         }
@@ -208,9 +214,25 @@ where
         return effect(tx, lease).await.map_err(Into::into);
     }
     P::send(&mut tx, MARK).await.map_err(Failure::no_effect)?;
-    let value = effect(tx, lease).await.map_err(Into::into)?;
-    commit_unprotected::<P>(run).await?;
-    Ok(value)
+    match effect(tx, lease).await.map_err(Into::into) {
+        Ok(value) => {
+            commit_unprotected::<P>(run).await?;
+            Ok(value)
+        }
+        Err(failure) => Err(undo_unprotected::<P>(run, failure).await),
+    }
+}
+
+/// What is told of an effect that failed without a lease: its own failure, unless it ended the transaction before.
+async fn undo_unprotected<P: Transact>(run: &P::Run, failure: Failure) -> Failure {
+    let Ok(mut tx) = P::transaction(run).await else {
+        return failure;
+    };
+    let undone = P::send(&mut tx, BACK_TO_MARK).await;
+    match undone.err().and_then(|error| P::is_over(&error)) {
+        Some(over) if over.is_unknown() => Failure::unknown(over),
+        _ => failure,
+    }
 }
 
 /// Commits what ran without a lease. Says that nothing happened only where that is certain: there is no record to ask.

@@ -93,6 +93,8 @@ pub(super) struct Statements {
     pub(super) settle: Statement,
     /// The same, if this transaction made the claim.
     pub(super) settle_inside: Statement,
+    /// Whether this transaction is the one that made the claim.
+    pub(super) is_own: Statement,
     /// A lease kept, if the owner is the one given and the record is running.
     pub(super) renew: Statement,
     /// Somebody waits for this record. → whether it is running.
@@ -148,6 +150,8 @@ impl Statements {
             settle_inside: of(&format!(
                 "{settle} AND xmin = pg_current_xact_id()::xid RETURNING waited"
             )),
+            is_own: of("SELECT 1 FROM {records} WHERE address = $1 AND token = $2 \
+                 AND xmin = pg_current_xact_id_if_assigned()::xid"),
             renew: of(&format!(
                 "UPDATE {{records}} SET created_us = coalesce(created_us, written_us), \
                  written_us = semel.now_us(), checkpoint = coalesce($5, checkpoint) \

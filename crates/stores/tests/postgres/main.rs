@@ -6,6 +6,7 @@
 
 mod commits;
 mod diagnosis;
+mod ended;
 mod failures;
 #[path = "../sql/lost_reply.rs"]
 mod lost_reply;

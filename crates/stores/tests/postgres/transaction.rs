@@ -9,23 +9,27 @@ use semel::{Error, Failure, Mode, Policy, Problem, Semel, Tx, TxError};
 use sqlx::{AssertSqlSafe, PgPool, Row as _};
 
 /// A database with a ledger of its own for each test.
-struct Bank {
-    semel: Semel,
-    pool: PgPool,
+pub(crate) struct Bank {
+    pub(crate) semel: Semel,
+    pub(crate) pool: PgPool,
     ledger: String,
 }
 
 impl Bank {
-    async fn open() -> Self {
+    pub(crate) async fn open() -> Self {
         Self::with(Semel::builder()).await
     }
 
-    async fn with(builder: semel::Builder) -> Self {
+    pub(crate) async fn with(builder: semel::Builder) -> Self {
         let url = std::env::var("SEMEL_TEST_POSTGRES_URL").expect(
             "SEMEL_TEST_POSTGRES_URL is not set: start the servers with `cargo xtask services up`",
         );
-        let semel = builder.open(&url).await.expect("a server");
-        let pool = PgPool::connect(&url).await.expect("a server");
+        Self::at(&url, builder).await
+    }
+
+    pub(crate) async fn at(url: &str, builder: semel::Builder) -> Self {
+        let semel = builder.open(url).await.expect("a server");
+        let pool = PgPool::connect(url).await.expect("a server");
         let ledger = format!("ledger_{}", fresh());
         let bank = Self {
             semel,
@@ -40,28 +44,28 @@ impl Bank {
         bank
     }
 
-    async fn sql(&self, text: &str) {
+    pub(crate) async fn sql(&self, text: &str) {
         let done = sqlx::raw_sql(AssertSqlSafe(text)).execute(&self.pool).await;
         done.expect("a statement that works");
     }
 
-    async fn entries(&self) -> i64 {
+    pub(crate) async fn entries(&self) -> i64 {
         let text = format!("SELECT count(*) FROM {}", self.ledger);
         let row = sqlx::query(AssertSqlSafe(text)).fetch_one(&self.pool).await;
         row.expect("a ledger").get(0)
     }
 
-    fn call(&self, key: &str) -> semel::Call {
+    pub(crate) fn call(&self, key: &str) -> semel::Call {
         self.semel.operation("transfer").key(key).payload(&100)
     }
 
     /// The statement that writes `entry` into the ledger.
-    fn entry(&self, entry: &str) -> String {
+    pub(crate) fn entry(&self, entry: &str) -> String {
         format!("INSERT INTO {} VALUES ('{entry}')", self.ledger)
     }
 
     /// Runs the transfer `key`, whose effect writes one entry.
-    async fn transfer(&self, key: &str) -> Result<semel::Answer<String>, Error> {
+    pub(crate) async fn transfer(&self, key: &str) -> Result<semel::Answer<String>, Error> {
         let text = self.entry(key);
         let call = self.call(key);
         call.run_in(&self.pool, async move |mut tx, _| {
@@ -72,7 +76,7 @@ impl Bank {
     }
 }
 
-async fn write(tx: &mut Tx, text: String) -> Result<(), Failure> {
+pub(crate) async fn write(tx: &mut Tx, text: String) -> Result<(), Failure> {
     let statement = sqlx::query(AssertSqlSafe(text));
     statement.execute(&mut **tx).await?;
     Ok(())
@@ -88,7 +92,7 @@ impl Drop for Bank {
     }
 }
 
-fn fresh() -> String {
+pub(crate) fn fresh() -> String {
     format!("{:032x}", semel::tokio_env().entropy.next_u128())
 }
 
@@ -320,7 +324,13 @@ async fn an_effect_that_commits_by_itself_is_told_so() {
         Ok::<_, Failure>("done".to_owned())
     });
     let error = ended.await.unwrap_err();
-    assert!(matches!(cause(&error), Some(TxError::Ended)), "{error:?}");
+    let Error::InDoubt(cause) = &error else {
+        panic!("{error:?}")
+    };
+    assert!(
+        matches!(cause.downcast_ref(), Some(TxError::Ended)),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 //! leaves it open if it wins, the effect works in it, and the settlement commits it. Until then nobody else sees
 //! the record, and an advisory lock keeps others from waiting for it: they are told that it is busy.
 
+mod settle;
 mod store;
 
 use std::ops::{Deref, DerefMut};
@@ -12,15 +13,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use semel_core::store::StoreResult;
-use semel_core::{Busy, Claim, Claimed, Grant, Settled, Settlement, protocol};
+use semel_core::{Busy, Claim, Claimed, protocol};
 use sqlx::postgres::{PgPool, PgRow};
 use sqlx::types::Uuid;
 use sqlx::{PgConnection, Postgres, Row as _, Transaction};
 
 use crate::postgres::claim::{TRIES, first_run, insert, swap};
-use crate::postgres::error::{is_broken, not_sent, store_error};
+use crate::postgres::error::{not_sent, store_error};
 use crate::postgres::row::{self, Seen};
-use crate::postgres::settle::settle;
 use crate::postgres::{Inner, PostgresStore};
 use crate::transaction::TxError;
 
@@ -44,7 +44,18 @@ struct Slot {
     ask: Option<Claim>,
     /// The commit was sent and not answered.
     unanswered: bool,
+    /// What became of the transaction, once that is known.
+    fate: Option<Fate>,
     refused: Option<TxError>,
+}
+
+/// What became of a transaction that was not committed by its settlement.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// Nothing of it happened.
+    RolledBack,
+    /// It was over before: what the effect wrote may be committed.
+    Ended,
 }
 
 /// The transaction, as the effect works in it: a connection that can't be committed by mistake. Dropping it
@@ -176,94 +187,6 @@ impl Run {
         }
         // Where the transaction sees the past, the row may be of one that is gone: what is there now decides.
         Ok((self.store.look(&ask.identity).await?, false))
-    }
-
-    async fn settle(&self, lease: &Grant, settlement: &Settlement) -> StoreResult<Settled> {
-        let (open, ask, unanswered) = {
-            let mut slot = self.slot.lock();
-            (slot.open.take(), slot.ask.clone(), slot.unanswered)
-        };
-        let Some(ask) = ask else {
-            return Ok(Settled::Lost);
-        };
-        match (settlement, open) {
-            (Settlement::Complete(_), Some(tx)) => self.commit(tx, lease, settlement).await,
-            (Settlement::Complete(_), None) if unanswered => self.confirm(&ask, settlement).await,
-            (Settlement::Complete(_), None) => Ok(self.refuse(TxError::Kept)),
-            (Settlement::Release, open) => {
-                roll_back(open).await;
-                Ok(Settled::Done)
-            }
-            (Settlement::Fail(_) | Settlement::Doubt, open) => {
-                roll_back(open).await;
-                self.keep_outside(&ask, settlement).await
-            }
-        }
-    }
-
-    fn refuse(&self, why: TxError) -> Settled {
-        self.slot.lock().refused = Some(why);
-        Settled::Lost
-    }
-
-    async fn commit(
-        &self,
-        mut tx: Transaction<'static, Postgres>,
-        lease: &Grant,
-        settlement: &Settlement,
-    ) -> StoreResult<Settled> {
-        // A caller that leaves from here on, as one does whose time is up, has to ask what became of it.
-        self.slot.lock().unanswered = true;
-        let statement = settle(&self.store.sql.settle_inside, lease, settlement, None);
-        match statement.fetch_optional(&mut *tx).await {
-            Ok(Some(_)) => {}
-            Ok(None) => return Ok(self.refuse(TxError::Ended)),
-            Err(error) if is_broken(&error) => return Ok(self.refuse(TxError::RolledBack)),
-            Err(error) => return Ok(self.refuse(TxError::Refused(error))),
-        }
-        match tx.commit().await {
-            Ok(()) => Ok(Settled::Done),
-            // The engine asks again, and `confirm` finds out.
-            Err(error) if is_broken(&error) => Err(store_error(error)),
-            Err(error) => Ok(self.refuse(TxError::Refused(error))),
-        }
-    }
-
-    /// Finds out what became of a commit that was not answered, by claiming again with the same token: that waits
-    /// for a transaction that is still on its way.
-    async fn confirm(&self, ask: &Claim, settlement: &Settlement) -> StoreResult<Settled> {
-        match self.store.claim(ask).await? {
-            Claimed::Won(grant) => {
-                self.store.settle(&grant, &Settlement::Release).await?;
-                Ok(self.refuse(TxError::RolledBack))
-            }
-            Claimed::Replay(replay) if settlement.answer() == Some(&replay.answer) => {
-                let seen = self.store.look(&ask.identity).await?;
-                let is_ours = seen.is_some_and(|seen| seen.record.token == ask.token);
-                Ok(if is_ours {
-                    Settled::Done
-                } else {
-                    Settled::Lost
-                })
-            }
-            _ => Ok(Settled::Lost),
-        }
-    }
-
-    /// Keeps a failure although the transaction is rolled back: by a claim and a settlement of their own.
-    async fn keep_outside(&self, ask: &Claim, settlement: &Settlement) -> StoreResult<Settled> {
-        match self.store.claim(ask).await? {
-            Claimed::Won(grant) => self.store.settle(&grant, settlement).await,
-            _ => Ok(Settled::Lost),
-        }
-    }
-}
-
-/// Before anything else is done: the next claim of this key must not meet what is being rolled back. An error means
-/// that the connection is gone, and the transaction with it.
-async fn roll_back(open: Option<Transaction<'static, Postgres>>) {
-    if let Some(tx) = open {
-        let _ = tx.rollback().await;
     }
 }
 

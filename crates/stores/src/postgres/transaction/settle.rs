@@ -1,0 +1,193 @@
+//! The end of a transactional run: its settlement is the commit, and where there is none, what became of it is found out.
+//!
+//! A transaction may be over before its settlement: the effect sent a `COMMIT` or `ROLLBACK` of its own. Then nobody knows
+//! what of it was committed, and the doubt is kept outside of it. A transaction that is still the claim's own is rolled
+//! back as one, so that nothing of it happened.
+
+use semel_core::store::StoreResult;
+use semel_core::{Claim, Claimed, Grant, Settled, Settlement, State};
+use sqlx::types::Uuid;
+use sqlx::{Error, Postgres, Transaction};
+
+use super::{Fate, Run};
+use crate::postgres::error::{is_broken, store_error};
+use crate::postgres::row::uuid;
+use crate::postgres::settle::settle;
+use crate::transaction::TxError;
+
+impl Run {
+    pub(super) async fn settle(
+        &self,
+        lease: &Grant,
+        settlement: &Settlement,
+    ) -> StoreResult<Settled> {
+        let (open, ask, unanswered, fate) = {
+            let mut slot = self.slot.lock();
+            (
+                slot.open.take(),
+                slot.ask.clone(),
+                slot.unanswered,
+                slot.fate,
+            )
+        };
+        let Some(ask) = ask else {
+            return Ok(Settled::Lost);
+        };
+        if fate == Some(Fate::Ended) {
+            return self.keep_doubt(&ask).await;
+        }
+        match (settlement, open) {
+            (Settlement::Complete(_), Some(tx)) => self.commit(tx, lease, &ask, settlement).await,
+            (Settlement::Complete(_), None) if unanswered => self.confirm(&ask, settlement).await,
+            (Settlement::Complete(_), None) => Ok(self.refuse(TxError::Kept)),
+            (_, open) => {
+                let fate = match fate {
+                    Some(fate) => fate,
+                    None => self.undo(open, &ask).await?,
+                };
+                match (fate, settlement) {
+                    (Fate::Ended, _) => self.keep_doubt(&ask).await,
+                    (Fate::RolledBack, Settlement::Release) => Ok(Settled::Done),
+                    (Fate::RolledBack, _) => self.keep_outside(&ask, settlement).await,
+                }
+            }
+        }
+    }
+
+    fn refuse(&self, why: TxError) -> Settled {
+        self.slot.lock().refused = Some(why);
+        Settled::Lost
+    }
+
+    async fn commit(
+        &self,
+        mut tx: Transaction<'static, Postgres>,
+        lease: &Grant,
+        ask: &Claim,
+        settlement: &Settlement,
+    ) -> StoreResult<Settled> {
+        // A caller that leaves from here on, as one does whose time is up, has to ask what became of it.
+        self.slot.lock().unanswered = true;
+        let statement = settle(&self.store.sql.settle_inside, lease, settlement, None);
+        match statement.fetch_optional(&mut *tx).await {
+            Ok(Some(_)) => {}
+            Ok(None) => {
+                roll_back(tx).await;
+                self.decide(Fate::Ended);
+                return self.keep_doubt(ask).await;
+            }
+            Err(error) => {
+                roll_back(tx).await;
+                return match self.find_fate(ask).await? {
+                    Fate::Ended => self.keep_doubt(ask).await,
+                    Fate::RolledBack => Ok(self.refuse(why(error))),
+                };
+            }
+        }
+        match tx.commit().await {
+            Ok(()) => Ok(Settled::Done),
+            // The engine asks again, and `confirm` finds out.
+            Err(error) if is_broken(&error) => Err(store_error(error)),
+            Err(error) => Ok(self.refuse(TxError::Refused(error))),
+        }
+    }
+
+    /// Finds out what became of a commit that was not answered, by claiming again with the same token: that waits
+    /// for a transaction that is still on its way.
+    async fn confirm(&self, ask: &Claim, settlement: &Settlement) -> StoreResult<Settled> {
+        if self.find_fate(ask).await? == Fate::Ended {
+            return self.keep_doubt(ask).await;
+        }
+        match self.store.claim(ask).await? {
+            Claimed::Won(grant) => {
+                self.store.settle(&grant, &Settlement::Release).await?;
+                Ok(self.refuse(TxError::RolledBack))
+            }
+            Claimed::Replay(replay) if settlement.answer() == Some(&replay.answer) => {
+                let seen = self.store.look(&ask.identity).await?;
+                let is_ours = seen.is_some_and(|seen| seen.record.token == ask.token);
+                Ok(if is_ours {
+                    Settled::Done
+                } else {
+                    Settled::Lost
+                })
+            }
+            _ => Ok(Settled::Lost),
+        }
+    }
+
+    /// Rolls back, before anything else is done: the next claim of this key must not meet what is being rolled back.
+    /// → whether the transaction was still the claim's own.
+    async fn undo(
+        &self,
+        open: Option<Transaction<'static, Postgres>>,
+        ask: &Claim,
+    ) -> StoreResult<Fate> {
+        let Some(mut tx) = open else {
+            return self.find_fate(ask).await;
+        };
+        let address = ask.identity.address();
+        let statement = self.store.sql.is_own.at(&address);
+        let statement = statement
+            .bind(Uuid::from_bytes(address))
+            .bind(uuid(ask.token));
+        let own = statement.fetch_optional(&mut *tx).await;
+        roll_back(tx).await;
+        match own {
+            Ok(Some(_)) => Ok(self.decide(Fate::RolledBack)),
+            Ok(None) => Ok(self.decide(Fate::Ended)),
+            // Aborted by an error, or the connection is gone: the transaction itself can't be asked.
+            Err(_) => self.find_fate(ask).await,
+        }
+    }
+
+    /// What became of a transaction that can't be asked any more. A running record under the run's own token is committed
+    /// by nobody but the effect.
+    async fn find_fate(&self, ask: &Claim) -> StoreResult<Fate> {
+        if let Some(known) = self.slot.lock().fate {
+            return Ok(known);
+        }
+        let seen = self.store.look(&ask.identity).await?;
+        let is_committed = seen.is_some_and(|seen| {
+            seen.record.token == ask.token && seen.record.state == State::Running
+        });
+        Ok(match is_committed {
+            true => self.decide(Fate::Ended),
+            false => self.decide(Fate::RolledBack),
+        })
+    }
+
+    /// Once only: what is claimed outside afterwards is under the same token.
+    fn decide(&self, fate: Fate) -> Fate {
+        *self.slot.lock().fate.get_or_insert(fate)
+    }
+
+    /// Keeps that nobody knows what of the transaction was committed. Not kept where another has taken over.
+    async fn keep_doubt(&self, ask: &Claim) -> StoreResult<Settled> {
+        if self.keep_outside(ask, &Settlement::Doubt).await? == Settled::Done {
+            return Ok(self.refuse(TxError::Ended));
+        }
+        Ok(Settled::Lost)
+    }
+
+    /// Keeps a failure although the transaction is rolled back: by a claim and a settlement of their own.
+    async fn keep_outside(&self, ask: &Claim, settlement: &Settlement) -> StoreResult<Settled> {
+        match self.store.claim(ask).await? {
+            Claimed::Won(grant) => self.store.settle(&grant, settlement).await,
+            _ => Ok(Settled::Lost),
+        }
+    }
+}
+
+/// Why a transaction can't be committed.
+fn why(error: Error) -> TxError {
+    match is_broken(&error) {
+        true => TxError::RolledBack,
+        false => TxError::Refused(error),
+    }
+}
+
+/// An error means that the connection is gone, and the transaction with it.
+async fn roll_back(tx: Transaction<'static, Postgres>) {
+    let _ = tx.rollback().await;
+}
