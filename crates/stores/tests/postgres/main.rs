@@ -7,6 +7,7 @@
 mod commits;
 mod diagnosis;
 mod ended;
+mod errors;
 mod failures;
 #[path = "../sql/lost_reply.rs"]
 mod lost_reply;
