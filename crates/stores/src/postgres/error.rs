@@ -217,3 +217,8 @@ pub fn is_broken(error: &Error) -> bool {
         None => !matches!(error, Error::RowNotFound | Error::ColumnDecode { .. }),
     }
 }
+
+/// Whether a row was refused because the partition for it is not there.
+pub(super) fn is_without_partition(error: &Error) -> bool {
+    code(error).is_some_and(|code| code == "23514")
+}
