@@ -11,6 +11,7 @@ mod errors;
 mod failures;
 #[path = "../sql/lost_reply.rs"]
 mod lost_reply;
+mod open_runs;
 mod sessions;
 mod settings;
 mod suite;
