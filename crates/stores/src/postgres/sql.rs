@@ -47,11 +47,22 @@ pub(super) const COLUMNS: &str = "fence, coalesce(created_us, written_us), writt
     secret_id, format, state, crash, seal, token, fingerprint, environment, tenant, scope, hint, checkpoint, head, \
     body, body_bytes, body_day, semel.now_us(), address";
 
+/// The fence of a first run: larger than those of records that are gone, whatever became of the clock (P22).
+macro_rules! first_fence {
+    () => {
+        "greatest(semel.now_us(), (SELECT floor + 1 FROM semel.fence_floor))"
+    };
+}
+pub(super) const FIRST_FENCE: &str = first_fence!();
+
 /// Columns and values of a first run, in the order in which a claim binds them.
 pub(super) const FIRST_RUN: (&str, &str) = (
     "INSERT INTO {records} (fence, written_us, retention_ms, lease_ms, attempt, max_attempts, \
      secret_id, format, state, crash, address, seal, token, fingerprint, environment, tenant, scope, hint)",
-    "semel.now_us(), semel.now_us(), $1, $2, 1, $3, $4, 1, 1, $5, $6, $7, $8, $9, $10, $11, $12, $13",
+    concat!(
+        first_fence!(),
+        ", semel.now_us(), $1, $2, 1, $3, $4, 1, 1, $5, $6, $7, $8, $9, $10, $11, $12, $13"
+    ),
 );
 
 /// Another row in place of exactly the one that was read.
@@ -61,6 +72,11 @@ pub(super) const SWAP: &str = "UPDATE {records} SET fence = $6, created_us = $7,
     checkpoint = $22, head = $23, body = $24, body_bytes = $25, body_day = $26, \
     waited = waited AND $14 <> 1 \
     WHERE address = $1 AND fence = $2 AND token = $3 AND state = $4 AND written_us = $5 AND format = 1";
+
+/// With the rows that are `gone`: no fence after them may be smaller than theirs (P22). The largest number of all is left
+/// out, as none comes after it.
+pub(super) const RAISED_FLOOR: &str = "raised AS (UPDATE semel.fence_floor f SET floor = most.fence FROM \
+    (SELECT max(fence) AS fence FROM gone) most WHERE f.floor < most.fence AND most.fence < 9223372036854775807)";
 
 const OWNED: &str = "WHERE address = $1 AND seal = $2 AND fence = $3 AND token = $4 AND format = 1 \
     AND written_us + retention_ms * 1000 > semel.now_us()";
@@ -165,12 +181,12 @@ impl Statements {
                 SELECT NOT EXISTS (SELECT 1 FROM {records} WHERE address = $1 AND state = 1) \
                 AND pg_try_advisory_xact_lock($2)",
             ),
-            delete: of(
-                "WITH gone AS (DELETE FROM {records} WHERE address = $1 AND seal = $2 \
-                RETURNING address, body_day, waited, written_us + retention_ms * 1000 > semel.now_us() AS live), body AS \
-                (DELETE FROM semel.bodies b USING gone WHERE b.day = gone.body_day AND b.address = gone.address) \
-                SELECT live, waited FROM gone",
-            ),
+            delete: of(&format!(
+                "WITH gone AS (DELETE FROM {{records}} WHERE address = $1 AND seal = $2 RETURNING address, fence, \
+                body_day, waited, written_us + retention_ms * 1000 > semel.now_us() AS live), body AS \
+                (DELETE FROM semel.bodies b USING gone WHERE b.day = gone.body_day AND b.address = gone.address), \
+                {RAISED_FLOOR} SELECT live, waited FROM gone"
+            )),
             named,
         }
     }

@@ -9,6 +9,7 @@ mod diagnosis;
 mod ended;
 mod errors;
 mod failures;
+mod fences;
 #[path = "../sql/lost_reply.rs"]
 mod lost_reply;
 mod open_runs;
