@@ -54,7 +54,10 @@ async fn the_tables_of_jobs_are_made_where_asked() {
     let made = semel(&["migrate", "--json", "--store", &store])
         .await
         .json();
-    assert_eq!(made["steps"], serde_json::json!(["0001_records"]));
+    assert_eq!(
+        made["steps"],
+        serde_json::json!(["0001_records", "0002_fence_floor"])
+    );
     let asked = ["migrate", "--jobs", "--json", "--store", &store];
     let made = semel(&asked).await.json();
     assert_eq!(made["steps"], serde_json::json!(["0001_jobs"]));

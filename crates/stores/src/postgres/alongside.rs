@@ -17,7 +17,7 @@ use super::claim::{TRIES, insert, swap};
 use super::error::{store_error, unexpected};
 use super::row::{uuid, whole_millis};
 use super::settle::settle;
-use super::sql::{FIRST_RUN, SWAP, Statement, settle_text};
+use super::sql::{FIRST_FENCE, FIRST_RUN, SWAP, Statement, settle_text};
 
 /// A statement with its arguments so far.
 pub type Bound = Query<'static, Postgres, PgArguments>;
@@ -86,7 +86,7 @@ impl PostgresStore {
              $5::smallint[], $6::uuid[], $7::uuid[], $8::uuid[], $9::bytea[], $10::text[], $11::text[], $12::text[], \
              $13::text[]) WITH ORDINALITY AS a (retention, lease, max_attempts, secret, crash, address, seal, token, \
              fingerprint, environment, tenant, scope, hint, n)), \
-             claimed AS ({} SELECT semel.now_us(), semel.now_us(), retention, lease, 1, max_attempts, secret, 1, 1, crash, \
+             claimed AS ({} SELECT {FIRST_FENCE}, semel.now_us(), retention, lease, 1, max_attempts, secret, 1, 1, crash, \
              address, seal, token, fingerprint, environment, tenant, scope, hint FROM asked ORDER BY address \
              ON CONFLICT (address) DO NOTHING RETURNING address, token, fence), \
              won AS (SELECT n, claimed.fence FROM claimed JOIN asked USING (address, token)){}",

@@ -10,10 +10,11 @@ use semel_core::identity::Address;
 use semel_core::store::StoreResult;
 use semel_core::{Answer, Body, Fence, Timestamp};
 use sqlx::Row as _;
+use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
 
 use super::Inner;
-use super::error::store_error;
+use super::error::{is_without_partition, store_error};
 use super::row::{Bound, Seen, signed};
 
 /// Bodies from this size on are kept apart.
@@ -55,12 +56,7 @@ impl Inner {
         }
         // A day more: the record is written a little later than `written_at` says.
         let day = day(written_at.plus(retention).plus(DAY));
-        if !self.days.0.lock().contains(&day) {
-            self.link
-                .row(|| self.sql.plain("SELECT semel.open_day($1)").bind(day))
-                .await?;
-            self.days.0.lock().insert(day);
-        }
+        self.open_day(day).await?;
         Ok(Some(day))
     }
 
@@ -75,15 +71,18 @@ impl Inner {
     ) -> StoreResult<bool> {
         let written = match (day, large(answer)) {
             (Some(day), Some(body)) => {
-                let mut session = self.link.begin().await?;
-                let written = session.row(statement()).await?;
-                if written.is_some() {
-                    session
-                        .row(self.insert_body(day, address, fence, body))
-                        .await?;
+                let insert = || self.insert_body(day, address, fence, body);
+                match self.write_both(&statement, &insert).await? {
+                    Ok(written) => written,
+                    Err(refused) if is_without_partition(&refused) => {
+                        // Known to be there, and gone: a failover has lost it.
+                        self.days.0.lock().remove(&day);
+                        self.open_day(day).await?;
+                        let again = self.write_both(&statement, &insert).await?;
+                        again.map_err(store_error)?
+                    }
+                    Err(refused) => return Err(store_error(refused)),
                 }
-                session.commit().await?;
-                written
             }
             _ => self.link.row(statement).await?,
         };
@@ -92,6 +91,34 @@ impl Inner {
             self.tell(address);
         }
         Ok(true)
+    }
+
+    /// The row and, if it was written, its body: in one transaction. What is inside is why the body could not be written.
+    async fn write_both(
+        &self,
+        row: impl Fn() -> Bound,
+        body: impl Fn() -> Bound,
+    ) -> StoreResult<Result<Option<PgRow>, sqlx::Error>> {
+        let mut session = self.link.begin().await?;
+        let written = session.row(row()).await?;
+        if written.is_some()
+            && let Err(refused) = session.try_rows(body()).await
+        {
+            return Ok(Err(refused));
+        }
+        session.commit().await?;
+        Ok(Ok(written))
+    }
+
+    /// Makes the partition for a day, unless it is known to be there.
+    async fn open_day(&self, day: i32) -> StoreResult<()> {
+        if !self.days.0.lock().contains(&day) {
+            self.link
+                .row(|| self.sql.plain("SELECT semel.open_day($1)").bind(day))
+                .await?;
+            self.days.0.lock().insert(day);
+        }
+        Ok(())
     }
 
     fn insert_body(&self, day: i32, address: Address, fence: Fence, body: &Bytes) -> Bound {

@@ -1,6 +1,9 @@
 //! Claiming: one `INSERT`, and a second step only for what lost.
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use semel_core::identity::Address;
 use semel_core::store::StoreResult;
 use semel_core::{Claim, Claimed, Fence, Grant, Identity, Record, Restored, protocol};
 use sqlx::Row as _;
@@ -15,32 +18,59 @@ use super::sql::Statement;
 /// How often a step that was overtaken is tried again before giving up.
 pub(super) const TRIES: usize = 16;
 
+/// How often a claim is tried that finds its key in another's hands, with a pause after each but the last.
+const CLAIM_TRIES: u32 = 4;
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+
 impl Inner {
+    /// A key that another has in hand is busy: one of them runs it (P4).
     pub(super) async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
+        let answer = self.try_claim(ask).await?;
+        Ok(answer.unwrap_or(protocol::overtaken()))
+    }
+
+    /// Waits for no transaction of another's, and keeps no connection meanwhile. `None` where another has the key in
+    /// hand: a transaction that has written the record and is still open, or claims that are quicker again and again.
+    pub(super) async fn try_claim(&self, ask: &Claim) -> StoreResult<Option<Claimed>> {
         let (mut look_first, mut sent) = (ask.retry, false);
-        for tried in 1..=TRIES {
+        let mut pause = FIRST_PAUSE;
+        for tried in 1..=CLAIM_TRIES {
             sent |= !look_first;
             if !look_first
-                && let Some(row) = self.link.row(|| insert(&self.sql.insert, ask)).await?
+                && let Some(row) = self.link.row(|| insert_free(&self.sql.insert, ask)).await?
             {
-                return Ok(Claimed::Won(first_run(ask, &row)?));
+                return Ok(Some(Claimed::Won(first_run(ask, &row)?)));
             }
-            look_first = false;
             // Not in the same statement: its snapshot may be older than the row that it lost to.
             let seen = self.look(&ask.identity).await;
-            let Some(seen) = seen.map_err(|error| unseen(sent, error))? else {
-                continue; // Swept, or the other one rolled back: free again.
-            };
-            let decision = protocol::claim(Some(&seen.record), ask, seen.now);
-            let Some(write) = decision.write else {
-                return Ok(decision.answer);
-            };
-            // The last look is not followed by a write: one whose reply got lost is found by the next look alone.
-            if tried < TRIES && self.swap(&seen, &write).await? {
-                return Ok(decision.answer);
+            let seen = seen.map_err(|error| unseen(sent, error))?;
+            let has_only_looked = std::mem::take(&mut look_first);
+            if let Some(seen) = seen {
+                let decision = protocol::claim(Some(&seen.record), ask, seen.now);
+                let Some(write) = decision.write else {
+                    return Ok(Some(decision.answer));
+                };
+                // The last look is not followed by a write: one whose reply got lost is found by the next look alone.
+                if tried < CLAIM_TRIES && self.take(&seen, &write).await? {
+                    return Ok(Some(decision.answer));
+                }
+            } else if has_only_looked {
+                continue;
+            }
+            // A claim of one statement is over by then, and its record can be read.
+            if tried < CLAIM_TRIES {
+                self.link.clock().sleep(pause).await;
+                pause *= 4;
             }
         }
-        Ok(protocol::overtaken())
+        Ok(None)
+    }
+
+    /// Like [`Self::swap`], for a run that begins: only if nobody else has the key in hand.
+    async fn take(&self, seen: &Seen, new: &Record) -> StoreResult<bool> {
+        let place = (seen.address, new.fence);
+        let statement = || swap(&self.sql.take, seen, new, None).bind(lock(&seen.address));
+        self.write(None, place, None, statement).await
     }
 
     /// The record, expired or not, and the server's time.
@@ -108,6 +138,16 @@ impl Inner {
         }
         Err(unexpected("overtaken too often"))
     }
+}
+
+/// A first run, if there is no row and nobody else has the key in hand.
+pub(super) fn insert_free(statement: &Statement, ask: &Claim) -> Bound {
+    insert(statement, ask).bind(lock(&ask.identity.address()))
+}
+
+/// Under which number those who write the record of a key exclude each other, until their transaction ends.
+pub(super) fn lock(address: &Address) -> i64 {
+    i64::from_be_bytes(std::array::from_fn(|index| address[index]))
 }
 
 /// A first run, if there is no row.

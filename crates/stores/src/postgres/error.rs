@@ -3,7 +3,141 @@
 use semel_core::{Certainty, StoreError, StoreErrorKind};
 use sqlx::Error;
 
+use crate::ServerError;
 pub(super) use crate::sent::{after, unseen};
+
+/// What PostgreSQL may answer, by SQLSTATE. A code that is in no row but the last is a mistake in what was asked for: it
+/// changed nothing.
+pub const ERRORS: &[ServerError] = {
+    use Certainty::{Definite, Unknown};
+    use StoreErrorKind::{Full, Rejected, Unavailable};
+    const fn row(
+        code: &'static str,
+        kind: StoreErrorKind,
+        certainty: Certainty,
+        meaning: &'static str,
+    ) -> ServerError {
+        ServerError::new(code, kind, certainty, meaning)
+    }
+    &[
+        row("53100", Full, Definite, "the disk is full"),
+        row(
+            "53*",
+            Unavailable,
+            Definite,
+            "too many connections, or out of memory",
+        ),
+        // In the middle of a commit, too.
+        row(
+            "57P01",
+            Unavailable,
+            Unknown,
+            "an administrator ended the session, or the server shuts down",
+        ),
+        row("57P02", Unavailable, Unknown, "another session crashed"),
+        row(
+            "57P03",
+            Unavailable,
+            Definite,
+            "the server is starting up or shutting down",
+        ),
+        row("57P04", Unavailable, Unknown, "the database was dropped"),
+        row(
+            "57P05",
+            Unavailable,
+            Unknown,
+            "the session was idle for too long",
+        ),
+        row(
+            "57014",
+            Unavailable,
+            Definite,
+            "the statement was cancelled, or took too long",
+        ),
+        row(
+            "40003",
+            Unavailable,
+            Unknown,
+            "whether the statement was done is not known",
+        ),
+        row(
+            "40*",
+            Unavailable,
+            Definite,
+            "a conflict with another transaction, or a deadlock",
+        ),
+        row(
+            "55P03",
+            Unavailable,
+            Definite,
+            "a lock could not be had in time",
+        ),
+        row(
+            "25006",
+            Unavailable,
+            Definite,
+            "a replica, or a session that may only read",
+        ),
+        row(
+            "25P02",
+            Unavailable,
+            Definite,
+            "an earlier statement of the transaction failed",
+        ),
+        row(
+            "25P03",
+            Unavailable,
+            Definite,
+            "the transaction was idle for too long, and the session ended",
+        ),
+        row(
+            "25P04",
+            Unavailable,
+            Unknown,
+            "the transaction took too long, and the session ended",
+        ),
+        row(
+            "58*",
+            Unavailable,
+            Definite,
+            "the server's system failed: no file can be opened, read or written",
+        ),
+        row("08*", Unavailable, Unknown, "the connection failed"),
+        row("42P01", Rejected, Definite, "the tables are not there"),
+        row("3F000", Rejected, Definite, "the schema is not there"),
+        row(
+            "42883",
+            Rejected,
+            Definite,
+            "a function of the schema is not there",
+        ),
+        row(
+            "42501",
+            Rejected,
+            Definite,
+            "the role may not use the schema",
+        ),
+        row(
+            "26000",
+            Rejected,
+            Definite,
+            "a prepared statement got lost behind a pooler",
+        ),
+        row(
+            "42P05",
+            Rejected,
+            Definite,
+            "a prepared statement is another's, behind a pooler",
+        ),
+        row(
+            "23514",
+            Rejected,
+            Definite,
+            "the partition for a body is not there",
+        ),
+        row("*", Rejected, Definite, "anything else"),
+    ]
+};
 
 /// A statement that the server refused changed nothing. Silence, or a session ended by somebody, means that
 /// nobody knows: the commit may have been written before.
@@ -45,7 +179,7 @@ pub(super) fn code(error: &Error) -> Option<String> {
 
 fn classify(error: &Error) -> (StoreErrorKind, Certainty) {
     use Certainty::{Definite, Unknown};
-    use StoreErrorKind::{Full, Rejected, Unavailable};
+    use StoreErrorKind::{Rejected, Unavailable};
     let Some(code) = code(error) else {
         return match error {
             Error::PoolTimedOut | Error::PoolClosed => (Unavailable, Definite),
@@ -53,18 +187,8 @@ fn classify(error: &Error) -> (StoreErrorKind, Certainty) {
             _ => (Unavailable, Unknown),
         };
     };
-    match code.as_str() {
-        "53100" => (Full, Definite),
-        // Ended by an administrator, a crash of another session, an idle limit: in the middle of a commit too.
-        "57P01" | "57P02" | "57P05" => (Unavailable, Unknown),
-        // Starting up, too many connections, a cancelled statement, a lost race, a replica: try again.
-        "57P03" | "57014" | "40001" | "40P01" | "55P03" | "25006" | "25P02" => {
-            (Unavailable, Definite)
-        }
-        code if code.starts_with("53") => (Unavailable, Definite),
-        code if code.starts_with("08") => (Unavailable, Unknown),
-        _ => (Rejected, Definite),
-    }
+    let row = ServerError::find(ERRORS, &code);
+    row.map_or((Rejected, Definite), |row| (row.kind, row.certainty))
 }
 
 /// What to do about the mistakes that people make.
@@ -87,7 +211,14 @@ fn hint(error: &Error) -> Option<&'static str> {
 /// Whether the connection is of no further use: what was sent last may have been done.
 pub fn is_broken(error: &Error) -> bool {
     match code(error) {
-        Some(code) => code.starts_with("57P") || code.starts_with("08"),
+        Some(code) => ["57P", "08", "25P03", "25P04"]
+            .iter()
+            .any(|beginning| code.starts_with(beginning)),
         None => !matches!(error, Error::RowNotFound | Error::ColumnDecode { .. }),
     }
+}
+
+/// Whether a row was refused because the partition for it is not there.
+pub(super) fn is_without_partition(error: &Error) -> bool {
+    code(error).is_some_and(|code| code == "23514")
 }

@@ -163,7 +163,12 @@ impl Session {
     }
 
     pub(super) async fn rows(&mut self, statement: Bound) -> StoreResult<Vec<PgRow>> {
-        self.0.rows(statement, false).await.map_err(store_error)
+        self.try_rows(statement).await.map_err(store_error)
+    }
+
+    /// The same, with what the client says.
+    pub(super) async fn try_rows(&mut self, statement: Bound) -> Result<Vec<PgRow>, Error> {
+        self.0.rows(statement, false).await
     }
 
     /// Text without arguments, of one statement or several.

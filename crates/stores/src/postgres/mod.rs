@@ -41,6 +41,7 @@ use semel_core::{
 
 pub use crate::transaction::TxError;
 pub use alongside::{Bound, Reclaimed, SettledWith, WithClaim, WithSettlement};
+pub use error::ERRORS;
 #[doc(hidden)]
 pub use error::is_broken;
 pub use schema::{File, MIGRATIONS, pending};

@@ -19,10 +19,16 @@ pub type File = (&'static str, &'static str);
 
 /// The files, in order: name and text. Whoever doesn't let Semel make tables applies them by hand, in a schema
 /// `semel`, and notes their names in `semel.migrations (name text, applied_at timestamptz)`.
-pub const MIGRATIONS: &[File] = &[(
-    "0001_records",
-    include_str!("../../migrations/postgres/0001_records.sql"),
-)];
+pub const MIGRATIONS: &[File] = &[
+    (
+        "0001_records",
+        include_str!("../../migrations/postgres/0001_records.sql"),
+    ),
+    (
+        "0002_fence_floor",
+        include_str!("../../migrations/postgres/0002_fence_floor.sql"),
+    ),
+];
 
 /// Checks that the tables are there and up to date, and where `make` says so makes what is missing, all or
 /// nothing. Of several processes that start at once, one does it.

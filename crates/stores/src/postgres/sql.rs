@@ -47,11 +47,22 @@ pub(super) const COLUMNS: &str = "fence, coalesce(created_us, written_us), writt
     secret_id, format, state, crash, seal, token, fingerprint, environment, tenant, scope, hint, checkpoint, head, \
     body, body_bytes, body_day, semel.now_us(), address";
 
+/// The fence of a first run: larger than those of records that are gone, whatever became of the clock (P22).
+macro_rules! first_fence {
+    () => {
+        "greatest(semel.now_us(), (SELECT floor + 1 FROM semel.fence_floor))"
+    };
+}
+pub(super) const FIRST_FENCE: &str = first_fence!();
+
 /// Columns and values of a first run, in the order in which a claim binds them.
 pub(super) const FIRST_RUN: (&str, &str) = (
     "INSERT INTO {records} (fence, written_us, retention_ms, lease_ms, attempt, max_attempts, \
      secret_id, format, state, crash, address, seal, token, fingerprint, environment, tenant, scope, hint)",
-    "semel.now_us(), semel.now_us(), $1, $2, 1, $3, $4, 1, 1, $5, $6, $7, $8, $9, $10, $11, $12, $13",
+    concat!(
+        first_fence!(),
+        ", semel.now_us(), $1, $2, 1, $3, $4, 1, 1, $5, $6, $7, $8, $9, $10, $11, $12, $13"
+    ),
 );
 
 /// Another row in place of exactly the one that was read.
@@ -61,6 +72,11 @@ pub(super) const SWAP: &str = "UPDATE {records} SET fence = $6, created_us = $7,
     checkpoint = $22, head = $23, body = $24, body_bytes = $25, body_day = $26, \
     waited = waited AND $14 <> 1 \
     WHERE address = $1 AND fence = $2 AND token = $3 AND state = $4 AND written_us = $5 AND format = 1";
+
+/// With the rows that are `gone`: no fence after them may be smaller than theirs (P22). The largest number of all is left
+/// out, as none comes after it.
+pub(super) const RAISED_FLOOR: &str = "raised AS (UPDATE semel.fence_floor f SET floor = most.fence FROM \
+    (SELECT max(fence) AS fence FROM gone) most WHERE f.floor < most.fence AND most.fence < 9223372036854775807)";
 
 const OWNED: &str = "WHERE address = $1 AND seal = $2 AND fence = $3 AND token = $4 AND format = 1 \
     AND written_us + retention_ms * 1000 > semel.now_us()";
@@ -77,18 +93,18 @@ pub(super) fn settle_text() -> String {
 
 /// All statements of the hot path.
 pub(super) struct Statements {
-    /// A first run, if there is no row.
+    /// A first run, if there is no row and nobody else has the key in hand.
     pub(super) insert: Statement,
     /// A whole row, if there is none and it has not expired.
     pub(super) restore: Statement,
-    /// A first run inside a caller's transaction, and only if no other transaction has begun one.
-    pub(super) insert_inside: Statement,
     /// The row and the server's time.
     pub(super) look: Statement,
     /// The same, and whether this transaction is the one that may write.
     pub(super) look_inside: Statement,
     /// Another row in place of exactly the one that was read.
     pub(super) swap: Statement,
+    /// The same for a claim: only if nobody else has the key in hand.
+    pub(super) take: Statement,
     /// A settlement, if the owner is the one given and the record is open.
     pub(super) settle: Statement,
     /// The same, if this transaction made the claim.
@@ -97,7 +113,7 @@ pub(super) struct Statements {
     pub(super) is_own: Statement,
     /// A lease kept, if the owner is the one given and the record is running.
     pub(super) renew: Statement,
-    /// Somebody waits for this record. → whether it is running.
+    /// Somebody waits for this record; waits for nobody who has it in hand. → whether what was waited for has happened.
     pub(super) mark: Statement,
     /// Forgets a record, and a body that is kept apart. → whether it was live, and whether somebody waited.
     pub(super) delete: Statement,
@@ -127,16 +143,15 @@ impl Statements {
         let settle = settle_text();
         let of = |text: &str| Statement::new(text, named);
         Self {
-            insert: of(&format!("{columns} VALUES ({values}) {conflict}")),
+            insert: of(&format!(
+                "{columns} SELECT {values} WHERE pg_try_advisory_xact_lock($14) {conflict}"
+            )),
             restore: of(&format!(
                 "INSERT INTO {{records}} (address, seal, fence, created_us, written_us, retention_ms, lease_ms, \
                  attempt, max_attempts, secret_id, state, crash, token, fingerprint, environment, tenant, scope, hint, \
                  checkpoint, head, body, body_bytes, body_day, format) SELECT {}, 1 WHERE $5 + $6 * 1000 > semel.now_us() \
                  ON CONFLICT (address) DO NOTHING RETURNING waited",
                 numbered(23)
-            )),
-            insert_inside: of(&format!(
-                "{columns} SELECT {values} WHERE pg_try_advisory_xact_lock($14) {conflict}"
             )),
             look: of(&format!(
                 "SELECT {COLUMNS} FROM {{records}} WHERE address = $1"
@@ -146,6 +161,9 @@ impl Statements {
                  LEFT JOIN {{records}} ON address = $1"
             )),
             swap: of(&format!("{SWAP} RETURNING waited")),
+            take: of(&format!(
+                "{SWAP} AND pg_try_advisory_xact_lock($27) RETURNING waited"
+            )),
             settle: of(&format!("{settle} RETURNING waited")),
             settle_inside: of(&format!(
                 "{settle} AND xmin = pg_current_xact_id()::xid RETURNING waited"
@@ -157,15 +175,18 @@ impl Statements {
                  written_us = semel.now_us(), checkpoint = coalesce($5, checkpoint) \
                  {owned} AND state = 1 RETURNING 1"
             )),
-            mark: of("WITH marked AS (UPDATE {records} SET waited = true \
-                WHERE address = $1 AND state IN (1, 4) AND NOT waited) \
-                SELECT EXISTS (SELECT 1 FROM {records} WHERE address = $1 AND state = 1)"),
-            delete: of(
-                "WITH gone AS (DELETE FROM {records} WHERE address = $1 AND seal = $2 \
-                RETURNING address, body_day, waited, written_us + retention_ms * 1000 > semel.now_us() AS live), body AS \
-                (DELETE FROM semel.bodies b USING gone WHERE b.day = gone.body_day AND b.address = gone.address) \
-                SELECT live, waited FROM gone",
+            mark: of(
+                "WITH marked AS (UPDATE {records} SET waited = true WHERE address = (SELECT address FROM {records} \
+                WHERE address = $1 AND state IN (1, 4) AND NOT waited FOR UPDATE SKIP LOCKED)) \
+                SELECT NOT EXISTS (SELECT 1 FROM {records} WHERE address = $1 AND state = 1) \
+                AND pg_try_advisory_xact_lock($2)",
             ),
+            delete: of(&format!(
+                "WITH gone AS (DELETE FROM {{records}} WHERE address = $1 AND seal = $2 RETURNING address, fence, \
+                body_day, waited, written_us + retention_ms * 1000 > semel.now_us() AS live), body AS \
+                (DELETE FROM semel.bodies b USING gone WHERE b.day = gone.body_day AND b.address = gone.address), \
+                {RAISED_FLOOR} SELECT live, waited FROM gone"
+            )),
             named,
         }
     }

@@ -9,7 +9,7 @@ use sqlx::Row as _;
 
 use super::Inner;
 use super::error::store_error;
-use super::sql::{partition, partitions};
+use super::sql::{RAISED_FLOOR, partition, partitions};
 
 /// Pages per statement: 16 MB.
 const STRETCH: i64 = 2_000;
@@ -100,7 +100,7 @@ fn statement(index: usize, archive: bool) -> String {
     format!(
         "WITH expired AS (SELECT ctid FROM {records} WHERE ctid >= $1::tid AND ctid < $2::tid AND format = 1 \
          AND written_us + retention_ms * 1000 <= semel.now_us() LIMIT $3 FOR UPDATE SKIP LOCKED), \
-         gone AS (DELETE FROM {records} r USING expired e WHERE r.ctid = e.ctid RETURNING r.*){keep} \
+         gone AS (DELETE FROM {records} r USING expired e WHERE r.ctid = e.ctid RETURNING r.*), {RAISED_FLOOR}{keep} \
          SELECT (SELECT count(*) FROM gone), pg_relation_size('{records}') / current_setting('block_size')::bigint"
     )
 }

@@ -4,9 +4,11 @@
 //! nobody waits for notifies nobody: `NOTIFY` makes commits queue up behind each other. All of it is a hint: a
 //! waiter polls as well, with growing pauses.
 
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::future::{self, Either};
 use semel_core::Clock;
 use semel_core::identity::Address;
 use sqlx::Row as _;
@@ -15,12 +17,16 @@ use sqlx::types::Uuid;
 use tokio::sync::mpsc;
 
 use super::Inner;
+use super::claim::lock;
 use super::options::Options;
 
 const CHANNEL: &str = "semel_settled";
 
 /// The most waiters that are not yet marked; past them a waiter polls.
 const MOST_UNMARKED: usize = 4096;
+
+/// How long a mark may take.
+const MARK_LIMIT: Duration = Duration::from_secs(2);
 
 /// Tells the listener what is waited for.
 pub(super) struct Wakes {
@@ -125,16 +131,24 @@ impl Listener {
         true
     }
 
-    /// Listening comes first, so that nothing that is settled after the mark is missed.
+    /// Listening comes first, so that nothing that is settled after the mark is missed. A server that doesn't answer keeps
+    /// the wake-ups of others waiting for no longer than the limit.
     async fn mark(&self, address: Address) -> bool {
         let Some(inner) = self.inner.upgrade() else {
             return false;
         };
-        let mark = || inner.sql.mark.at(&address).bind(Uuid::from_bytes(address));
-        let running = inner.link.row(mark).await;
-        let running = running.map(|row| row.and_then(|row| row.try_get(0).ok()));
-        // Settled already, put in doubt, or gone: whatever was waited for has happened.
-        if matches!(running, Ok(Some(false))) {
+        let mark = || {
+            let mark = inner.sql.mark.at(&address);
+            mark.bind(Uuid::from_bytes(address)).bind(lock(&address))
+        };
+        let marking = pin!(inner.link.row(mark));
+        let limit = self.clock.sleep(MARK_LIMIT);
+        let Either::Left((Ok(row), _)) = future::select(marking, limit).await else {
+            return true; // The waiter polls.
+        };
+        // Settled already, put in doubt, or gone. Not so where a transaction that is still open has it in hand: its record
+        // can't be seen yet, and whoever is woken would find the key busy.
+        if matches!(row.map(|row| row.try_get(0)), Some(Ok(true))) {
             inner.hub.wake(&address);
         }
         true

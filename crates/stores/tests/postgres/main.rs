@@ -7,9 +7,12 @@
 mod commits;
 mod diagnosis;
 mod ended;
+mod errors;
 mod failures;
+mod fences;
 #[path = "../sql/lost_reply.rs"]
 mod lost_reply;
+mod open_runs;
 mod sessions;
 mod settings;
 mod suite;

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use semel_core::Store;
+use semel_core::{Store, StoreAdmin as _};
 use semel_testkit::private::{PostgresServer, free_port};
 
 use crate::support::{complete, fresh, refusal, won};
@@ -78,6 +78,27 @@ async fn a_role_that_may_only_read_and_write_is_enough() {
     store.settle(&lease, &large).await.unwrap();
     let record = store.read(&claim.identity).await.unwrap().unwrap();
     assert_eq!(record.answer.as_ref(), large.answer());
+}
+
+#[tokio::test]
+async fn a_role_from_before_an_upgrade_may_use_the_new_tables() {
+    let server = PostgresServer::start(&[]).await;
+    open(&server.url()).await;
+    // As the first version made it, and as a role was given what was there then.
+    server.sql(
+        "semel",
+        "drop table semel.fence_floor; delete from semel.migrations where name = '0002_fence_floor'; \
+         create role app login; grant usage on schema semel to app; \
+         grant select, insert, update, delete on all tables in schema semel to app",
+    );
+    open(&server.url()).await; // The owner brings the tables up to date.
+    let url = server.url().replace("semel@", "app@");
+    let store = open(&url).await;
+    let claim = fresh();
+    won(&store, &claim).await;
+    assert!(store.delete(&claim.identity).await.unwrap());
+    let floor = "select floor > 0 from semel.fence_floor";
+    assert_eq!(server.sql("semel", floor), "t");
 }
 
 #[tokio::test]

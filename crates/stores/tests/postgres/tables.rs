@@ -1,6 +1,6 @@
 //! What becomes of the tables: updates within their page, bodies by the day, sweeping and the archive.
 
-use semel_core::{Store, StoreAdmin as _};
+use semel_core::{Settled, Store, StoreAdmin as _};
 use semel_testkit::private::PostgresServer;
 
 use crate::open;
@@ -96,5 +96,27 @@ async fn large_bodies_live_in_a_partition_for_their_day_and_go_with_it() {
     assert_eq!(
         server.sql("semel", "select count(*) from semel.bodies"),
         "0"
+    );
+}
+
+#[tokio::test]
+async fn a_day_whose_partition_is_gone_is_made_anew() {
+    let server = PostgresServer::start(&[]).await;
+    let store = open(&server.url()).await;
+    let large = complete(&"x".repeat(200_000));
+    let settle = async || {
+        let lease = won(&store, &fresh()).await;
+        store.settle(&lease, &large).await
+    };
+    assert_eq!(settle().await.unwrap(), Settled::Done);
+    // As a failover does to a replica that had not received it yet.
+    let partition =
+        "select inhrelid::regclass from pg_inherits where inhparent = 'semel.bodies'::regclass";
+    let partition = server.sql("semel", partition);
+    server.sql("semel", &format!("drop table {partition}"));
+    assert_eq!(settle().await.unwrap(), Settled::Done);
+    assert_eq!(
+        server.sql("semel", "select count(*) from semel.bodies"),
+        "1"
     );
 }

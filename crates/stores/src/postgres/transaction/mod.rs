@@ -18,7 +18,7 @@ use sqlx::postgres::{PgPool, PgRow};
 use sqlx::types::Uuid;
 use sqlx::{PgConnection, Postgres, Row as _, Transaction};
 
-use crate::postgres::claim::{TRIES, first_run, insert, swap};
+use crate::postgres::claim::{TRIES, first_run, insert_free, lock, swap};
 use crate::postgres::error::{not_sent, store_error};
 use crate::postgres::row::{self, Seen};
 use crate::postgres::{Inner, PostgresStore};
@@ -129,8 +129,7 @@ impl Run {
     async fn claim_in(&self, tx: &mut PgConnection, ask: &Claim) -> StoreResult<(Claimed, bool)> {
         let sql = &self.store.sql;
         for _ in 0..TRIES {
-            let statement = insert(&sql.insert_inside, ask).bind(lock(ask));
-            let row = statement
+            let row = insert_free(&sql.insert, ask)
                 .fetch_optional(&mut *tx)
                 .await
                 .map_err(store_error)?;
@@ -174,7 +173,9 @@ impl Run {
         };
         for _ in 0..TRIES {
             let statement = self.store.sql.look_inside.at(&address);
-            let statement = statement.bind(Uuid::from_bytes(address)).bind(lock(ask));
+            let statement = statement
+                .bind(Uuid::from_bytes(address))
+                .bind(lock(&address));
             let row = statement.fetch_one(&mut *tx).await.map_err(store_error)?;
             let is_ours = row.try_get(25).map_err(store_error)?;
             if !is_there(&row).map_err(store_error)? {
@@ -188,12 +189,6 @@ impl Run {
         // Where the transaction sees the past, the row may be of one that is gone: what is there now decides.
         Ok((self.store.look(&ask.identity).await?, false))
     }
-}
-
-/// Under which number transactions for this key exclude each other.
-fn lock(ask: &Claim) -> i64 {
-    let address = ask.identity.address();
-    i64::from_be_bytes(std::array::from_fn(|index| address[index]))
 }
 
 fn busy(ask: &Claim) -> Claimed {

@@ -10,7 +10,7 @@ use sqlx::types::Uuid;
 use sqlx::{Error, Postgres, Transaction};
 
 use super::{Fate, Run};
-use crate::postgres::error::{is_broken, store_error};
+use crate::postgres::error::{is_broken, store_error, unexpected};
 use crate::postgres::row::uuid;
 use crate::postgres::settle::settle;
 use crate::transaction::TxError;
@@ -92,13 +92,13 @@ impl Run {
         }
     }
 
-    /// Finds out what became of a commit that was not answered, by claiming again with the same token: that waits
-    /// for a transaction that is still on its way.
+    /// Finds out what became of a commit that was not answered, by claiming again with the same token. One that is still
+    /// on its way is no answer yet: the engine asks again.
     async fn confirm(&self, ask: &Claim, settlement: &Settlement) -> StoreResult<Settled> {
         if self.find_fate(ask).await? == Fate::Ended {
             return self.keep_doubt(ask).await;
         }
-        match self.store.claim(ask).await? {
+        match self.claim_outside(ask).await? {
             Claimed::Won(grant) => {
                 self.store.settle(&grant, &Settlement::Release).await?;
                 Ok(self.refuse(TxError::RolledBack))
@@ -170,9 +170,15 @@ impl Run {
         Ok(Settled::Lost)
     }
 
+    /// A claim outside of the transaction, once that is over.
+    async fn claim_outside(&self, ask: &Claim) -> StoreResult<Claimed> {
+        let claimed = self.store.try_claim(ask).await?;
+        claimed.ok_or_else(|| unexpected("the transaction is not over yet"))
+    }
+
     /// Keeps a failure although the transaction is rolled back: by a claim and a settlement of their own.
     async fn keep_outside(&self, ask: &Claim, settlement: &Settlement) -> StoreResult<Settled> {
-        match self.store.claim(ask).await? {
+        match self.claim_outside(ask).await? {
             Claimed::Won(grant) => self.store.settle(&grant, settlement).await,
             _ => Ok(Settled::Lost),
         }
