@@ -44,9 +44,10 @@ pub(crate) fn build(workspace: &Workspace) -> Result<()> {
     exec::run(build.current_dir(workspace.root()))
 }
 
-/// Set for a command that starts after the programs were built. Asking cargo again would wait for the lock that a build of
+/// Set for a command that starts after the programs were built. It does not begin with `SEMEL_`: the program refuses settings
+/// that it does not know. Asking cargo again would wait for the lock that a build of
 /// something else may hold.
-pub(crate) const BUILT: &str = "SEMEL_PROGRAMS_BUILT";
+pub(crate) const BUILT: &str = "XTASK_PROGRAMS_BUILT";
 
 /// A program of ours as the tests have it, built if need be: `semel`, or `examples/apis`.
 pub(crate) fn debug(workspace: &Workspace, name: &str) -> Result<PathBuf> {
