@@ -113,7 +113,7 @@ const UNSEEN: [(Bug, &str); 21] = [
 ];
 
 /// Within so many worlds.
-const ENOUGH: u64 = 100;
+const ENOUGH: u64 = 1000;
 
 /// Runs every fourth of the bugs, from `first` on.
 fn found(first: usize) {
