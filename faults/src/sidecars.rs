@@ -98,6 +98,7 @@ async fn charge(seen: Seen, request: Message) -> String {
         fence: number("semel-fence"),
         attempt: u16::try_from(number("semel-attempt")).unwrap_or(0),
         start: tick(),
+        began: 0,
         end: None,
     };
     let number = {

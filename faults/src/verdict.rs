@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use semel::core::Terms;
 use semel_testkit::history::callers::{self, Outcome, Reading};
-use semel_testkit::history::{Ask, Call, Read, Reply, Violation, check_with_slack, read_lines};
+use semel_testkit::history::{Ask, Call, Read, Reply, Violation, check_with_losses, read_lines};
 
 /// When something happened that the rules must know of.
 #[derive(Clone, Debug, Default)]
@@ -66,6 +66,13 @@ pub(crate) fn judge(files: &[PathBuf], windows: &Windows, how: Strictness) -> Re
     leave_canaries_out(&mut all);
     let mut verdict = count(&all);
     shift(&mut all.history.calls, &windows.jumps);
+    if !windows.jumps.is_empty() {
+        // When an effect may begin is told by its owner's clock (I4), and calls are by the store's now.
+        all.history
+            .effects
+            .iter_mut()
+            .for_each(|effect| effect.began = 0);
+    }
     let expiring: BTreeSet<String> = expiring(&all.history.calls);
     if !windows.jumps.is_empty() {
         // A clock that is set back makes what has expired live again, where it was not swept yet: what such keys show
@@ -77,7 +84,14 @@ pub(crate) fn judge(files: &[PathBuf], windows: &Windows, how: Strictness) -> Re
             .effects
             .retain(|effect| !expiring.contains(&effect.key));
     }
-    let mut found = check_with_slack(&all.history, how.slack);
+    let failovers: &[_] = if how.may_lose {
+        &windows.failovers
+    } else {
+        &[]
+    };
+    let checked = check_with_losses(&all.history, how.slack, failovers);
+    let mut found = checked.violations;
+    verdict.lost_as_stated = checked.lost.len() as u64;
     all.told.retain(|told| !expiring.contains(&told.key));
     let lasting = |key: &String| !expiring.contains(key);
     let effects: Vec<_> = all
@@ -91,14 +105,17 @@ pub(crate) fn judge(files: &[PathBuf], windows: &Windows, how: Strictness) -> Re
         store: Some(&all.history),
         undisturbed: false,
     };
-    found.extend(callers::check(&all.told, &effects, reading));
+    let told = callers::check(&all.told, &effects, reading).into_iter();
+    // What callers were told is of a record that was lost, where that is shown for this key.
+    found.extend(told.filter(|violation| {
+        let is_lost = checked.lost.contains(&violation.key);
+        !(is_lost && is_across(violation, &all, failovers))
+    }));
     found.retain(|violation| !is_of_a_pause(violation, windows) && !is_of_a_resend(violation));
-    if how.may_lose {
-        let lost = take_losses(&mut found, &all, windows);
-        verdict.lost_as_stated = lost;
-    }
+    // A busy machine stops a process for as long as the shortest leases last, between its look at the clock and its effect.
+    found.retain(|violation| violation.invariant != "I4" || lasting(&violation.key));
     let shown = found.into_iter().map(|violation| {
-        let story = story(&violation.key, &all);
+        let story = story(&violation.key, &all, windows);
         (violation, story)
     });
     verdict.violations = shown.collect();
@@ -207,7 +224,7 @@ fn is_of_a_pause(violation: &Violation, windows: &Windows) -> bool {
         return false;
     };
     let instant = 50_000_000;
-    violation.invariant == "I9"
+    matches!(violation.invariant, "I4" | "I9")
         && windows.pauses.iter().any(|(client, _, to)| {
             *client == effect.client && (*to..*to + instant).contains(&effect.start)
         })
@@ -230,41 +247,29 @@ fn is_of_a_resend(violation: &Violation) -> bool {
         && took.is_some_and(|took| took >= retention)
 }
 
-/// Takes out what a failover explains, where the guarantee says so: a record that was acknowledged and is gone, so that
-/// the key is as new, for another payload too. Never explained: a fence that goes back, another key's answer, a release
-/// of what was begun. → how many keys.
-fn take_losses(found: &mut Vec<Violation>, all: &Read, windows: &Windows) -> u64 {
-    let mut spans: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
-    for call in &all.history.calls {
-        let span = spans.entry(&call.key).or_insert((u64::MAX, 0));
-        *span = (
-            span.0.min(call.start),
-            span.1.max(call.end.unwrap_or(u64::MAX)),
-        );
-    }
-    let explained = |violation: &Violation| {
-        let span = spans.get(&*violation.key);
-        let across = |(from, to): (u64, u64)| {
-            windows
-                .failovers
-                .iter()
-                .any(|(begin, end)| from < *end && to > *begin)
-        };
-        !matches!(violation.invariant, "I1" | "I8" | "I13")
-            && span.is_some_and(|span| across(*span))
+/// Whether a replica took over after a caller was first told an answer, and before the last effect or answer that shows the violation.
+fn is_across(violation: &Violation, all: &Read, failovers: &[(u64, u64)]) -> bool {
+    let answers = || {
+        let is_answer = |what| matches!(what, Outcome::Answer(_));
+        let told = all.told.iter().filter(|told| told.key == violation.key);
+        told.filter(move |told| is_answer(told.what))
     };
-    let lost: BTreeSet<String> = found
-        .iter()
-        .filter(|violation| explained(violation))
-        .map(|v| v.key.clone())
-        .collect();
-    found.retain(|violation| !explained(violation));
-    lost.len() as u64
+    let first = answers().map(|told| told.start).min().unwrap_or(u64::MAX);
+    let effects = violation.effects.iter().map(|effect| effect.start);
+    let last = answers().map(|told| told.end).chain(effects).max();
+    let last = last.unwrap_or(u64::MAX);
+    violation.can_be_of_a_loss()
+        && failovers
+            .iter()
+            .any(|(from, to)| first < *to && last > *from)
 }
 
 /// All that happened to one key, in order: the minimal history.
-fn story(key: &str, all: &Read) -> String {
+fn story(key: &str, all: &Read, windows: &Windows) -> String {
     let mut lines: Vec<(u64, String)> = Vec::new();
+    for (from, to) in &windows.failovers {
+        lines.push((*from, format!("[{from}–{to}] a replica takes over")));
+    }
     for call in all.history.calls.iter().filter(|call| call.key == key) {
         lines.push((call.start, call.to_string()));
     }
@@ -335,30 +340,5 @@ mod tests {
             (9_000_000, Some(11_000_000)),
             "it may have been before"
         );
-    }
-
-    /// A failover explains what it can have lost, and nothing else.
-    #[test]
-    fn a_failover_explains_no_fence_that_goes_back() {
-        let violation = |invariant| Violation {
-            invariant,
-            key: "k".to_owned(),
-            sentence: String::new(),
-            calls: Vec::new(),
-            effects: Vec::new(),
-        };
-        let mut all = Read::default();
-        all.history.calls.push(claim(5, 100));
-        let windows = |from, to| Windows {
-            failovers: vec![(from, to)],
-            ..Windows::default()
-        };
-        let mut found = vec![violation("I2"), violation("I12"), violation("I1")];
-        assert_eq!(take_losses(&mut found, &all, &windows(50, 60)), 1);
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0].invariant, "I1");
-        let mut later = vec![violation("I2")];
-        assert_eq!(take_losses(&mut later, &all, &windows(200, 300)), 0);
-        assert_eq!(later.len(), 1, "the key was done with by then");
     }
 }

@@ -30,6 +30,7 @@ fn effect(start: u64) -> Effect {
         fence: start,
         attempt: 1,
         start,
+        began: 0,
         end: Some(start + 1),
     }
 }

@@ -105,6 +105,8 @@ const BEYOND_A_SEQUENCE: &[Bug] = &[
     Bug::PagesAreCounted,
     // A second process, or records put there by somebody else.
     Bug::ReplicaLags,
+    Bug::AnswerIsDoubtedElsewhere,
+    Bug::AnswerIsBusyElsewhere,
     Bug::SealNotChecked,
     Bug::UnreadableIsAbsent,
     Bug::UnreadablePassedOver,

@@ -1,7 +1,7 @@
 //! Simulated worlds: the same seed is the same world, a sound store breaks no rule, and a store with a bug does.
 
 use semel_testkit::broken::Bug;
-use semel_testkit::simulation::{Tally, run};
+use semel_testkit::simulation::{Flaw, Tally, run, run_flawed};
 
 /// Some hundred worlds in debug builds; `cargo xtask simulate` runs many more.
 const WORLDS: u64 = 60;
@@ -42,6 +42,18 @@ fn no_rule_is_broken() {
         assert!(tally.told.contains_key(what), "{what}: never");
     }
     assert!(tally.effects > WORLDS * 10);
+}
+
+/// The bound is what a sound engine needs at most: one whose calls last longer breaks it.
+#[test]
+fn p34_callers_that_are_kept_too_long_are_noticed() {
+    let is_kept = |seed| {
+        let outcome = run_flawed(seed, Flaw::CallsGivenUpLate);
+        let mut breaches = outcome.breaches.iter().map(ToString::to_string);
+        breaches.any(|breach| breach.contains("P34") && breach.contains("a caller was"))
+    };
+    let kept = (1..=WORLDS).filter(|seed| is_kept(*seed)).count();
+    assert!(kept >= 5, "in {kept} of {WORLDS} worlds");
 }
 
 const FAULTS: [&str; 13] = [
@@ -112,8 +124,8 @@ const UNSEEN: [(Bug, &str); 21] = [
     ),
 ];
 
-/// Within so many worlds.
-const ENOUGH: u64 = 1000;
+/// Within so many worlds. Most are found in the first few; `settle_ignores_fence` shows in one of some 250.
+const ENOUGH: u64 = 1_000;
 
 /// Runs every fourth of the bugs, from `first` on.
 fn found(first: usize) {

@@ -41,7 +41,7 @@ impl Failures {
     }
 }
 
-/// All handles that this process may have: each test is a process of its own.
+/// All handles that this process may have.
 fn take_all_handles() -> Vec<File> {
     let limit = getrlimit(Resource::Nofile);
     let few = Rlimit {
@@ -60,6 +60,7 @@ fn all_handles() -> impl Iterator<Item = File> {
 /// While another process has the lock the connection is given up, and without handles there is no other: `BUSY`, then
 /// `CANTOPEN`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a process of its own, which cargo-nextest gives to each test"]
 async fn a_process_short_of_file_handles_settles_when_it_has_some() {
     let place = Place::new();
     let failures = Arc::new(Failures::default());

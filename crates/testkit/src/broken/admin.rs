@@ -29,7 +29,7 @@ impl StoreAdmin for BrokenStore {
     fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
         Box::pin(async move {
             let mut kept = self.shared.kept.lock();
-            let found = self.load(&kept, identity)?;
+            let (now, found) = (self.now(), self.load(&kept, identity)?);
             kept.bury(&identity.address());
             if let Some(found) = found
                 .as_ref()
@@ -43,7 +43,7 @@ impl StoreAdmin for BrokenStore {
             }
             drop(kept);
             self.wake(identity);
-            Ok(found.is_some_and(|record| !record.is_expired(self.now())))
+            Ok(found.is_some_and(|record| !record.is_expired(now)))
         })
     }
 

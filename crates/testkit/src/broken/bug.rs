@@ -60,6 +60,11 @@ macro_rules! with_seeded_bugs {
             resent_claim_runs_again ResentClaimRunsAgain "p12_the_owner_is_replayed_too";
             /// A second process asks a replica that is one write behind.
             replica_lags ReplicaLags "p12_another_process_is_replayed";
+            /// A second process can't read the answer yet, and calls it a doubt.
+            answer_is_doubted_elsewhere AnswerIsDoubtedElsewhere
+                "p12_another_process_is_replayed";
+            /// A second process can't read the answer yet, and says that the key runs.
+            answer_is_busy_elsewhere AnswerIsBusyElsewhere "p12_another_process_is_replayed";
             /// A final failure is replayed as if it had been an answer.
             failure_replayed_as_answer FailureReplayedAsAnswer "p12_failed_is_replayed";
             /// Answers are kept as text.
@@ -107,6 +112,9 @@ macro_rules! with_seeded_bugs {
             late_settle_refused LateSettleRefused "p17_a_late_settlement_is_accepted";
             /// Once in doubt, the owner isn't heard any more.
             doubt_silences_owner DoubtSilencesOwner "p17_a_late_settlement_ends_a_noticed_doubt";
+            /// A settlement that ends a doubt is answered, and not written.
+            late_settlement_not_written LateSettlementNotWritten
+                "p17_a_late_settlement_ends_a_noticed_doubt";
             /// A settlement sent again is taken for another.
             resent_settle_is_lost ResentSettleIsLost "p18_a_resent_settlement_is_done";
             /// The last answer of an owner counts, not the first.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use semel_core::{Busy, Claim, Claimed, Identity, KeyHint, Namespace, Record, StoreResult};
+use semel_core::{
+    Busy, Claim, Claimed, Identity, InDoubt, KeyHint, Namespace, Record, StoreResult, protocol,
+};
 
 use super::{BrokenStore, Bug, claim};
 
@@ -42,6 +44,21 @@ impl BrokenStore {
         }
         let decide = |found: Option<&Record>, now| claim::claim(self.shared.bug, found, ask, now);
         let answer = self.step(&self.looked_up(ask), decide)?;
+        let is_replay = matches!(answer, Claimed::Replay(_));
+        if self.elsewhere && is_replay && self.has(Bug::AnswerIsBusyElsewhere) {
+            return Ok(protocol::overtaken());
+        }
+        if self.elsewhere
+            && self.has(Bug::AnswerIsDoubtedElsewhere)
+            && is_replay
+            && let Some(record) = self.load(&self.shared.kept.lock(), &ask.identity)?
+        {
+            return Ok(Claimed::InDoubt(InDoubt {
+                fence: record.fence,
+                attempt: record.attempt,
+                checkpoint: record.checkpoint,
+            }));
+        }
         if !matches!(answer, Claimed::Won(_)) {
             self.shared.kept.lock().lost.insert(ask.identity.address());
         }

@@ -89,6 +89,10 @@ pub(super) fn settle(
     if let (Some(written), Some(found)) = (&mut decision.write, found) {
         damage(bug, written, found);
     }
+    let ends_a_doubt = found.is_some_and(|record| record.state == State::InDoubt);
+    if bug == Bug::LateSettlementNotWritten && ends_a_doubt {
+        decision.write = None;
+    }
     decision
 }
 

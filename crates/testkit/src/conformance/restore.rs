@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use semel_core::{Claim, Claimed, CrashPolicy, Fence, Record, Restored, Settlement, State};
+use semel_core::{
+    Claim, Claimed, CrashPolicy, Fence, Record, Restored, Settlement, State, protocol,
+};
 
 use super::make::{again, complete, settlements, token};
 use super::races::{ROUNDS, race};
@@ -157,6 +159,11 @@ pub(super) async fn p43_a_record_and_claims_have_one_winner(scene: Scene) -> Ver
             match (answer, first) {
                 (Claimed::Won(_), _) => winners += 1,
                 (Claimed::Busy(_), Restored::Kept) | (Claimed::Replay(_), Restored::Written) => {}
+                // The record was being written for as long as the claim was tried (P4).
+                (busy, Restored::Written) if *busy == protocol::overtaken() => {
+                    let later = scene.claim(&again(&claim)).await?;
+                    ensure!(matches!(later, Claimed::Replay(_)), "then told {later:?}");
+                }
                 (other, _) => bail!("{first:?}, and a claim is told {other:?}"),
             }
         }

@@ -1,9 +1,11 @@
 //! The verdict on a history.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
 use super::event::{Call, Effect, History};
+use super::order::{self, Order};
 use super::rules;
 use super::view::{Endings, View};
 
@@ -20,6 +22,30 @@ pub struct Violation {
     pub calls: Vec<Call>,
     /// The effects that show it.
     pub effects: Vec<Effect>,
+}
+
+impl Violation {
+    /// Whether a store that went back to an earlier record explains it: something was lost between the first call that shows it and the last.
+    #[must_use]
+    pub fn may_be_a_loss(&self, losses: &[(u64, u64)]) -> bool {
+        let starts = self.calls.iter().map(|call| call.start);
+        let starts = starts.chain(self.effects.iter().map(|effect| effect.start));
+        let ends = self.calls.iter().map(|call| call.end.unwrap_or(u64::MAX));
+        let ends = ends.chain(
+            self.effects
+                .iter()
+                .map(|effect| effect.end.unwrap_or(u64::MAX)),
+        );
+        let (first, last) = (starts.min().unwrap_or(0), ends.max().unwrap_or(u64::MAX));
+        let is_across = losses.iter().any(|(from, to)| first < *to && last > *from);
+        is_across && self.can_be_of_a_loss()
+    }
+
+    /// Whether a lost record can explain it at all: not fences that go back, answers of another key and releases of what had begun.
+    #[must_use]
+    pub fn can_be_of_a_loss(&self) -> bool {
+        !matches!(self.invariant, "I1" | "I8" | "I13")
+    }
 }
 
 impl fmt::Display for Violation {
@@ -46,13 +72,41 @@ pub fn check(history: &History) -> Vec<Violation> {
 /// length of a lease or retention.
 #[must_use]
 pub fn check_with_slack(history: &History, slack: Duration) -> Vec<Violation> {
+    check_with_losses(history, slack, &[]).violations
+}
+
+/// What was decided of a history.
+#[derive(Debug, Default)]
+pub struct Checked {
+    /// What a store that keeps the protocol cannot have done.
+    pub violations: Vec<Violation>,
+    /// The keys of which acknowledged writes were lost, each shown: no order explains its calls, unless the store went back to an earlier record.
+    pub lost: BTreeSet<String>,
+}
+
+/// Like [`check_with_slack`], where the store may have gone back to an earlier record of a key at some moment within each of `losses`, in ticks: as an
+/// asynchronous replica does that takes over. Fences grow all the same.
+#[must_use]
+pub fn check_with_losses(history: &History, slack: Duration, losses: &[(u64, u64)]) -> Checked {
     let endings = Endings::of(history);
     let slack = u64::try_from(slack.as_micros()).unwrap_or(u64::MAX);
-    let mut found = Vec::new();
+    let mut checked = Checked::default();
     for view in View::each(history, slack) {
+        let mut found = Vec::new();
         for rule in rules::ALL {
             rule(&view, &endings, &mut found);
         }
+        match order::explain(&view, losses) {
+            Order::Sound => {}
+            Order::Lossy => {
+                checked.lost.insert(view.key.to_owned());
+                found.retain(|violation| !violation.may_be_a_loss(losses));
+            }
+            // The other rules say what is wrong in plainer words.
+            Order::Impossible(violation) if found.is_empty() => found.push(*violation),
+            Order::Impossible(_) => {}
+        }
+        checked.violations.append(&mut found);
     }
-    found
+    checked
 }

@@ -17,6 +17,7 @@ use semel_core::{
     Terms, Token,
 };
 
+use super::told::micros;
 use super::{History, Log, Recorder};
 use crate::conformance::Subject;
 
@@ -31,6 +32,22 @@ pub struct Plan {
     pub steps: usize,
     /// Where their whims come from.
     pub seed: u64,
+    /// What is wrong with them, to show that it is noticed.
+    pub flaw: Option<Flaw>,
+}
+
+/// How clients may fail to keep their own side of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Flaw {
+    /// An effect begins however late its owner is (I4).
+    BeginsLate,
+    /// An owner that waited for a lost reply counts its lease from the last sending (I4).
+    CountsFromTheLastSending,
+    /// An owner gives its key back while its effect is at work (I17).
+    ReleasesAtWork,
+    /// An owner calls its run a doubt while its effect is at work, and an operator frees the key (I17).
+    DoubtsAtWork,
 }
 
 impl Plan {
@@ -42,6 +59,20 @@ impl Plan {
             keys: 4,
             steps: 150,
             seed,
+            flaw: None,
+        }
+    }
+}
+
+impl Flaw {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BeginsLate => "begins_late",
+            Self::CountsFromTheLastSending => "counts_from_the_last_sending",
+            Self::ReleasesAtWork => "releases_at_work",
+            Self::DoubtsAtWork => "doubts_at_work",
         }
     }
 }
@@ -78,6 +109,7 @@ struct Client {
     environment: String,
     rng: StdRng,
     keys: usize,
+    flaw: Option<Flaw>,
     /// Leases that were left unsettled, or settled long ago: somebody may come back with them.
     pocket: VecDeque<Grant>,
 }
@@ -97,6 +129,7 @@ impl Client {
             environment: environment.to_owned(),
             rng: StdRng::seed_from_u64(plan.seed.wrapping_mul(1000).wrapping_add(client.into())),
             keys: plan.keys,
+            flaw: plan.flaw,
             pocket: VecDeque::new(),
         }
     }
@@ -170,17 +203,23 @@ impl Client {
     /// Claims a key, again where the reply was lost, and goes on as told.
     async fn ask(&mut self) {
         let claim = self.some_claim();
+        let mut sent = self.store.time();
         let mut answer = self.store.claim(&claim).await;
         for _ in 0..3 {
             let again = is_unknown(&answer) || self.chance(0.1);
             if !again {
                 break;
             }
+            if self.flaw == Some(Flaw::CountsFromTheLastSending) {
+                self.wait(1.5).await;
+                sent = self.store.time();
+            }
             answer = self.store.claim(&claim).await;
         }
         match answer {
             Ok(Claimed::Won(lease)) => {
-                self.own(lease, claim.terms.crash()).await;
+                let deadline = sent.saturating_add(micros(lease.lease) / 10 * 9);
+                self.own(lease, claim.terms.crash(), deadline).await;
                 // A copy of the claim may turn up at any time. Whatever it is told, nobody acts on it.
                 if self.chance(0.15) {
                     drop(self.store.claim(&claim).await);
@@ -210,15 +249,30 @@ impl Client {
         }
     }
 
-    /// Has a lease: runs, or dies first.
-    async fn own(&mut self, lease: Grant, crash: CrashPolicy) {
+    /// Has a lease: runs, or dies first, or comes too late.
+    async fn own(&mut self, lease: Grant, crash: CrashPolicy, deadline: u64) {
         match self.rng.random_range(0..10) {
             0..2 => return self.pocket.push_back(lease),
             2 => return self.settle(&lease, Settlement::Release).await,
             _ => {}
         }
-        self.store
-            .effect_started(&lease.identity, lease.fence, lease.attempt);
+        let deadline = match self.flaw {
+            Some(Flaw::BeginsLate) => {
+                self.wait(1.5).await;
+                u64::MAX
+            }
+            _ => deadline,
+        };
+        let (key, fence, attempt) = (&lease.identity, lease.fence, lease.attempt);
+        if !self
+            .store
+            .effect_started_before(deadline, key, fence, attempt)
+        {
+            return self.pocket.push_back(lease);
+        }
+        if self.flaw.is_some() {
+            self.settle_at_work(&lease, crash).await;
+        }
         if self.chance(0.3) {
             self.wait(0.8).await;
             drop(self.store.renew(&lease, None).await);
@@ -236,6 +290,29 @@ impl Client {
             _ => Settlement::Complete(self.answer()),
         };
         self.settle(&lease, settlement).await;
+    }
+
+    /// What no owner may do while its effect is at work.
+    async fn settle_at_work(&mut self, lease: &Grant, crash: CrashPolicy) {
+        match self.flaw {
+            Some(Flaw::ReleasesAtWork) if crash == CrashPolicy::Takeover => {
+                self.settle(lease, Settlement::Release).await;
+            }
+            Some(Flaw::DoubtsAtWork) => {
+                self.settle(lease, Settlement::Doubt).await;
+                let release = Resolution::Release;
+                drop(
+                    self.store
+                        .resolve(&lease.identity, lease.fence, &release)
+                        .await,
+                );
+            }
+            _ => return,
+        }
+        // Others have their turn meanwhile.
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Settles, again where the reply was lost, and sometimes once more, and sometimes otherwise.

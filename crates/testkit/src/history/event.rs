@@ -42,6 +42,8 @@ pub enum Ask {
         lease: u64,
         /// The retention, in microseconds.
         retention: u64,
+        /// The most runs before a lapse is a doubt.
+        max_attempts: u16,
     },
     /// To keep a lease.
     Renew {
@@ -178,6 +180,8 @@ pub struct Effect {
     pub attempt: u16,
     /// When it began.
     pub start: u64,
+    /// When it began, as [`Call::began`].
+    pub began: u64,
     /// When it was over; `None` where it never was.
     pub end: Option<u64>,
 }

@@ -35,12 +35,15 @@ pub mod clients;
 mod event;
 mod lines;
 mod log;
+mod order;
 mod recorder;
+pub mod rig;
 mod rules;
+pub mod seeded;
 mod told;
 mod view;
 
-pub use check::{Violation, check, check_with_slack};
+pub use check::{Checked, Violation, check, check_with_losses, check_with_slack};
 pub use event::{Ask, Call, Effect, Ending, History, Reply, Stand, answer_mark, key_of};
 pub use lines::{Line, Read, read_lines};
 pub use log::Log;

@@ -30,19 +30,50 @@ pub struct Recorder {
 impl Recorder {
     /// Writes down that an effect begins.
     pub fn effect_started(&self, identity: &Identity, fence: Fence, attempt: u16) {
-        let (client, key, start) = (self.client, key_of(identity), self.log.tick());
+        self.start_effect(identity, (fence, attempt), None);
+    }
+
+    /// Writes down that an effect begins, unless the time of the log is past `deadline`, in microseconds. → whether it may begin.
+    pub fn effect_started_before(
+        &self,
+        deadline: u64,
+        identity: &Identity,
+        fence: Fence,
+        attempt: u16,
+    ) -> bool {
+        self.start_effect(identity, (fence, attempt), Some(deadline))
+    }
+
+    /// The time by the clock of the log, in microseconds.
+    #[must_use]
+    pub fn time(&self) -> u64 {
+        self.log.time()
+    }
+
+    fn start_effect(
+        &self,
+        identity: &Identity,
+        (fence, attempt): (Fence, u16),
+        deadline: Option<u64>,
+    ) -> bool {
+        let (client, key, began) = (self.client, key_of(identity), self.log.time());
+        if deadline.is_some_and(|deadline| began >= deadline) {
+            return false;
+        }
         let effect = Effect {
             client,
             key,
             fence: fence.0,
             attempt,
-            start,
+            start: self.log.tick(),
+            began,
             end: None,
         };
         match &self.log.shared.pen {
             Some(pen) => pen.write(&Line::Began(effect)),
             None => self.log.shared.history.lock().effects.push(effect),
         }
+        true
     }
 
     /// Writes down that the effect under this lease is over.
@@ -134,6 +165,7 @@ impl Store for Recorder {
             hold: claim.terms.crash() == CrashPolicy::Hold,
             lease: micros(claim.terms.lease()),
             retention: micros(claim.terms.retention()),
+            max_attempts: claim.terms.max_attempts(),
         };
         let told = |answer: &Claimed| claimed(&claim.identity, answer);
         Box::pin(self.recorded(&claim.identity, ask, || self.inner.claim(claim), told))

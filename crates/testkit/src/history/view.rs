@@ -171,7 +171,7 @@ impl<'h> View<'h> {
     }
 
     /// When the claim that won `lease` was first sent: a copy whose reply was lost may have won it.
-    fn first_sent(&self, lease: &Win<'_>) -> u64 {
+    pub(super) fn first_sent(&self, lease: &Win<'_>) -> u64 {
         let copies = self.calls.iter().filter(|call| match call.ask {
             Ask::Claim { token, .. } => token == lease.token && until(call) == u64::MAX,
             _ => false,
@@ -198,6 +198,23 @@ impl<'h> View<'h> {
         self.calls.iter().any(|call| {
             let claim = matches!(call.ask, Ask::Claim { .. }) && may_have_happened(call);
             claim && until(call) > from && call.start < to
+        })
+    }
+
+    /// Whether some call was surely sent after another was answered, and earlier by the clock.
+    pub(super) fn is_set_back(&self) -> bool {
+        let mut by_end: Vec<_> = self
+            .calls
+            .iter()
+            .filter(|call| call.end.is_some())
+            .collect();
+        by_end.sort_by_key(|call| call.end);
+        let (mut ended, mut latest) = (by_end.into_iter().peekable(), 0);
+        self.calls.iter().any(|call| {
+            while let Some(earlier) = ended.next_if(|earlier| earlier.end < Some(call.start)) {
+                latest = latest.max(earlier.ended.unwrap_or(0));
+            }
+            call.began.saturating_add(self.slack) < latest
         })
     }
 
@@ -261,7 +278,7 @@ fn between(call: &Call, from: &Call, to: &Call) -> bool {
 }
 
 /// When a call's effect is surely over: a call of unknown outcome may arrive at any time.
-fn until(call: &Call) -> u64 {
+pub(super) fn until(call: &Call) -> u64 {
     match call.reply {
         Reply::Unanswered | Reply::Failed { definite: false } => u64::MAX,
         _ => call.end.unwrap_or(u64::MAX),

@@ -56,6 +56,7 @@ breaks! {
     ResolveAnyFence, "resolve-any-fence", "A resolution's fence isn't compared (P19).";
     ResolveAnyState, "resolve-any-state", "A record that isn't in doubt may be resolved (P19).";
     SweepTakesLapsed, "sweep-takes-lapsed", "A sweep removes running records that lapsed (P21).";
+    SwapMissesRenewal, "swap-misses-renewal", "A renewal leaves what a swap compares as it was (P45).";
     NoDeadline, "no-deadline", "An owner starts its effect however late it is (P30).";
     DeadlineFromResend, "deadline-from-resend", "The deadline counts from the last sending (P30).";
     DeadlineFromRetry, "deadline-from-retry", "A waiter forgets that a claim went unanswered (P30).";

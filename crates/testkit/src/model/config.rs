@@ -32,6 +32,8 @@ pub struct Config {
     pub(super) verdicts: &'static [Verdict],
     pub(super) renewals: Renewals,
     pub(super) operator: bool,
+    /// Whether the store decides a claim by a look, and writes by a swap later (P45).
+    pub(super) two_steps: bool,
     /// What is possible elsewhere, but not within these bounds.
     pub(super) beyond: &'static [&'static [&'static str]],
 }
@@ -97,5 +99,6 @@ pub(super) const BASE: Config = Config {
     verdicts: &[Verdict::Complete, Verdict::Retry],
     renewals: Renewals::Plain,
     operator: false,
+    two_steps: false,
     beyond: &[],
 };

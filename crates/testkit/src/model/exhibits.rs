@@ -78,6 +78,12 @@ const CHECKPOINTS: Config = Config {
     renewals: Renewals::Both,
     ..TWO
 };
+/// The store looks, and swaps later; the owner renews.
+const TWO_STEPS: Config = Config {
+    two_steps: true,
+    renewals: Renewals::Plain,
+    ..TWO
+};
 const LOST_REPLY: Config = Config { losses: 1, ..ONE };
 const OPERATED: Config = Config {
     operator: true,
@@ -184,6 +190,12 @@ const STORE: &[Shown] = &[
         ONE,
     ),
     (Break::SweepTakesLapsed, HOLD, TWO_HOLD),
+    (Break::SwapMissesRenewal, I5, TWO_STEPS),
+    (
+        Break::SwapMissesRenewal,
+        "I1 one owner at a time may start",
+        TWO_STEPS,
+    ),
 ];
 
 const CLIENT: &[Shown] = &[

@@ -36,6 +36,7 @@ fn sentence(before: &World, step: Step, after: &World) -> String {
         Step::Look | Step::Resolve { .. } | Step::ResolveAgain => of_operator(step, after),
         Step::Claim { client }
         | Step::Arrive { client }
+        | Step::Swap { client }
         | Step::Deliver { client }
         | Step::LoseReply { client }
         | Step::TimeOut { client }
@@ -58,10 +59,10 @@ fn of_client(who: char, was: &Client, step: Step, is: &Client, row: Option<Row>)
     match step {
         Step::Claim { .. } => format!("{who} sends a claim, token {}", is.token),
         Step::Arrive { .. } => {
-            let reply = if let Call::Replied { reply, .. } = is.call {
-                said(reply)
-            } else {
-                String::new()
+            let reply = match is.call {
+                Call::Replied { reply, .. } => said(reply),
+                Call::Looked { .. } => "looks, and decides".to_owned(),
+                _ => String::new(),
             };
             format!(
                 "the store takes up {who}'s {}: {reply}; {}",
@@ -69,6 +70,14 @@ fn of_client(who: char, was: &Client, step: Step, is: &Client, row: Option<Row>)
                 record(row)
             )
         }
+        Step::Swap { .. } => match is.call {
+            Call::Replied { reply, .. } => format!(
+                "the store finds what it saw for {who}, and writes: {}; {}",
+                said(reply),
+                record(row)
+            ),
+            _ => format!("the store finds another record than it saw for {who}"),
+        },
         Step::Deliver { .. } => format!("{who} reads the reply and is now {}", phase(is)),
         Step::LoseReply { .. } => format!("the reply to {who}'s {} is lost", call(was)),
         Step::TimeOut { .. } => format!("{who} gives its {} up for lost", call(was)),

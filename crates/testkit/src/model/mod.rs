@@ -87,6 +87,7 @@ impl Protocol {
             Step::Sweep => self.sweep(world),
             Step::Claim { client } => self.send_claim(world, client),
             Step::Arrive { client } => self.arrive_from(world, client)?,
+            Step::Swap { client } => self.swap_for(world, client)?,
             Step::Deliver { client } => self.deliver(world, client)?,
             Step::LoseReply { client } => self.lose_reply(world, client)?,
             Step::TimeOut { client } => self.time_out(world, client)?,
@@ -123,7 +124,11 @@ impl Protocol {
     fn tick(&self, world: &mut World) {
         world.now += 1;
         let oldest = world.now.saturating_sub(self.config.lease);
+        let kept = world.now.saturating_sub(self.config.retention);
         for client in &mut world.clients {
+            if let Call::Looked { seen, .. } = &mut client.call {
+                seen.written = seen.written.max(kept);
+            }
             if let Phase::Claiming { since, .. }
             | Phase::Waiting { since: Some(since) }
             | Phase::Renewing { since, .. } = &mut client.phase
@@ -133,9 +138,7 @@ impl Protocol {
         }
         if let Some(row) = &mut world.row {
             // All that is expired is as expired.
-            row.written = row
-                .written
-                .max(world.now.saturating_sub(self.config.retention));
+            row.written = row.written.max(kept);
         }
     }
 

@@ -8,6 +8,7 @@ impl Protocol {
     pub(super) fn message(&self, at: &Client) -> Option<Message> {
         let checkpoint = match at.call {
             Call::None => return None,
+            Call::Looked { .. } => false,
             Call::Sent { checkpoint, .. } | Call::Replied { checkpoint, .. } => checkpoint,
         };
         let token = at.token;
@@ -42,9 +43,38 @@ impl Protocol {
             return None;
         };
         let found = world.row;
+        if let Message::Claim { token } = message
+            && let Some(seen) = self.looked_at(world, token)
+        {
+            let at = world.now;
+            world.clients[client].call = Call::Looked { seen, at, before };
+            return Some(());
+        }
         let reply = self.arrive(world, message);
         self.audit_resend(world, found, message, before, reply);
         world.clients[client].call = Call::Replied { checkpoint, reply };
+        Some(())
+    }
+
+    /// The second step of a store that looked first. Where the record has changed meanwhile, it looks again.
+    pub(super) fn swap_for(&self, world: &mut World, client: usize) -> Option<()> {
+        let Call::Looked { seen, at, before } = world.clients[client].call else {
+            return None;
+        };
+        let checkpoint = false;
+        let message = self.message(&world.clients[client])?;
+        let found = world.row;
+        world.clients[client].call = match self.swap(world, message.token(), (seen, at)) {
+            Some(reply) => {
+                self.audit_resend(world, found, message, before, reply);
+                Call::Replied { checkpoint, reply }
+            }
+            None => Call::Sent {
+                checkpoint,
+                again: false,
+                before,
+            },
+        };
         Some(())
     }
 

@@ -61,7 +61,7 @@ fn of(store: &[Config], moves: &[moving::Config]) -> Vec<Space> {
     store.chain(moves).collect()
 }
 
-const FULL: &[Config] = &[TAKEOVER, HOLD, MIXED, DELAYED, REPEATED];
+const FULL: &[Config] = &[TAKEOVER, HOLD, MIXED, DELAYED, REPEATED, TWO_STEPS];
 
 const QUICK: &[Config] = &[
     Config {
@@ -100,6 +100,11 @@ const QUICK: &[Config] = &[
     Config {
         strays: 1,
         ..REPEATED
+    },
+    Config {
+        crashes: 0,
+        horizon: 4,
+        ..TWO_STEPS
     },
 ];
 
@@ -162,6 +167,23 @@ const REPEATED: Config = Config {
     losses: 0,
     strays: 2,
     beyond: &[OTHER_PAYLOAD, CHECKPOINT, ATTEMPTS, OPERATED, FAILURE],
+    ..BASE
+};
+
+/// A store that looks, decides, and swaps what it saw for what it decided, unless that has changed.
+const TWO_STEPS: Config = Config {
+    name: "two steps",
+    clients: &[TAKES, HOLDS],
+    horizon: 5,
+    two_steps: true,
+    beyond: &[
+        OTHER_PAYLOAD,
+        CHECKPOINT,
+        ATTEMPTS,
+        OPERATED,
+        FAILURE,
+        LANDING,
+    ],
     ..BASE
 };
 

@@ -16,6 +16,8 @@ pub(super) enum Step {
     Claim { client: usize },
     /// A client's message reaches the store, which decides.
     Arrive { client: usize },
+    /// The store, which has looked, puts what it decided in the place of what it saw.
+    Swap { client: usize },
     /// The store's reply reaches the client, which acts on it: a winner starts its effect, unless it
     /// is past its deadline.
     Deliver { client: usize },
@@ -101,6 +103,7 @@ impl Protocol {
                     steps.push(Step::TimeOut { client });
                 }
             }
+            Call::Looked { .. } => steps.push(Step::Swap { client }),
             Call::Replied { .. } => {
                 steps.push(Step::Deliver { client });
                 if world.losses > 0 {
@@ -152,7 +155,7 @@ fn is_urgent(client: &Client) -> bool {
         Phase::Claiming { .. } | Phase::Renewing { .. }
     );
     match client.call {
-        Call::None => false,
+        Call::None | Call::Looked { .. } => false,
         Call::Sent { again, .. } => !again && !counts_time,
         Call::Replied { reply, .. } => {
             !(counts_time && matches!(reply, Reply::Won { .. } | Reply::Held))

@@ -2,12 +2,14 @@
 //! outcome audited.
 
 use semel_core::claim::{Claimed, Renewed, Resolved, Settled};
+use semel_core::protocol::Decision;
 use semel_core::{CrashPolicy, Fence, State, Token};
 
 use super::Protocol;
 use super::audit::Lease;
+use super::breaks::Break;
 use super::codec::{self, fence_no, settlement, time};
-use super::world::{Done, Doubt, Message, Reply, Resolve, Row, Verdict, Won, World};
+use super::world::{Done, Doubt, Message, Reply, Resolve, Row, Ticks, Verdict, Won, World};
 
 impl Protocol {
     /// The store takes up a message.
@@ -29,14 +31,63 @@ impl Protocol {
     }
 
     fn claim(&self, world: &mut World, token: u8) -> Reply {
-        let before = world.row;
-        let found = before.map(|row| self.codec.record(&row));
+        let decision = self.decide(world.row, token, world.now);
+        self.write_claim(world, token, &decision)
+    }
+
+    fn decide(&self, found: Option<Row>, token: u8, at: Ticks) -> Decision<Claimed> {
+        let found = found.map(|row| self.codec.record(&row));
         let ask = self.codec.claim(token);
-        let decision = self.rules.claim(found.as_ref(), ask, time(world.now));
+        self.rules.claim(found.as_ref(), ask, time(at))
+    }
+
+    /// What a look finds that is to be written by a swap later. What needs no write needs no swap; and what is absent can't be
+    /// compared with anything later, so a record is created in one step.
+    pub(super) fn looked_at(&self, world: &World, token: u8) -> Option<Row> {
+        let row = world.row.filter(|_| self.config.two_steps)?;
+        let decision = self.decide(Some(row), token, world.now);
+        decision.write.map(|_| row)
+    }
+
+    /// Puts what a look decided in the place of what it saw. `None` where that has changed (P45).
+    pub(super) fn swap(
+        &self,
+        world: &mut World,
+        token: u8,
+        (seen, at): (Row, Ticks),
+    ) -> Option<Reply> {
+        let found = world.row?;
+        // One that has expired since is gone, whether anybody has removed it or not (P20): others were told so.
+        let has_expired =
+            self.codec.is_expired(&found, world.now) != self.codec.is_expired(&seen, at);
+        if has_expired || self.compared(found) != self.compared(seen) {
+            return None;
+        }
+        let mut decision = self.decide(Some(seen), token, at);
+        if let Some(record) = &mut decision.write {
+            record.written_at = time(world.now);
+        }
+        Some(self.write_claim(world, token, &decision))
+    }
+
+    /// What a swap compares: all of the record, unless that rule is broken.
+    const fn compared(&self, row: Row) -> Row {
+        if !self.config.breaks.has(Break::SwapMissesRenewal) {
+            return row;
+        }
+        Row {
+            written: 0,
+            checkpoint: false,
+            ..row
+        }
+    }
+
+    fn write_claim(&self, world: &mut World, token: u8, decision: &Decision<Claimed>) -> Reply {
+        let before = world.row;
         if let Some(record) = &decision.write {
             world.row = Some(self.codec.row(record));
         }
-        let reply = match decision.answer {
+        let reply = match &decision.answer {
             Claimed::Won(grant) => Reply::Won {
                 fence: fence_no(grant.fence),
                 crash: grant.crash,

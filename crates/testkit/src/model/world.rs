@@ -130,6 +130,12 @@ pub(super) enum Call {
         again: bool,
         before: Before,
     },
+    /// A store of two steps has looked, and will put what it decided in the place of what it saw (P45).
+    Looked {
+        seen: Row,
+        at: Ticks,
+        before: Before,
+    },
     /// The reply is on its way.
     Replied {
         checkpoint: bool,

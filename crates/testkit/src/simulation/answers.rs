@@ -35,17 +35,24 @@ impl Begun {
     }
 }
 
-/// The longest that a caller may be kept (P34): its limit, its own effect aside. A claim is sent three times, at
-/// most, and a settlement for one lease; who comes behind others in the queue for one key waits for their
-/// claims as well.
+/// The longest that a caller may be kept (P34), by the world's clock, its own effect and its node's pauses aside.
+///
+/// A claim is sent three times at most, with pauses between. There is one before the caller waits, one when its wait is over,
+/// and one after a doubt was ended. The other calls: to end that doubt, to renew a lease that came late, to read what
+/// another answered; and the settlement, which is sent for one lease. Each may last until it is given up.
 pub(super) fn longest(world: &World, job: &Job) -> Micros {
     let plan = &world.plan;
     if plan.calm {
         return job.wait + 4 * plan.lease + 2_000_000;
     }
-    let claim = 3 * (plan.call_limit + 200_000);
-    let clients = plan.clients as u64 + 1;
-    job.wait + clients * claim + 4 * plan.lease + 2 * plan.call_limit + 5_000_000
+    let call = plan.call_limit;
+    let claim = 3 * call + 125_000;
+    // Who may not wait for a run may wait for another's claim, for as long as one call.
+    let wait = job.wait.max(call);
+    let settlement = plan.lease + 2 * call + 1_000_000;
+    let kept = wait + 3 * claim + 3 * call + settlement + 5_000;
+    // A node's clock may be slow.
+    kept + kept * (plan.faults.drift + 1_000) / 1_000_000
 }
 
 /// A patient caller was told nothing.
@@ -95,8 +102,7 @@ fn in_time(world: &World, job: &Job, begun: &Begun, response: &Response<u64>) ->
     let paused = world.nodes.lock()[job.node].paused - begun.paused;
     let now = world.sched.now();
     let took = now - begun.at;
-    // Half as long again: a node's clock may be slow, and pauses end when they end.
-    let most = longest(world, job) * 3 / 2 + paused + job.work();
+    let most = longest(world, job) + paused + job.work();
     if took > most {
         let sentence = format!("a caller was kept for {took} µs, and {most} would have been much");
         return Some(("P34", sentence));

@@ -234,6 +234,8 @@ impl Ledger {
             fence,
             attempt,
             start,
+            // Whether it may begin is decided where it begins, by the clock of its node.
+            began: 0,
             end: None,
         });
     }

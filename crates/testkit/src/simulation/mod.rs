@@ -37,5 +37,6 @@ mod tally;
 mod wire;
 mod world;
 
-pub use run::{Outcome, run};
+pub use run::{Outcome, run, run_flawed};
 pub use tally::{Breach, Tally};
+pub use world::Flaw;

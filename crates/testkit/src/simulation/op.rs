@@ -64,6 +64,7 @@ impl Op {
                 hold: claim.terms.crash() == CrashPolicy::Hold,
                 lease: u64::try_from(claim.terms.lease().as_micros()).unwrap_or(u64::MAX),
                 retention: u64::try_from(claim.terms.retention().as_micros()).unwrap_or(u64::MAX),
+                max_attempts: claim.terms.max_attempts(),
             },
             Self::Renew(lease, _) => Ask::Renew {
                 fence: lease.fence.0,

@@ -11,7 +11,7 @@ use super::director::direct;
 use super::sched::{Place, TaskId, TaskWaker};
 use super::strikes::strike;
 use super::tally::{Breach, Tally};
-use super::world::{Doom, World};
+use super::world::{Doom, Flaw, World};
 use crate::broken::Bug;
 
 /// What became of one world.
@@ -28,7 +28,16 @@ pub struct Outcome {
 /// Runs the world of `seed`, whose store has this bug, or none.
 #[must_use]
 pub fn run(seed: u64, bug: Option<Bug>) -> Outcome {
-    let world = World::new(seed, bug);
+    run_world(World::new(seed, bug, None))
+}
+
+/// Runs the world of `seed`, whose nodes have this flaw.
+#[must_use]
+pub fn run_flawed(seed: u64, flaw: Flaw) -> Outcome {
+    run_world(World::new(seed, None, Some(flaw)))
+}
+
+fn run_world(world: Arc<World>) -> Outcome {
     world
         .sched
         .spawn(Place::World, Box::pin(direct(Arc::clone(&world))));

@@ -17,9 +17,18 @@ use super::sched::{Micros, Place, Sched};
 use super::wire::Wire;
 use crate::broken::{BrokenStore, Bug};
 
+/// What may be wrong with the nodes of a world, to show that it is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Flaw {
+    /// A store call without an answer is given up after eight times its limit: callers are kept too long (P34).
+    CallsGivenUpLate,
+}
+
 /// What everybody in a world shares.
 pub(super) struct World {
     pub(super) plan: Plan,
+    flaw: Option<Flaw>,
     pub(super) sched: Sched,
     pub(super) dice: Dice,
     pub(super) ledger: Mutex<Ledger>,
@@ -61,7 +70,7 @@ pub(super) struct Node {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, bug: Option<Bug>) -> Arc<Self> {
+    pub(super) fn new(seed: u64, bug: Option<Bug>, flaw: Option<Flaw>) -> Arc<Self> {
         let (plan, dice) = Plan::of(seed);
         let sched = Sched::default();
         let store_clock = StoreClock::new(sched.clone());
@@ -91,6 +100,7 @@ impl World {
             ledger: Mutex::new(ledger),
             keys,
             plan,
+            flaw,
             sched,
             dice,
             store,
@@ -136,9 +146,13 @@ impl World {
     }
 
     fn config(&self) -> EngineConfig {
+        let call_limit = match self.flaw {
+            None => self.plan.call_limit,
+            Some(Flaw::CallsGivenUpLate) => 8 * self.plan.call_limit,
+        };
         EngineConfig {
             max_waiters: 1024,
-            call_limit: Duration::from_micros(self.plan.call_limit),
+            call_limit: Duration::from_micros(call_limit),
             breaker: BreakerConfig {
                 failures: self.plan.breaker_failures,
                 first_try: Duration::from_secs(60),

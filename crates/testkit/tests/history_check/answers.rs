@@ -91,6 +91,7 @@ fn i6_a_resent_claim_that_is_busy() {
         .breaks("I6", "found the key busy");
     running()
         .then(claim(2), UNKNOWN)
+        .wait(LEASE)
         .then(claim(1), Reply::Busy)
         .is_fine();
 }

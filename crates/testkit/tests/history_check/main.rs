@@ -1,5 +1,6 @@
 //! The history checker flags each kind of impossible history, and nothing about its possible twin.
 
 mod answers;
+mod order;
 mod owners;
 mod story;

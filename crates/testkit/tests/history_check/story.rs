@@ -66,6 +66,7 @@ impl Story {
             fence,
             attempt: 1,
             start: self.tick,
+            began: self.now,
             end: Some(self.tick + 1),
         });
         self
@@ -101,6 +102,7 @@ pub(crate) fn claim_with(token: u128, payload: u64, hold: bool) -> Ask {
         hold,
         lease: LEASE,
         retention: RETENTION,
+        max_attempts: 3,
     }
 }
 

@@ -1,10 +1,8 @@
-//! I1, I5, I12, I13: who had the key when.
-
-use std::collections::BTreeMap;
+//! I1, I5, I12: who had the key when.
 
 use super::super::check::Violation;
 use super::super::event::{Ask, Ending, Reply};
-use super::super::view::{Endings, View, Win, is_before, may_have_happened};
+use super::super::view::{Endings, View, Win, is_before};
 
 /// I1: one fence, one token.
 pub(super) fn one_owner_per_fence(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<Violation>) {
@@ -134,62 +132,6 @@ pub(super) fn settled_leases_are_not_given(
             let sentence = format!("fence {} was given after it was settled", win.fence);
             found.push(view.violation(invariant, sentence, &[end.call, win.call]));
         }
-    }
-}
-
-/// I1: an effect runs under a lease that was won before, and a lease runs one effect.
-pub(super) fn effects_need_a_lease(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<Violation>) {
-    let mut ran = BTreeMap::new();
-    for effect in &view.effects {
-        let of = |win: &&Win<'_>| win.fence == effect.fence;
-        let won = view.wins.iter().filter(of);
-        let won_before = won
-            .clone()
-            .any(|win| win.call.end.is_some_and(|end| end < effect.start));
-        let calls: Vec<_> = won.map(|win| win.call).collect();
-        let first = ran.insert(effect.fence, *effect);
-        let (sentence, effects) = match first {
-            _ if !won_before => (
-                "an effect ran that had won no lease",
-                vec![(*effect).clone()],
-            ),
-            Some(first) => (
-                "one lease ran two effects",
-                vec![first.clone(), (*effect).clone()],
-            ),
-            None => continue,
-        };
-        let violation = view.violation("I1", sentence.to_owned(), &calls);
-        found.push(Violation {
-            effects,
-            ..violation
-        });
-    }
-}
-
-/// I13: under `hold`, whoever began its effect doesn't give the key back.
-pub(super) fn releases_are_legal(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<Violation>) {
-    let held = |fence| {
-        let mut lives = view.wins.iter().filter(|win| win.fence == fence);
-        lives.any(|win| win.hold && win.attempt == 1)
-    };
-    for end in view
-        .ends()
-        .filter(|end| end.ending == Ending::Released && end.token.is_some())
-    {
-        let began = view
-            .effects
-            .iter()
-            .find(|effect| effect.fence == end.fence && effect.start < end.call.start);
-        let Some(effect) = began.filter(|_| held(end.fence) && may_have_happened(end.call)) else {
-            continue;
-        };
-        let sentence = "a key under hold was released after its effect had begun".to_owned();
-        let violation = view.violation("I13", sentence, &[end.call]);
-        found.push(Violation {
-            effects: vec![(*effect).clone()],
-            ..violation
-        });
     }
 }
 

@@ -1,6 +1,8 @@
 //! The invariants, as far as a history can show them broken.
 
+mod acknowledged;
 mod answers;
+mod effects;
 mod leases;
 mod resends;
 mod stale;
@@ -17,8 +19,10 @@ pub(super) const ALL: &[Rule] = &[
     leases::grants_are_the_askers,
     leases::each_lease_follows_from_the_last,
     leases::settled_leases_are_not_given,
-    leases::effects_need_a_lease,
-    leases::releases_are_legal,
+    effects::effects_need_a_lease,
+    effects::effects_begin_in_time,
+    effects::effects_do_not_overlap,
+    effects::releases_are_legal,
     leases::records_are_not_forgotten,
     stale::stale_calls_are_lost,
     stale::strangers_are_lost,
@@ -27,6 +31,7 @@ pub(super) const ALL: &[Rule] = &[
     answers::answers_were_given,
     answers::answers_stay,
     answers::leases_end_once,
+    acknowledged::acknowledged_answers_are_given,
     answers::payloads_match,
     resends::resent_claims_win_again,
     resends::resent_endings_are_done_again,

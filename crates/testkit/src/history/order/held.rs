@@ -1,0 +1,189 @@
+//! Records as the protocol takes them, made from what calls tell.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use semel_core::record::Body;
+use semel_core::{
+    Answer, Claim, CrashPolicy, Fence, Fingerprint, Identity, Key as Name, KeyHint, Namespace,
+    Record, Resolution, Settlement, State, Terms, Timestamp, Token,
+};
+
+use super::super::event::{Ask, Ending};
+use super::super::view::View;
+
+/// A record, as far as calls can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Held {
+    pub(super) state: State,
+    pub(super) hold: bool,
+    /// Not known where the claim that won it was never answered.
+    pub(super) fence: Option<u64>,
+    pub(super) token: u128,
+    pub(super) attempt: u16,
+    pub(super) max_attempts: u16,
+    pub(super) payload: u64,
+    pub(super) lease: u64,
+    pub(super) retention: u64,
+    /// Of the answer.
+    pub(super) mark: u64,
+    /// The earliest and the latest time of the last write.
+    pub(super) written: (u64, u64),
+}
+
+/// Everything that the protocol asks for and that has no say in what it decides.
+pub(super) struct Terrain {
+    identity: Identity,
+    namespace: Namespace,
+    hint: KeyHint,
+    /// How far clocks may be apart.
+    pub(super) slack: u64,
+    /// Whether records may come back.
+    pub(super) keeps_past: bool,
+    /// Whether the store's clock was set back meanwhile.
+    pub(super) is_set_back: bool,
+}
+
+/// A record is written at this time, and asked for so much later.
+pub(super) const WRITTEN: u64 = 1 << 50;
+
+impl Terrain {
+    pub(super) fn new(view: &View<'_>, keeps_past: bool) -> Self {
+        let slack = view.slack;
+        let name = Name::parse("key").expect("plain text");
+        Self {
+            identity: Identity::from_bytes([0; 32]),
+            namespace: Namespace::new("", "", "scope").expect("plain text"),
+            hint: name.hint(),
+            slack,
+            keeps_past,
+            is_set_back: view.is_set_back(),
+        }
+    }
+
+    pub(super) fn record(&self, held: &Held) -> Record {
+        let written_at = Timestamp::from_micros(WRITTEN);
+        let is_answered = matches!(held.state, State::Completed | State::Failed);
+        Record {
+            seal: self.identity.seal(),
+            state: held.state,
+            crash: policy(held.hold),
+            fence: Fence(held.fence.unwrap_or(0)),
+            token: Token(held.token),
+            attempt: held.attempt,
+            max_attempts: held.max_attempts,
+            fingerprint: fingerprint(held.payload),
+            secret_id: 0,
+            lease: Duration::from_micros(held.lease),
+            retention: Duration::from_micros(held.retention),
+            created_at: written_at,
+            written_at,
+            namespace: self.namespace.clone(),
+            hint: self.hint,
+            checkpoint: Bytes::new(),
+            answer: is_answered.then(|| answer(held.mark)),
+        }
+    }
+
+    pub(super) fn claim(&self, ask: &Ask) -> Option<Claim> {
+        let Ask::Claim {
+            token,
+            payload,
+            hold,
+            lease,
+            retention,
+            max_attempts,
+        } = *ask
+        else {
+            return None;
+        };
+        let (lease, retention) = (
+            Duration::from_micros(lease),
+            Duration::from_micros(retention),
+        );
+        Some(Claim {
+            retry: false,
+            identity: self.identity,
+            fingerprint: fingerprint(payload),
+            token: Token(token),
+            terms: Terms::new(lease, retention, policy(hold), max_attempts).ok()?,
+            secret_id: 0,
+            namespace: self.namespace.clone(),
+            hint: self.hint,
+        })
+    }
+}
+
+impl Held {
+    pub(super) fn of(record: &Record, written: (u64, u64)) -> Self {
+        let payload = record.fingerprint.as_bytes().first_chunk().copied();
+        let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        Self {
+            state: record.state,
+            hold: record.crash == CrashPolicy::Hold,
+            fence: Some(record.fence.0),
+            token: record.token.0,
+            attempt: record.attempt,
+            max_attempts: record.max_attempts,
+            payload: u64::from_be_bytes(payload.unwrap_or_default()),
+            lease: micros(record.lease),
+            retention: micros(record.retention),
+            mark: record.answer.as_deref().map_or(0, mark_of),
+            written,
+        }
+    }
+
+    pub(super) fn ending(&self) -> Option<Ending> {
+        match self.state {
+            State::Running => None,
+            State::Completed => Some(Ending::Completed(self.mark)),
+            State::Failed => Some(Ending::Failed(self.mark)),
+            State::InDoubt => Some(Ending::InDoubt),
+            State::Released => Some(Ending::Released),
+        }
+    }
+}
+
+const fn policy(hold: bool) -> CrashPolicy {
+    if hold {
+        CrashPolicy::Hold
+    } else {
+        CrashPolicy::Takeover
+    }
+}
+
+fn fingerprint(payload: u64) -> Fingerprint {
+    let mut bytes = [0; Fingerprint::BYTES];
+    bytes[..8].copy_from_slice(&payload.to_be_bytes());
+    Fingerprint::from_bytes(bytes)
+}
+
+fn answer(mark: u64) -> Arc<Answer> {
+    Arc::new(Answer::of(mark.to_be_bytes().to_vec()))
+}
+
+pub(super) fn mark_of(answer: &Answer) -> u64 {
+    match &answer.body {
+        Body::Kept(bytes) => u64::from_be_bytes(bytes.first_chunk().copied().unwrap_or_default()),
+        _ => 0,
+    }
+}
+
+pub(super) fn settlement(ending: Ending) -> Settlement {
+    match ending {
+        Ending::Completed(mark) => Settlement::Complete(answer(mark)),
+        Ending::Failed(mark) => Settlement::Fail(answer(mark)),
+        Ending::Released => Settlement::Release,
+        Ending::InDoubt => Settlement::Doubt,
+    }
+}
+
+pub(super) fn resolution(ending: Ending) -> Option<Resolution> {
+    match ending {
+        Ending::Completed(mark) => Some(Resolution::Complete(answer(mark))),
+        Ending::Failed(mark) => Some(Resolution::Fail(answer(mark))),
+        Ending::Released => Some(Resolution::Release),
+        Ending::InDoubt => None,
+    }
+}
