@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 
 /// The programs that checks start. All with one command, of the whole workspace and with what tests depend on: built one by
 /// one, each would have other features of what they share, and that would be compiled again for each and for the tests.
-const PROGRAMS: [&str; 9] = [
+const PROGRAMS: [&str; 10] = [
     "--bin=semel",
     "--bin=semel-faults",
     "--bin=semel-vectors",
@@ -21,6 +21,7 @@ const PROGRAMS: [&str; 9] = [
     "--example=metrics",
     "--example=openapi",
     "--example=problems",
+    "--example=store-errors",
     "--workspace",
     "--all-features",
 ];

@@ -11,6 +11,7 @@ mod config;
 mod errors;
 mod metrics;
 mod openapi;
+mod store_errors;
 mod vectors;
 
 use anyhow::{Context as _, Result, bail};
@@ -50,6 +51,10 @@ const GENERATORS: &[Generator] = &[
     Generator {
         name: "metrics",
         make: metrics::page,
+    },
+    Generator {
+        name: "store-errors",
+        make: store_errors::page,
     },
     Generator {
         name: "openapi",
