@@ -308,11 +308,12 @@ mod tests {
         }
     }
 
-    fn held() -> (Engine, Arc<Held>) {
+    fn held() -> (Engine, Arc<Held>, Arc<Parked>) {
+        let parked = Arc::new(Parked::default());
         let clock: Arc<dyn Clock> = Arc::new(Still(SystemTime::default()));
         let env = Env {
             clock: Arc::clone(&clock),
-            spawn: Arc::new(Parked::default()),
+            spawn: Arc::clone(&parked) as Arc<dyn Spawn>,
             entropy: Arc::new(SystemEntropy),
         };
         let store = Arc::new(MemoryStore::new(MemoryConfig::default(), clock));
@@ -337,12 +338,12 @@ mod tests {
         let now = engine.env().clock.now();
         let shared = Arc::clone(&engine.shared);
         let held = Held::new(shared, subject, None, Some(grant), now);
-        (engine, held)
+        (engine, held, parked)
     }
 
     #[test]
     fn runs_that_have_ended_take_no_room_however_long_their_leases_are() {
-        let (engine, held) = held();
+        let (engine, held, _) = held();
         let now = engine.env().clock.now();
         let renewals = &engine.shared.renewals;
         let kept: Vec<_> = (0..10).map(|_| renewals.keep(&held, HOUR, now)).collect();
@@ -358,5 +359,16 @@ mod tests {
         due.sort_unstable();
         assert_eq!(due, (0..10).collect::<Vec<_>>());
         drop(kept);
+    }
+    #[test]
+    fn p31_a_watch_dropped_before_it_began_is_started_anew() {
+        let (engine, held, parked) = held();
+        let now = engine.env().clock.now();
+        let renewals = &engine.shared.renewals;
+        let first = renewals.keep(&held, HOUR, now);
+        assert_eq!(std::mem::take(&mut *parked.0.lock()).len(), 1);
+        let second = renewals.keep(&held, HOUR, now);
+        assert_eq!(parked.0.lock().len(), 1, "nobody watches the leases");
+        drop((first, second));
     }
 }

@@ -10,7 +10,7 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::support::*;
 
-/// Takes a fifth of a second.
+/// Takes `millis`.
 fn slow(runs: &Runs, millis: u64) -> Router {
     let runs = runs.clone();
     let handler = move |_: Bytes| async move {

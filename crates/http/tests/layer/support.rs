@@ -43,9 +43,9 @@ pub(crate) async fn pause(millis: u64) {
     tokio::time::sleep(Duration::from_millis(millis)).await;
 }
 
-/// Waits until something is so; fails after five seconds.
+/// Waits until something is so; fails after half a minute.
 pub(crate) async fn until(what: &str, so: impl Fn() -> bool) {
-    for _ in 0..500 {
+    for _ in 0..3_000 {
         if so() {
             return;
         }

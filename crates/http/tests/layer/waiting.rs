@@ -1,23 +1,57 @@
 //! Duplicates that arrive while the first still runs.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
 use axum::routing::post as on_post;
 use futures_util::future::join_all;
 use semel::http::{Profile, Route};
 use semel::{OnBusy, Policy};
+use tokio::sync::Semaphore;
 
 use crate::support::*;
 
-fn slow(runs: &Runs, millis: u64) -> Router {
-    let runs = runs.clone();
-    let handler = move || async move {
-        let n = runs.begin();
-        pause(millis).await;
-        format!("run {n}")
-    };
-    Router::new().route("/", on_post(handler))
+/// A handler that runs until its gate opens.
+#[derive(Clone)]
+struct Gated {
+    runs: Runs,
+    gate: Arc<Semaphore>,
+}
+
+impl Gated {
+    fn new() -> Self {
+        let gate = Arc::new(Semaphore::new(0));
+        let runs = Runs::default();
+        Self { runs, gate }
+    }
+
+    fn router(&self) -> Router {
+        let this = self.clone();
+        let handler = move || async move {
+            let n = this.runs.begin();
+            let _ = this.gate.acquire().await.unwrap();
+            format!("run {n}")
+        };
+        Router::new().route("/", on_post(handler))
+    }
+
+    fn open(&self) {
+        self.gate.add_permits(1);
+    }
+
+    /// Sends a first request, `second` while it runs, and then opens the gate. Both answers.
+    async fn overlap(&self, rig: &Rig, second: Request<Body>) -> (Answer, Answer) {
+        tokio::join!(rig.send(post("/", "k", "{}")), async {
+            until("the first runs", || self.runs.begun() == 1).await;
+            let answer = rig.send(second).await;
+            self.open();
+            answer
+        })
+    }
 }
 
 fn wait(limit: Duration) -> Policy {
@@ -30,26 +64,37 @@ fn wait(limit: Duration) -> Policy {
 #[tokio::test]
 async fn duplicates_wait_and_get_the_same_answer() {
     for protocol in BOTH {
-        let runs = Runs::default();
-        let rig = Rig::new(slow(&runs, 200)).await;
+        let handler = Gated::new();
+        let rig = Rig::new(handler.router()).await;
         let all =
             (0..11).map(|_| async { rig.client(protocol).await.send(post("/", "k", "{}")).await });
-        let answers = join_all(all).await;
+        let (answers, ()) = tokio::join!(join_all(all), async {
+            until("ten wait", || rig.semel.engine().waiting() == 10).await;
+            handler.open();
+        });
         assert!(answers.iter().all(|answer| answer.text() == "run 1"));
         assert_eq!(
             answers.iter().filter(|answer| answer.is_replay()).count(),
             10
         );
-        assert_eq!((runs.begun(), rig.semel.engine().waiting()), (1, 0));
+        assert_eq!((handler.runs.begun(), rig.semel.engine().waiting()), (1, 0));
     }
 }
 
 #[tokio::test]
 async fn the_eleventh_waiter_of_a_key_is_told_429() {
-    let runs = Runs::default();
-    let rig = Rig::new(slow(&runs, 1_000)).await;
-    let all = (0..15).map(|_| rig.send(post("/", "k", "{}")));
-    let answers = join_all(all).await;
+    let handler = Gated::new();
+    let rig = Rig::new(handler.router()).await;
+    let told = AtomicUsize::new(0);
+    let all = (0..15).map(|_| async {
+        let answer = rig.send(post("/", "k", "{}")).await;
+        told.fetch_add(1, Ordering::SeqCst);
+        answer
+    });
+    let (answers, ()) = tokio::join!(join_all(all), async {
+        until("four are told", || told.load(Ordering::SeqCst) == 4).await;
+        handler.open();
+    });
     let refused: Vec<_> = answers
         .iter()
         .filter(|answer| answer.status == 429)
@@ -60,7 +105,7 @@ async fn the_eleventh_waiter_of_a_key_is_told_429() {
         assert_eq!(answer.json()["retryable"], true);
         assert!(answer.header("retry-after").is_some());
     }
-    assert_eq!(runs.begun(), 1);
+    assert_eq!(handler.runs.begun(), 1);
 }
 
 #[tokio::test]
@@ -77,16 +122,13 @@ async fn told_at_once_or_after_waiting_in_vain_as_the_profile_says() {
         (Profile::Acp, None, 409, 1..=1),
         (Profile::Intake, Some(wait(soon)), 503, 5..=6),
     ] {
-        let runs = Runs::default();
+        let handler = Gated::new();
         let mut route = Route::new().profile(profile);
         if let Some(policy) = policy {
             route = route.policy(policy);
         }
-        let rig = Rig::with(route, slow(&runs, 1_000)).await;
-        let (first, second) = tokio::join!(rig.send(post("/", "k", "{}")), async {
-            until("the first runs", || runs.begun() == 1).await;
-            rig.send(post("/", "k", "{}")).await
-        });
+        let rig = Rig::with(route, handler.router()).await;
+        let (first, second) = handler.overlap(&rig, post("/", "k", "{}")).await;
         assert_eq!(first.text(), "run 1");
         assert_eq!(
             second.problem(),
@@ -101,12 +143,9 @@ async fn told_at_once_or_after_waiting_in_vain_as_the_profile_says() {
 
 #[tokio::test]
 async fn another_payload_is_refused_at_once_while_the_first_still_runs() {
-    let runs = Runs::default();
-    let rig = Rig::new(slow(&runs, 1_000)).await;
-    let (first, second) = tokio::join!(rig.send(post("/", "k", "{}")), async {
-        until("the first runs", || runs.begun() == 1).await;
-        rig.send(post("/", "k", "[]")).await
-    });
+    let handler = Gated::new();
+    let rig = Rig::new(handler.router()).await;
+    let (first, second) = handler.overlap(&rig, post("/", "k", "[]")).await;
     assert_eq!(first.text(), "run 1");
     assert_eq!(second.problem(), (422, "idempotency_conflict".to_owned()));
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use semel_core::{Answer, Claim, Claimed, CrashPolicy, Grant, Settlement};
+use semel_core::{Answer, Claim, Claimed, CrashPolicy, Grant, Settlement, protocol};
 use tokio::sync::Barrier;
 
 use super::make::{again, answer, complete};
@@ -156,7 +156,12 @@ pub(super) async fn p04_a_held_lease_has_no_winner(scene: Scene) -> Verdict {
     for (lease, claim) in leases {
         let doubts = race(&scene, |scene, _| {
             let ask = again(&claim);
-            async move { scene.in_doubt(&ask).await }
+            async move {
+                match decided(&scene, &ask).await? {
+                    Claimed::InDoubt(doubt) => Ok(doubt),
+                    other => bail!("a caller was told {other:?}"),
+                }
+            }
         })
         .await?;
         let same = doubts.iter().all(|doubt| doubt.fence == lease.fence);
@@ -171,7 +176,12 @@ pub(super) async fn p06_copies_of_a_claim_win_one_lease(scene: Scene) -> Verdict
         let claim = scene.fresh()?;
         let grants = race(&scene, |scene, _| {
             let copy = claim.clone();
-            async move { scene.won(&copy).await }
+            async move {
+                match decided(&scene, &copy).await? {
+                    Claimed::Won(grant) => Ok(grant),
+                    other => bail!("a copy was told {other:?}"),
+                }
+            }
         })
         .await?;
         let first = &grants[0];
@@ -256,6 +266,18 @@ async fn ask_until_answered(
         }
     }
     bail!("a caller asked {PATIENCE} times and got no answer")
+}
+
+/// Sends a claim, again where others overtook it (P4): they write the same record at the same time.
+async fn decided(scene: &Scene, ask: &Claim) -> anyhow::Result<Claimed> {
+    for _ in 0..PATIENCE {
+        let answer = scene.claim(ask).await?;
+        if answer != protocol::overtaken() {
+            return Ok(answer);
+        }
+        pause(scene, ask).await;
+    }
+    bail!("a caller was overtaken {PATIENCE} times")
 }
 
 /// Waits for a wake-up where there is one, a moment where not: no store is asked in a hot loop.

@@ -99,8 +99,9 @@ pub(super) async fn p14_a_renewal_needs_the_fence(scene: Scene) -> Verdict {
 pub(super) async fn p14_what_was_renewed_past_its_first_retention_settles(scene: Scene) -> Verdict {
     let claim = scene.fresh_on(scene.expiring_late(CrashPolicy::Takeover)?)?;
     let lease = scene.won(&claim).await?;
-    for _ in 0..2 {
-        scene.pass(scene.late_retention() * 6 / 10).await;
+    // In small steps: a renewal may come late by two thirds of the retention.
+    for _ in 0..4 {
+        scene.pass(scene.late_retention() * 3 / 10).await;
         scene.held(&lease, None).await?;
     }
     scene.settled(&lease, &complete("the answer")).await?;
