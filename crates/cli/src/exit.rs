@@ -37,6 +37,8 @@ pub(crate) const BROKEN: u8 = 12;
 pub(crate) const DISAGREE: u8 = 13;
 /// Records of the old store can't be read, and are not in the new one.
 pub(crate) const UNREADABLE: u8 = 14;
+/// The audit trail was changed.
+pub(crate) const TAMPERED: u8 = 15;
 
 impl Exit {
     pub(crate) fn failed(code: u8, message: impl Into<String>) -> Self {

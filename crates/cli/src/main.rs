@@ -1,5 +1,6 @@
 //! The `semel` command.
 
+mod audit;
 mod bench;
 mod client;
 mod config;
@@ -64,6 +65,9 @@ enum Command {
     Tail(Box<tail::Tail>),
     /// Shows a running sidecar, live.
     Top(Box<top::Top>),
+    /// Looks at the audit trail's files.
+    #[command(subcommand)]
+    Audit(Box<audit::Audit>),
     /// Removes expired records.
     Gc(Box<gc::Gc>),
     /// Checks what breaks people, each finding with its fix.
@@ -96,6 +100,7 @@ fn main() -> std::process::ExitCode {
         Command::Jobs(jobs) => jobs.run(),
         Command::Tail(tail) => tail.run(),
         Command::Top(top) => top.run(),
+        Command::Audit(audit) => audit.run(),
         Command::Gc(gc) => gc.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Migrate(migrate) => migrate.run(),

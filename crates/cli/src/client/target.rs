@@ -40,7 +40,7 @@ pub(crate) struct Target {
     /// The environment that keys live in.
     #[arg(long, value_name = "NAME")]
     pub(crate) environment: Option<String>,
-    /// Where changes are written down, with --store (JSON lines; a file that no other process writes).
+    /// Where changes are written down, with --store (JSON lines; may be the trail of a running sidecar).
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
     /// Whether the queue of jobs is asked for too.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
+use super::chain::Link;
 use super::words;
 use crate::api::{hex, millis, time};
 
@@ -49,6 +50,30 @@ pub struct Entry {
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schema(value_type = Object)]
     pub detail: Map<String, Value>,
+    /// Where it stands in the chain of its file. Entries in memory alone have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub chain: Option<Link>,
+}
+
+/// The kinds of entries that tell of an operator's change, besides `admin.*`.
+pub(super) const OPERATORS: [&str; 3] = [
+    "idempotency.resolved",
+    "idempotency.unlocked",
+    "idempotency.reset",
+];
+
+impl Entry {
+    /// Whether it tells what an operator did: such entries keep their actor's name.
+    #[must_use]
+    pub fn is_of_an_operator(&self) -> bool {
+        self.kind.starts_with("admin.") || OPERATORS.contains(&self.kind.as_str())
+    }
+
+    /// Whether the erasure of `actor` takes the name out of it.
+    pub(super) fn is_erased_with(&self, actor: &str) -> bool {
+        self.actor.as_deref() == Some(actor) && !self.is_of_an_operator()
+    }
 }
 
 /// An engine's step, taken down quickly; written out later.
@@ -95,6 +120,7 @@ impl Noted {
             id: known.then(|| hex(self.identity.as_bytes())),
             actor: self.actor.as_deref().map(str::to_owned),
             detail,
+            chain: None,
         }
     }
 }

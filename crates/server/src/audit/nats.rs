@@ -80,15 +80,19 @@ impl NatsSink {
         Ok(context)
     }
 
-    /// All that one actor did is under one subject, so that it can be removed: a message can't be changed.
-    fn subject(&self, actor: Option<&str>) -> String {
-        let whose = match actor {
-            None => "nobody".to_owned(),
-            Some(actor) => {
-                let hash = blake3::hash(actor.as_bytes());
-                hex(hash.as_bytes().get(..16).unwrap_or_default())
-            }
-        };
+    /// All that one actor asked for is under one subject, so that it can be removed: a message can't be changed. What
+    /// operators did stays.
+    fn subject_of(&self, entry: &Entry) -> String {
+        match &entry.actor {
+            _ if entry.is_of_an_operator() => format!("{}.operators", self.config.subject),
+            None => format!("{}.nobody", self.config.subject),
+            Some(actor) => self.subject(actor),
+        }
+    }
+
+    fn subject(&self, actor: &str) -> String {
+        let hash = blake3::hash(actor.as_bytes());
+        let whose = hex(hash.as_bytes().get(..16).unwrap_or_default());
         format!("{}.{whose}", self.config.subject)
     }
 
@@ -98,7 +102,7 @@ impl NatsSink {
         for entry in lot {
             let mut headers = HeaderMap::new();
             headers.insert(header::NATS_MESSAGE_ID, entry.event_id.as_str());
-            let subject = self.subject(entry.actor.as_deref());
+            let subject = self.subject_of(entry);
             let payload = serde_json::to_vec(entry)?.into();
             let sent = context
                 .publish_with_headers(subject, headers, payload)
@@ -134,7 +138,7 @@ impl Sink for NatsSink {
             let context = self.context().await?;
             let stream = context.get_stream(&self.config.stream).await;
             let stream = stream.map_err(io::Error::other)?;
-            let purged = stream.purge().filter(self.subject(Some(actor))).await;
+            let purged = stream.purge().filter(self.subject(actor)).await;
             Ok(purged.map_err(io::Error::other)?.purged)
         })
     }

@@ -10,7 +10,7 @@ use semel_core::{BoxFuture, Clock, Tick};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgConnection};
 
-use super::entry::{ERASED, Entry};
+use super::entry::{ERASED, Entry, OPERATORS};
 use super::sink::{History, Sink};
 
 /// Only one session at a time makes and drops tables of the trail.
@@ -31,8 +31,10 @@ const INSERT: &str = "insert into semel_audit
         as e(id, at, kind, environment, tenant, scope, key_hash, actor, entry)
     on conflict do nothing";
 
+/// What an operator did keeps its actor.
 const ERASE: &str = "update semel_audit
-    set actor = $2, entry = jsonb_set(entry, '{actor}', to_jsonb($2::text)) where actor = $1";
+    set actor = $2, entry = jsonb_set(entry, '{actor}', to_jsonb($2::text)) #- '{chain,salt}'
+    where actor = $1 and kind not like 'admin.%' and kind <> all($3)";
 
 const HISTORY: &str = "select entry::text from semel_audit where key_hash = $1 order by at desc, event_id desc limit $2";
 
@@ -205,6 +207,7 @@ impl Sink for PostgresSink {
             let erased = sqlx::query(ERASE)
                 .bind(actor)
                 .bind(ERASED)
+                .bind(OPERATORS.map(str::to_owned).to_vec())
                 .execute(&self.pool)
                 .await;
             Ok(erased.map_err(io::Error::other)?.rows_affected())

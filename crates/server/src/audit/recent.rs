@@ -51,7 +51,7 @@ impl Recent {
 
     pub(crate) fn erase(&self, actor: &str) {
         for entry in self.entries.lock().iter_mut() {
-            if entry.actor.as_deref() == Some(actor) {
+            if entry.is_erased_with(actor) {
                 let mut nameless = (**entry).clone();
                 nameless.actor = Some(ERASED.to_owned());
                 *entry = Arc::new(nameless);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::entry::Entry;
-use super::file::full_files;
+use super::files::full_files;
 
 /// How many bytes are read at once.
 const AT_ONCE: u64 = 256 * 1024;

@@ -124,8 +124,8 @@ impl Trail {
             .ok_or(NotWritten)
     }
 
-    /// Makes every entry of `actor` nameless: what waits, what is in memory, what the sink keeps. Records are not
-    /// touched, so no effect can run again because of it. Answers in how many kept entries.
+    /// Makes every entry of `actor` nameless: what waits, what is in memory, what the sink keeps. Entries that tell what an
+    /// operator did keep the name. Records are not touched, so no effect can run again because of it. Answers in how many kept entries.
     ///
     /// # Errors
     /// Where the sink can't.
@@ -275,6 +275,7 @@ impl Inner {
             id: draft.id,
             actor: draft.actor,
             detail: draft.detail,
+            chain: None,
         }
     }
 

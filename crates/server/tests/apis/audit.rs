@@ -111,7 +111,7 @@ async fn an_erased_actor_is_gone_and_no_effect_runs_again() {
 
 fn draft(actor: &str) -> Draft {
     Draft {
-        kind: "admin.test",
+        kind: "test.entry",
         id: Some("ab".repeat(32)),
         actor: Some(actor.to_owned()),
         ..Draft::default()

@@ -4,6 +4,7 @@ mod access;
 mod admin;
 mod audit;
 mod bounds;
+mod chain;
 mod claims;
 mod dashboard;
 mod events;

@@ -38,7 +38,7 @@ async fn postgres_stopped_while_entries_flow_gets_all_of_them_when_it_is_back() 
     assert!(trailing.copy().behind_bytes > 0);
     server.restart().await;
     trailing.write(100).await;
-    until(|| count(&server) == 2_400).await;
+    until(|| count(&server) == trailing.ids().len()).await;
     until(|| trailing.copy().behind_bytes == 0).await;
     let ids = server.sql(
         "semel",
@@ -154,7 +154,8 @@ async fn an_erased_actor_is_gone_from_every_copy() {
     let trailing = Trailing::start(copies);
     trailing.act("agent_7", 20).await;
     trailing.act("agent_8", 10).await;
-    until(|| trailing.trail.copies().iter().all(|copy| copy.sent == 30)).await;
+    let all = trailing.ids().len() as u64;
+    until(|| trailing.trail.copies().iter().all(|copy| copy.sent == all)).await;
 
     // 20 in the file, 20 in the table, 20 in the stream.
     assert_eq!(trailing.trail.erase("agent_7").await.expect("erased"), 60);
@@ -169,7 +170,8 @@ async fn an_erased_actor_is_gone_from_every_copy() {
         ),
         ("0", "10", "20")
     );
-    let there = nats_entries(&stream).await;
+    let mut there = nats_entries(&stream).await;
+    there.retain(|entry| entry.kind != "audit.checkpoint");
     assert_eq!(
         there.len(),
         10,
@@ -218,11 +220,13 @@ async fn a_copy_goes_on_where_it_was_after_a_restart() {
     let server = PostgresServer::start(&[]).await;
     let trailing = Trailing::start(vec![Arc::new(postgres(&server))]);
     trailing.write(100).await;
-    until(|| trailing.copy().behind_bytes == 0 && trailing.copy().sent == 100).await;
+    let before = trailing.ids().len();
+    until(|| trailing.copy().behind_bytes == 0 && trailing.copy().sent == before as u64).await;
     let folder = trailing.end().await;
     let trailing = Trailing::again(folder, vec![Arc::new(postgres(&server))]);
     trailing.write(50).await;
     // What is told of it comes a moment after what is there.
-    until(|| count(&server) == 150 && trailing.copy().sent >= 50).await;
-    assert_eq!(trailing.copy().sent, 50, "not all of it again");
+    let (all, fresh) = (trailing.ids().len(), (trailing.ids().len() - before) as u64);
+    until(|| count(&server) == all && trailing.copy().sent >= fresh).await;
+    assert_eq!(trailing.copy().sent, fresh, "not all of it again");
 }

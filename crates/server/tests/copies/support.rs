@@ -79,6 +79,7 @@ pub(crate) fn entry(number: usize, day: &str, actor: Option<&str>) -> Entry {
         id: Some("ab12".to_owned()),
         actor: actor.map(str::to_owned),
         detail: Map::from_iter([("replay_number".to_owned(), json!(number))]),
+        chain: None,
     }
 }
 
@@ -113,7 +114,7 @@ impl Trailing {
     pub(crate) async fn act(&self, actor: &str, many: usize) {
         let record = |number: usize| {
             let draft = Draft {
-                kind: "admin.test",
+                kind: "idempotency.test",
                 actor: Some(actor.to_owned()),
                 detail: Map::from_iter([("number".to_owned(), json!(number))]),
                 ..Draft::default()
@@ -137,7 +138,8 @@ impl Trailing {
         let mut ids = Vec::new();
         for file in std::fs::read_dir(&self.folder).expect("the folder") {
             let path = file.expect("a file").path();
-            if path.to_string_lossy().contains("position") {
+            let name = path.to_string_lossy();
+            if name.contains("position") || name.ends_with(".key") {
                 continue;
             }
             let text = std::fs::read_to_string(path).expect("text");
