@@ -12,6 +12,7 @@ use semel_core::event::{Step, Would};
 use semel_core::policy::Mode;
 
 use crate::body::{Body, BoxError, Cut, Reader};
+use crate::credentials::has_credentials;
 use crate::grpc::{self, Kind};
 use crate::layer::Shared;
 use crate::problem::Refusal;
@@ -33,6 +34,8 @@ pub(crate) struct Keyed {
     /// For the handler.
     pub(crate) http: Request<Body>,
     pub(crate) kind: Kind,
+    /// Whether nothing says whose request it is.
+    pub(crate) is_anonymous: bool,
     /// What to repeat to the caller, where the profile says so.
     pub(crate) echo: Option<HeaderValue>,
 }
@@ -47,6 +50,7 @@ pub(crate) struct Refused {
 /// What was found out.
 struct Found {
     request: engine::Request,
+    is_anonymous: bool,
     echo: Option<HeaderValue>,
 }
 
@@ -62,13 +66,14 @@ where
     let kind = grpc::kind(&parts.headers);
     let mut reader = Reader::new(body);
     let refusal = match find(shared, rules, kind, &parts, &mut reader).await {
-        Ok(Some(Found { request, echo })) => {
+        Ok(Some(found)) => {
             let http = Request::from_parts(parts, reader.into_body());
             return Entry::Keyed(Keyed {
-                request,
+                request: found.request,
                 http,
                 kind,
-                echo,
+                is_anonymous: found.is_anonymous,
+                echo: found.echo,
             });
         }
         Ok(None) => {
@@ -167,17 +172,20 @@ where
     if kind == Kind::Web || (kind == Kind::Grpc && !grpc::is_one_message(&body)) {
         return Err(Refusal::UnaryOnly);
     }
-    let credentials = rules.credentials(&namespace);
+    let credentials = rules.credentials(&namespace, parts);
+    let is_anonymous = credentials
+        .as_ref()
+        .is_some_and(|counted| !has_credentials(counted));
     let secret = shared.engine.secret();
-    let fingerprint = rules
-        .payload
-        .fingerprint(secret, parts, credentials, &body)?;
+    let counted = credentials.unwrap_or_default();
+    let fingerprint = rules.payload.fingerprint(secret, parts, &counted, &body)?;
     let echo = rules
         .terms
         .echoes_key
         .then(|| HeaderValue::from_str(key.as_str()).ok());
     Ok(Some(Found {
         request: engine::Request::new(&shared.engine, namespace, &key, fingerprint, policy),
+        is_anonymous,
         echo: echo.flatten(),
     }))
 }

@@ -26,6 +26,7 @@
 
 mod body;
 pub mod cors;
+mod credentials;
 mod entry;
 mod error;
 mod grpc;
@@ -46,6 +47,9 @@ mod time;
 mod webhook;
 
 pub use body::{Body, BoxError};
+pub use credentials::{
+    CREDENTIAL_HEADERS, ClientCertificate, Counted, Credentials, asks_to_sign_in, has_credentials,
+};
 pub use error::BuildError;
 pub use head::{Head, NotAHead};
 pub use key::{IDEMPOTENCY_KEY, KeySource, X_IDEMPOTENCY_KEY, read_key};

@@ -9,13 +9,14 @@ use http::{HeaderValue, Method};
 use semel_core::policy::{Mode, OnBusy, Policy};
 use semel_core::{CrashPolicy, Namespace};
 
+use crate::credentials::{Counted, Credentials};
 use crate::error::BuildError;
 use crate::key::KeySource;
 use crate::pattern::Pattern;
 use crate::payload::Payload;
 use crate::problem::Refusal;
 use crate::profile::Terms;
-use crate::route::{CREDENTIALS, Extract, KEPT_HEADERS, Limits, Route, Verify, may_keep};
+use crate::route::{Extract, KEPT_HEADERS, Limits, Route, Verify, may_keep};
 
 /// The scope of requests whose route has no name.
 const SCOPE: &str = "http";
@@ -42,6 +43,7 @@ pub(crate) struct Rules {
     multi_tenant: bool,
     tenant: Option<Extract>,
     principal: Option<Extract>,
+    credentials: Credentials,
     ignores_credentials: bool,
 }
 
@@ -94,6 +96,7 @@ impl Rules {
             multi_tenant: route.multi_tenant,
             tenant: route.tenant,
             principal: route.principal,
+            credentials: route.credentials,
             ignores_credentials: route.ignores_credentials,
         })
     }
@@ -134,14 +137,15 @@ impl Rules {
         )?)
     }
 
-    /// Headers that count as payload because nobody said whose request it is: a principal that is looked for and not found
-    /// tells callers apart no better than none.
-    pub(crate) fn credentials(&self, namespace: &Namespace) -> &'static [HeaderName] {
-        if self.ignores_credentials || namespace.has_principal() {
-            &[]
-        } else {
-            &CREDENTIALS
-        }
+    /// What counts as payload because nobody said whose request it is: a principal that is looked for and not found tells
+    /// callers apart no better than none. `None` where somebody said so, or it makes no difference.
+    pub(crate) fn credentials<'a>(
+        &'a self,
+        namespace: &Namespace,
+        parts: &'a Parts,
+    ) -> Option<Vec<Counted<'a>>> {
+        let known = self.ignores_credentials || namespace.has_principal();
+        (!known).then(|| self.credentials.counted(parts))
     }
 
     /// The policy for one request, which may have a wish of its own where the route grants it.

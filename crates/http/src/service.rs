@@ -181,9 +181,10 @@ where
         request,
         mut http,
         kind,
+        is_anonymous,
         echo,
     } = keyed;
-    let gather = reply::Gather::new(shared, rules, kind);
+    let gather = reply::Gather::new(shared, rules, kind, is_anonymous);
     if !rules.extensions.is_empty() {
         http.extensions_mut().extend(rules.extensions.clone());
     }
