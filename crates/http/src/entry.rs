@@ -90,13 +90,43 @@ where
             .report(rules.shown(), Step::Observed { would });
         return Entry::Unkeyed(Request::from_parts(parts, reader.into_body()));
     }
+    Entry::Refused(refuse(shared, rules, &parts, &mut reader, refusal).await)
+}
+
+/// Refuses a request of which nothing was looked at but its head.
+pub(crate) async fn turn_away<B>(
+    shared: &Shared,
+    rules: &Rules,
+    request: Request<B>,
+    refusal: Refusal,
+) -> Refused
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let (parts, body) = request.into_parts();
+    refuse(shared, rules, &parts, &mut Reader::new(body), refusal).await
+}
+
+async fn refuse<B>(
+    shared: &Shared,
+    rules: &Rules,
+    parts: &Parts,
+    reader: &mut Reader<B>,
+    refusal: Refusal,
+) -> Refused
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let code = refusal.code();
     shared.engine.report(rules.shown(), Step::Refused { code });
-    let must_close = !drained(shared, rules, &parts, &mut reader).await;
-    Entry::Refused(Refused {
+    let must_close = !drained(shared, rules, parts, reader).await;
+    Refused {
         refusal,
-        kind,
+        kind: grpc::kind(&parts.headers),
         must_close: must_close && parts.version <= Version::HTTP_11,
-    })
+    }
 }
 
 /// Whether a request is refused also where keys are only observed (P39).

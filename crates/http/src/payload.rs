@@ -8,6 +8,7 @@ use semel_core::{CanonicalError, Fingerprint, FingerprintBuilder, Secret};
 
 use crate::credentials::Counted;
 use crate::paths::{except, only};
+use crate::rules::METHOD_OVERRIDES;
 
 /// Which parts of a request make it the same request as before. All of them, unless told otherwise.
 ///
@@ -110,7 +111,9 @@ impl Payload {
                 self.content_type,
                 encoding.map_or(b"", HeaderValue::as_bytes),
             ));
-        for name in &self.headers {
+        let overrides = METHOD_OVERRIDES.iter();
+        let overrides = overrides.filter(|name| self.method && parts.headers.contains_key(*name));
+        for name in self.headers.iter().chain(overrides) {
             let values = parts.headers.get_all(name).iter();
             let values: Vec<&[u8]> = values.map(HeaderValue::as_bytes).collect();
             builder = named(builder, name.as_str(), &values);

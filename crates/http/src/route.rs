@@ -258,7 +258,7 @@ impl fmt::Debug for Route {
 }
 
 /// The headers of answers that are always kept for replays.
-pub const KEPT_HEADERS: [HeaderName; 10] = [
+pub const KEPT_HEADERS: [HeaderName; 16] = [
     header::CONTENT_TYPE,
     header::CONTENT_ENCODING,
     header::CONTENT_LANGUAGE,
@@ -269,6 +269,13 @@ pub const KEPT_HEADERS: [HeaderName; 10] = [
     header::LINK,
     header::LOCATION,
     header::VARY,
+    // What keeps a browser from taking an answer for something else.
+    header::CONTENT_SECURITY_POLICY,
+    header::REFERRER_POLICY,
+    header::STRICT_TRANSPORT_SECURITY,
+    header::X_CONTENT_TYPE_OPTIONS,
+    header::X_FRAME_OPTIONS,
+    HeaderName::from_static("cross-origin-resource-policy"),
 ];
 
 /// Headers that are never kept: they belong to a connection, a session, or the moment.

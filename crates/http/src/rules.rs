@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::header::HeaderName;
 use http::request::Parts;
-use http::{HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method, Request};
 use semel_core::policy::{Mode, OnBusy, Policy};
 use semel_core::{CrashPolicy, Namespace};
 
@@ -102,9 +102,26 @@ impl Rules {
     }
 
     /// Whether a request is any of the layer's business. A signature is checked in every mode: modes are about keys (P39).
-    pub(crate) fn covers(&self, method: &Method) -> bool {
+    pub(crate) fn covers<B>(&self, request: &Request<B>) -> bool {
         let looks = self.policy.mode != Mode::Off || self.verify.is_some();
-        looks && self.methods.contains(method)
+        looks && (self.methods.contains(request.method()) || self.is_overridden(request.headers()))
+    }
+
+    /// Whether a request's head asks for one of the methods covered, as some services let it.
+    fn is_overridden(&self, headers: &HeaderMap) -> bool {
+        METHOD_OVERRIDES.iter().any(|name| {
+            let mut values = headers.get_all(name).iter();
+            values.any(|value| {
+                let value = value.as_bytes().trim_ascii();
+                let mut methods = self.methods.iter();
+                methods.any(|method| value.eq_ignore_ascii_case(method.as_str().as_bytes()))
+            })
+        })
+    }
+
+    /// Whether it refuses anything.
+    pub(crate) fn is_enforced(&self) -> bool {
+        self.policy.mode == Mode::Enforce || self.verify.is_some()
     }
 
     /// For reports about requests that have no key.
@@ -200,6 +217,13 @@ impl Rules {
         )
     }
 }
+
+/// Headers by which some services take a request for one of another method. They count as payload where they are there.
+pub(crate) static METHOD_OVERRIDES: [HeaderName; 3] = [
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-method-override"),
+];
 
 /// A caller's wish for the retention, in milliseconds.
 pub const X_IDEMPOTENCY_TTL: HeaderName = HeaderName::from_static("x-idempotency-ttl");
