@@ -26,7 +26,7 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::connect::capture_connection;
 use rustls::ClientConfig;
 use semel::core::CrashPolicy;
-use semel::http::{Body, Lease, Outcome};
+use semel::http::{Body, Lease, Outcome, has_dot_segments};
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
@@ -61,6 +61,8 @@ struct Shared {
     http1: UpstreamClient,
     trust_forwarded: bool,
     keep_host: bool,
+    /// Only TLS agrees on HTTP/2: without it, a call of gRPC's can't be one.
+    may_speak_http2: bool,
     response_timeout: Duration,
     tunnels: TaskTracker,
 }
@@ -89,7 +91,9 @@ impl Proxy {
     pub fn new(config: &Config, tls: &ClientConfig, tunnels: TaskTracker) -> Self {
         let upstream = &config.upstream;
         let targets = upstream.urls.iter().filter_map(|url| target(url)).collect();
+        let targets: Vec<Target> = targets;
         let shared = Shared {
+            may_speak_http2: targets.iter().any(|target| target.scheme == Scheme::HTTPS),
             targets,
             next: AtomicUsize::new(0),
             client: connect::client(upstream, upstream.protocol, tls),
@@ -183,6 +187,7 @@ impl Shared {
         let wanted = errand.upgrade.as_ref().map(|wanted| &wanted.protocol);
         rewrite.request(&mut parts, wanted);
         headers::say_that_there_is_a_body(&mut parts, &body);
+        let body = headers::without_our_trailers(body);
         if let Some(lease) = &errand.lease {
             headers::add_lease(&mut parts.headers, lease);
         }
@@ -200,7 +205,7 @@ impl Shared {
     /// Whether the service is told the client's host. Not in HTTP/2, where the authority is the connection's own, and which
     /// gRPC needs.
     fn keeps_host(&self, headers: &HeaderMap) -> bool {
-        self.keep_host && !is_grpc(headers)
+        self.keep_host && !(self.may_speak_http2 && is_grpc(headers))
     }
 
     fn answered(&self, mut response: Response<Incoming>, errand: Errand) -> Response<Body> {
@@ -236,7 +241,11 @@ impl Shared {
 }
 
 impl Target {
+    /// Where a request goes; `None` where it would leave the path of the service's URL.
     fn uri(&self, asked: &Uri) -> Option<Uri> {
+        if !self.base.is_empty() && has_dot_segments(asked.path()) {
+            return None;
+        }
         let asked = asked.path_and_query().map_or("/", PathAndQuery::as_str);
         let path = match self.base.as_str() {
             "" => asked.parse().ok()?,
