@@ -118,7 +118,8 @@ impl Credentials {
     /// Cookies count by their pairs. HTTP/2 sends them in several lines, which are one (RFC 9113, 8.2.3).
     fn of_cookies<'a>(&self, headers: &'a HeaderMap) -> Vec<Cow<'a, [u8]>> {
         let lines = headers.get_all(header::COOKIE).iter();
-        let lines: Vec<&[u8]> = lines.map(HeaderValue::as_bytes).collect();
+        let lines = lines.map(HeaderValue::as_bytes);
+        let lines: Vec<&[u8]> = lines.filter(|line| !line.is_empty()).collect();
         match lines.as_slice() {
             [] => Vec::new(),
             [one] if self.cookies.is_empty() => vec![Cow::Borrowed(*one)],

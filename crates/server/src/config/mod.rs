@@ -26,6 +26,13 @@ use std::fmt;
 
 use serde_json::Value;
 
+/// Whether a URL's host is this machine.
+pub(crate) fn is_at_loopback(url: &str) -> bool {
+    let host = url.parse::<http::Uri>().ok();
+    let host = host.and_then(|uri| Some(uri.host()?.to_owned()));
+    host.is_some_and(|host| is_loopback(&format!("{host}:0")))
+}
+
 /// Whether an address is one of this machine alone.
 pub(crate) fn is_loopback(address: &str) -> bool {
     let Ok(mut found) = std::net::ToSocketAddrs::to_socket_addrs(address) else {

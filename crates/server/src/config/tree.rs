@@ -149,6 +149,9 @@ pub struct Upstream {
     pub idle_timeout: Span,
     /// The most unused connections kept for each URL.
     pub max_idle: usize,
+    /// The most requests with a key that are with the service at a time: they go on also when their clients have left. More wait for `connect_timeout`, and are then told so (503); nothing was sent.
+    #[schemars(range(min = 1))]
+    pub max_running: usize,
 }
 
 impl Default for Upstream {
@@ -162,6 +165,7 @@ impl Default for Upstream {
             response_timeout: seconds(60),
             idle_timeout: seconds(4),
             max_idle: 256,
+            max_running: 400,
         }
     }
 }

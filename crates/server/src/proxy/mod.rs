@@ -27,6 +27,7 @@ use hyper_util::client::legacy::connect::capture_connection;
 use rustls::ClientConfig;
 use semel::core::CrashPolicy;
 use semel::http::{Body, Lease, Outcome, has_dot_segments};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
@@ -64,6 +65,9 @@ struct Shared {
     /// Only TLS agrees on HTTP/2: without it, a call of gRPC's can't be one.
     may_speak_http2: bool,
     response_timeout: Duration,
+    /// One for each request with a key that is with the service, until its answer has ended.
+    places: Arc<Semaphore>,
+    place_timeout: Duration,
     tunnels: TaskTracker,
 }
 
@@ -101,6 +105,8 @@ impl Proxy {
             trust_forwarded: config.listener.trust_forwarded,
             keep_host: upstream.host == Host::Client && upstream.protocol != Protocol::H2c,
             response_timeout: upstream.response_timeout.0,
+            places: Arc::new(Semaphore::new(upstream.max_running)),
+            place_timeout: upstream.connect_timeout.0,
             tunnels,
         };
         Self {
@@ -156,11 +162,15 @@ impl Shared {
             true => &self.http1,
             false => &self.client,
         };
+        let place = match errand.lease {
+            Some(_) => Some(self.place().await.map_err(|cause| errand.not_sent(cause))?),
+            None => None,
+        };
         let connection = capture_connection(&mut request);
         let answer = tokio::time::timeout(self.response_timeout, client.request(request)).await;
         let was_sent = connection.connection_metadata().is_some();
         let (error, why) = match answer {
-            Ok(Ok(response)) => return Ok(self.answered(response, errand)),
+            Ok(Ok(response)) => return Ok(held(self.answered(response, errand), place)),
             Ok(Err(error)) => (errand.failed(&error), cause_of(&error)),
             Err(_) if was_sent => (errand.sent(Cause::Timeout), "no answer in time".to_owned()),
             Err(_) => (
@@ -170,6 +180,16 @@ impl Shared {
         };
         tracing::warn!(code = error.code(), why, "no answer from the service");
         Err(error)
+    }
+
+    /// A place for a request that goes on also when its client has left.
+    async fn place(&self) -> Result<OwnedSemaphorePermit, Cause> {
+        let place = Arc::clone(&self.places).acquire_owned();
+        let place = tokio::time::timeout(self.place_timeout, place).await;
+        place.ok().and_then(Result::ok).ok_or_else(|| {
+            tracing::warn!("upstream.max_running: as many requests are with the service as may be");
+            Cause::Full
+        })
     }
 
     /// The request as the service gets it; `None` where it can't be forwarded.
@@ -316,6 +336,17 @@ impl Errand {
         };
         ProxyError { cause, retry }
     }
+}
+
+/// The answer, with its request's place until it has ended.
+fn held(response: Response<Body>, place: Option<OwnedSemaphorePermit>) -> Response<Body> {
+    let Some(place) = place else { return response };
+    response.map(|body| {
+        Body::new(body.map_err(move |error| {
+            let _until_the_body_is_dropped = &place;
+            error
+        }))
+    })
 }
 
 /// The innermost cause: what the machine said.

@@ -1,10 +1,10 @@
 //! Who calls, and what a route asks of its callers.
 
 use super::Judge;
-use crate::config::is_loopback;
 use crate::config::route::{Compare, RouteSettings};
 use crate::config::tree::Config;
 use crate::config::whose::{Algorithm, From, Jwt, Verify, Whose};
+use crate::config::{is_at_loopback, is_loopback};
 
 impl Judge<'_> {
     pub(super) fn whose(&mut self, path: &str, whose: &Whose, config: &Config) {
@@ -98,7 +98,7 @@ impl Judge<'_> {
         }
         if let Some(url) = &jwt.jwks_url
             && !url.starts_with("https:")
-            && !super::ends::is_at_loopback(url)
+            && !is_at_loopback(url)
         {
             self.wrong(
                 "jwt.jwks_url",

@@ -213,10 +213,3 @@ impl Judge<'_> {
         }
     }
 }
-
-/// Whether a URL's host is this machine.
-pub(super) fn is_at_loopback(url: &str) -> bool {
-    let host = url.parse::<http::Uri>().ok();
-    let host = host.and_then(|uri| Some(uri.host()?.to_owned()));
-    host.is_some_and(|host| is_loopback(&format!("{host}:0")))
-}
