@@ -39,7 +39,7 @@ pub const HELP: &[Help] = &[
         "Send exactly one line with 1 to 255 of `A-Z a-z 0-9 _ - . :`, bare or in quotation marks. The problem's `detail` says which rule is broken.",
         "The key rules can be widened; whatever wrote the key in two places (a client and a gateway) has to be one."),
     help("idempotency_payload_invalid",
-        "The body says that it is JSON and can't be read in exactly one way: a member twice, a number past 2^53−1, more than 64 levels, or no JSON at all. Nothing was started.",
+        "The body says that it is JSON and can't be read in exactly one way: a member twice, a number past 2^53−1 or with more digits than a double holds, more than 64 levels, or no JSON at all. Nothing was started.",
         "Mend the body. Large numbers travel as strings.",
         "A route may compare bodies by their bytes instead (`Compare::Bytes`; sidecar: `fingerprint.body = \"bytes\"`), unless the key is in the body."),
     help("idempotency_tenant_required",
