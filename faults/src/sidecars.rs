@@ -45,7 +45,7 @@ impl Sidecar {
         let admin = local();
         let settings = format!(
             "environment = \"faults\"\n[store]\nurl = \"{store}\"\n[listener]\naddress = \"{address}\"\n\
-             [admin]\naddress = \"{admin}\"\n[upstream]\nurls = [\"http://{upstream}\"]\n\
+             [admin]\naddress = \"{admin}\"\nopen = true\n[upstream]\nurls = [\"http://{upstream}\"]\n\
              [defaults]\nscope = \"charges\"\ncrash = \"hold\"\nlease = \"{}s\"\n",
             LEASE.as_secs(),
         );

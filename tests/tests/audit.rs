@@ -42,7 +42,7 @@ impl Rig {
             .expect("SEMEL_TEST_REDIS_URL: see `cargo xtask services up redis`");
         let (folder, address, admin) = (new_folder("audit"), local(), local());
         let settings = format!(
-            "environment = \"audit-{}\"\nlistener.address = \"{address}\"\nadmin.address = \"{admin}\"\nstore.url = \"{redis}\"\n\
+            "environment = \"audit-{}\"\nlistener.address = \"{address}\"\nadmin.address = \"{admin}\"\nadmin.open = true\nstore.url = \"{redis}\"\n\
              upstream.urls = [\"http://{upstream}\"]\naudit.file = \"{}\"\naudit.postgres.url = \"{}\"\naudit.nats.url = \"{}\"\n",
             address.port(),
             folder.join("audit.jsonl").display(),

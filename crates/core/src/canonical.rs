@@ -2,14 +2,16 @@
 //! be read in two ways is refused.
 //!
 //! serde_json parses; this module sorts and writes. Refused beyond what isn't JSON: a member name
-//! given twice, a number whose size is past 2^53−1 (a reader may round it, so two different payloads
-//! could look alike), and more than [`MAX_DEPTH`] levels.
+//! given twice, a number that a double can't hold exactly or whose size is past 2^53−1 (a reader may
+//! round it, so two different payloads could look alike), and more than [`MAX_DEPTH`] levels.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
+
+use crate::decimal;
 
 /// The deepest nesting taken.
 pub const MAX_DEPTH: usize = 64;
@@ -38,7 +40,7 @@ pub struct CanonicalError {
 pub enum CanonicalErrorKind {
     /// A member name is given twice.
     Duplicate,
-    /// A number's size is past 2^53−1.
+    /// A number's size is past 2^53−1, or it has digits that a double can't hold.
     Number,
     /// It nests deeper than [`MAX_DEPTH`].
     Depth,
@@ -50,7 +52,7 @@ impl CanonicalErrorKind {
     const fn reason(self) -> &'static str {
         match self {
             Self::Duplicate => "a member name is given twice",
-            Self::Number => "a number is past 2^53-1; send it as a string",
+            Self::Number => "a number is past 2^53-1 or has too many digits; send it as a string",
             Self::Depth => "it nests deeper than 64 levels",
             Self::Syntax => "it isn't valid JSON",
         }
@@ -84,6 +86,23 @@ pub(crate) fn append(out: &mut Vec<u8>, text: &[u8]) -> Result<(), CanonicalErro
     match std::str::from_utf8(text) {
         Ok(text) => write(out, serde_json::Deserializer::from_str(text)),
         Err(_) => write(out, serde_json::Deserializer::from_slice(text)),
+    }?;
+    match decimal::inexact(text) {
+        None => Ok(()),
+        Some(at) => Err(CanonicalError::at(text, at)),
+    }
+}
+
+impl CanonicalError {
+    /// A number at this place of the text.
+    fn at(text: &[u8], at: usize) -> Self {
+        let before = &text[..at];
+        let start = before.iter().rposition(|byte| *byte == b'\n');
+        Self {
+            kind: CanonicalErrorKind::Number,
+            line: before.iter().filter(|byte| **byte == b'\n').count() + 1,
+            column: at - start.map_or(0, |start| start + 1) + 1,
+        }
     }
 }
 

@@ -21,6 +21,7 @@ pub mod canary;
 pub mod canonical;
 pub mod claim;
 pub mod clock;
+mod decimal;
 pub mod diagnosis;
 pub mod engine;
 pub mod env;

@@ -12,6 +12,7 @@ use semel_core::event::{Step, Would};
 use semel_core::policy::Mode;
 
 use crate::body::{Body, BoxError, Cut, Reader};
+use crate::credentials::has_credentials;
 use crate::grpc::{self, Kind};
 use crate::layer::Shared;
 use crate::problem::Refusal;
@@ -33,6 +34,8 @@ pub(crate) struct Keyed {
     /// For the handler.
     pub(crate) http: Request<Body>,
     pub(crate) kind: Kind,
+    /// Whether nothing says whose request it is.
+    pub(crate) is_anonymous: bool,
     /// What to repeat to the caller, where the profile says so.
     pub(crate) echo: Option<HeaderValue>,
 }
@@ -47,6 +50,7 @@ pub(crate) struct Refused {
 /// What was found out.
 struct Found {
     request: engine::Request,
+    is_anonymous: bool,
     echo: Option<HeaderValue>,
 }
 
@@ -62,13 +66,14 @@ where
     let kind = grpc::kind(&parts.headers);
     let mut reader = Reader::new(body);
     let refusal = match find(shared, rules, kind, &parts, &mut reader).await {
-        Ok(Some(Found { request, echo })) => {
+        Ok(Some(found)) => {
             let http = Request::from_parts(parts, reader.into_body());
             return Entry::Keyed(Keyed {
-                request,
+                request: found.request,
                 http,
                 kind,
-                echo,
+                is_anonymous: found.is_anonymous,
+                echo: found.echo,
             });
         }
         Ok(None) => {
@@ -85,13 +90,43 @@ where
             .report(rules.shown(), Step::Observed { would });
         return Entry::Unkeyed(Request::from_parts(parts, reader.into_body()));
     }
+    Entry::Refused(refuse(shared, rules, &parts, &mut reader, refusal).await)
+}
+
+/// Refuses a request of which nothing was looked at but its head.
+pub(crate) async fn turn_away<B>(
+    shared: &Shared,
+    rules: &Rules,
+    request: Request<B>,
+    refusal: Refusal,
+) -> Refused
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let (parts, body) = request.into_parts();
+    refuse(shared, rules, &parts, &mut Reader::new(body), refusal).await
+}
+
+async fn refuse<B>(
+    shared: &Shared,
+    rules: &Rules,
+    parts: &Parts,
+    reader: &mut Reader<B>,
+    refusal: Refusal,
+) -> Refused
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let code = refusal.code();
     shared.engine.report(rules.shown(), Step::Refused { code });
-    let must_close = !drained(shared, rules, &parts, &mut reader).await;
-    Entry::Refused(Refused {
+    let must_close = !drained(shared, rules, parts, reader).await;
+    Refused {
         refusal,
-        kind,
+        kind: grpc::kind(&parts.headers),
         must_close: must_close && parts.version <= Version::HTTP_11,
-    })
+    }
 }
 
 /// Whether a request is refused also where keys are only observed (P39).
@@ -167,17 +202,20 @@ where
     if kind == Kind::Web || (kind == Kind::Grpc && !grpc::is_one_message(&body)) {
         return Err(Refusal::UnaryOnly);
     }
-    let credentials = rules.credentials(&namespace);
+    let credentials = rules.credentials(&namespace, parts);
+    let is_anonymous = credentials
+        .as_ref()
+        .is_some_and(|counted| !has_credentials(counted));
     let secret = shared.engine.secret();
-    let fingerprint = rules
-        .payload
-        .fingerprint(secret, parts, credentials, &body)?;
+    let counted = credentials.unwrap_or_default();
+    let fingerprint = rules.payload.fingerprint(secret, parts, &counted, &body)?;
     let echo = rules
         .terms
         .echoes_key
         .then(|| HeaderValue::from_str(key.as_str()).ok());
     Ok(Some(Found {
         request: engine::Request::new(&shared.engine, namespace, &key, fingerprint, policy),
+        is_anonymous,
         echo: echo.flatten(),
     }))
 }

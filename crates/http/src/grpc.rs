@@ -66,6 +66,11 @@ pub(crate) fn meaning(headers: &HeaderMap) -> Option<Meaning> {
     })
 }
 
+/// Whether a status says that this caller may not.
+pub(crate) fn is_permission_denied(headers: &HeaderMap) -> bool {
+    headers.get(GRPC_STATUS).is_some_and(|status| status == "7")
+}
+
 /// A problem as a response of trailers only.
 pub(crate) fn problem(told: &Told, entropy: &dyn Entropy) -> Response<Body> {
     let mut response = Response::new(Body::default());

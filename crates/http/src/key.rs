@@ -8,6 +8,7 @@ use http::header::HeaderName;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use semel_core::{Key, KeyRules, canonicalize};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use crate::payload;
 use crate::problem::Refusal;
@@ -148,23 +149,52 @@ fn from_field(
     body: &[u8],
     rules: &KeyRules,
 ) -> Result<Option<Key>, Refusal> {
+    let text = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+    let is_object = text.trim_ascii_start().starts_with(b"{");
+    let says_json = payload::says_json(parts) && !body.is_empty();
     let members = match serde_json::from_slice(body) {
-        Ok(serde_json::Value::Object(members)) => members,
-        // No object: there is no such field, and whether that matters is the handler's.
-        Ok(_) => return Ok(None),
-        // Another reader may take it, and find a key in it.
-        Err(_) if payload::says_json(parts) && !body.is_empty() => {
+        Ok(Members(members)) => members,
+        // Another reader may take it, whatever it calls itself, and find a key in it.
+        Err(_) if is_object || says_json => {
             canonicalize(body)?;
             return Ok(None);
         }
+        // No object: there is no such field, and whether that matters is the handler's.
         Err(_) => return Ok(None),
     };
-    let mut found = names.iter().filter_map(|name| members.get(&**name));
-    match (found.next(), found.next()) {
+    let is_named = |name: &str| names.iter().any(|wanted| wanted == name);
+    let mut found = members.iter().filter(|(name, _)| is_named(name));
+    let mut next = || found.next().map(|(_, value)| value);
+    match (next(), next()) {
         (None, _) => Ok(None),
         (Some(serde_json::Value::String(text)), None) => Ok(Some(rules.check(text)?)),
         (Some(_), None) => Err(Refusal::KeySyntax),
         (Some(_), Some(_)) => Err(Refusal::KeyTwice),
+    }
+}
+
+/// The members of an object, those of the same name too: which of them the handler takes is anyone's guess.
+struct Members(Vec<(String, serde_json::Value)>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        struct Collect;
+        impl<'de> Visitor<'de> for Collect {
+            type Value = Members;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        reader.deserialize_map(Collect)
     }
 }
 

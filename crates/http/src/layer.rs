@@ -9,6 +9,7 @@ use tower_layer::Layer;
 
 use crate::error::BuildError;
 use crate::pattern::Pattern;
+use crate::reading::{Readings, readings, soften};
 use crate::route::Route;
 use crate::rules::Rules;
 use crate::service::Idempotency;
@@ -44,11 +45,44 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The first route whose path fits, or the defaults.
-    pub(crate) fn rules(&self, path: &str) -> &Arc<Rules> {
-        let fits = |rules: &&Arc<Rules>| rules.path.as_ref().is_some_and(|p| p.matches(path));
-        self.routes.iter().find(fits).unwrap_or(&self.defaults)
+    /// The rules for a path; several where services may read it in ways for which different rules hold.
+    pub(crate) fn rules(&self, path: &str) -> Found<'_> {
+        let exact = self.find(|pattern| pattern.matches(path));
+        if self.routes.is_empty() {
+            return Found::One(&self.defaults);
+        }
+        let soft = || {
+            let path = soften(path);
+            self.find(|pattern| pattern.matches_soft(&path))
+        };
+        let first = exact.or_else(soft).unwrap_or(&self.defaults);
+        let mut found = vec![first];
+        match readings(path) {
+            Readings::Plain => {}
+            Readings::TooLong => found.extend(self.routes.iter().chain([&self.defaults])),
+            Readings::Odd(readings) => found.extend(readings.iter().map(|reading| {
+                let rules = self.find(|pattern| pattern.matches_soft(reading));
+                rules.unwrap_or(&self.defaults)
+            })),
+        }
+        match found.iter().all(|rules| Arc::ptr_eq(rules, first)) {
+            true => Found::One(first),
+            false => Found::Several(found),
+        }
     }
+
+    /// The first route whose path fits.
+    fn find(&self, fits: impl Fn(&Pattern) -> bool) -> Option<&Arc<Rules>> {
+        let mut routes = self.routes.iter();
+        routes.find(|rules| rules.path.as_ref().is_some_and(&fits))
+    }
+}
+
+/// The rules that hold for a path.
+pub(crate) enum Found<'a> {
+    One(&'a Arc<Rules>),
+    /// As it stands, and as it may be read otherwise.
+    Several(Vec<&'a Arc<Rules>>),
 }
 
 impl IdempotencyLayer {

@@ -26,6 +26,7 @@
 
 mod body;
 pub mod cors;
+mod credentials;
 mod entry;
 mod error;
 mod grpc;
@@ -38,6 +39,7 @@ mod pattern;
 mod payload;
 mod problem;
 mod profile;
+mod reading;
 mod reply;
 mod route;
 mod rules;
@@ -46,6 +48,9 @@ mod time;
 mod webhook;
 
 pub use body::{Body, BoxError};
+pub use credentials::{
+    CREDENTIAL_HEADERS, ClientCertificate, Counted, Credentials, asks_to_sign_in, has_credentials,
+};
 pub use error::BuildError;
 pub use head::{Head, NotAHead};
 pub use key::{IDEMPOTENCY_KEY, KeySource, X_IDEMPOTENCY_KEY, read_key};
@@ -56,6 +61,7 @@ pub use lease::{Lease, Outcome};
 pub use payload::{Compare, Payload};
 pub use problem::{HELP, Help, PROBLEMS, Refusal, Row, Told};
 pub use profile::{ErrorShape, PROFILES, Profile, Terms};
+pub use reading::has_dot_segments;
 pub use reply::{IDEMPOTENT_NOT_KEPT, IDEMPOTENT_REPLAYED, X_ORIGINAL_REQUEST_TIME};
 pub use route::{KEPT_HEADERS, Limits, Route};
 pub use rules::X_IDEMPOTENCY_TTL;

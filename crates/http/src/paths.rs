@@ -20,14 +20,10 @@ pub(crate) fn except(body: &[u8], paths: &[Cow<'static, str>]) -> Result<Vec<u8>
     Ok(value.to_string().into_bytes())
 }
 
-/// What the paths lead to, and nothing else.
+/// What the paths lead to, and nothing else: with its place, or that there is nothing.
 pub(crate) fn only(body: &[u8], paths: &[Cow<'static, str>]) -> Result<Vec<u8>, CanonicalError> {
     let value = parsed(body)?;
-    let chosen = paths.iter().map(|path| {
-        let mut found = Vec::new();
-        collect(&value, &steps(path), &mut found);
-        Value::Array(found)
-    });
+    let chosen = paths.iter().map(|path| collect(&value, &steps(path)));
     Ok(Value::Array(chosen.collect()).to_string().into_bytes())
 }
 
@@ -71,30 +67,86 @@ fn remove(value: &mut Value, steps: &[String]) {
     }
 }
 
-fn collect(value: &Value, steps: &[String], found: &mut Vec<Value>) {
+/// What the steps lead to, in a form that no other value has: `[value]`; `[]` where there is no such member or element; `[0,
+/// value]` where a value is in the way that has none. `*` leads to an object or a list of such forms, in the value's own
+/// shape.
+fn collect(value: &Value, steps: &[String]) -> Value {
     let [step, rest @ ..] = steps else {
-        found.push(value.clone());
-        return;
+        return Value::Array(vec![value.clone()]);
     };
     match value {
         Value::Object(members) if step == "*" => {
-            for (name, member) in members {
-                found.push(Value::String(name.clone()));
-                collect(member, rest, found);
-            }
+            let found = members
+                .iter()
+                .map(|(name, member)| (name.clone(), collect(member, rest)));
+            Value::Array(vec![Value::Object(found.collect())])
         }
-        Value::Object(members) => {
-            if let Some(member) = members.get(step) {
-                collect(member, rest, found);
-            }
+        Value::Array(items) if step == "*" => {
+            let found = items.iter().map(|item| collect(item, rest));
+            Value::Array(vec![Value::Array(found.collect())])
         }
+        Value::Object(members) => members
+            .get(step)
+            .map_or_else(nothing, |member| collect(member, rest)),
         Value::Array(items) => {
-            for (i, item) in items.iter().enumerate() {
-                if step == "*" || step.parse() == Ok(i) {
-                    collect(item, rest, found);
-                }
-            }
+            let item = step.parse().ok().and_then(|at: usize| items.get(at));
+            item.map_or_else(nothing, |item| collect(item, rest))
         }
-        _ => {}
+        other => Value::Array(vec![0.into(), other.clone()]),
+    }
+}
+
+const fn nothing() -> Value {
+    Value::Array(Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(body: &str, paths: &[&'static str]) -> Vec<u8> {
+        let paths: Vec<Cow<'static, str>> = paths.iter().map(|path| (*path).into()).collect();
+        only(body.as_bytes(), &paths).unwrap()
+    }
+
+    #[test]
+    fn places_and_what_is_absent_count() {
+        for (paths, one, other) in [
+            (
+                &["/items/*/id", "/items/*/qty"][..],
+                r#"{"items":[{"id":1,"qty":5},{"id":2}]}"#,
+                r#"{"items":[{"id":1},{"id":2,"qty":5}]}"#,
+            ),
+            (
+                &["/items/*"],
+                r#"{"items":{"x":"y"}}"#,
+                r#"{"items":["x","y"]}"#,
+            ),
+            (&["/items/*"], r#"{"items":{}}"#, r#"{"items":[]}"#),
+            (&["/items/*"], "{}", r#"{"items":[]}"#),
+            (&["/a"], "{}", r#"{"a":null}"#),
+            (&["/a"], "{}", r#"{"a":[]}"#),
+            (&["/a/b"], r#"{"a":{}}"#, r#"{"a":7}"#),
+            (&["/a/b"], r#"{"a":7}"#, r#"{"a":8}"#),
+            (
+                &["/a/*/b"],
+                r#"{"a":[{},{"b":1}]}"#,
+                r#"{"a":[{"b":1},{}]}"#,
+            ),
+            (&["/a/0"], r#"{"a":[]}"#, r#"{"a":[null]}"#),
+        ] {
+            assert_ne!(of(one, paths), of(other, paths), "{one} and {other}");
+        }
+    }
+
+    #[test]
+    fn what_no_path_leads_to_does_not_count() {
+        let paths = &["/order/id", "/items/*/id"];
+        let first = of(r#"{"order":{"id":7,"note":"a"},"items":[{"id":1}]}"#, paths);
+        let other = of(
+            r#"{"more":1,"items":[{"x":2,"id":1}],"order":{"id":7}}"#,
+            paths,
+        );
+        assert_eq!(first, other);
     }
 }

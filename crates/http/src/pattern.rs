@@ -1,11 +1,14 @@
 //! Paths of routes, matched segment by segment.
 
 use crate::error::BuildError;
+use crate::reading::soften;
 
 /// A path with places for values: `/charges/{id}/refunds`, or `/hooks/{*rest}`.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     pub(crate) text: String,
+    /// The same, as [`soften`] has it.
+    soft: String,
 }
 
 impl Pattern {
@@ -25,20 +28,30 @@ impl Pattern {
         }
         Ok(Self {
             text: text.to_owned(),
+            soft: soften(text).into_owned(),
         })
     }
 
     pub(crate) fn matches(&self, path: &str) -> bool {
-        let mut wanted = self.text.split('/');
-        let mut found = path.split('/');
-        loop {
-            match (wanted.next(), found.next()) {
-                (None, None) => return true,
-                (Some(rest), Some(_)) if rest.starts_with("{*") => return true,
-                (Some(place), Some(value)) if place.starts_with('{') && !value.is_empty() => {}
-                (Some(wanted), Some(found)) if wanted == found => {}
-                _ => return false,
-            }
+        matches(&self.text, path, |wanted, found| wanted == found)
+    }
+
+    /// Whether it fits a path that was softened, capitals aside.
+    pub(crate) fn matches_soft(&self, path: &str) -> bool {
+        matches(&self.soft, path, str::eq_ignore_ascii_case)
+    }
+}
+
+fn matches(pattern: &str, path: &str, same: impl Fn(&str, &str) -> bool) -> bool {
+    let mut wanted = pattern.split('/');
+    let mut found = path.split('/');
+    loop {
+        match (wanted.next(), found.next()) {
+            (None, None) => return true,
+            (Some(rest), Some(_)) if rest.starts_with("{*") => return true,
+            (Some(place), Some(value)) if place.starts_with('{') && !value.is_empty() => {}
+            (Some(wanted), Some(found)) if same(wanted, found) => {}
+            _ => return false,
         }
     }
 }
@@ -56,6 +69,9 @@ mod tests {
         assert!(!matches("/charges", "/charges/"));
         assert!(!matches("/charges/{id}", "/charges/"));
         assert!(!matches("/charges/{id}", "/charges/7/refunds"));
+        let soft = |pattern: &str, path: &str| Pattern::new(pattern).unwrap().matches_soft(path);
+        assert!(soft("/Charges/", "/charges") && soft("/%63harges", "/CHARGES"));
+        assert!(!soft("/charges/{id}", "/charges"));
         for bad in ["charges", "/a{b}", "/{*rest}/more", "/{}"] {
             assert!(Pattern::new(bad).is_err(), "{bad}");
         }

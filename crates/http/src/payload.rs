@@ -6,7 +6,9 @@ use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
 use semel_core::{CanonicalError, Fingerprint, FingerprintBuilder, Secret};
 
+use crate::credentials::Counted;
 use crate::paths::{except, only};
+use crate::rules::METHOD_OVERRIDES;
 
 /// Which parts of a request make it the same request as before. All of them, unless told otherwise.
 ///
@@ -86,12 +88,12 @@ impl Payload {
         }
     }
 
-    /// `more` headers count besides the route's own: credentials where no principal is known.
+    /// `credentials` count besides the route's own headers, where no principal is known.
     pub(crate) fn fingerprint(
         &self,
         secret: &Secret,
         parts: &Parts,
-        more: &[HeaderName],
+        credentials: &[Counted<'_>],
         body: &[u8],
     ) -> Result<Fingerprint, CanonicalError> {
         // A part that doesn't count is still there, empty: the others keep their places.
@@ -109,18 +111,31 @@ impl Payload {
                 self.content_type,
                 encoding.map_or(b"", HeaderValue::as_bytes),
             ));
-        for name in self.headers.iter().chain(more) {
-            let values = parts.headers.get_all(name);
-            // How many, or a value could pass for the next header's name.
-            let many = values.iter().count() as u64;
-            builder = builder.part(name.as_str().as_bytes());
-            builder = builder.part(&many.to_le_bytes());
-            for value in values {
-                builder = builder.part(value.as_bytes());
-            }
+        let overrides = METHOD_OVERRIDES.iter();
+        let overrides = overrides.filter(|name| self.method && parts.headers.contains_key(*name));
+        for name in self.headers.iter().chain(overrides) {
+            let values = parts.headers.get_all(name).iter();
+            let values: Vec<&[u8]> = values.map(HeaderValue::as_bytes).collect();
+            builder = named(builder, name.as_str(), &values);
+        }
+        for (name, values) in credentials {
+            builder = named(builder, name, values);
         }
         Ok(self.body.add(builder, is_json(&media), body)?.finish())
     }
+}
+
+/// A name and its values; and how many, or a value could pass for the next name.
+fn named(
+    builder: FingerprintBuilder,
+    name: &str,
+    values: &[impl AsRef<[u8]>],
+) -> FingerprintBuilder {
+    let many = values.len() as u64;
+    let builder = builder.part(name.as_bytes()).part(&many.to_le_bytes());
+    values
+        .iter()
+        .fold(builder, |builder, value| builder.part(value.as_ref()))
 }
 
 impl Compare {

@@ -145,7 +145,7 @@ impl Terms {
     /// 2xx, 3xx and 4xx are kept, except those that say "not now" or "not you".
     pub(crate) fn meaning(&self, status: StatusCode) -> Meaning {
         match status.as_u16() {
-            401 | 408 | 409 | 425 | 429 => Meaning::NothingHappened,
+            401 | 407 | 408 | 409 | 425 | 429 => Meaning::NothingHappened,
             // Another protocol from here on: nothing that could be given again.
             100..=199 => Meaning::NothingHappened,
             400..=499 => Meaning::Failed,
@@ -187,7 +187,7 @@ mod tests {
         for status in [400, 402, 403, 404, 422] {
             assert_eq!(of(status), [Meaning::Failed; 4]);
         }
-        for status in [101, 401, 408, 409, 425, 429] {
+        for status in [101, 401, 407, 408, 409, 425, 429] {
             assert_eq!(of(status), [Meaning::NothingHappened; 4]);
         }
         use Meaning::{Failed, Unclear};

@@ -11,6 +11,7 @@ use semel_core::engine::{Replayed, Report, Verdict};
 use semel_core::{Answer, Body as Stored, Env};
 
 use crate::body::{Body, BoxError, Cut, Reader};
+use crate::credentials::asks_to_sign_in;
 use crate::grpc::{self, Kind};
 use crate::head::{self, Head};
 use crate::layer::Shared;
@@ -34,6 +35,8 @@ pub(crate) struct Gather {
     env: Env,
     rules: Arc<Rules>,
     kind: Kind,
+    /// Whether nothing says whose request it is.
+    is_anonymous: bool,
 }
 
 impl From<Outcome> for Verdict {
@@ -46,11 +49,12 @@ impl From<Outcome> for Verdict {
 }
 
 impl Gather {
-    pub(crate) fn new(shared: &Shared, rules: &Arc<Rules>, kind: Kind) -> Self {
+    pub(crate) fn new(shared: &Shared, rules: &Arc<Rules>, kind: Kind, is_anonymous: bool) -> Self {
         Self {
             env: shared.engine.env().clone(),
             rules: Arc::clone(rules),
             kind,
+            is_anonymous,
         }
     }
 
@@ -112,14 +116,31 @@ impl Gather {
     /// The verdict on an answer whose status alone says that it isn't kept.
     fn not_kept(&self, parts: &Parts) -> Option<Verdict> {
         let meaning = match self.kind {
-            Kind::Grpc if parts.status == StatusCode::OK => grpc::meaning(&parts.headers)?,
-            _ => self.rules.terms.meaning(parts.status),
+            Kind::Grpc if parts.status == StatusCode::OK => self.of_call(&parts.headers)?,
+            _ => self.of_answer(parts),
         };
         match meaning {
             Meaning::NothingHappened => Some(Verdict::NoEffect),
             Meaning::Unclear => Some(Verdict::Retry),
             Meaning::Done | Meaning::Failed => None,
         }
+    }
+
+    /// What an answer says about the effect. One that asks for credentials is not kept for a request that had none: the
+    /// next with the key may have them.
+    fn of_answer(&self, parts: &Parts) -> Meaning {
+        if self.is_anonymous && asks_to_sign_in(parts.status, &parts.headers) {
+            return Meaning::NothingHappened;
+        }
+        self.rules.terms.meaning(parts.status)
+    }
+
+    /// The same of a call's status.
+    fn of_call(&self, headers: &HeaderMap) -> Option<Meaning> {
+        if self.is_anonymous && grpc::is_permission_denied(headers) {
+            return Some(Meaning::NothingHappened);
+        }
+        grpc::meaning(headers)
     }
 
     fn is_stream(&self, parts: &Parts) -> bool {
@@ -131,13 +152,13 @@ impl Gather {
     fn verdict(&self, parts: &Parts, trailers: Option<&HeaderMap>, body: Stored) -> Verdict {
         let trailers = trailers.filter(|_| self.kind == Kind::Grpc);
         let meaning = match (self.kind, trailers) {
-            (Kind::Grpc, Some(trailers)) => grpc::meaning(trailers).unwrap_or(Meaning::Unclear),
+            (Kind::Grpc, Some(trailers)) => self.of_call(trailers).unwrap_or(Meaning::Unclear),
             // Trailers only. Else it ended without a status; or it is a stream that is not at its end, which is not run again.
-            (Kind::Grpc, None) => grpc::meaning(&parts.headers).unwrap_or(match body {
+            (Kind::Grpc, None) => self.of_call(&parts.headers).unwrap_or(match body {
                 Stored::Kept(_) => Meaning::Unclear,
                 _ => Meaning::Done,
             }),
-            _ => self.rules.terms.meaning(parts.status),
+            _ => self.of_answer(parts),
         };
         let kept_trailers = trailers
             .into_iter()

@@ -11,6 +11,7 @@ use http::request::Parts;
 use semel_core::policy::{Mode, Policy};
 use semel_core::{CrashPolicy, Timestamp};
 
+use crate::credentials::Credentials;
 use crate::key::KeySource;
 use crate::payload::Payload;
 use crate::profile::Profile;
@@ -50,6 +51,7 @@ pub struct Route {
     pub(crate) multi_tenant: bool,
     pub(crate) tenant: Option<Extract>,
     pub(crate) principal: Option<Extract>,
+    pub(crate) credentials: Credentials,
     pub(crate) ignores_credentials: bool,
     pub(crate) keep: Vec<String>,
     pub(crate) limits: Limits,
@@ -175,13 +177,19 @@ impl Route {
 
     /// Finds the authenticated caller: keys of different callers never meet.
     ///
-    /// Without this, and for a request of which it finds none, the `Authorization` and `X-Api-Key` headers count as part
-    /// of the payload: a key that is used with other credentials is refused rather than answered with another's answer.
+    /// Without this, and for a request of which it finds none, the [`Credentials`] count as part of the payload: a key that
+    /// is used with others is refused rather than answered with another's answer.
     pub fn principal(
         mut self,
         find: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
         self.principal = Some(Arc::new(find));
+        self
+    }
+
+    /// What counts as credentials where no principal is known. The usual headers, all cookies, the client's certificate.
+    pub fn credentials(mut self, credentials: Credentials) -> Self {
+        self.credentials = credentials;
         self
     }
 
@@ -250,7 +258,7 @@ impl fmt::Debug for Route {
 }
 
 /// The headers of answers that are always kept for replays.
-pub const KEPT_HEADERS: [HeaderName; 10] = [
+pub const KEPT_HEADERS: [HeaderName; 16] = [
     header::CONTENT_TYPE,
     header::CONTENT_ENCODING,
     header::CONTENT_LANGUAGE,
@@ -261,6 +269,13 @@ pub const KEPT_HEADERS: [HeaderName; 10] = [
     header::LINK,
     header::LOCATION,
     header::VARY,
+    // What keeps a browser from taking an answer for something else.
+    header::CONTENT_SECURITY_POLICY,
+    header::REFERRER_POLICY,
+    header::STRICT_TRANSPORT_SECURITY,
+    header::X_CONTENT_TYPE_OPTIONS,
+    header::X_FRAME_OPTIONS,
+    HeaderName::from_static("cross-origin-resource-policy"),
 ];
 
 /// Headers that are never kept: they belong to a connection, a session, or the moment.
@@ -287,7 +302,3 @@ static NEVER_KEPT: [HeaderName; 16] = [
 pub(crate) fn may_keep(name: &HeaderName) -> bool {
     !NEVER_KEPT.contains(name) && !name.as_str().starts_with("access-control-")
 }
-
-/// What counts as credentials where no principal is known.
-pub(crate) static CREDENTIALS: [HeaderName; 2] =
-    [header::AUTHORIZATION, HeaderName::from_static("x-api-key")];

@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use http::header::HeaderName;
 use http::request::Parts;
-use http::{HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method, Request};
 use semel_core::policy::{Mode, OnBusy, Policy};
 use semel_core::{CrashPolicy, Namespace};
 
+use crate::credentials::{Counted, Credentials};
 use crate::error::BuildError;
 use crate::key::KeySource;
 use crate::pattern::Pattern;
 use crate::payload::Payload;
 use crate::problem::Refusal;
 use crate::profile::Terms;
-use crate::route::{CREDENTIALS, Extract, KEPT_HEADERS, Limits, Route, Verify, may_keep};
+use crate::route::{Extract, KEPT_HEADERS, Limits, Route, Verify, may_keep};
 
 /// The scope of requests whose route has no name.
 const SCOPE: &str = "http";
@@ -42,6 +43,7 @@ pub(crate) struct Rules {
     multi_tenant: bool,
     tenant: Option<Extract>,
     principal: Option<Extract>,
+    credentials: Credentials,
     ignores_credentials: bool,
 }
 
@@ -94,14 +96,32 @@ impl Rules {
             multi_tenant: route.multi_tenant,
             tenant: route.tenant,
             principal: route.principal,
+            credentials: route.credentials,
             ignores_credentials: route.ignores_credentials,
         })
     }
 
     /// Whether a request is any of the layer's business. A signature is checked in every mode: modes are about keys (P39).
-    pub(crate) fn covers(&self, method: &Method) -> bool {
+    pub(crate) fn covers<B>(&self, request: &Request<B>) -> bool {
         let looks = self.policy.mode != Mode::Off || self.verify.is_some();
-        looks && self.methods.contains(method)
+        looks && (self.methods.contains(request.method()) || self.is_overridden(request.headers()))
+    }
+
+    /// Whether a request's head asks for one of the methods covered, as some services let it.
+    fn is_overridden(&self, headers: &HeaderMap) -> bool {
+        METHOD_OVERRIDES.iter().any(|name| {
+            let mut values = headers.get_all(name).iter();
+            values.any(|value| {
+                let value = value.as_bytes().trim_ascii();
+                let mut methods = self.methods.iter();
+                methods.any(|method| value.eq_ignore_ascii_case(method.as_str().as_bytes()))
+            })
+        })
+    }
+
+    /// Whether it refuses anything.
+    pub(crate) fn is_enforced(&self) -> bool {
+        self.policy.mode == Mode::Enforce || self.verify.is_some()
     }
 
     /// For reports about requests that have no key.
@@ -134,14 +154,15 @@ impl Rules {
         )?)
     }
 
-    /// Headers that count as payload because nobody said whose request it is: a principal that is looked for and not found
-    /// tells callers apart no better than none.
-    pub(crate) fn credentials(&self, namespace: &Namespace) -> &'static [HeaderName] {
-        if self.ignores_credentials || namespace.has_principal() {
-            &[]
-        } else {
-            &CREDENTIALS
-        }
+    /// What counts as payload because nobody said whose request it is: a principal that is looked for and not found tells
+    /// callers apart no better than none. `None` where somebody said so, or it makes no difference.
+    pub(crate) fn credentials<'a>(
+        &'a self,
+        namespace: &Namespace,
+        parts: &'a Parts,
+    ) -> Option<Vec<Counted<'a>>> {
+        let known = self.ignores_credentials || namespace.has_principal();
+        (!known).then(|| self.credentials.counted(parts))
     }
 
     /// The policy for one request, which may have a wish of its own where the route grants it.
@@ -196,6 +217,13 @@ impl Rules {
         )
     }
 }
+
+/// Headers by which some services take a request for one of another method. They count as payload where they are there.
+pub(crate) static METHOD_OVERRIDES: [HeaderName; 3] = [
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-method-override"),
+];
 
 /// A caller's wish for the retention, in milliseconds.
 pub const X_IDEMPOTENCY_TTL: HeaderName = HeaderName::from_static("x-idempotency-ttl");

@@ -15,11 +15,11 @@ use tower_service::Service;
 use tracing::{Instrument as _, Span};
 
 use crate::body::{Body, BoxError};
-use crate::entry::{Entry, Keyed, enter};
+use crate::entry::{Entry, Keyed, Refused, enter, turn_away};
 use crate::key::IDEMPOTENCY_KEY;
-use crate::layer::Shared;
+use crate::layer::{Found, Shared};
 use crate::lease::Lease;
-use crate::problem::Told;
+use crate::problem::{Refusal, Told};
 use crate::reply;
 use crate::rules::Rules;
 use semel_core::event::Step;
@@ -75,9 +75,16 @@ where
         let shared = Arc::clone(&self.shared);
         let id = request_id(request.headers(), &shared);
         Box::pin(async move {
-            let rules = shared.rules(request.uri().path());
-            let response = match rules.covers(request.method()) {
+            let (rules, is_ambiguous) = match shared.rules(request.uri().path()) {
+                Found::One(rules) => (rules, false),
+                Found::Several(found) => one_of(&found, &request),
+            };
+            let response = match rules.covers(&request) {
                 false => inner.call(request.map(Body::new)).await.map(passed),
+                true if is_ambiguous => {
+                    let refused = turn_away(&shared, rules, request, Refusal::PathAmbiguous).await;
+                    Ok(refused_with(&shared, rules, refused))
+                }
                 true => covered(&shared, rules, inner, request).await,
             };
             response.map(|mut response| {
@@ -85,6 +92,17 @@ where
                 response
             })
         })
+    }
+}
+
+/// Of the rules of a path that may be read in several ways: those by which it is refused, where there are such; else those
+/// of the path as it stands.
+fn one_of<'a, B>(found: &[&'a Arc<Rules>], request: &Request<B>) -> (&'a Arc<Rules>, bool) {
+    let mut strict = found.iter();
+    let strict = strict.find(|rules| rules.covers(request) && rules.is_enforced());
+    match strict {
+        Some(rules) => (rules, true),
+        None => (found[0], false),
     }
 }
 
@@ -132,18 +150,20 @@ where
     match enter(shared, rules, request).await {
         Entry::Unkeyed(request) => unkeyed(&mut inner, request).await,
         Entry::Keyed(keyed) => run(shared, rules, inner, keyed).await,
-        Entry::Refused(refused) => {
-            let told = Told::of_refusal(&refused.refusal);
-            let mut response = reply::problem(shared, rules, refused.kind, &told);
-            // For whatever is around the layer: a program shouldn't have to read the document.
-            response.extensions_mut().insert(refused.refusal);
-            if refused.must_close {
-                let close = HeaderValue::from_static("close");
-                response.headers_mut().insert(header::CONNECTION, close);
-            }
-            Ok(response)
-        }
+        Entry::Refused(refused) => Ok(refused_with(shared, rules, refused)),
     }
+}
+
+fn refused_with(shared: &Shared, rules: &Rules, refused: Refused) -> Response<Body> {
+    let told = Told::of_refusal(&refused.refusal);
+    let mut response = reply::problem(shared, rules, refused.kind, &told);
+    // For whatever is around the layer: a program shouldn't have to read the document.
+    response.extensions_mut().insert(refused.refusal);
+    if refused.must_close {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    response
 }
 
 /// The way of most requests without a key: nothing is read of them.
@@ -181,9 +201,10 @@ where
         request,
         mut http,
         kind,
+        is_anonymous,
         echo,
     } = keyed;
-    let gather = reply::Gather::new(shared, rules, kind);
+    let gather = reply::Gather::new(shared, rules, kind, is_anonymous);
     if !rules.extensions.is_empty() {
         http.extensions_mut().extend(rules.extensions.clone());
     }

@@ -27,6 +27,9 @@ const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 pub struct Caller {
     /// The authenticated caller, or nobody in particular. Keys of two never meet.
     pub principal: String,
+    /// A digest of the credentials of a caller of whom nobody says who it is. They count as part of what is asked for: a key
+    /// that is used with others is refused, and a token that was refreshed doesn't make a new key.
+    pub credentials: String,
     /// The conversation: calls of two are never taken for the same one without a key.
     pub session: String,
     /// Path and query of another server behind the same address, whose keys never meet those of the server that the
@@ -167,12 +170,16 @@ impl Call {
         }
     }
 
-    /// What is asked for: the tool and its arguments, the key aside.
-    pub(crate) fn fingerprint(&self, secret: &Secret) -> Fingerprint {
+    /// What is asked for: the tool and its arguments, the key aside; and with which credentials, where there are some.
+    pub(crate) fn fingerprint(&self, caller: &Caller, secret: &Secret) -> Fingerprint {
         let parts = Fingerprint::builder(secret)
             .part(b"mcp-call")
             .part(self.tool.as_bytes());
-        self.with_arguments(parts).finish()
+        let parts = self.with_arguments(parts);
+        match caller.credentials.as_str() {
+            "" => parts.finish(),
+            digest => parts.part(digest.as_bytes()).finish(),
+        }
     }
 
     fn with_arguments(&self, parts: FingerprintBuilder) -> FingerprintBuilder {
@@ -284,7 +291,8 @@ mod tests {
             call.take_key(known, &KeyRules::default()).unwrap();
             let secret = Secret::none();
             let derived = call.key(None, KeyRule::Derive, &Caller::default(), &secret);
-            (call.fingerprint(&secret), derived.unwrap())
+            let fingerprint = call.fingerprint(&Caller::default(), &secret);
+            (fingerprint, derived.unwrap())
         };
         for name in [KEY, KEY_TOO] {
             for key in [json!("k-1"), json!("")] {

@@ -38,7 +38,7 @@ pub fn call(text: &[u8]) -> Option<Seen> {
     Some(Seen {
         key: key.map_err(|error| error.to_string()),
         derived,
-        fingerprint: call.fingerprint(&secret),
+        fingerprint: call.fingerprint(&Caller::default(), &secret),
         sent: call.to_message(None),
         tool: call.tool,
     })

@@ -169,7 +169,7 @@ impl Gateway {
             Ok(namespace) => namespace,
             Err(error) => return Err((Box::new(call), error)),
         };
-        let fingerprint = call.fingerprint(self.semel.engine().secret());
+        let fingerprint = call.fingerprint(caller, self.semel.engine().secret());
         let request = |key: &Key, policy: Policy| {
             Request::new(
                 self.semel.engine(),

@@ -193,17 +193,34 @@ impl Health {
         (ready, document)
     }
 
-    /// `/healthz` and `/readyz`.
+    /// `/healthz` and `/readyz`, for operators: what is ready and what is not.
     pub fn router(self: &Arc<Self>) -> Router {
         Router::new()
             .route("/healthz", get(|| async { "ok\n" }))
             .route("/readyz", get(ready))
             .with_state(Arc::clone(self))
     }
+
+    /// The same for everybody: whether it is ready, and no more.
+    pub fn short_router(self: &Arc<Self>) -> Router {
+        Router::new()
+            .route("/healthz", get(|| async { "ok\n" }))
+            .route("/readyz", get(ready_in_short))
+            .with_state(Arc::clone(self))
+    }
 }
 
 async fn ready(State(health): State<Arc<Health>>) -> Response {
     let (ready, document) = health.readiness().await;
+    told(ready, &document)
+}
+
+async fn ready_in_short(State(health): State<Arc<Health>>) -> Response {
+    let (ready, _) = health.readiness().await;
+    told(ready, &serde_json::json!({ "ready": ready }))
+}
+
+fn told(ready: bool, document: &serde_json::Value) -> Response {
     let status = if ready {
         StatusCode::OK
     } else {

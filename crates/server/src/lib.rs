@@ -19,6 +19,7 @@ pub mod admin;
 pub mod api;
 pub mod audit;
 pub mod config;
+mod door;
 mod front;
 pub mod health;
 mod identity;

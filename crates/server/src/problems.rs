@@ -7,7 +7,7 @@ use semel::http::{HELP, Help, PROBLEMS};
 use crate::proxy::{Cause, ClientFault, ProxyError, Retry};
 
 /// What the sidecar adds to the problems of the layer.
-const FORWARDING: [(Cause, Help); 7] = [
+const FORWARDING: [(Cause, Help); 8] = [
     (
         Cause::Unreachable,
         Help {
@@ -15,6 +15,15 @@ const FORWARDING: [(Cause, Help); 7] = [
             known: "The service could not be connected to. Nothing was sent, and the key is free.",
             caller: "Send it again, with the same key where there is one: it is as safe as the first time.",
             operator: "Does the service run, and is `upstream.urls` right? `semel doctor` looks.",
+        },
+    ),
+    (
+        Cause::Full,
+        Help {
+            code: "upstream_full",
+            known: "As many requests with a key are with the service as `upstream.max_running` lets be, and none of them ended in time. Nothing was sent, and the key is free.",
+            caller: "Send it again after `Retry-After`, with the same key.",
+            operator: "Is the service slow? Requests whose clients have left are among them. `upstream.max_running` is the bound.",
         },
     ),
     (
@@ -74,7 +83,7 @@ const FORWARDING: [(Cause, Help); 7] = [
 ];
 
 /// What the sidecar refuses before anything is looked at.
-const AT_THE_DOOR: [Entry; 2] = [
+const AT_THE_DOOR: [Entry; 3] = [
     Entry {
         status: 401,
         grpc: None,
@@ -97,6 +106,18 @@ const AT_THE_DOOR: [Entry; 2] = [
             known: "The request has two lengths, or a head too long to be followed. Nothing was sent to the service, and the connection is closed.",
             caller: "Send one `Content-Length`, or `Transfer-Encoding: chunked`.",
             operator: "Something in between that writes a second length is where requests can be smuggled: mend it.",
+        },
+    },
+    Entry {
+        status: 400,
+        grpc: None,
+        retryable: "no",
+        title: "A header's name has an underscore",
+        help: Help {
+            code: "header_name_ambiguous",
+            known: "A header's name has an underscore, which many services take for a hyphen: a client could say what only whatever is in front may. Nothing was sent to the service.",
+            caller: "Send the header with a hyphen, or leave it out.",
+            operator: "`listener.allow_underscores = true`, where the service tells the two apart.",
         },
     },
 ];

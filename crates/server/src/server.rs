@@ -55,7 +55,7 @@ impl Server {
         let health = Health::new(&semel, &config.environment, config.health.self_check);
         check_itself(&health, &config).await?;
         let stack: SharedStack = Arc::new(ArcSwap::from_pointee(stack));
-        let router = health.router().merge(mounts.main);
+        let router = health.short_router().merge(mounts.main);
         let listener = &config.listener;
         let own = (!listener.own_path.is_empty()).then(|| Own {
             path: listener.own_path.as_str().into(),
@@ -316,7 +316,7 @@ async fn listen<A: crate::listener::Answer>(
 }
 
 /// What can't change while the process runs.
-const FIXED: [&str; 22] = [
+const FIXED: [&str; 23] = [
     "api",
     "audit",
     "environment",
@@ -336,6 +336,7 @@ const FIXED: [&str; 22] = [
     "listener.max_connections",
     "admin.address",
     "admin.dashboard",
+    "admin.open",
     "admin.token_file",
     "admin.tls.client_ca_file",
     "admin.tls.client_optional",

@@ -8,8 +8,8 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use semel::http::X_REQUEST_ID;
 use semel::http::{
-    Body, BoxError, BuildError, Idempotency, IdempotencyLayer, KeySource, Limits, Payload, Refusal,
-    Route,
+    Body, BoxError, BuildError, Credentials, Idempotency, IdempotencyLayer, KeySource, Limits,
+    Payload, Refusal, Route,
 };
 use semel::{CrashPolicy, KeyRules, OnBusy, Policy, Semel, StoreDown};
 use tokio_util::task::TaskTracker;
@@ -17,6 +17,7 @@ use tower_layer::Layer as _;
 use tower_service::Service as _;
 
 use crate::config::{self, Config, LostAnswer, RouteSettings};
+use crate::door::Door;
 use crate::identity::{Finders, KeyFileError, NoToken, Token};
 use crate::proxy::{Proxy, WhenLost, is_grpc, problem};
 use crate::tls::{self, TlsError};
@@ -42,6 +43,7 @@ pub struct Stack {
     entropy: Arc<dyn semel::core::Entropy>,
     reads_tokens: bool,
     has_service: bool,
+    door: Door,
 }
 
 impl Stack {
@@ -51,12 +53,13 @@ impl Stack {
     /// [`StackError`] says what is wrong.
     pub fn new(config: &Config, semel: &Semel, tunnels: TaskTracker) -> Result<Self, StackError> {
         let finders = Finders::new(config)?;
+        finders.fetch_keys(semel.engine().env())?;
         let mut builder = IdempotencyLayer::builder(semel.engine().clone())
             .environment(&config.environment)
             .key_rules(key_rules(config))
-            .defaults(route(&config.defaults, &finders));
+            .defaults(route(&config.defaults, &finders, config));
         for entry in &config.routes {
-            builder = builder.route(&entry.path, route(&entry.settings, &finders));
+            builder = builder.route(&entry.path, route(&entry.settings, &finders, config));
         }
         let proxy = Proxy::new(config, &tls::client_config(&config.upstream)?, tunnels);
         let of_tokens = |whose: &config::Whose| whose.from == config::From::Jwt;
@@ -65,6 +68,7 @@ impl Stack {
             entropy: Arc::clone(&semel.engine().env().entropy),
             reads_tokens: of_tokens(&config.tenants) || of_tokens(&config.principals),
             has_service: !config.upstream.urls.is_empty(),
+            door: Door::new(config),
         })
     }
 
@@ -76,6 +80,9 @@ impl Stack {
     {
         if !self.has_service {
             return nothing_behind();
+        }
+        if let Err(refused) = self.door.pass(&mut request) {
+            return refused;
         }
         let is_grpc = is_grpc(request.headers());
         let id = request
@@ -198,8 +205,17 @@ const fn profile(route: &RouteSettings) -> semel::http::Profile {
     }
 }
 
-fn route(settings: &RouteSettings, finders: &Finders) -> Route {
+fn credentials(config: &Config) -> Credentials {
+    let names = config.credentials.headers.iter();
+    Credentials {
+        headers: names.filter_map(|name| header_name(name)).collect(),
+        cookies: config.credentials.cookies.clone(),
+    }
+}
+
+fn route(settings: &RouteSettings, finders: &Finders, config: &Config) -> Route {
     let mut route = Route::new()
+        .credentials(credentials(config))
         .profile(profile(settings))
         .policy(policy(settings))
         .methods(methods(&settings.methods))

@@ -70,7 +70,12 @@ impl Opened {
         let (semel, trail) = (self.semel.clone(), self.trail.clone());
         let credential = credential(config)?;
         let jobs_here = self.jobs.as_ref();
-        let metrics = (self.telemetry).router(&semel, &trail, jobs_here, credential.clone());
+        // Figures tell nothing of any answer.
+        let for_metrics = match &credential {
+            Credential::Closed => Credential::None,
+            other => other.clone(),
+        };
+        let metrics = (self.telemetry).router(&semel, &trail, jobs_here, for_metrics);
         let mut others = metrics;
         if config.admin.dashboard && config.admin.address.is_some() {
             self.live.watch(&semel);
@@ -128,7 +133,8 @@ fn credential(config: &Config) -> Result<Credential, StartError> {
             message: error.to_string(),
         }),
         None if tls.client_ca_file.is_some() && !tls.client_optional => Ok(Credential::MutualTls),
-        None => Ok(Credential::None),
+        None if config.admin.open => Ok(Credential::None),
+        None => Ok(Credential::Closed),
     }
 }
 

@@ -111,7 +111,22 @@ pub(crate) fn client_config(upstream: &Upstream) -> Result<ClientConfig, TlsErro
     Ok(builder.with_no_client_auth())
 }
 
-/// What a client's certificate calls it: its first DNS name or URI, else its common name.
+/// TLS towards a server that this machine trusts.
+///
+/// # Errors
+/// [`TlsError`] where the machine's certificates can't be read.
+pub(crate) fn with_native_roots() -> Result<ClientConfig, TlsError> {
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TlsError::new("TLS", error))?;
+    let builder = builder
+        .with_native_roots()
+        .map_err(|error| TlsError::new("this machine's trusted certificates", error))?;
+    Ok(builder.with_no_client_auth())
+}
+
+/// What a client's certificate calls it: its first DNS name or URI, else its common name after `cn=`. Names of different
+/// kinds never meet: what is no DNS name, and no URI with a scheme, is not taken for one.
 #[must_use]
 pub(crate) fn name_in(certificate: &CertificateDer<'_>) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
@@ -121,11 +136,23 @@ pub(crate) fn name_in(certificate: &CertificateDer<'_>) -> Option<String> {
         .unwrap_or_default()
         .iter()
         .find_map(|name| match name {
-            GeneralName::DNSName(name) | GeneralName::URI(name) => Some((*name).to_owned()),
+            GeneralName::DNSName(name) if is_host(name) => Some((*name).to_owned()),
+            GeneralName::URI(name) if has_scheme(name) => Some((*name).to_owned()),
             _ => None,
         });
     first.or_else(|| {
         let mut names = certificate.subject().iter_common_name();
-        Some(names.next()?.as_str().ok()?.to_owned())
+        Some(format!("cn={}", names.next()?.as_str().ok()?))
     })
+}
+
+fn is_host(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._*".contains(&byte);
+    !name.is_empty() && name.bytes().all(fits)
+}
+
+fn has_scheme(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    let scheme = name.split_once(':').map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| !scheme.is_empty() && scheme.bytes().all(fits))
 }

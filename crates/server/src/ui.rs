@@ -51,6 +51,7 @@ const HEADERS: [(HeaderName, HeaderValue); 6] = [
 pub(crate) fn router(credential: &Credential) -> Router {
     let asks_for = match credential {
         Credential::None => "nothing",
+        Credential::Closed => "token",
         Credential::Token(_) => "token",
         Credential::MutualTls => "certificate",
     };

@@ -12,6 +12,8 @@
 
 #[cfg(feature = "mysql")]
 pub mod mysql;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod nearby;
 #[cfg(feature = "object")]
 pub mod object;
 #[cfg(feature = "postgres")]

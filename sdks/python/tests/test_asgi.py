@@ -11,6 +11,7 @@ import pytest
 
 from semel import AsyncSemel, RetryPolicy, Terms, new_key
 from semel.asgi import IdempotencyMiddleware, Message, Receive, Scope, Send
+from semel.testing import FakeSemel
 from support.servers import free_port
 
 QUICK = RetryPolicy(max_attempts=2, base=0.01, cap=0.1, total_timeout=30)
@@ -175,3 +176,32 @@ async def test_the_host_that_was_asked_counts(semel: AsyncSemel, authority: bool
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=middleware), base_url=host) as client:
             answers.append((await client.post("/charges", headers={"Idempotency-Key": key})).status_code)
     assert (answers, app.runs) == ([201, status], 1)
+
+
+@pytest.mark.parametrize(("sent", "status"), [(b"/files/a%2Fb", 422), (b"/files/a/b", 201)])
+async def test_the_path_counts_as_it_was_sent(sent: bytes, status: int) -> None:
+    fake = FakeSemel()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 201, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    middleware = IdempotencyMiddleware(app, semel=fake.async_semel())
+
+    async def asked(raw: bytes) -> int:
+        said: list[Message] = []
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Message) -> None:
+            said.append(message)
+
+        headers = [(b"idempotency-key", b"k-1")]
+        await middleware(
+            {"type": "http", "method": "POST", "path": "/files/a/b", "raw_path": raw, "headers": headers}, receive, send
+        )
+        return int(said[0]["status"])
+
+    assert await asked(b"/files/a/b") == 201
+    assert await asked(sent) == status

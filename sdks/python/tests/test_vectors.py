@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from semel import canonical, fingerprint, keys, record
+from semel import _credentials, _http, canonical, fingerprint, keys, record
 from semel.errors import KeyInvalid, PayloadInvalid
 
 VECTORS = Path(__file__).parents[3] / "spec" / "vectors"
@@ -111,5 +111,31 @@ def test_refused_records(case: Any) -> None:
 
 
 def test_every_file_is_read() -> None:
-    read = {"keys.json", "fingerprint.json", "identity.json", "downstream.json", "record.json"}
+    read = {"credentials.json", "keys.json", "fingerprint.json", "identity.json", "downstream.json", "record.json"}
     assert {file.name for file in VECTORS.glob("*.json")} == read
+
+
+def test_the_same_headers_are_credentials() -> None:
+    assert list(_credentials.NAMES) == cases("credentials.json", "headers")
+
+
+@pytest.mark.parametrize("case", cases("credentials.json"), ids=lambda case: case["name"])
+def test_credentials(case: Any) -> None:
+    headers = [(name, value) for name, value in case["request"]]
+    counted = _credentials.Credentials.of(case["more"], case["cookies"]).counted(headers)
+    assert [[name, values] for name, values in counted if values] == case["counts"]
+    assert _credentials.has_credentials(counted) == bool(case["counts"])
+
+
+@pytest.mark.parametrize("case", cases("credentials.json", "answers"), ids=str)
+def test_answers_that_ask_to_sign_in(case: Any) -> None:
+    outcome = _http.outcome_of_status(case["status"], None, location=case["location"], anonymous=case["anonymous"])
+    assert (outcome in ("complete", "fail")) == case["kept"]
+
+
+def test_a_principals_own_key_is_nobody_elses() -> None:
+    own = _http.owned_key("alice", "k-1")
+    assert own != "k-1"
+    assert _http.owned_key("", "k-1") == _http.owned_key(None, "k-1") == "k-1"
+    with pytest.raises(KeyInvalid):
+        _http.owned_key(None, own)

@@ -1,6 +1,6 @@
 /**
  * Canonical JSON (RFC 8785), strict: two texts with one meaning become the same bytes. What could be read in two ways is
- * refused: a member name given twice, a number past 2^53-1, more than 64 levels, and whatever isn't JSON.
+ * refused: a member name given twice, a number that a double can't hold exactly, more than 64 levels, and whatever isn't JSON.
  */
 import { PayloadInvalid } from "./errors.js";
 
@@ -57,8 +57,11 @@ class Reader {
     const found = this.take(NUMBER);
     if (found === undefined) throw new PayloadInvalid("syntax");
     const value = Number(found);
-    if (!(Math.abs(value) <= Number.MAX_SAFE_INTEGER)) throw new PayloadInvalid("number");
-    return value === 0 ? "0" : String(value);
+    const text = value === 0 ? "0" : String(value);
+    // What a double can't hold, another reader may: 0.1 and 0.1000000000000000055 are two payloads to it.
+    const isExact = Math.abs(value) <= Number.MAX_SAFE_INTEGER && decimal(found) === decimal(text);
+    if (!isExact) throw new PayloadInvalid("number");
+    return text;
   }
 
   array(depth: number): string {
@@ -106,6 +109,17 @@ class Reader {
     this.at += 1;
     this.space();
   }
+}
+
+const PARTS = /^(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$/;
+
+/** A number by its sign, its digits without zeros at either end, and the power of ten of the last of them. */
+function decimal(text: string): string {
+  const [, sign = "", whole = "", fraction = "", power = "0"] = PARTS.exec(text) ?? [];
+  const digits = (whole + fraction).replace(/^0+/, "");
+  const ones = digits.replace(/0+$/, "");
+  if (ones === "") return "0";
+  return `${sign}${ones}e${Number(power) - fraction.length + digits.length - ones.length}`;
 }
 
 function decoded(text: Uint8Array): string {

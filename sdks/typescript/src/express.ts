@@ -2,7 +2,7 @@
 import type { Request, RequestHandler, Response } from "express";
 import { type MiddlewareOptions, OUTCOME_HEADER, type Plain, admit, settled } from "./http.js";
 import type { Lease } from "./lease.js";
-import { begin, byName, headerOf, headersOf, isEventStream, leaseOf, parsedBody, target } from "./node.js";
+import { begin, byName, certificateOf, headerOf, headersOf, isEventStream, leaseOf, parsedBody, target } from "./node.js";
 import { MAX_BODY_BYTES } from "./worker.js";
 
 export { leaseOf };
@@ -16,6 +16,7 @@ export function idempotency(options: MiddlewareOptions<Request>): RequestHandler
       ...target(request.originalUrl),
       header,
       body: parsedBody(request, request.body),
+      certificate: certificateOf(request),
     });
     admit(options, request, request.method, header, asked).then((admission) => {
       if ("answer" in admission) sendPlain(response, admission.answer);

@@ -1,7 +1,7 @@
 /** Fastify plugin: requests with a key run once. Register it after whatever authenticates. */
 import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from "fastify";
 import { type MiddlewareOptions, OUTCOME_HEADER, admit, broken, settled } from "./http.js";
-import { begin, byName, headerOf, isEventStream, leaseOf, parsedBody, target } from "./node.js";
+import { begin, byName, certificateOf, headerOf, isEventStream, leaseOf, parsedBody, target } from "./node.js";
 
 export { leaseOf };
 
@@ -17,6 +17,7 @@ const plugin: FastifyPluginAsync<MiddlewareOptions<FastifyRequest>> = async (app
       ...target(request.originalUrl),
       header,
       body: parsedBody(request.raw, request.body),
+      certificate: certificateOf(request.raw),
     });
     const admission = await admit(options, request, request.method, header, asked);
     if ("lease" in admission) begin(request, reply.raw, admission.lease);

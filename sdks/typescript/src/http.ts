@@ -6,6 +6,7 @@ import { sha256 } from "@noble/hashes/sha2.js";
 import { bytesToHex, concatBytes, utf8ToBytes } from "@noble/hashes/utils.js";
 import { fromBase64, toBase64 } from "./answer.js";
 import type { AnswerInput, ClaimView, Outcome } from "./api-types.js";
+import { ALWAYS, type Counted, type Credentials, asksToSignIn, counted, hasCredentials } from "./credentials.js";
 import { GaveUp, KeyInvalid, PayloadInvalid, type Problem, ProblemError, SemelError } from "./errors.js";
 import { type Part, fingerprint } from "./fingerprint.js";
 import { keyOfHeader } from "./keys.js";
@@ -15,10 +16,16 @@ import { MAX_BODY_BYTES, type Semel, type Terms } from "./worker.js";
 export const OUTCOME_HEADER = "semel-outcome";
 export const MAX_REQUEST_BYTES = 2 * 1024 * 1024;
 const KEY_HEADERS = ["idempotency-key", "x-idempotency-key"];
-const CREDENTIALS = ["authorization", "x-api-key"];
-const NOT_NOW = new Set([401, 408, 409, 425, 429]);
+const METHOD_OVERRIDES = ["x-http-method-override", "x-http-method", "x-method-override"];
+const NOT_NOW = new Set([401, 407, 408, 409, 425, 429]);
+/** What a principal's own key looks like. */
+const OWNED = /^p-[0-9a-f]{64}$/;
+/** Leases of requests of which nothing says whose they are. */
+const ANONYMOUS = new WeakSet<Lease>();
 const KEPT = new Set(
-  "content-type content-encoding content-language content-disposition content-location etag last-modified link location vary".split(" "),
+  "content-type content-encoding content-language content-disposition content-location etag last-modified link location vary content-security-policy referrer-policy strict-transport-security x-content-type-options x-frame-options cross-origin-resource-policy".split(
+    " ",
+  ),
 );
 
 /** Settings that all middlewares share. `R` is the framework's request. */
@@ -36,6 +43,8 @@ export interface MiddlewareOptions<R> {
   authority?: boolean;
   /** Names of further headers to keep. */
   keepHeaders?: string[];
+  /** What counts as credentials where `principal` says nothing. */
+  credentials?: Credentials;
 }
 
 /** A request, as all frameworks have it. */
@@ -47,6 +56,8 @@ export interface Asked {
   header: (name: string) => string[];
   /** As bytes, or parsed by the framework. */
   body: Uint8Array | { json: unknown };
+  /** A digest of the client's certificate, where it has shown one. */
+  certificate?: string | undefined;
 }
 
 /** An answer to be sent. */
@@ -59,15 +70,23 @@ export interface Plain {
 /** What the middleware does with a request: passes it, answers it, or lets it run under a lease. */
 export type Admission = { pass: true } | { answer: Plain } | { lease: Lease };
 
-function requestFingerprint(asked: Asked, withHost: boolean, withCredentials: boolean): string {
+function requestFingerprint(asked: Asked, withHost: boolean, credentials: Counted): string {
   const host = withHost ? (asked.header("host")[0] ?? "").trim().toLowerCase() : "";
-  const media = (asked.header("content-type")[0] ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
-  const isJson = media === "application/json" || media.endsWith("+json");
+  const full = asked.header("content-type")[0] ?? "";
+  const essence = full.split(";")[0]?.trim().toLowerCase() ?? "";
+  const isJson = essence === "application/json" || essence === "text/json" || essence.endsWith("+json");
+  // JSON has no parameters that matter; those of other types do.
+  const media = isJson || !full.includes(";") ? essence : full;
   const parts: Part[] = [asked.method.toUpperCase(), host, asked.path, asked.query, media].map((data) => ({ kind: "raw", data }));
   if (!(asked.body instanceof Uint8Array)) parts.push({ kind: "json", data: JSON.stringify(asked.body.json) });
   else parts.push({ kind: isJson && asked.body.length > 0 ? "json" : "raw", data: asked.body });
-  if (withCredentials) {
-    for (const name of CREDENTIALS) parts.push({ kind: "raw", data: asked.header(name).join("\n") });
+  for (const name of ["content-encoding", ...METHOD_OVERRIDES]) {
+    const lines = asked.header(name);
+    if (lines.length > 0) parts.push({ kind: "raw", data: name }, { kind: "raw", data: lines.join("\n") });
+  }
+  for (const [at, [name, values]] of credentials.entries()) {
+    if (at >= ALWAYS) parts.push({ kind: "raw", data: name });
+    parts.push({ kind: "raw", data: values.join("\n") });
   }
   return bytesToHex(fingerprint(parts));
 }
@@ -78,6 +97,13 @@ export function principalKey(principal: string, key: string): string {
   const size = new Uint8Array(8);
   new DataView(size.buffer).setUint32(0, owner.length, true);
   return `p-${bytesToHex(sha256(concatBytes(size, owner, utf8ToBytes(key))))}`;
+}
+
+/** The key to claim. What looks like a principal's own is nobody else's to use. */
+function ownedKey(principal: string | undefined, key: string): string {
+  if (principal) return principalKey(principal, key);
+  if (OWNED.test(key)) throw new KeyInvalid("character");
+  return key;
 }
 
 /** Decides about a request. `asked` is called only where its body is needed. */
@@ -102,11 +128,14 @@ export async function admit<R>(
       ...semel.terms,
       ...options.terms,
       scope: typeof scope === "string" ? scope : scope(request),
-      key: principal === undefined ? key : principalKey(principal, key),
+      key: ownedKey(principal, key),
     };
-    const digest = requestFingerprint(await asked(), options.authority ?? true, principal === undefined);
+    const given = await asked();
+    const found = principal ? [] : counted(options.credentials ?? {}, header, given.certificate);
+    const digest = requestFingerprint(given, options.authority ?? true, found);
     const { view, lease } = await semel.admit(semel.claimRequest(operation, digest));
     if (view.status === "unprotected") return { pass: true };
+    if (lease && !principal && !hasCredentials(found)) ANONYMOUS.add(lease);
     return lease ? { lease } : { answer: replayed(view) };
   } catch (error) {
     return { answer: ofError(error) };
@@ -120,7 +149,8 @@ export async function settled(
   said: string | undefined,
   keepHeaders: string[] = [],
 ): Promise<Plain | undefined> {
-  const outcome = outcomeOfStatus(answer.status, said);
+  const location = answer.headers.find(([name]) => name.toLowerCase() === "location")?.[1];
+  const outcome = outcomeOfStatus(answer.status, said, ANONYMOUS.has(lease), location);
   const keeps = outcome === "complete" || outcome === "fail";
   try {
     await lease.settle(outcome, keeps ? kept(answer, keepHeaders) : undefined);
@@ -138,7 +168,9 @@ export async function broken(lease: Lease, said: string | undefined): Promise<vo
   await settled(lease, { status: 500, headers: [], body: undefined, size: 0 }, said);
 }
 
-function outcomeOfStatus(status: number, said: string | undefined): Outcome {
+/** What an answer says about the effect. One that asks for credentials is not kept for a request that had none. */
+export function outcomeOfStatus(status: number, said: string | undefined, anonymous: boolean, location: string | undefined): Outcome {
+  if (said === undefined && anonymous && asksToSignIn(status, location)) return "release";
   if (said === "no-effect" || (said === undefined && NOT_NOW.has(status))) return "release";
   if (said === "unknown") return "doubt";
   if (status >= 500) return "retry";

@@ -1,5 +1,6 @@
 /** What Express and Fastify share: requests and answers of Node's own server. */
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { TLSSocket } from "node:tls";
 import { type Asked, MAX_REQUEST_BYTES, TooLarge } from "./http.js";
 import type { Lease } from "./lease.js";
 
@@ -14,6 +15,12 @@ export const headerOf =
   (request: IncomingMessage): Asked["header"] =>
   (name) =>
     request.headersDistinct[name] ?? [];
+
+/** A digest of the client's certificate, where it has shown one. */
+export function certificateOf(request: IncomingMessage): string | undefined {
+  const socket = request.socket as Partial<TLSSocket>;
+  return socket.getPeerCertificate?.().fingerprint256;
+}
 
 /** Path and query, as they were sent. */
 export function target(url: string): { path: string; query: string } {

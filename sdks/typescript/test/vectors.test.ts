@@ -4,6 +4,8 @@ import { describe, expect, test } from "vitest";
 import { canonicalize } from "../src/canonical.js";
 import { KeyInvalid, PayloadInvalid } from "../src/errors.js";
 import { type Part, downstreamKey, fingerprint, identity } from "../src/fingerprint.js";
+import { type Counted, NAMES, counted, hasCredentials } from "../src/credentials.js";
+import { outcomeOfStatus } from "../src/http.js";
 import { checkKey } from "../src/keys.js";
 import { type PackedRecord, RecordInvalid, pack, unpack } from "../src/record.js";
 
@@ -184,5 +186,36 @@ test.each(cases<{ name: string; packed: string; seal: string; error: string }>("
 
 test("every file is read", () => {
   const files = readdirSync(VECTORS).filter((name) => name.endsWith(".json"));
-  expect(files.sort()).toEqual(["downstream.json", "fingerprint.json", "identity.json", "keys.json", "record.json"]);
+  expect(files.sort()).toEqual(["credentials.json", "downstream.json", "fingerprint.json", "identity.json", "keys.json", "record.json"]);
+});
+
+test("the same headers are credentials", () => {
+  expect(NAMES).toEqual(cases<string>("credentials.json", "headers"));
+});
+
+interface CredentialsCase {
+  name: string;
+  request: [string, string][];
+  more: string[];
+  cookies: string[];
+  counts: Counted;
+}
+
+test.each(cases<CredentialsCase>("credentials.json"))("credentials: $name", (given) => {
+  const header = (wanted: string) => given.request.filter(([name]) => name.toLowerCase() === wanted).map(([, value]) => value);
+  const found = counted({ headers: given.more, cookies: given.cookies }, header);
+  expect(found.filter(([, values]) => values.length > 0)).toEqual(given.counts);
+  expect(hasCredentials(found)).toBe(given.counts.length > 0);
+});
+
+interface AnswerCase {
+  status: number;
+  location: string | null;
+  anonymous: boolean;
+  kept: boolean;
+}
+
+test.each(cases<AnswerCase>("credentials.json", "answers"))("$status to $location is kept: $kept", (given) => {
+  const outcome = outcomeOfStatus(given.status, undefined, given.anonymous, given.location ?? undefined);
+  expect(outcome === "complete" || outcome === "fail").toBe(given.kept);
 });

@@ -49,7 +49,7 @@ impl Sidecar {
             "environment = \"chaos\"\n\
              [store]\nurl = \"{store}\"\n\
              [listener]\naddress = \"{address}\"\n\
-             [admin]\naddress = \"{admin}\"\n\
+             [admin]\naddress = \"{admin}\"\nopen = true\n\
              [audit]\nfile = \"{0}/audit.jsonl\"\n\
              [upstream]\nurls = [\"http://{upstream}\"]\n\
              [defaults]\nscope = \"charges\"\ncrash = \"{crash}\"\nlease = \"{1}s\"\n",

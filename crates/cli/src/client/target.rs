@@ -115,6 +115,13 @@ impl Target {
             cert_file: self.cert_file.clone(),
             key_file: self.key_file.clone(),
         };
+        if token_file.is_some() && is_in_the_clear(url) {
+            let message = format!(
+                "the token would go to {} in the clear\n    fix: https://, or a tunnel whose end is on 127.0.0.1",
+                without_password(url)
+            );
+            return Err(Exit::failed(exit::CONFIG, message));
+        }
         let token = token_file.map(|file| {
             let read = std::fs::read_to_string(file);
             read.map(|text| text.trim().to_owned()).map_err(|error| {
@@ -171,4 +178,42 @@ fn environment() -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect()
+}
+
+/// Whether what is sent to a URL can be read on its way.
+fn is_in_the_clear(url: &str) -> bool {
+    let Ok(uri) = url.parse::<http::Uri>() else {
+        return false;
+    };
+    let host = uri.host().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    let is_here = host.eq_ignore_ascii_case("localhost")
+        || address
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|ip| ip.to_canonical().is_loopback());
+    uri.scheme_str() == Some("http") && !is_here
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_machine_and_tls_are_safe_for_a_token() {
+        for safe in [
+            "https://host:1",
+            "http://127.0.0.1:1",
+            "http://localhost:1",
+            "http://[::1]:1",
+        ] {
+            assert!(!is_in_the_clear(safe), "{safe}");
+        }
+        for clear in [
+            "http://host:1",
+            "http://192.0.2.1",
+            "http://127.0.0.1.evil.test",
+        ] {
+            assert!(is_in_the_clear(clear), "{clear}");
+        }
+    }
 }

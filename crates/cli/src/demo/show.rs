@@ -90,7 +90,7 @@ pub(super) fn closing(look: Look, bare: &Round, safe: &Round) {
     for (what, command) in [
         (
             "your own service, here on port 3000, behind it:",
-            "semel serve --upstream http://127.0.0.1:3000 --store memory:// --admin 127.0.0.1:9090",
+            "semel serve --upstream http://127.0.0.1:3000 --store memory:// --admin 127.0.0.1:9090 --set admin.open=true",
         ),
         (
             "send it one request twice:",

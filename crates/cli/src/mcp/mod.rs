@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use semel::Semel;
-use semel_mcp::{Child, Gateway, RunError, Serve, Settings, Upstream};
+use semel_mcp::{CallerToken, Child, Gateway, RunError, Serve, Settings, Upstream};
 use semel_server::config::{Log, without_password};
 use semel_server::{open_audited, serve_operators};
 
@@ -57,9 +57,15 @@ pub(crate) struct Mcp {
     /// Host names under which clients reach this gateway, besides those of this machine.
     #[arg(long, value_name = "HOST", requires = "listen")]
     allow_host: Vec<String>,
-    /// The header that says who calls, where something in front sets it; else callers are told apart by Authorization.
+    /// The header that says who calls, where something in front sets it; else callers are told apart by their credentials.
     #[arg(long, value_name = "HEADER", requires = "listen")]
     principal_header: Option<HeaderName>,
+    /// A file with the token that clients have to show: `Authorization: Bearer …`. The server doesn't see it.
+    #[arg(long, value_name = "FILE", requires = "listen")]
+    listen_token_file: Option<std::path::PathBuf>,
+    /// Lends the credential of --header to every path of the server's address, and not to its own alone.
+    #[arg(long, requires = "listen")]
+    any_path: bool,
 }
 
 #[derive(Subcommand)]
@@ -169,18 +175,28 @@ impl Mcp {
             origins: self.allow_origin,
             hosts: self.allow_host,
             principal: self.principal_header,
+            token: self.listen_token_file.as_deref().map(token).transpose()?,
+            any_path: self.any_path,
         };
+        let is_guarded = serve.token.is_some();
         let upstream = self.target.upstream()?;
         let listened = |served: Result<(), semel_mcp::ServeError>| {
             served.map_err(|error| Exit::failed(exit::LISTEN, error.to_string()))
         };
         match (upstream, self.target.child(), self.listen) {
+            (Some(upstream), _, Some(address))
+                if upstream.lends() && !is_guarded && !address.ip().is_loopback() =>
+            {
+                let message = "whoever reaches this address would use the credential of --header\n    fix: \
+                               --listen-token-file FILE, or --listen 127.0.0.1:PORT";
+                Err(wrong(message.to_owned()))
+            }
             (Some(upstream), _, Some(address)) => {
                 listened(serve.proxy(gateway, upstream, address, told_to_end()).await)
             }
-            (None, Some(_), Some(address)) if !address.ip().is_loopback() => {
-                let message = "a server that is a process asks nobody who they are\n    fix: --listen 127.0.0.1:PORT, and \
-                               in front of it something that does";
+            (None, Some(_), Some(address)) if !is_guarded && !address.ip().is_loopback() => {
+                let message = "a server that is a process asks nobody who they are\n    fix: \
+                               --listen-token-file FILE, or --listen 127.0.0.1:PORT";
                 Err(wrong(message.to_owned()))
             }
             (None, Some(child), Some(address)) => {
@@ -202,6 +218,17 @@ impl Mcp {
             )),
         }
     }
+}
+
+/// The token of a file that has nothing else in it.
+fn token(file: &std::path::Path) -> Result<CallerToken, Exit> {
+    let wrong = |why: &dyn std::fmt::Display| {
+        let message = format!("--listen-token-file: {}: {why}", file.display());
+        Exit::failed(exit::CONFIG, message)
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(&error))?;
+    let short = format!("a token has at least {} characters", CallerToken::MIN_BYTES);
+    CallerToken::new(&text).ok_or_else(|| wrong(&short))
 }
 
 /// Serves until the client leaves, or until this process is told to end: then for as long as calls run.

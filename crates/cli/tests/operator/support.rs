@@ -117,7 +117,7 @@ impl Sidecar {
              [upstream]\nurls = [\"http://{upstream}\"]\nresponse_timeout = \"2s\"\n\
              [listener]\naddress = \"127.0.0.1:{port}\"\n\
              [defaults]\ncrash = \"hold\"\n\
-             [admin]\naddress = \"127.0.0.1:{admin}\"\n{more}"
+             [admin]\naddress = \"127.0.0.1:{admin}\"\nopen = true\n{more}"
         );
         let file = folder.join("semel.toml");
         std::fs::write(&file, settings).expect("as set up");

@@ -46,7 +46,7 @@ impl Rig {
         let folder = new_folder("telemetry");
         let file = folder.join("semel.toml");
         let settings = format!(
-            "listener.address = \"{address}\"\nadmin.address = \"{admin}\"\nstore.url = \"{}\"\nupstream.urls = [\"http://{upstream}\"]\naudit.file = \"{}\"\n{more}",
+            "listener.address = \"{address}\"\nadmin.address = \"{admin}\"\nadmin.open = true\nstore.url = \"{}\"\nupstream.urls = [\"http://{upstream}\"]\naudit.file = \"{}\"\n{more}",
             redis.url(),
             folder.join("audit.jsonl").display(),
         );

@@ -47,6 +47,11 @@ pub enum Refusal {
     /// A gRPC request of more than one message.
     #[error("a key works on unary calls: one message, unencoded by grpc-web; call without a key")]
     UnaryOnly,
+    /// The path can be read in two ways, and different rules hold for them.
+    #[error(
+        "the path can be read in several ways, for which different rules hold; send it without //, dot segments, ;, \\ and escaped delimiters"
+    )]
+    PathAmbiguous,
     /// The webhook's verifier said no.
     #[error("the webhook's signature is not valid")]
     Unverified,
@@ -66,6 +71,7 @@ impl Refusal {
             Self::BodySlow => "idempotency_body_slow",
             Self::BodyTooLarge { .. } => "idempotency_body_too_large",
             Self::UnaryOnly => "idempotency_unary_only",
+            Self::PathAmbiguous => "idempotency_path_ambiguous",
             Self::Unverified => "webhook_unverified",
         }
     }

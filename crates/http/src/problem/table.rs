@@ -42,6 +42,7 @@ pub const PROBLEMS: &[Row] = &[
     row("idempotency_body_slow", (408, 4), true, "The request's body took too long"),
     row("idempotency_body_too_large", (413, 8), false, "The request's body is too large to be compared"),
     row("idempotency_unary_only", (400, 12), false, "Keys work on unary calls"),
+    row("idempotency_path_ambiguous", (400, 3), false, "The path can be read in several ways"),
     row("webhook_unverified", (401, 16), false, "The webhook's signature is not valid"),
     row("idempotency_conflict", (422, 9), false, "The key was used with another payload"),
     row("idempotency_in_flight", (409, 10), true, "A request with this key is still running"),

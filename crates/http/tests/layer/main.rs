@@ -9,6 +9,7 @@ mod failures;
 mod grpc;
 mod keys;
 mod modes;
+mod paths;
 mod profiles;
 mod replay;
 mod storm;

@@ -140,13 +140,14 @@ fn statuses(runs: &Runs) -> Router {
 #[tokio::test]
 async fn which_statuses_are_kept_and_which_free_the_key() {
     let kept = [200, 201, 202, 204, 303, 307, 400, 402, 403, 404, 410, 422];
-    let freed = [401, 408, 409, 425, 429, 500, 502, 503, 504];
+    let freed = [401, 407, 408, 409, 425, 429, 500, 502, 503, 504];
     for (statuses_of, times) in [(&kept[..], 1), (&freed[..], 2)] {
         for &status in statuses_of {
             let runs = Runs::default();
             let rig = Rig::new(statuses(&runs)).await;
             for _ in 0..2 {
-                let answer = rig.send(post(&format!("/{status}"), "k", "{}")).await;
+                let request = post(&format!("/{status}"), "k", "{}");
+                let answer = rig.send(with(request, "authorization", "alice")).await;
                 assert_eq!(answer.status, status);
             }
             assert_eq!(runs.begun(), times, "{status}");

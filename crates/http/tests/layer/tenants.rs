@@ -4,7 +4,7 @@ use axum::Router;
 use axum::http::HeaderMap;
 use axum::routing::post as on_post;
 use semel::Semel;
-use semel::http::{BuildError, Route};
+use semel::http::{BuildError, Credentials, Route};
 
 use crate::support::*;
 
@@ -91,6 +91,102 @@ async fn where_no_principal_is_found_other_credentials_are_refused_too() {
     );
     assert!(ask("alice").await.is_replay());
     assert_eq!(runs.begun(), 1);
+}
+
+/// One of each kind of credential, with two values.
+const CREDENTIALS: [(&str, &str, &str); 7] = [
+    ("cookie", "sid=alice", "sid=mallory"),
+    ("proxy-authorization", "Basic YQ==", "Basic Yg=="),
+    ("apikey", "alice", "mallory"),
+    ("x-auth-token", "alice", "mallory"),
+    ("private-token", "alice", "mallory"),
+    ("cf-access-jwt-assertion", "alice", "mallory"),
+    ("x-forwarded-client-cert", "Hash=a", "Hash=b"),
+];
+
+#[tokio::test]
+async fn every_credential_counts_where_no_principal_is_known() {
+    for (name, ours, theirs) in CREDENTIALS {
+        let runs = Runs::default();
+        let rig = Rig::new(whoami(&runs)).await;
+        let ask = |value: &'static str| rig.send(with(post("/", "k", "{}"), name, value));
+        assert_eq!(ask(ours).await.status, 200, "{name}");
+        let conflict = (422, "idempotency_conflict".to_owned());
+        assert_eq!(ask(theirs).await.problem(), conflict, "{name}");
+        assert_eq!(
+            rig.send(post("/", "k", "{}")).await.problem(),
+            conflict,
+            "{name}"
+        );
+        assert!(ask(ours).await.is_replay(), "{name}");
+        assert_eq!(
+            runs.begun(),
+            1,
+            "a refreshed token runs nothing again: {name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn of_cookies_only_those_that_are_named_count_where_some_are() {
+    let runs = Runs::default();
+    let route = Route::new().credentials(Credentials {
+        cookies: vec!["sid".to_owned()],
+        ..Credentials::default()
+    });
+    let rig = Rig::with(route, whoami(&runs)).await;
+    let ask = |value: &'static str| rig.send(with(post("/", "k", "{}"), "cookie", value));
+    assert_eq!(ask("_ga=1; sid=alice").await.status, 200);
+    assert!(ask("sid=alice; _ga=2").await.is_replay());
+    assert_eq!(ask("sid=mallory; _ga=1").await.problem().0, 422);
+}
+
+/// Answers with this status and place, unless a cookie comes along.
+fn sign_in(runs: &Runs, status: u16, place: &'static str) -> Router {
+    let runs = runs.clone();
+    let handler = move |headers: HeaderMap| async move {
+        runs.begin();
+        let status = match headers.contains_key("cookie") {
+            true => 200,
+            false => status,
+        };
+        let status = axum::http::StatusCode::from_u16(status).unwrap();
+        (status, [("location", place)])
+    };
+    Router::new().route("/", on_post(handler))
+}
+
+#[tokio::test]
+async fn an_answer_that_asks_to_sign_in_is_not_kept_for_a_request_without_credentials() {
+    for (status, place) in [(302, "/login?next=/"), (401, ""), (403, ""), (407, "")] {
+        let runs = Runs::default();
+        let rig = Rig::new(sign_in(&runs, status, place)).await;
+        assert_eq!(rig.send(post("/", "k", "{}")).await.status, status);
+        let signed_in = rig
+            .send(with(post("/", "k", "{}"), "cookie", "sid=alice"))
+            .await;
+        assert_eq!(
+            (signed_in.status.as_u16(), signed_in.is_replay()),
+            (200, false)
+        );
+        assert_eq!(runs.begun(), 2, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn other_answers_are_kept_for_a_request_without_credentials() {
+    for (status, place) in [(200, ""), (302, "/orders/7"), (303, "/login"), (404, "")] {
+        let runs = Runs::default();
+        let rig = Rig::new(sign_in(&runs, status, place)).await;
+        for replayed in [false, true] {
+            let answer = rig.send(post("/", "k", "{}")).await;
+            assert_eq!(
+                (answer.status.as_u16(), answer.is_replay()),
+                (status, replayed)
+            );
+        }
+        assert_eq!(runs.begun(), 1, "{status}");
+    }
 }
 
 #[tokio::test]

@@ -9,8 +9,8 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::header::{ACCEPT, CONTENT_TYPE, COOKIE, HOST};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
@@ -19,9 +19,11 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::TokioExecutor;
 use semel::core::{Clock, Tick};
+use semel::http::CREDENTIAL_HEADERS;
 use sse_stream::SseStream;
 
 use super::LAST_EVENT;
+use super::serve::is_this_machine;
 use crate::message::MAX_BYTES;
 
 const CONNECT: Duration = Duration::from_secs(5);
@@ -54,6 +56,13 @@ impl Upstream {
                 "{url} is not the URL of a server: write http://HOST:PORT/mcp"
             ));
         }
+        let in_the_clear =
+            uri.scheme_str() == Some("http") && !uri.host().is_some_and(is_this_machine);
+        if in_the_clear && headers.keys().any(is_credential) {
+            return Err(format!(
+                "a credential would be sent to {url} in the clear: write https://"
+            ));
+        }
         // The same provider as everywhere: some dependency may have brought another.
         let tls = rustls::ClientConfig::builder_with_provider(Arc::new(
             rustls::crypto::ring::default_provider(),
@@ -77,6 +86,12 @@ impl Upstream {
             headers,
             client: Client::builder(TokioExecutor::new()).build(connector),
         })
+    }
+
+    /// Whether requests are sent with a credential that isn't their caller's.
+    #[must_use]
+    pub fn lends(&self) -> bool {
+        self.headers.keys().any(is_credential)
     }
 
     /// Sends a request; hop-by-hop headers are the caller's to leave out.
@@ -119,6 +134,10 @@ impl Upstream {
             _ => Opened::Refused,
         }
     }
+}
+
+fn is_credential(name: &HeaderName) -> bool {
+    *name == COOKIE || CREDENTIAL_HEADERS.contains(name)
 }
 
 /// What became of asking for a stream.

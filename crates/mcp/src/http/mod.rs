@@ -19,7 +19,7 @@ mod upstream;
 
 pub(crate) use client::Patience;
 pub use client::Upstream;
-pub use serve::{Serve, ServeError};
+pub use serve::{CallerToken, Serve, ServeError};
 
 use ::http::HeaderName;
 

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::header::{self, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{self, ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
 use semel::core::Fingerprint;
+use semel::http::{Credentials, has_credentials};
 
 use super::client::{Said, Stream, Upstream, is_event_stream, whole};
 use super::upstream::answers_id;
@@ -51,6 +52,8 @@ pub(crate) struct Proxy {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) upstream: Upstream,
     pub(crate) principal: Option<HeaderName>,
+    /// Whether a credential of ours is lent to other paths than the server's own.
+    pub(crate) any_path: bool,
     /// What each server behind the address says of its tools, by [`Caller::path`].
     catalogs: Mutex<HashMap<String, Arc<Catalog>>>,
 }
@@ -67,6 +70,7 @@ impl Proxy {
             gateway,
             upstream,
             principal,
+            any_path: false,
             catalogs: Mutex::new(own),
         }
     }
@@ -99,6 +103,14 @@ impl Proxy {
 
     pub(crate) async fn handle(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
         let (mut parts, body) = request.into_parts();
+        if self.upstream.lends() && !self.is_own_path(&parts.uri) {
+            return plain(
+                StatusCode::NOT_FOUND,
+                "this gateway lends its credential to one path; --any-path lends it to all",
+            );
+        }
+        // Before anything is taken out: a client can name any header in `Connection`.
+        let caller = caller(&self.gateway, self.principal.as_ref(), &parts.headers);
         strip(&mut parts.headers);
         if parts.method != Method::POST {
             return self.pass(&parts, body).await;
@@ -115,7 +127,10 @@ impl Proxy {
                 let id = id.clone();
                 self.list(&parts, &message, &id).await
             }
-            (Kind::Request { .. }, Some("tools/call")) => self.call(parts, message).await,
+            (Kind::Request { .. }, Some("tools/call")) => match caller {
+                Ok(caller) => self.call(parts, message, caller).await,
+                Err(refused) => refused,
+            },
             (Kind::Batch, _) if self.gateway.settings.enforces() && has_call(&message) => plain(
                 StatusCode::BAD_REQUEST,
                 "tool calls are taken one at a time",
@@ -124,13 +139,18 @@ impl Proxy {
         }
     }
 
-    async fn call(self: Arc<Self>, parts: Parts, message: Message) -> Response<Body> {
+    async fn call(
+        self: Arc<Self>,
+        parts: Parts,
+        message: Message,
+        caller: Caller,
+    ) -> Response<Body> {
         let Some(call) = Call::read(&message) else {
             return self.pass(&parts, message.text.into()).await;
         };
         let caller = Caller {
             path: self.path(&parts.uri),
-            ..caller(&self.gateway, self.principal.as_ref(), &parts.headers)
+            ..caller
         };
         let own_status = self.catalog(&caller.path).get(status::NAME).is_some();
         if call.tool == status::NAME && self.gateway.settings.enforces() && !own_status {
@@ -140,6 +160,12 @@ impl Proxy {
             return self.pass(&parts, message.text.into()).await;
         }
         self.protect(parts, message, call, caller).await
+    }
+
+    /// Whether a request is for the server that the gateway stands for, and no other behind its address.
+    fn is_own_path(&self, uri: &Uri) -> bool {
+        self.any_path
+            || uri.path().trim_end_matches('/') == self.upstream.uri.path().trim_end_matches('/')
     }
 
     /// Where a request goes: the server's own address, and the path that was asked for.
@@ -210,7 +236,11 @@ impl Proxy {
     /// What is known of the tool; asks the server, as this caller, where its list was not seen yet.
     pub(crate) async fn known(&self, call: &Call, parts: &Parts, caller: &Caller) -> Option<Known> {
         let catalog = self.catalog(&caller.path);
-        let is_done = || catalog.is_enough(&call.tool, &caller.principal, self.gateway.now());
+        let whose = match caller.principal.as_str() {
+            "" => &caller.credentials,
+            principal => principal,
+        };
+        let is_done = || catalog.is_enough(&call.tool, whose, self.gateway.now());
         let mut cursor: Option<String> = None;
         for _ in 0..MOST_PAGES {
             if is_done() {
@@ -225,7 +255,7 @@ impl Proxy {
             }
         }
         if !is_done() {
-            catalog.failed(&caller.principal, self.gateway.now());
+            catalog.failed(whose, self.gateway.now());
         }
         catalog.get(&call.tool)
     }
@@ -271,24 +301,56 @@ pub(crate) fn has_call(batch: &Message) -> bool {
     messages.any(|message| message.method() == Some("tools/call"))
 }
 
-/// Whose request it is: of a header that something in front of us has checked, or of whoever has this token.
+/// Whose request it is: of a header that something in front of us has checked, which is there exactly once, or the request
+/// is refused. Without such a header, of whoever has these credentials.
+#[expect(
+    clippy::result_large_err,
+    reason = "a refusal is the answer itself, made once"
+)]
 pub(crate) fn caller(
     gateway: &Gateway,
     principal: Option<&HeaderName>,
     headers: &HeaderMap,
-) -> Caller {
-    let name = principal.unwrap_or(&AUTHORIZATION);
-    let digest = |value: &HeaderValue| {
+) -> Result<Caller, Response<Body>> {
+    let digest = |kind: &[u8], values: &[&[u8]]| {
         let secret = gateway.semel.engine().secret();
-        let parts = Fingerprint::builder(secret).part(b"mcp-principal");
-        hex(parts.part(value.as_bytes()).finish().as_bytes())
+        let parts = Fingerprint::builder(secret).part(kind);
+        let parts = values.iter().fold(parts, |parts, value| parts.part(value));
+        hex(parts.finish().as_bytes())
     };
     let session = headers.get(SESSION).and_then(|value| value.to_str().ok());
-    Caller {
-        principal: headers.get(name).map(digest).unwrap_or_default(),
+    let mut caller = Caller {
         session: session.unwrap_or_default().to_owned(),
-        path: String::new(),
+        ..Caller::default()
+    };
+    if let Some(name) = principal {
+        let mut lines = headers.get_all(name).iter();
+        match (lines.next(), lines.next()) {
+            (Some(one), None) if !one.is_empty() => {
+                caller.principal = digest(b"mcp-principal", &[one.as_bytes()]);
+                return Ok(caller);
+            }
+            _ => {
+                let why = "the header that says who calls is not there exactly once";
+                return Err(plain(StatusCode::FORBIDDEN, why));
+            }
+        }
     }
+    let credentials = Credentials::default();
+    let counted = credentials.of_headers(headers);
+    if has_credentials(&counted) {
+        let many: Vec<[u8; 8]> = counted
+            .iter()
+            .map(|(_, values)| (values.len() as u64).to_le_bytes())
+            .collect();
+        let mut parts: Vec<&[u8]> = Vec::new();
+        for ((name, values), many) in counted.iter().zip(&many) {
+            parts.extend([name.as_bytes(), &many[..]]);
+            parts.extend(values.iter().map(|value| &**value));
+        }
+        caller.credentials = digest(b"mcp-credentials", &parts);
+    }
+    Ok(caller)
 }
 
 /// Takes out what ends here.

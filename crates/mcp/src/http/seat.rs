@@ -26,7 +26,7 @@ const MOST_UNHEARD: usize = 256;
 
 /// One session as its caller's requests see it.
 pub(super) struct Seat {
-    pub(super) principal: String,
+    pub(super) whose: [String; 2],
     tell: mpsc::Sender<Bytes>,
     heard: Mutex<Heard>,
     pub(super) used: Mutex<Tick>,
@@ -97,9 +97,9 @@ pub(super) fn no_session() -> Response<Body> {
 }
 
 impl Seat {
-    pub(super) fn new(principal: String, tell: mpsc::Sender<Bytes>, now: Tick) -> Self {
+    pub(super) fn new(whose: [String; 2], tell: mpsc::Sender<Bytes>, now: Tick) -> Self {
         Self {
-            principal,
+            whose,
             tell,
             heard: Mutex::default(),
             used: Mutex::new(now),

@@ -8,9 +8,11 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::Next;
-use http::header::{HOST, ORIGIN};
+use http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use http::uri::Authority;
-use http::{HeaderName, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, StatusCode, Uri};
+use semel::Secret;
+use semel::core::Fingerprint;
 use tokio::net::TcpListener;
 
 use super::Upstream;
@@ -31,8 +33,50 @@ pub struct Serve {
     /// the network, any name is taken unless some are given.
     pub hosts: Vec<String>,
     /// The header that says who calls, where something in front of this gateway has checked it and sets it; else
-    /// whoever has the same `Authorization` is the same caller.
+    /// whoever has the same credentials is the same caller.
     pub principal: Option<HeaderName>,
+    /// The bearer token that callers have to show. It ends here: the server never sees it.
+    pub token: Option<CallerToken>,
+    /// Whether a credential of the gateway's own is lent to every path of the server's address, and not to its own alone.
+    pub any_path: bool,
+}
+
+/// A bearer token, kept as its digest.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CallerToken(Fingerprint);
+
+impl CallerToken {
+    /// The shortest that is taken.
+    pub const MIN_BYTES: usize = 16;
+
+    /// A token given as text; nothing where it is too short to be one.
+    #[must_use]
+    pub fn new(text: &str) -> Option<Self> {
+        (text.trim().len() >= Self::MIN_BYTES).then(|| Self(digest(text.trim())))
+    }
+
+    fn is_shown(&self, headers: &HeaderMap) -> bool {
+        let mut lines = headers.get_all(AUTHORIZATION).iter();
+        let (Some(line), None) = (lines.next(), lines.next()) else {
+            return false;
+        };
+        let shown = line.to_str().ok().and_then(|line| line.split_once(' '));
+        shown.is_some_and(|(scheme, token)| {
+            // Digests are compared: how long that takes says nothing about the token.
+            scheme.eq_ignore_ascii_case("bearer") && digest(token.trim()) == self.0
+        })
+    }
+}
+
+impl std::fmt::Debug for CallerToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CallerToken(…)")
+    }
+}
+
+fn digest(token: &str) -> Fingerprint {
+    let parts = Fingerprint::builder(&Secret::none()).part(b"mcp-caller-token");
+    parts.part(token.as_bytes()).finish()
 }
 
 /// Why it can't listen.
@@ -58,7 +102,9 @@ impl Serve {
         end: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ServeError> {
         let ending = Arc::clone(&gateway);
-        let proxy = Arc::new(Proxy::new(gateway, upstream, self.principal.clone()));
+        let mut proxy = Proxy::new(gateway, upstream, self.principal.clone());
+        proxy.any_path = self.any_path;
+        let proxy = Arc::new(proxy);
         let router =
             Router::new().fallback(move |request: Request| Arc::clone(&proxy).handle(request));
         self.listen(router, address, end).await?;
@@ -103,11 +149,16 @@ impl Serve {
             serve: self,
             is_local: address.ip().is_loopback(),
         });
-        let guarded = move |request: Request, next: Next| {
+        let guarded = move |mut request: Request, next: Next| {
             let refused = guard.refused(&request);
+            let stranger = guard.is_stranger(request.headers());
+            if guard.serve.token.is_some() {
+                request.headers_mut().remove(AUTHORIZATION);
+            }
             async move {
                 match refused {
                     Some(why) => plain(StatusCode::FORBIDDEN, why),
+                    None if stranger => unauthorized(),
                     None => next.run(request).await,
                 }
             }
@@ -130,6 +181,11 @@ struct Guard {
 }
 
 impl Guard {
+    fn is_stranger(&self, headers: &HeaderMap) -> bool {
+        let token = self.serve.token.as_ref();
+        token.is_some_and(|token| !token.is_shown(headers))
+    }
+
     fn refused(&self, request: &http::Request<Body>) -> Option<&'static str> {
         if let Some(origin) = request.headers().get(ORIGIN) {
             let origin = origin.to_str().unwrap_or_default();
@@ -157,7 +213,17 @@ impl Guard {
     }
 }
 
-fn is_this_machine(host: &str) -> bool {
+fn unauthorized() -> http::Response<Body> {
+    let mut response = plain(
+        StatusCode::UNAUTHORIZED,
+        "this gateway asks for a bearer token",
+    );
+    let challenge = http::HeaderValue::from_static("Bearer");
+    response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    response
+}
+
+pub(super) fn is_this_machine(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost"
         || host
@@ -168,6 +234,30 @@ fn is_this_machine(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn callers_show_the_token_where_there_is_one() {
+        let guard = Guard {
+            serve: Serve {
+                token: CallerToken::new("0123456789abcdef\n"),
+                ..Serve::default()
+            },
+            is_local: false,
+        };
+        let is_stranger = |lines: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(AUTHORIZATION, line.parse().unwrap());
+            }
+            guard.is_stranger(&headers)
+        };
+        assert!(!is_stranger(&["Bearer 0123456789abcdef"]));
+        let two = ["Bearer 0123456789abcdef", "Bearer 0123456789abcdef"];
+        for lines in [&[][..], &["Bearer x"], &["Basic 0123456789abcdef"], &two] {
+            assert!(is_stranger(lines), "{lines:?}");
+        }
+        assert!(CallerToken::new("short").is_none());
+    }
 
     #[test]
     fn pages_of_others_and_borrowed_names_are_refused() {

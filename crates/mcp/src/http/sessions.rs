@@ -46,6 +46,10 @@ impl Sessions {
     pub(crate) async fn handle(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let caller = caller(&self.gateway, self.principal.as_ref(), &parts.headers);
+        let caller = match caller {
+            Ok(caller) => caller,
+            Err(refused) => return refused,
+        };
         match parts.method {
             Method::POST => {
                 let Ok(body) = Limited::new(body, MAX_BYTES).collect().await else {
@@ -78,7 +82,7 @@ impl Sessions {
     fn seat(&self, caller: &Caller) -> Option<Arc<Seat>> {
         let seats = self.seats.lock();
         let seat = seats.get(&caller.session)?;
-        if seat.principal != caller.principal {
+        if seat.whose != whose(caller) {
             return None;
         }
         *seat.used.lock() = self.gateway.semel.engine().env().clock.now();
@@ -132,7 +136,7 @@ impl Sessions {
         let name = format!("{:032x}", env.entropy.next_u128());
         let (tell, says) = mpsc::channel(QUEUE);
         let (told, mut to_hear) = mpsc::channel::<Bytes>(QUEUE);
-        let seat = Arc::new(Seat::new(caller.principal.clone(), tell, now));
+        let seat = Arc::new(Seat::new(whose(&caller), tell, now));
         seats.insert(name.clone(), Arc::clone(&seat));
         drop(seats);
         let gateway = Arc::clone(&self.gateway);
@@ -161,4 +165,9 @@ impl Sessions {
         });
         Ok((name, seat))
     }
+}
+
+/// Who may use a session: whoever began it.
+fn whose(caller: &Caller) -> [String; 2] {
+    [caller.principal.clone(), caller.credentials.clone()]
 }

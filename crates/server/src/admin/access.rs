@@ -15,6 +15,8 @@ use crate::api::{AccessError, Failure, bearer, digest, exposure, only_by_loopbac
 pub enum Credential {
     /// Nothing. Only for a loopback address: see [`check_exposure`].
     None,
+    /// What nobody has: there is no token, and nothing says that none is needed.
+    Closed,
     /// This bearer token.
     Token(AdminToken),
     /// A client certificate: the listener has checked it before a request gets here, and says so with a [`Peer`].
@@ -47,6 +49,7 @@ impl std::fmt::Debug for Credential {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::None => "None",
+            Self::Closed => "Closed",
             Self::Token(_) => "Token(…)",
             Self::MutualTls => "MutualTls",
         })
@@ -78,6 +81,7 @@ where
         let peer = parts.extensions.get::<Peer>();
         match Credential::from_ref(state) {
             Credential::None => only_by_loopback_name(parts)?,
+            Credential::Closed => return Err(closed()),
             // Not taken for granted: what a listener asks for can change while it listens.
             Credential::MutualTls if peer.is_some_and(|peer| peer.has_certificate) => {}
             Credential::MutualTls => return Err(Failure::unauthorized()),
@@ -92,6 +96,13 @@ where
         let peer = peer.and_then(|peer| peer.certificate_name.clone());
         Ok(Self { peer })
     }
+}
+
+fn closed() -> Failure {
+    Failure::of(
+        "forbidden",
+        "the admin API answers nobody without a token; set admin.token_file, or admin.open = true",
+    )
 }
 
 #[cfg(test)]

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use semel_core::{BoxFuture, Clock, Tick};
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgSslMode};
 use sqlx::{AssertSqlSafe, PgConnection};
 
 use super::entry::{ERASED, Entry, OPERATORS};
 use super::sink::{History, Sink};
+use crate::config::is_at_loopback;
 
 /// Only one session at a time makes and drops tables of the trail.
 const LOCK: &str = "select pg_advisory_xact_lock(7305094513)";
@@ -66,7 +67,12 @@ impl PostgresSink {
     /// # Errors
     /// Where `url` is none.
     pub fn new(url: &str, retention: Duration, clock: Arc<dyn Clock>) -> Result<Self, sqlx::Error> {
-        let options: PgConnectOptions = url.parse()?;
+        let mut options: PgConnectOptions = url.parse()?;
+        // As for the store: a server elsewhere shows who it is, unless said otherwise.
+        let is_said = url.contains("sslmode=") || std::env::var_os("PGSSLMODE").is_some();
+        if !is_said && options.get_socket().is_none() && !is_at_loopback(url) {
+            options = options.ssl_mode(PgSslMode::VerifyFull);
+        }
         let pool = PgPoolOptions::new()
             .max_connections(2)
             .acquire_timeout(Duration::from_secs(5))

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::Finding;
 use super::fields::{Kind, Node, tree};
 use super::source::{Origin, Said, join};
+use super::tree::network;
 use super::units::{Size, Span};
 
 /// Names that are unknown, and values of the wrong kind.
@@ -121,6 +122,10 @@ fn wrong_form(form: &str, text: &str) -> Option<String> {
         "header" => wrong(
             HeaderName::from_bytes(text.as_bytes()).is_ok(),
             "a header's name has letters, digits and -",
+        ),
+        "network" => wrong(
+            network(text).is_some(),
+            "this is no address and no network, such as 10.0.0.0/8",
         ),
         "method" => wrong(
             Method::from_bytes(text.as_bytes()).is_ok() && text.to_uppercase() == text,

@@ -229,6 +229,7 @@ impl Kind {
                 Some("size") => "size, such as \"1MiB\"".to_owned(),
                 Some("file") => "path of a file".to_owned(),
                 Some("header") => "name of a header".to_owned(),
+                Some("network") => "address or network".to_owned(),
                 Some("method") => "method".to_owned(),
                 Some("address") => "address and port, such as \"127.0.0.1:8080\"".to_owned(),
                 Some("http-url") => "URL, such as \"http://127.0.0.1:3000\"".to_owned(),

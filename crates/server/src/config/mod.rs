@@ -26,6 +26,21 @@ use std::fmt;
 
 use serde_json::Value;
 
+/// Whether a URL's host is this machine.
+pub(crate) fn is_at_loopback(url: &str) -> bool {
+    let host = url.parse::<http::Uri>().ok();
+    let host = host.and_then(|uri| Some(uri.host()?.to_owned()));
+    host.is_some_and(|host| is_loopback(&format!("{host}:0")))
+}
+
+/// Whether an address is one of this machine alone.
+pub(crate) fn is_loopback(address: &str) -> bool {
+    let Ok(mut found) = std::net::ToSocketAddrs::to_socket_addrs(address) else {
+        return false;
+    };
+    found.all(|address| address.ip().to_canonical().is_loopback())
+}
+
 pub use fields::{Field, Kind, Node, env_name, fields, schema};
 pub use jobs::Jobs;
 pub use kept::{Audit, AuditNats, AuditPostgres};
@@ -41,7 +56,7 @@ pub use tree::{
     Store, Tls, Upstream,
 };
 pub use units::{Size, Span, UnitError};
-pub use whose::{Algorithm, From, Jwt, Verify, Whose};
+pub use whose::{Algorithm, Credentials, From, Jwt, Verify, Whose};
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::kept::Audit;
 use super::route::{RouteEntry, RouteSettings};
 use super::seen::{Log, Metrics, Traces};
 use super::units::{Size, Span};
-use super::whose::{Jwt, Whose};
+use super::whose::{Credentials, Jwt, Whose};
 
 /// All settings of `semel serve`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -47,8 +47,10 @@ pub struct Config {
     pub engine: Engine,
     /// Whose request it is: keys of different tenants never meet.
     pub tenants: Whose,
-    /// Who asks: keys of different callers never meet. Without one, the `Authorization` and `X-Api-Key` headers count as payload.
+    /// Who asks: keys of different callers never meet. Without one, the credentials count as payload.
     pub principals: Whose,
+    /// What counts as credentials where nobody says who asks: a key that is used with others is refused.
+    pub credentials: Credentials,
     /// How JSON web tokens are read, where tenants or principals come from one.
     pub jwt: Jwt,
     /// How requests are treated that no route fits; and what a route doesn't say itself.
@@ -77,6 +79,7 @@ impl Default for Config {
             engine: Engine::default(),
             tenants: Whose::new("tenant_id"),
             principals: Whose::new("sub"),
+            credentials: Credentials::default(),
             jwt: Jwt::default(),
             defaults: RouteSettings::default(),
             routes: Vec::new(),
@@ -146,6 +149,9 @@ pub struct Upstream {
     pub idle_timeout: Span,
     /// The most unused connections kept for each URL.
     pub max_idle: usize,
+    /// The most requests with a key that are with the service at a time: they go on also when their clients have left. More wait for `connect_timeout`, and are then told so (503); nothing was sent.
+    #[schemars(range(min = 1))]
+    pub max_running: usize,
 }
 
 impl Default for Upstream {
@@ -159,6 +165,7 @@ impl Default for Upstream {
             response_timeout: seconds(60),
             idle_timeout: seconds(4),
             max_idle: 256,
+            max_running: 400,
         }
     }
 }
@@ -205,8 +212,15 @@ pub struct Listener {
     /// The most connections at a time, WebSockets among them; more wait to be accepted.
     #[schemars(range(min = 1))]
     pub max_connections: usize,
-    /// Whether `X-Forwarded-*` of requests are believed and added to, rather than replaced. Yes only behind another proxy.
+    /// Whether `X-Forwarded-*` and their like are believed and added to, rather than taken out and replaced. Yes only behind another proxy, which `trusted_peers` names.
     pub trust_forwarded: bool,
+    /// Addresses and networks (`10.0.0.0/8`) of what is in front. Nobody else says where a request comes from, or whose it is where that is read from a header. Needed for both, unless the listener is on loopback: there, whoever reaches it is believed where none are named.
+    #[schemars(extend("items" = {"type": "string", "format": "network"}))]
+    pub trusted_peers: Vec<String>,
+    /// Whether header names with underscores are taken. Many services take `a_b` for `a-b`, so that a client could say what only whatever is in front may.
+    pub allow_underscores: bool,
+    /// Whether tokens of the protocol API may come in the clear, from other machines too. TLS belongs in front of them.
+    pub insecure_tokens: bool,
     /// TLS.
     pub tls: Tls,
 }
@@ -223,8 +237,30 @@ impl Default for Listener {
             body_timeout: seconds(30),
             max_connections: 10_000,
             trust_forwarded: false,
+            trusted_peers: Vec::new(),
+            allow_underscores: false,
+            insecure_tokens: false,
         }
     }
+}
+
+impl Listener {
+    /// The networks whose word is taken. What is no network is nobody's.
+    pub(crate) fn peers(&self) -> Vec<ipnet::IpNet> {
+        let named = self.trusted_peers.iter();
+        named.filter_map(|text| network(text)).collect()
+    }
+
+    /// Whether only this machine reaches it.
+    pub(crate) fn is_on_loopback(&self) -> bool {
+        super::is_loopback(&self.address)
+    }
+}
+
+/// A network, or an address by itself.
+pub(super) fn network(text: &str) -> Option<ipnet::IpNet> {
+    let address = text.parse::<std::net::IpAddr>().map(ipnet::IpNet::from);
+    text.parse().or(address).ok()
 }
 
 /// TLS of a listener. Files are read again on SIGHUP.
@@ -251,9 +287,13 @@ pub struct Admin {
     /// Address and port. Without one there is no such listener.
     #[schemars(extend("format" = "address"))]
     pub address: Option<String>,
-    /// A file with the token that the admin API asks for (`Authorization: Bearer …`). Needed on any address but loopback, unless `admin.tls.client_ca_file` asks for certificates.
+    /// A file with the token that the admin API asks for (`Authorization: Bearer …`). Without one the admin API answers nobody, unless `admin.tls.client_ca_file` asks for certificates or `open` is set.
     #[schemars(extend("format" = "file"))]
     pub token_file: Option<String>,
+    /// Whether the admin API answers everybody on this machine, without a token: every program here then reads all stored answers, and changes records. On a loopback address only.
+    pub open: bool,
+    /// Whether the token may come in the clear, from other machines too. TLS belongs in front of it.
+    pub insecure_tokens: bool,
     /// Whether the dashboard is at `/` there. Its files load without the token, and show nothing without it.
     pub dashboard: bool,
     /// TLS; with `client_ca_file`, only clients with a certificate are let in.
@@ -265,6 +305,8 @@ impl Default for Admin {
         Self {
             address: None,
             token_file: None,
+            open: false,
+            insecure_tokens: false,
             dashboard: true,
             tls: Tls::default(),
         }

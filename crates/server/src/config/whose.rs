@@ -44,8 +44,19 @@ pub enum From {
     Header,
     /// From a claim of a JSON web token in the `Authorization` header.
     Jwt,
-    /// From the client's certificate: its first DNS name or URI, else its common name.
+    /// From the client's certificate: its first DNS name or URI, else its common name after `cn=`.
     Certificate,
+}
+
+/// What tells callers apart where `principals` finds nobody.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Credentials {
+    /// Headers that count besides `Authorization`, `X-Api-Key` and the others that usually carry a credential.
+    #[schemars(extend("items" = {"type": "string", "format": "header"}))]
+    pub headers: Vec<String>,
+    /// The cookies that count, such as the session's. All of them, where none is named.
+    pub cookies: Vec<String>,
 }
 
 /// How JSON web tokens are read.
@@ -59,9 +70,20 @@ pub struct Jwt {
     /// The secret (HS256) or the public key (PEM: RS256, ES256).
     #[schemars(extend("format" = "file"))]
     pub key_file: Option<String>,
-    /// The issuer that a token must name, where set.
+    /// Further keys of the same kind: while one takes the place of another, tokens of both are taken.
+    #[schemars(extend("items" = {"type": "string", "format": "file"}))]
+    pub key_files: Vec<String>,
+    /// A file with a set of public keys (JWKS, RFC 7517). A token is checked with the key that its `kid` names.
+    #[schemars(extend("format" = "file"))]
+    pub jwks_file: Option<String>,
+    /// The URL of such a set. It is fetched at start, then as often as `jwks_every` says, and sooner when a token names a key that isn't known. Until it was fetched once, tokens are refused.
+    #[schemars(extend("format" = "http-url"))]
+    pub jwks_url: Option<String>,
+    /// How often `jwks_url` is fetched.
+    pub jwks_every: Span,
+    /// The issuer that a token must name. Where set, a token without one is refused.
     pub issuer: Option<String>,
-    /// The audience that a token must name, where set.
+    /// The audience that a token must name. Where set, a token without one is refused.
     pub audience: Option<String>,
     /// How far clocks may be apart.
     pub leeway: Span,
@@ -73,6 +95,10 @@ impl Default for Jwt {
             verify: Verify::Signature,
             algorithm: Algorithm::Rs256,
             key_file: None,
+            key_files: Vec::new(),
+            jwks_file: None,
+            jwks_url: None,
+            jwks_every: Span(std::time::Duration::from_secs(600)),
             issuer: None,
             audience: None,
             leeway: Span(std::time::Duration::from_secs(30)),
@@ -84,7 +110,7 @@ impl Default for Jwt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verify {
-    /// Semel does, with `key_file`.
+    /// Semel does, with `key_file`, `key_files`, `jwks_file` or `jwks_url`.
     Signature,
     /// The service does. Until it has, anybody can claim to be anybody: a forged token can use up another's key, and get a replay of another's answer. Only where something in front has checked it already.
     Upstream,

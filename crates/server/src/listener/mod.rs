@@ -16,7 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use rustls::ServerConfig;
-use semel::http::Body;
+use semel::http::{Body, ClientCertificate};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
@@ -41,6 +41,8 @@ pub struct Peer {
     pub has_certificate: bool,
     /// What its certificate calls it, where it has shown one that says.
     pub certificate_name: Option<Arc<str>>,
+    /// The digest of its certificate, where it has shown one.
+    pub certificate: Option<ClientCertificate>,
 }
 
 /// What answers requests.
@@ -244,6 +246,7 @@ impl<A: Answer> Door<A> {
             is_tls: false,
             has_certificate: false,
             certificate_name: None,
+            certificate: None,
         };
         let Some(config) = self.tls.load_full() else {
             return self.http(stream, peer, watcher, place).await;
@@ -257,6 +260,8 @@ impl<A: Answer> Door<A> {
                 peer.is_tls = true;
                 peer.has_certificate = certificate.is_some();
                 peer.certificate_name = name.map(Into::into);
+                peer.certificate =
+                    certificate.map(|shown| ClientCertificate(blake3::hash(shown).into()));
                 self.http(stream, peer, watcher, place).await;
             }
             Ok(Err(error)) => tls_failed(&error.to_string()),
@@ -276,6 +281,9 @@ impl<A: Answer> Door<A> {
             let refused = is_http1 && guard.is_ambiguous();
             let upgrades = is_http1 && request.headers().contains_key(header::UPGRADE);
             request.extensions_mut().insert(peer.clone());
+            if let Some(certificate) = peer.certificate {
+                request.extensions_mut().insert(certificate);
+            }
             if upgrades {
                 request.extensions_mut().insert(place.clone());
             }

@@ -17,6 +17,8 @@ pub enum Cause {
     Unforwardable,
     /// It did not answer in time.
     Timeout,
+    /// As many requests are with the service as may be, and none of them ended in time.
+    Full,
     /// The connection broke before the answer.
     Broken,
     /// The client's own body broke off, paused too long, or was too large.
@@ -63,6 +65,7 @@ impl ProxyError {
     pub const fn code(&self) -> &'static str {
         match self.cause {
             Cause::Unreachable => "upstream_unreachable",
+            Cause::Full => "upstream_full",
             Cause::LeaseLost => "idempotency_lease_lost",
             Cause::Unforwardable => "request_not_forwardable",
             Cause::Timeout => "upstream_timeout",
@@ -76,7 +79,7 @@ impl ProxyError {
     pub(crate) const fn status(&self) -> StatusCode {
         match self.cause {
             Cause::Unreachable | Cause::Broken => StatusCode::BAD_GATEWAY,
-            Cause::LeaseLost => StatusCode::SERVICE_UNAVAILABLE,
+            Cause::LeaseLost | Cause::Full => StatusCode::SERVICE_UNAVAILABLE,
             Cause::Timeout => StatusCode::GATEWAY_TIMEOUT,
             Cause::Client(ClientFault::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
             Cause::Client(ClientFault::TooSlow) => StatusCode::REQUEST_TIMEOUT,
@@ -87,6 +90,7 @@ impl ProxyError {
     pub(crate) const fn title(&self) -> &'static str {
         match self.cause {
             Cause::Unreachable => "The service can't be reached",
+            Cause::Full => "The service has as many requests as it may have",
             Cause::LeaseLost => "Another took the request over",
             Cause::Unforwardable => "The request can't be forwarded",
             Cause::Timeout => "The service did not answer in time",

@@ -4,9 +4,11 @@ use http::Method;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::uri::Authority;
-use http_body::Body;
+use http_body::{Body, Frame};
+use http_body_util::BodyExt as _;
 use semel::http::Lease;
 
+use crate::door::remove_unless;
 use crate::listener::Peer;
 
 /// The fence of the request's lease: a service that keeps the highest it has seen can refuse a lower one.
@@ -18,13 +20,11 @@ pub const SEMEL_ATTEMPT: HeaderName = HeaderName::from_static("semel-attempt");
 /// A key for systems further down the road: the same on every attempt of the request.
 pub const SEMEL_DOWNSTREAM_KEY: HeaderName = HeaderName::from_static("semel-downstream-key");
 
-/// Ours to set: never a client's.
-const OURS: [HeaderName; 4] = [
-    SEMEL_FENCE,
-    SEMEL_ATTEMPT,
-    SEMEL_DOWNSTREAM_KEY,
-    super::error::SEMEL_OUTCOME,
-];
+/// Whether a header is ours to set, never a client's. Many services take `_` for `-`.
+pub(super) fn is_ours(name: &HeaderName) -> bool {
+    let name = name.as_str().as_bytes();
+    name.starts_with(b"semel") && matches!(name.get(5), Some(b'-' | b'_'))
+}
 
 /// What belongs to one connection (RFC 9110, 7.6.1), whether or not `Connection` names it.
 static HOP_BY_HOP: [HeaderName; 8] = [
@@ -96,9 +96,7 @@ impl Rewrite {
         }
         // The listener has answered it: a body is asked for when it is passed on.
         headers.remove(header::EXPECT);
-        for name in OURS {
-            headers.remove(name);
-        }
+        remove_unless(headers, |name| !is_ours(name));
         join_cookies(headers);
         headers.remove(header::HOST);
         if let (true, Some(host)) = (self.keep_host, &asked) {
@@ -159,6 +157,20 @@ pub(super) fn say_that_there_is_a_body(parts: &mut Parts, body: &impl Body) {
         let chunked = HeaderValue::from_static("chunked");
         parts.headers.insert(header::TRANSFER_ENCODING, chunked);
     }
+}
+
+/// The body, without trailers that are ours to set. One of a known length has none that a service would see.
+pub(super) fn without_our_trailers(body: semel::http::Body) -> semel::http::Body {
+    if body.size_hint().exact().is_some() {
+        return body;
+    }
+    semel::http::Body::new(body.map_frame(|frame| match frame.into_trailers() {
+        Ok(mut trailers) => {
+            remove_unless(&mut trailers, |name| !is_ours(name));
+            Frame::trailers(trailers)
+        }
+        Err(data) => data,
+    }))
 }
 
 /// The host that was asked: of the URI in HTTP/2 and in the absolute form, else of the header.

@@ -26,7 +26,8 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::connect::capture_connection;
 use rustls::ClientConfig;
 use semel::core::CrashPolicy;
-use semel::http::{Body, Lease, Outcome};
+use semel::http::{Body, Lease, Outcome, has_dot_segments};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
@@ -61,7 +62,12 @@ struct Shared {
     http1: UpstreamClient,
     trust_forwarded: bool,
     keep_host: bool,
+    /// Only TLS agrees on HTTP/2: without it, a call of gRPC's can't be one.
+    may_speak_http2: bool,
     response_timeout: Duration,
+    /// One for each request with a key that is with the service, until its answer has ended.
+    places: Arc<Semaphore>,
+    place_timeout: Duration,
     tunnels: TaskTracker,
 }
 
@@ -89,7 +95,9 @@ impl Proxy {
     pub fn new(config: &Config, tls: &ClientConfig, tunnels: TaskTracker) -> Self {
         let upstream = &config.upstream;
         let targets = upstream.urls.iter().filter_map(|url| target(url)).collect();
+        let targets: Vec<Target> = targets;
         let shared = Shared {
+            may_speak_http2: targets.iter().any(|target| target.scheme == Scheme::HTTPS),
             targets,
             next: AtomicUsize::new(0),
             client: connect::client(upstream, upstream.protocol, tls),
@@ -97,6 +105,8 @@ impl Proxy {
             trust_forwarded: config.listener.trust_forwarded,
             keep_host: upstream.host == Host::Client && upstream.protocol != Protocol::H2c,
             response_timeout: upstream.response_timeout.0,
+            places: Arc::new(Semaphore::new(upstream.max_running)),
+            place_timeout: upstream.connect_timeout.0,
             tunnels,
         };
         Self {
@@ -152,11 +162,15 @@ impl Shared {
             true => &self.http1,
             false => &self.client,
         };
+        let place = match errand.lease {
+            Some(_) => Some(self.place().await.map_err(|cause| errand.not_sent(cause))?),
+            None => None,
+        };
         let connection = capture_connection(&mut request);
         let answer = tokio::time::timeout(self.response_timeout, client.request(request)).await;
         let was_sent = connection.connection_metadata().is_some();
         let (error, why) = match answer {
-            Ok(Ok(response)) => return Ok(self.answered(response, errand)),
+            Ok(Ok(response)) => return Ok(held(self.answered(response, errand), place)),
             Ok(Err(error)) => (errand.failed(&error), cause_of(&error)),
             Err(_) if was_sent => (errand.sent(Cause::Timeout), "no answer in time".to_owned()),
             Err(_) => (
@@ -166,6 +180,16 @@ impl Shared {
         };
         tracing::warn!(code = error.code(), why, "no answer from the service");
         Err(error)
+    }
+
+    /// A place for a request that goes on also when its client has left.
+    async fn place(&self) -> Result<OwnedSemaphorePermit, Cause> {
+        let place = Arc::clone(&self.places).acquire_owned();
+        let place = tokio::time::timeout(self.place_timeout, place).await;
+        place.ok().and_then(Result::ok).ok_or_else(|| {
+            tracing::warn!("upstream.max_running: as many requests are with the service as may be");
+            Cause::Full
+        })
     }
 
     /// The request as the service gets it; `None` where it can't be forwarded.
@@ -183,6 +207,7 @@ impl Shared {
         let wanted = errand.upgrade.as_ref().map(|wanted| &wanted.protocol);
         rewrite.request(&mut parts, wanted);
         headers::say_that_there_is_a_body(&mut parts, &body);
+        let body = headers::without_our_trailers(body);
         if let Some(lease) = &errand.lease {
             headers::add_lease(&mut parts.headers, lease);
         }
@@ -200,7 +225,7 @@ impl Shared {
     /// Whether the service is told the client's host. Not in HTTP/2, where the authority is the connection's own, and which
     /// gRPC needs.
     fn keeps_host(&self, headers: &HeaderMap) -> bool {
-        self.keep_host && !is_grpc(headers)
+        self.keep_host && !(self.may_speak_http2 && is_grpc(headers))
     }
 
     fn answered(&self, mut response: Response<Incoming>, errand: Errand) -> Response<Body> {
@@ -236,7 +261,11 @@ impl Shared {
 }
 
 impl Target {
+    /// Where a request goes; `None` where it would leave the path of the service's URL.
     fn uri(&self, asked: &Uri) -> Option<Uri> {
+        if !self.base.is_empty() && has_dot_segments(asked.path()) {
+            return None;
+        }
         let asked = asked.path_and_query().map_or("/", PathAndQuery::as_str);
         let path = match self.base.as_str() {
             "" => asked.parse().ok()?,
@@ -307,6 +336,17 @@ impl Errand {
         };
         ProxyError { cause, retry }
     }
+}
+
+/// The answer, with its request's place until it has ended.
+fn held(response: Response<Body>, place: Option<OwnedSemaphorePermit>) -> Response<Body> {
+    let Some(place) = place else { return response };
+    response.map(|body| {
+        Body::new(body.map_err(move |error| {
+            let _until_the_body_is_dropped = &place;
+            error
+        }))
+    })
 }
 
 /// The innermost cause: what the machine said.

@@ -16,6 +16,7 @@ async fn opened(change: impl FnOnce(&mut Config)) -> (Opened, Router, Router) {
     let mut config = Config::default();
     config.store.url = Some("memory://".to_owned());
     config.admin.address = Some("127.0.0.1:0".to_owned());
+    config.admin.open = true;
     config.api.access = semel_server::config::ApiAccess::Loopback;
     change(&mut config);
     let opened = open_audited(&config).await.expect("a store");

@@ -153,6 +153,31 @@ async fn a_tls_listener_speaks_both_versions() {
 }
 
 #[tokio::test]
+async fn a_certificate_counts_where_no_principal_is_known() {
+    let papers = Papers::new();
+    papers.issue("server", &["shop.test"], "server");
+    papers.issue("acme", &["acme.test"], "acme");
+    papers.issue("umbrella", &["umbrella.test"], "umbrella");
+    let runs = Runs::default();
+    let settings = format!(
+        "{}listener.tls.client_ca_file = \"{}\"\n",
+        papers.listener(),
+        papers.path("ca.pem")
+    );
+    let sidecar = Sidecar::new(service(counting(&runs)).await, &settings).await;
+    let client = async |who: &str| {
+        let client = papers.client(&sidecar, Some(who), Protocol::Http1).await;
+        client.unwrap().0
+    };
+    let mut acme = client("acme").await;
+    assert_eq!(acme.send(post("/", "k", "{}")).await.status, 200);
+    assert!(acme.send(post("/", "k", "{}")).await.is_replay());
+    let other = client("umbrella").await.send(post("/", "k", "{}")).await;
+    assert_eq!(other.problem().1, "idempotency_conflict");
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
 async fn a_tenant_is_who_its_certificate_says() {
     let papers = Papers::new();
     papers.issue("server", &["shop.test"], "server");
@@ -191,7 +216,7 @@ async fn a_tenant_is_who_its_certificate_says() {
         .filter(|tenant| !tenant.is_empty())
         .collect();
     tenants.sort_unstable();
-    assert_eq!(tenants, ["acme.test", "umbrella"]);
+    assert_eq!(tenants, ["acme.test", "cn=umbrella"]);
     // Without a certificate there is no connection to speak of.
     match papers.client(&sidecar, None, Protocol::Http1).await {
         Err(_) => {}

@@ -3,9 +3,12 @@
 use axum::Router;
 use axum::extract::State;
 use axum::routing::any;
-use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
+use ring::{hmac, rand::SystemRandom};
 use semel_testkit::private::new_folder;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::*;
 
@@ -33,12 +36,59 @@ fn hs256() -> String {
 /// A time that is far off, in seconds.
 const LATER: u64 = 32_503_680_000;
 
-fn token(claims: &serde_json::Value, secret: &str) -> String {
-    let key = EncodingKey::from_secret(secret.as_bytes());
-    format!(
-        "Bearer {}",
-        encode(&Header::new(Algorithm::HS256), claims, &key).expect("as set up")
-    )
+fn token(claims: &Value, secret: &str) -> String {
+    token_with(&json!({"alg": "HS256", "typ": "JWT"}), claims, secret)
+}
+
+/// A token with this head.
+fn token_with(head: &Value, claims: &Value, secret: &str) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+    signed(head, claims, |message| {
+        hmac::sign(&key, message).as_ref().to_vec()
+    })
+}
+
+fn signed(head: &Value, claims: &Value, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
+    let encode = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
+    let [head, claims] = [head, claims].map(|part| encode(part.to_string().as_bytes()));
+    let message = format!("{head}.{claims}");
+    let signature = encode(&sign(message.as_bytes()));
+    format!("Bearer {message}.{signature}")
+}
+
+/// A pair of keys of a provider of tokens, with a name.
+struct Pair {
+    id: &'static str,
+    key: rcgen::KeyPair,
+}
+
+impl Pair {
+    fn new(id: &'static str) -> Self {
+        let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256);
+        Self {
+            id,
+            key: key.expect("as set up"),
+        }
+    }
+
+    /// The public half, as a set of keys has it.
+    fn jwk(&self) -> Value {
+        let point = self.key.public_key_raw();
+        let part = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
+        json!({"kty": "EC", "crv": "P-256", "use": "sig", "kid": self.id,
+            "x": part(&point[1..33]), "y": part(&point[33..65])})
+    }
+
+    /// A token that names this key; or another's name, where one is given.
+    fn token(&self, claims: &Value, name: Option<&str>) -> String {
+        let random = SystemRandom::new();
+        let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
+        let key = EcdsaKeyPair::from_pkcs8(algorithm, &self.key.serialize_der(), &random);
+        let key = key.expect("as set up");
+        let head = json!({"alg": "ES256", "kid": name.unwrap_or(self.id)});
+        let sign = |message: &[u8]| key.sign(&random, message).unwrap().as_ref().to_vec();
+        signed(&head, claims, sign)
+    }
 }
 
 #[tokio::test]
@@ -177,32 +227,138 @@ async fn two_tokens_that_name_nobody_never_get_each_others_answers() {
 
 #[tokio::test]
 async fn tokens_signed_with_a_private_key() {
-    let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+    let pair = Pair::new("any");
     let file = new_folder("token").join("key.pem");
-    std::fs::write(&file, pair.public_key_pem()).unwrap();
+    std::fs::write(&file, pair.key.public_key_pem()).unwrap();
     let runs = Runs::default();
     let settings = format!(
         "tenants.from = \"jwt\"\njwt.algorithm = \"ES256\"\njwt.key_file = \"{}\"\n",
         file.display()
     );
     let sidecar = Sidecar::new(counting(&runs).await, &settings).await;
-    let key = EncodingKey::from_ec_pem(pair.serialize_pem().as_bytes()).unwrap();
     let claims = json!({"tenant_id": 17, "exp": LATER});
-    let good = encode(&Header::new(Algorithm::ES256), &claims, &key).unwrap();
+    let good = pair.token(&claims, None);
     let answer = sidecar
-        .send(with(
-            post("/", "k-1", "{}"),
-            "authorization",
-            &format!("Bearer {good}"),
-        ))
+        .send(with(post("/", "k-1", "{}"), "authorization", &good))
         .await;
     assert_eq!(answer.text(), "run 1");
     // The public key is public: a token signed with it as a shared secret is a forgery.
-    let forged = token(&claims, &pair.public_key_pem());
+    let forged = token(&claims, &pair.key.public_key_pem());
     let answer = sidecar
         .send(with(post("/", "k-1", "{}"), "authorization", &forged))
         .await;
     assert_eq!(answer.status, 401);
+}
+
+#[tokio::test]
+async fn what_a_token_must_name_is_required_of_it() {
+    let runs = Runs::default();
+    let settings = format!(
+        "tenants.from = \"jwt\"\njwt.audience = \"shop\"\njwt.issuer = \"https://idp\"\n{}",
+        hs256()
+    );
+    let sidecar = Sidecar::new(counting(&runs).await, &settings).await;
+    let ask = |token: String| sidecar.send(with(post("/", "k-1", "{}"), "authorization", &token));
+    let good = json!({"tenant_id": "acme", "exp": LATER, "aud": ["shop"], "iss": "https://idp"});
+    let but = |name: &str, value: Value| {
+        let mut claims = good.clone();
+        claims[name] = value;
+        token(&claims, SECRET)
+    };
+    for (name, value) in [
+        ("aud", Value::Null),
+        ("aud", json!(7)),
+        ("aud", json!([])),
+        ("iss", Value::Null),
+        ("iss", json!(7)),
+        ("iss", json!("https://other")),
+        ("exp", Value::Null),
+        ("exp", json!("32503680000")),
+        ("nbf", json!("99999999999")),
+        ("nbf", json!(LATER)),
+    ] {
+        let answer = ask(but(name, value.clone())).await;
+        assert_eq!(answer.problem().1, "token_required", "{name}: {value}");
+    }
+    for head in [
+        json!({"alg": "HS256", "typ": "logout+jwt"}),
+        json!({"alg": "HS256", "crit": ["b64"], "b64": false}),
+    ] {
+        let answer = ask(token_with(&head, &good, SECRET)).await;
+        assert_eq!(answer.problem().1, "token_required", "{head}");
+    }
+    assert_eq!(runs.count(), 0);
+    let head = json!({"alg": "HS256", "typ": "at+jwt"});
+    assert_eq!(ask(token_with(&head, &good, SECRET)).await.text(), "run 1");
+}
+
+#[tokio::test]
+async fn a_number_is_another_person_than_the_same_digits_as_text() {
+    let runs = Runs::default();
+    let settings = format!("principals.from = \"jwt\"\n{}", hs256());
+    let sidecar = Sidecar::new(counting(&runs).await, &settings).await;
+    let ask = |who: Value| {
+        let token = token(&json!({"sub": who, "exp": LATER}), SECRET);
+        sidecar.send(with(post("/", "k-1", "{}"), "authorization", &token))
+    };
+    for (run, who) in [json!(7), json!("7"), json!("#7")].into_iter().enumerate() {
+        assert_eq!(ask(who).await.text(), format!("run {}", run + 1));
+    }
+}
+
+#[tokio::test]
+async fn keys_of_a_set_are_chosen_by_their_names() {
+    let [old, new, stranger] = [Pair::new("old"), Pair::new("new"), Pair::new("stranger")];
+    let file = new_folder("token").join("keys.json");
+    let set = json!({"keys": [old.jwk(), new.jwk(), {"kty": "oct", "kid": "x", "k": "YQ"}]});
+    std::fs::write(&file, set.to_string()).unwrap();
+    let runs = Runs::default();
+    let settings = format!(
+        "tenants.from = \"jwt\"\njwt.algorithm = \"ES256\"\njwt.jwks_file = \"{}\"\n",
+        file.display()
+    );
+    let sidecar = Sidecar::new(counting(&runs).await, &settings).await;
+    let ask = |token: String| sidecar.send(with(post("/", "k-1", "{}"), "authorization", &token));
+    let claims = json!({"tenant_id": "acme", "exp": LATER});
+    assert_eq!(ask(old.token(&claims, None)).await.text(), "run 1");
+    assert!(
+        ask(old.token(&claims, None)).await.status.is_client_error(),
+        "another token"
+    );
+    let other = json!({"tenant_id": "umbrella", "exp": LATER});
+    assert_eq!(ask(new.token(&other, None)).await.text(), "run 2");
+    for forged in [
+        stranger.token(&claims, None),
+        stranger.token(&claims, Some("old")),
+        old.token(&claims, Some("new")),
+    ] {
+        assert_eq!(ask(forged).await.problem().1, "token_required");
+    }
+}
+
+#[tokio::test]
+async fn keys_at_a_url_are_fetched() {
+    let pair = Pair::new("one");
+    let set = json!({"keys": [pair.jwk()]}).to_string();
+    let provider = service(Router::new().fallback(any(move || async move { set }))).await;
+    let runs = Runs::default();
+    let settings = format!(
+        "tenants.from = \"jwt\"\njwt.algorithm = \"ES256\"\njwt.jwks_url = \"http://{provider}/keys\"\n"
+    );
+    let sidecar = Sidecar::new(counting(&runs).await, &settings).await;
+    let token = pair.token(&json!({"tenant_id": "acme", "exp": LATER}), None);
+    for _ in 0..500 {
+        let answer = sidecar
+            .send(with(post("/", "k-1", "{}"), "authorization", &token))
+            .await;
+        if answer.status == 200 {
+            assert_eq!(answer.text(), "run 1");
+            return;
+        }
+        assert_eq!(answer.problem().1, "token_required");
+        pause(10).await;
+    }
+    panic!("the keys were not fetched");
 }
 
 #[tokio::test]

@@ -4,9 +4,10 @@ use std::str::FromStr as _;
 
 use semel_core::StoreError;
 use semel_core::store::StoreResult;
-use sqlx::mysql::MySqlConnectOptions;
+use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
 use super::error::unfit;
+use crate::nearby::is_here;
 
 /// A parsed URL.
 pub(super) struct Options {
@@ -43,6 +44,14 @@ impl Options {
                 "it names no database; mysql://user@host/database does",
             ));
         }
+        let is_said = theirs
+            .iter()
+            .any(|option| option.starts_with("ssl-mode=") || option.starts_with("sslmode="));
+        let is_near = connect.get_socket().is_some() || is_here(connect.get_host());
+        let connect = match is_said || is_near {
+            true => connect,
+            false => connect.ssl_mode(MySqlSslMode::VerifyIdentity),
+        };
         let mut options = Self {
             connect,
             max_connections: 10,
@@ -81,6 +90,18 @@ fn refused(said: &'static str) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_elsewhere_shows_who_it_is_unless_said_otherwise() {
+        let mode = |url: &str| Options::parse(url).unwrap().connect.get_ssl_mode();
+        let far = mode("mysql://u@db.internal/d");
+        assert!(matches!(far, MySqlSslMode::VerifyIdentity));
+        for near in ["mysql://u@127.0.0.1/d", "mariadb://u@localhost/d"] {
+            assert!(matches!(mode(near), MySqlSslMode::Preferred), "{near}");
+        }
+        let said = mode("mysql://u@db.internal/d?ssl-mode=REQUIRED");
+        assert!(matches!(said, MySqlSslMode::Required));
+    }
 
     #[test]
     fn our_options_are_taken_and_the_rest_is_the_clients() {

@@ -4,7 +4,9 @@ use std::str::FromStr as _;
 
 use semel_core::store::StoreResult;
 use semel_core::{Certainty, StoreError, StoreErrorKind};
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+
+use crate::nearby::is_here;
 
 /// A parsed URL.
 pub(super) struct Options {
@@ -49,6 +51,13 @@ impl Options {
         let connect = PgConnectOptions::from_str(&format!("{base}?{}", theirs.join("&")))
             // What the parser says may repeat parts of the URL, and so a password.
             .map_err(|_| refused("it isn't a URL like postgres://user@host/database"))?;
+        let is_said = theirs.iter().any(|option| option.starts_with("sslmode="))
+            || std::env::var_os("PGSSLMODE").is_some();
+        let is_near = connect.get_socket().is_some() || is_here(connect.get_host());
+        let connect = match is_said || is_near {
+            true => connect,
+            false => connect.ssl_mode(PgSslMode::VerifyFull),
+        };
         let mut options = Self {
             connect: connect.extra_float_digits(None),
             max_connections: 10,
@@ -129,6 +138,27 @@ mod tests {
         assert!(options.pooled && !options.migrate && !options.named());
         assert!(options.listen().is_none());
         assert_eq!(options.connect.get_application_name(), Some("semel"));
+    }
+
+    #[test]
+    fn a_server_elsewhere_shows_who_it_is_unless_said_otherwise() {
+        let mode = |url: &str| Options::parse(url).unwrap().connect.get_ssl_mode();
+        for far in [
+            "postgres://u@db.internal/d",
+            "postgres://u@192.0.2.1/d?migrate=off",
+        ] {
+            assert!(matches!(mode(far), PgSslMode::VerifyFull), "{far}");
+        }
+        for near in [
+            "postgres://u@127.0.0.1/d",
+            "postgres://u@localhost/d",
+            "postgres://u@[::1]/d",
+            "postgres://u@%2Frun%2Fpostgresql/d",
+        ] {
+            assert!(matches!(mode(near), PgSslMode::Prefer), "{near}");
+        }
+        let said = mode("postgres://u@db.internal/d?sslmode=require");
+        assert!(matches!(said, PgSslMode::Require));
     }
 
     #[test]

@@ -113,9 +113,9 @@ fn parts() -> Vec<(&'static str, usize, Vec<Input>)> {
 
 const JSON: &[(&str, &str)] = &[
     (
-        "RFC 8785, 3.2.2",
+        "RFC 8785, 3.2.2, with digits that a double holds",
         concat!(
-            r#"{"numbers": [333333333.33333329, 4.50, 2e-3, 0.000000000000000000000000001], "#,
+            r#"{"numbers": [333333333.3333333, 4.50, 2e-3, 0.000000000000000000000000001], "#,
             r#""string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/", "literals": [null, true, false]}"#,
         ),
     ),
@@ -189,6 +189,10 @@ const LIMITS: &[(&str, &str)] = &[
         "more digits than a double has",
         "0.1000000000000000055511151231257827",
     ),
+    ("digits that a double rounds", "[0.100000000000000001]"),
+    ("the digits of a sum of doubles", "0.30000000000000004"),
+    ("a number that a double takes for zero", "1e-400"),
+    ("zero with a large power", "0e400"),
     ("a whole number with a fraction", "[1.0,1e2,10]"),
 ];
 

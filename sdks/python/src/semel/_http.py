@@ -9,10 +9,12 @@ import base64
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from . import _credentials
 from ._claims import MAX_BODY_BYTES
 from .api_types import AnswerInput, ClaimView, Outcome
 from .errors import GaveUp, KeyInvalid, LeaseLost, PayloadInvalid, ProblemError, SemelError
@@ -25,6 +27,7 @@ METHODS = frozenset({"POST", "PATCH"})
 MAX_REQUEST_BYTES = 2 * 1024 * 1024
 KEY_HEADERS = ("idempotency-key", "x-idempotency-key")
 OUTCOME_HEADER = "semel-outcome"
+METHOD_OVERRIDES = ("x-http-method-override", "x-http-method", "x-method-override")
 KEPT = frozenset(
     {
         "content-type",
@@ -37,10 +40,16 @@ KEPT = frozenset(
         "link",
         "location",
         "vary",
+        "content-security-policy",
+        "referrer-policy",
+        "strict-transport-security",
+        "x-content-type-options",
+        "x-frame-options",
+        "cross-origin-resource-policy",
     }
 )
-NOT_NOW = frozenset({401, 408, 409, 425, 429})
-CREDENTIALS = ("authorization", "x-api-key")
+NOT_NOW = frozenset({401, 407, 408, 409, 425, 429})
+_OWNED = re.compile(r"p-[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -50,6 +59,11 @@ class Plain:
     status: int
     headers: Headers
     body: bytes
+
+
+def location_of(headers: Headers) -> str | None:
+    """Where an answer leads."""
+    return next((value for name, value in headers if name.lower() == "location"), None)
 
 
 def key_lines(headers: Iterable[tuple[str, str]]) -> list[str]:
@@ -63,7 +77,14 @@ def host_of(headers: Headers) -> str:
 
 
 def request_fingerprint(
-    method: str, host: str, path: str, query: str, headers: Headers, body: bytes, *, with_credentials: bool
+    method: str,
+    host: str,
+    path: str,
+    query: str,
+    headers: Headers,
+    body: bytes,
+    *,
+    credentials: _credentials.Counted | None,
 ) -> str:
     """Method, host, path, query, media type and body; JSON by its meaning. Where nobody said whose request it is, the
     credentials count too: a key that is used with others is refused, never answered with somebody else's answer."""
@@ -71,12 +92,21 @@ def request_fingerprint(
     def lines(name: str) -> list[str]:
         return [value for found, value in headers if found.lower() == name]
 
-    media = (lines("content-type") or [""])[0].split(";")[0].strip().lower()
-    is_json = bool(body) and (media == "application/json" or media.endswith("+json"))
+    full = (lines("content-type") or [""])[0]
+    media = full.split(";")[0].strip().lower()
+    says_json = media in ("application/json", "text/json") or media.endswith("+json")
+    is_json = bool(body) and says_json
+    # JSON has no parameters that matter; those of other types do.
+    media = media if says_json or ";" not in full else full
     parts = [Part.raw(method.upper()), Part.raw(host), Part.raw(path), Part.raw(query), Part.raw(media)]
     parts.append(Part.json(body) if is_json else Part.raw(body))
-    if with_credentials:
-        parts += [Part.raw("\n".join(lines(name))) for name in CREDENTIALS]
+    for name in ("content-encoding", *METHOD_OVERRIDES):
+        if lines(name):
+            parts += [Part.raw(name), Part.raw("\n".join(lines(name)))]
+    for at, (name, values) in enumerate(credentials or []):
+        if at >= _credentials.ALWAYS:
+            parts.append(Part.raw(name))
+        parts.append(Part.raw("\n".join(values)))
     return fingerprint(parts).hex()
 
 
@@ -87,8 +117,21 @@ def principal_key(principal: str, key: str) -> str:
     return "p-" + digest.hexdigest()
 
 
-def outcome_of_status(status: int, said: str | None) -> Outcome:
-    """What an answer says about the effect."""
+def owned_key(principal: str | None, key: str) -> str:
+    """The key to claim. What looks like a principal's own is nobody else's to use."""
+    if principal:
+        return principal_key(principal, key)
+    if _OWNED.fullmatch(key):
+        raise KeyInvalid("character")
+    return key
+
+
+def outcome_of_status(
+    status: int, said: str | None, *, location: str | None = None, anonymous: bool = False
+) -> Outcome:
+    """What an answer says about the effect. One that asks for credentials is not kept for a request that had none."""
+    if said is None and anonymous and _credentials.asks_to_sign_in(status, location):
+        return "release"
     if said == "no-effect" or (said is None and status in NOT_NOW):
         return "release"
     if said == "unknown":

@@ -14,9 +14,10 @@ import httpx
 
 from . import _http
 from ._claims import MAX_BODY_BYTES, NOTHING, Terms, claim_request
+from ._credentials import Credentials, has_credentials
 from ._http import Headers, Plain
 from ._lease import CURRENT
-from .api_types import ClaimRequest
+from .api_types import ClaimRequest, Outcome
 from .aworker import AsyncLease, AsyncSemel
 from .errors import KeyInvalid, PayloadInvalid, SemelError
 from .keys import key_of_header
@@ -37,6 +38,7 @@ class IdempotencyMiddleware:
     `principal` says whose request it is (`None`: nobody known); without it, the credentials count as payload. `scope`
     names what is done, for the server's policies and figures. A request without a key passes, unless `require_key`.
     The host that was asked counts as payload, unless `authority` is false: for services that go by several names.
+    `credential_headers` count besides the usual ones, and `cookies` names those that do, where it isn't all of them.
     """
 
     def __init__(
@@ -52,12 +54,15 @@ class IdempotencyMiddleware:
         max_body: int = _http.MAX_REQUEST_BYTES,
         authority: bool = True,
         keep_headers: Iterable[str] = (),
+        credential_headers: Iterable[str] = (),
+        cookies: Iterable[str] = (),
     ) -> None:
         self._app, self._semel, self._scope, self._principal = app, semel, scope, principal
         self._methods = frozenset(method.upper() for method in methods)
         self._require_key, self._max_body, self._authority = require_key, max_body, authority
         self._terms = terms or semel.terms
         self._keep = frozenset(name.lower() for name in keep_headers)
+        self._credentials = Credentials.of(credential_headers, cookies)
         self._running: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -97,36 +102,39 @@ class IdempotencyMiddleware:
             await _answer(send, plain, close=True)
             return
         try:
-            request = self._request(scope, headers, key, body)
-        except PayloadInvalid as error:
+            request, anonymous = self._request(scope, headers, key, body)
+        except (KeyInvalid, PayloadInvalid) as error:
             await _answer(send, _http.of_error(error))
             return
-        task = asyncio.create_task(self._run(scope, request, body, send))
+        task = asyncio.create_task(self._run(scope, request, body, send, anonymous))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         await asyncio.shield(task)
 
-    def _request(self, scope: Scope, headers: Headers, key: str, body: bytes) -> ClaimRequest:
+    def _request(self, scope: Scope, headers: Headers, key: str, body: bytes) -> tuple[ClaimRequest, bool]:
+        """What is asked for, and whether nothing says by whom."""
         principal = self._principal(scope) if self._principal else None
+        counted = None if principal else self._credentials.counted(headers, _certificate(scope))
         digest = _http.request_fingerprint(
             scope["method"],
             self._host(headers),
-            scope["path"],
+            _path(scope),
             scope.get("query_string", b"").decode("latin-1"),
             headers,
             body,
-            with_credentials=principal is None,
+            credentials=counted,
         )
         name = self._scope if isinstance(self._scope, str) else self._scope(scope)
-        owned = key if principal is None else _http.principal_key(principal, key)
-        return claim_request(
+        owned = _http.owned_key(principal, key)
+        request = claim_request(
             name, owned, NOTHING, self._terms, tenant=self._semel.tenant, actor=self._semel.actor, fingerprint=digest
         )
+        return request, counted is not None and not has_credentials(counted)
 
     def _host(self, headers: Headers) -> str:
         return _http.host_of(headers) if self._authority else ""
 
-    async def _run(self, scope: Scope, request: ClaimRequest, body: bytes, send: Send) -> None:
+    async def _run(self, scope: Scope, request: ClaimRequest, body: bytes, send: Send, anonymous: bool) -> None:
         try:
             view, lease = await self._semel.admit(request)
         except (SemelError, httpx.HTTPError) as error:
@@ -138,9 +146,9 @@ class IdempotencyMiddleware:
             await _answer(send, _http.replayed(view))
         else:
             async with lease:
-                await self._effect({**scope, LEASE: lease}, body, send, lease)
+                await self._effect({**scope, LEASE: lease}, body, send, lease, anonymous)
 
-    async def _effect(self, scope: Scope, body: bytes, send: Send, lease: AsyncLease) -> None:
+    async def _effect(self, scope: Scope, body: bytes, send: Send, lease: AsyncLease, anonymous: bool) -> None:
         answered = asyncio.Event()
         gather = _Gather(send)
         mark = CURRENT.set(lease)
@@ -154,7 +162,10 @@ class IdempotencyMiddleware:
         answered.set()
         # What comes after a whole answer, such as a task in the background that fails, changes nothing about it.
         broken = not gather.whole
-        outcome = "retry" if broken else _http.outcome_of_status(gather.status, gather.said)
+        location = _http.location_of(gather.headers)
+        outcome: Outcome = "retry"
+        if not broken:
+            outcome = _http.outcome_of_status(gather.status, gather.said, location=location, anonymous=anonymous)
         keeps = outcome in ("complete", "fail")
         kept = _http.kept_answer(gather.status, gather.headers, gather.body(), gather.size, self._keep)
         try:
@@ -230,6 +241,20 @@ class _Gather:
                 await self._send(start)
             chunks, self._chunks = self._chunks, []
             await self._send({"type": "http.response.body", "body": b"".join(chunks), "more_body": not self.whole})
+
+
+def _path(scope: Scope) -> str:
+    """The path as it was sent: an escaped slash is no slash. Not all servers say so; then as it was read."""
+    raw: bytes | None = scope.get("raw_path")
+    path: str = scope["path"]
+    return raw.split(b"?")[0].decode("latin-1") if raw else path
+
+
+def _certificate(scope: Scope) -> str | None:
+    """The client's certificate, of a server that tells it (ASGI's TLS extension)."""
+    tls: dict[str, Any] = scope.get("extensions", {}).get("tls", {})
+    chain: list[str | None] = list(tls.get("client_cert_chain") or [tls.get("client_cert_name")])
+    return chain[0]
 
 
 def _replaying(body: bytes, answered: asyncio.Event) -> Receive:

@@ -1,7 +1,7 @@
 """Canonical JSON (RFC 8785), strict: two texts with one meaning become the same bytes.
 
-What could be read in two ways is refused: a member name given twice, a number past 2^53-1, more than 64 levels, and
-whatever isn't JSON.
+What could be read in two ways is refused: a member name given twice, a number that a double can't hold exactly, more
+than 64 levels, and whatever isn't JSON.
 """
 
 from __future__ import annotations
@@ -70,9 +70,23 @@ def _integer(text: str) -> int | float:
 
 def _double(text: str) -> float:
     value = float(text)
-    if math.isinf(value) or abs(value) > MAX_EXACT:
+    # What a double can't hold, another reader may: 0.1 and 0.1000000000000000055 are two payloads to it.
+    if math.isinf(value) or abs(value) > MAX_EXACT or _decimal(text) != _decimal(number_text(value)):
         raise PayloadInvalid("number")
     return value
+
+
+def _decimal(text: str) -> tuple[bool, str, int]:
+    """A number by its sign, its digits without zeros at either end, and the power of ten of the last of them."""
+    mantissa, _, power = text.lower().lstrip("-").partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    ones = digits.rstrip("0")
+    if not ones:
+        return (False, "", 0)
+    # A power that is longer than this is past every double, and of no use as a number.
+    scale = int(power or 0) if len(power) < 20 else 10**20
+    return (text.startswith("-"), ones, scale - len(fraction) + len(digits) - len(ones))
 
 
 def _no_constant(_: str) -> NoReturn:

@@ -21,6 +21,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHt
 
 from . import _http
 from ._claims import NOTHING, Terms, claim_request
+from ._credentials import Credentials, has_credentials
 from ._http import Headers, Plain
 from ._lease import CURRENT
 from .api_types import ClaimRequest, Outcome
@@ -50,6 +51,7 @@ class IdempotencyMiddleware:
         self._require_key: bool = given.get("REQUIRE_KEY", False)
         self._authority: bool = given.get("AUTHORITY", True)
         self._keep = frozenset(name.lower() for name in given.get("KEEP_HEADERS", ()))
+        self._credentials = Credentials.of(given.get("CREDENTIAL_HEADERS", ()), given.get("COOKIES", ()))
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         """One request."""
@@ -60,7 +62,8 @@ class IdempotencyMiddleware:
             key = key_of_header(_http.key_lines(headers))
             if key is None:
                 return self._without_key(request)
-            view, lease = self._semel.admit(self._request(request, headers, key))
+            asked, anonymous = self._request(request, headers, key)
+            view, lease = self._semel.admit(asked)
         except (KeyInvalid, PayloadInvalid, SemelError, httpx.HTTPError) as error:
             return _response(_http.of_error(error))
         if view["status"] == "unprotected":
@@ -69,7 +72,7 @@ class IdempotencyMiddleware:
             return _response(_http.replayed(view))
         with contextlib.ExitStack() as held:
             held.enter_context(lease)
-            return self._effect(request, lease, held)
+            return self._effect(request, lease, held, anonymous)
 
     def _without_key(self, request: HttpRequest) -> HttpResponseBase:
         if self._require_key:
@@ -77,25 +80,31 @@ class IdempotencyMiddleware:
             return _response(_http.problem(400, "idempotency_key_required", title))
         return self._get_response(request)
 
-    def _request(self, request: HttpRequest, headers: Headers, key: str) -> ClaimRequest:
+    def _request(self, request: HttpRequest, headers: Headers, key: str) -> tuple[ClaimRequest, bool]:
+        """What is asked for, and whether nothing says by whom."""
         user = getattr(request, "user", None)
         principal = str(user.pk) if user is not None and user.is_authenticated else None
+        certificate = request.META.get("SSL_CLIENT_CERT")
+        counted = None if principal else self._credentials.counted(headers, certificate)
         digest = _http.request_fingerprint(
             request.method or "",
             _http.host_of(headers) if self._authority else "",
-            request.path,
+            _path(request),
             request.META.get("QUERY_STRING", ""),
             headers,
             request.body,
-            with_credentials=principal is None,
+            credentials=counted,
         )
-        owned = key if principal is None else _http.principal_key(principal, key)
+        owned = _http.owned_key(principal, key)
         semel = self._semel
-        return claim_request(
+        claim = claim_request(
             self._scope, owned, NOTHING, self._terms, tenant=semel.tenant, actor=semel.actor, fingerprint=digest
         )
+        return claim, counted is not None and not has_credentials(counted)
 
-    def _effect(self, request: HttpRequest, lease: Lease, held: contextlib.ExitStack) -> HttpResponseBase:
+    def _effect(
+        self, request: HttpRequest, lease: Lease, held: contextlib.ExitStack, anonymous: bool
+    ) -> HttpResponseBase:
         mark = CURRENT.set(lease)
         try:
             response = self._get_response(request)
@@ -105,7 +114,8 @@ class IdempotencyMiddleware:
         if said is not None:
             del response.headers[_http.OUTCOME_HEADER]
             said = said.strip().lower()
-        outcome = _http.outcome_of_status(response.status_code, said)
+        location = response.headers.get("Location")
+        outcome = _http.outcome_of_status(response.status_code, said, location=location, anonymous=anonymous)
         if isinstance(response, StreamingHttpResponse):
             stream = _Stream(response, lease, outcome, self._keep, held.pop_all())
             response.streaming_content = _AsyncParts(stream) if response.is_async else _Parts(stream)
@@ -199,6 +209,16 @@ class _AsyncParts:
     def close(self) -> None:
         """As `_Parts.close`."""
         self._stream.end(whole=False)
+
+
+def _path(request: HttpRequest) -> str:
+    """The path as it was sent: an escaped slash is no slash. Not all servers say so; then as it was read."""
+    scope: dict[str, Any] = getattr(request, "scope", {})
+    raw = scope.get("raw_path")
+    if raw:
+        return str(raw.split(b"?")[0].decode("latin-1"))
+    sent: str = request.META.get("RAW_URI") or request.META.get("REQUEST_URI") or ""
+    return sent.split("?", maxsplit=1)[0] if sent.startswith("/") else request.path
 
 
 def _response(plain: Plain) -> HttpResponse:

@@ -55,6 +55,106 @@ async fn call(proxy: &Arc<Proxy>, path: &str, key: &str) -> (StatusCode, Value) 
     (status, serde_json::from_slice(&body).unwrap())
 }
 
+/// Calls a tool with these headers. → the status, and the message.
+async fn call_as(
+    proxy: &Arc<Proxy>,
+    path: &str,
+    headers: &[(&'static str, &str)],
+) -> (StatusCode, Value) {
+    let params = json!({"name": "pay", "arguments": {"idempotencyKey": "k"}});
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let mut request = Request::new(Body::from(message.to_string()));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = path.parse().unwrap();
+    for (name, value) in headers {
+        request.headers_mut().append(*name, value.parse().unwrap());
+    }
+    let response = Arc::clone(proxy).handle(request).await;
+    let status = response.status();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, serde_json::from_slice(&body).unwrap())
+}
+
+fn calls(asked: &Asked) -> usize {
+    let asked = asked.lock();
+    let calls = asked.iter().filter(|(_, method)| method == "tools/call");
+    calls.count()
+}
+
+#[tokio::test]
+async fn a_key_that_is_used_with_other_credentials_is_refused() {
+    for name in [
+        "authorization",
+        "x-api-key",
+        "cookie",
+        "proxy-authorization",
+    ] {
+        let (proxy, asked) = proxy(Settings::new("test")).await;
+        let (_, first) = call_as(&proxy, "/mcp", &[(name, "alice")]).await;
+        assert_eq!(first["result"]["path"], "/mcp", "{name}: {first}");
+        let (_, again) = call_as(&proxy, "/mcp", &[(name, "alice")]).await;
+        assert_eq!(again["result"]["_meta"]["semel/replayed"], true, "{name}");
+        for headers in [&[(name, "mallory")][..], &[]] {
+            let (_, other) = call_as(&proxy, "/mcp", headers).await;
+            assert_ne!(other["result"]["path"], "/mcp", "{name}: {other}");
+        }
+        assert_eq!(
+            calls(&asked),
+            1,
+            "a refreshed token runs nothing again: {name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_header_that_says_who_calls_is_there_exactly_once() {
+    let (proxy, asked) = proxy(Settings::new("test")).await;
+    let mut proxy = Arc::into_inner(proxy).unwrap();
+    proxy.principal = Some(HeaderName::from_static("x-user"));
+    let proxy = Arc::new(proxy);
+    for headers in [
+        &[("authorization", "alice")][..],
+        &[("x-user", "")],
+        &[("x-user", "alice"), ("x-user", "mallory")],
+    ] {
+        let (status, said) = call_as(&proxy, "/mcp", headers).await;
+        assert_eq!(status, StatusCode::FORBIDDEN, "{said}");
+    }
+    assert_eq!(calls(&asked), 0);
+    // Named in `Connection`, it is read all the same.
+    for headers in [
+        &[("x-user", "alice"), ("authorization", "1")][..],
+        &[
+            ("x-user", "alice"),
+            ("authorization", "2"),
+            ("connection", "x-user"),
+        ],
+    ] {
+        let (_, said) = call_as(&proxy, "/mcp", headers).await;
+        assert_eq!(said["result"]["path"], "/mcp", "{said}");
+    }
+    assert_eq!(calls(&asked), 1);
+    call_as(&proxy, "/mcp", &[("x-user", "bob")]).await;
+    assert_eq!(calls(&asked), 2);
+}
+
+#[tokio::test]
+async fn a_credential_of_ours_is_lent_to_the_servers_own_path_alone() {
+    let (proxy, asked) = proxy(Settings::new("test")).await;
+    let mut proxy = Arc::into_inner(proxy).unwrap();
+    let token = HeaderValue::from_static("Bearer T0P");
+    proxy.upstream.headers.insert(header::AUTHORIZATION, token);
+    let mut proxy = Arc::new(proxy);
+    let (status, _) = call_as(&proxy, "/internal/anything", &[]).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    assert_eq!(calls(&asked), 0);
+    call_as(&proxy, "/mcp/", &[]).await;
+    assert_eq!(calls(&asked), 1);
+    Arc::get_mut(&mut proxy).unwrap().any_path = true;
+    call_as(&proxy, "/internal/anything", &[]).await;
+    assert_eq!(calls(&asked), 2);
+}
+
 #[tokio::test]
 async fn servers_behind_one_address_have_keys_and_tools_of_their_own() {
     let (proxy, asked) = proxy(Settings::new("test")).await;

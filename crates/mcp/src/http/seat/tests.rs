@@ -10,7 +10,11 @@ const SOON: Duration = Duration::from_secs(5);
 /// A seat, and what its server is told.
 fn seat() -> (Arc<Seat>, mpsc::Receiver<Bytes>) {
     let (tell, told) = mpsc::channel(QUEUE);
-    let seat = Seat::new(String::new(), tell, Tick::new(Duration::ZERO));
+    let seat = Seat::new(
+        [String::new(), String::new()],
+        tell,
+        Tick::new(Duration::ZERO),
+    );
     (Arc::new(seat), told)
 }
 

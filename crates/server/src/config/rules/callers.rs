@@ -3,7 +3,8 @@
 use super::Judge;
 use crate::config::route::{Compare, RouteSettings};
 use crate::config::tree::Config;
-use crate::config::whose::{Algorithm, From, Verify, Whose};
+use crate::config::whose::{Algorithm, From, Jwt, Verify, Whose};
+use crate::config::{is_at_loopback, is_loopback};
 
 impl Judge<'_> {
     pub(super) fn whose(&mut self, path: &str, whose: &Whose, config: &Config) {
@@ -27,15 +28,45 @@ impl Judge<'_> {
         }
     }
 
+    /// Said loudly: whoever listens to others should know who they are.
+    pub(super) fn nobody(&mut self, config: &Config) {
+        let listener = &config.listener;
+        let asks = listener.tls.client_ca_file.is_some();
+        let is_reached = asks || !is_loopback(&listener.address);
+        if config.principals.from != From::None || !is_reached || config.upstream.urls.is_empty() {
+            return;
+        }
+        let fix = match asks {
+            true => "write principals.from = \"certificate\"",
+            false => {
+                "write principals.from = \"jwt\" (with jwt.key_file or jwt.jwks_url), \"header\" (with principals.header and listener.trusted_peers) or \"certificate\""
+            }
+        };
+        self.warn(
+            "principals.from",
+            "others can reach this listener, and nothing says who calls: all callers share their keys, and a key that is used with other credentials is refused (422)",
+            fix,
+        );
+    }
+
     pub(super) fn jwt(&mut self, config: &Config) {
         let jwt = &config.jwt;
         self.file("jwt.key_file", jwt.key_file.as_ref());
+        self.file("jwt.jwks_file", jwt.jwks_file.as_ref());
+        for file in &jwt.key_files {
+            self.file("jwt.key_files", Some(file));
+        }
         let used = [&config.tenants, &config.principals];
         if !used.iter().any(|whose| whose.from == From::Jwt) {
             return;
         }
-        match (jwt.verify, &jwt.key_file) {
-            (Verify::Signature, None) => {
+        let has_key = jwt.key_file.is_some()
+            || !jwt.key_files.is_empty()
+            || jwt.jwks_file.is_some()
+            || jwt.jwks_url.is_some();
+        self.claims(jwt);
+        match (jwt.verify, has_key) {
+            (Verify::Signature, false) => {
                 let what = match jwt.algorithm {
                     Algorithm::Hs256 => "the shared secret",
                     Algorithm::Rs256 | Algorithm::Es256 => "the public key (PEM)",
@@ -52,7 +83,35 @@ impl Judge<'_> {
                 "tokens are believed unchecked: a forged one gets another tenant's replays",
                 "set jwt.key_file, unless something in front has checked them",
             ),
-            (Verify::Signature, Some(_)) => {}
+            (Verify::Signature, true) => {}
+        }
+    }
+
+    fn claims(&mut self, jwt: &Jwt) {
+        let is_set = jwt.jwks_file.is_some() || jwt.jwks_url.is_some();
+        if is_set && jwt.algorithm == Algorithm::Hs256 {
+            self.wrong(
+                "jwt.algorithm",
+                "a set of public keys has no shared secret",
+                "write jwt.algorithm = \"RS256\" or \"ES256\", or name the secret's file: jwt.key_file",
+            );
+        }
+        if let Some(url) = &jwt.jwks_url
+            && !url.starts_with("https:")
+            && !is_at_loopback(url)
+        {
+            self.wrong(
+                "jwt.jwks_url",
+                "whoever is on the way could put keys of their own in place of these",
+                "write https://",
+            );
+        }
+        if jwt.audience.is_none() && jwt.issuer.is_none() {
+            self.warn(
+                "jwt.audience",
+                "any token that these keys sign is taken, also one for another application",
+                "set jwt.audience, jwt.issuer or both",
+            );
         }
     }
 

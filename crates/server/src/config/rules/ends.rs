@@ -1,9 +1,9 @@
 //! Where requests come in, where they go, and where records are kept.
 
-use std::net::{SocketAddr, ToSocketAddrs as _};
-
 use super::Judge;
-use crate::config::tree::{Admin, ApiAccess, Config, Tls};
+use crate::config::is_loopback;
+use crate::config::tree::{Admin, ApiAccess, Config, Listener, Tls};
+use crate::config::whose::From;
 
 impl Judge<'_> {
     pub(super) fn ends(&mut self, config: &Config) {
@@ -80,12 +80,46 @@ impl Judge<'_> {
                 "write for example \"/_semel\"",
             );
         }
+        self.trust(config);
         if listener.max_head.0 < 8192 || listener.max_head.0 > 1 << 20 {
             self.wrong(
                 "listener.max_head",
                 "a request's head is bounded by 8KiB to 1MiB",
                 "write for example \"64KiB\"",
             );
+        }
+    }
+
+    /// Trusted peers are named before anything is believed of them.
+    fn trust(&mut self, config: &Config) {
+        let Listener {
+            address,
+            trusted_peers,
+            trust_forwarded,
+            ..
+        } = &config.listener;
+        if !trusted_peers.is_empty() || is_loopback(address) {
+            return;
+        }
+        let fix = "name what is in front: listener.trusted_peers = [\"10.0.0.0/8\"]; or listen on 127.0.0.1";
+        if *trust_forwarded {
+            self.wrong(
+                "listener.trust_forwarded",
+                "whoever reaches listener.address could say where a request comes from",
+                fix,
+            );
+        }
+        for (path, whose) in [
+            ("tenants.from", &config.tenants),
+            ("principals.from", &config.principals),
+        ] {
+            if whose.from == From::Header {
+                self.wrong(
+                    path,
+                    "whoever reaches listener.address could say whose a request is",
+                    fix,
+                );
+            }
         }
     }
 
@@ -120,11 +154,27 @@ impl Judge<'_> {
         };
         let mutual = admin.tls.client_ca_file.is_some() && !admin.tls.client_optional;
         let guarded = admin.token_file.is_some() || mutual;
-        if !guarded && !is_loopback(address) {
+        let is_loopback = is_loopback(address);
+        if !guarded && !is_loopback {
             self.wrong(
                 "admin.address",
                 "anybody who reaches this address could change records",
                 "set admin.token_file or admin.tls.client_ca_file, or listen on 127.0.0.1",
+            );
+        }
+        if !guarded && is_loopback && !admin.open {
+            self.warn(
+                "admin.address",
+                "there is no token, so the admin API and the dashboard answer nobody; /healthz, /readyz and /metrics do",
+                "set admin.token_file; or admin.open = true, for every program of this machine",
+            );
+        }
+        let in_the_clear = admin.token_file.is_some() && admin.tls.cert_file.is_none();
+        if in_the_clear && !is_loopback && !admin.insecure_tokens {
+            self.wrong(
+                "admin.tls",
+                "the token of the admin API would come in the clear",
+                "set admin.tls.cert_file and key_file, or listen on 127.0.0.1; admin.insecure_tokens = true where something else encrypts the way",
             );
         }
     }
@@ -145,6 +195,15 @@ impl Judge<'_> {
             ),
             _ => {}
         }
+        let listener = &config.listener;
+        let in_the_clear = listener.tls.cert_file.is_none() && !is_loopback(&listener.address);
+        if api.access == ApiAccess::Tokens && in_the_clear && !listener.insecure_tokens {
+            self.wrong(
+                "listener.tls",
+                "the tokens of the protocol API would come in the clear",
+                "set listener.tls.cert_file and key_file, or listen on 127.0.0.1; listener.insecure_tokens = true where something else encrypts the way",
+            );
+        }
         if api.access != ApiAccess::Off && config.listener.own_path.is_empty() {
             self.wrong(
                 "listener.own_path",
@@ -153,11 +212,4 @@ impl Judge<'_> {
             );
         }
     }
-}
-
-fn is_loopback(address: &str) -> bool {
-    let Ok(mut found) = address.to_socket_addrs() else {
-        return false;
-    };
-    found.all(|address: SocketAddr| address.ip().is_loopback())
 }

@@ -30,6 +30,7 @@ pub(super) fn judge(config: &Config, said: &Said) -> Judged {
     judge.audit(&config.audit);
     judge.whose("tenants", &config.tenants, config);
     judge.whose("principals", &config.principals, config);
+    judge.nobody(config);
     judge.jwt(config);
     judge.route("defaults", &config.defaults);
     for (at, route) in config.routes.iter().enumerate() {

@@ -1,0 +1,64 @@
+//! Strangers before a gateway of tools.
+
+use semel_testkit::private::new_folder;
+
+use crate::support::*;
+
+const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"export_my_mail","arguments":{"idempotencyKey":"mail-1"}}}"#;
+
+fn call(gateway: &Program, path: &str, more: &[(&str, &str)]) -> Message {
+    let mut headers = vec![JSON, ("Accept", "application/json, text/event-stream")];
+    headers.extend(more);
+    send(gateway.address, &format!("POST {path}"), &headers, CALL)
+}
+
+#[test]
+fn another_credential_does_not_get_the_stored_result() {
+    let service = Service::start();
+    for name in ["X-Api-Key", "Cookie", "Authorization"] {
+        let gateway = gateway(service.address, &[]);
+        assert!(
+            call(&gateway, "/mcp", &[(name, "alice")])
+                .body
+                .contains("alice")
+        );
+        let other = call(&gateway, "/mcp", &[(name, "mallory")]);
+        assert!(!other.body.contains("alice"), "{name}: {other:?}");
+        let again = call(&gateway, "/mcp", &[(name, "alice")]);
+        assert!(again.body.contains("semel/replayed"), "{name}: {again:?}");
+    }
+}
+
+#[test]
+fn a_credential_is_lent_to_one_path_and_on_loopback_alone() {
+    let service = Service::start();
+    let lent = ["--header", "Authorization: Bearer T0P"];
+    let gateway = gateway(service.address, &lent);
+    assert!(call(&gateway, "/mcp", &[]).body.contains("T0P"));
+    let other = call(&gateway, "/internal/anything", &[]);
+    assert_eq!(other.status(), 404, "{other:?}");
+    let mut command = semel();
+    command.args(["mcp", "--store", "memory://", "--listen", "0.0.0.0:0"]);
+    command.args(["--upstream", &format!("http://{}/mcp", service.address)]);
+    let ended = command.args(lent).status().expect("the program starts");
+    assert!(!ended.success(), "an open relay");
+}
+
+#[test]
+fn callers_show_a_token_that_goes_no_further() {
+    let service = Service::start();
+    let file = new_folder("attacks").join("token");
+    std::fs::write(&file, "0123456789abcdef").expect("a file");
+    let gateway = gateway(
+        service.address,
+        &["--listen-token-file", file.to_str().expect("a path")],
+    );
+    assert_eq!(call(&gateway, "/mcp", &[]).status(), 401);
+    let good = call(
+        &gateway,
+        "/mcp",
+        &[("Authorization", "Bearer 0123456789abcdef")],
+    );
+    assert_eq!(good.status(), 200, "{good:?}");
+    assert!(!good.body.contains("0123456789abcdef"), "{good:?}");
+}

@@ -1,0 +1,6 @@
+//! The real sidecar and the real gateway, as strangers try them: every attack here once worked.
+
+mod gateway;
+mod readings;
+mod sidecar;
+mod support;

@@ -1,0 +1,270 @@
+//! [`Credentials`]: what tells callers apart where no principal is known.
+
+use std::borrow::Cow;
+
+use http::header::{self, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{HeaderMap, StatusCode};
+
+/// Headers that count as credentials. `spec/vectors/credentials.json` has the same list, in the same order.
+///
+/// The first two always take part in a fingerprint, also where a request has none of them; the others where they are
+/// there. So the fingerprint of a request with none of the others has not changed since these were the only two.
+pub static CREDENTIAL_HEADERS: [HeaderName; 36] = [
+    header::AUTHORIZATION,
+    HeaderName::from_static("x-api-key"),
+    header::PROXY_AUTHORIZATION,
+    HeaderName::from_static("api-key"),
+    HeaderName::from_static("apikey"),
+    HeaderName::from_static("x-apikey"),
+    HeaderName::from_static("x-auth-token"),
+    HeaderName::from_static("x-access-token"),
+    HeaderName::from_static("x-session-token"),
+    HeaderName::from_static("private-token"),
+    HeaderName::from_static("job-token"),
+    HeaderName::from_static("ocp-apim-subscription-key"),
+    HeaderName::from_static("x-functions-key"),
+    HeaderName::from_static("x-goog-api-key"),
+    HeaderName::from_static("x-goog-iap-jwt-assertion"),
+    HeaderName::from_static("x-amz-security-token"),
+    HeaderName::from_static("x-amzn-oidc-data"),
+    HeaderName::from_static("x-amzn-oidc-accesstoken"),
+    HeaderName::from_static("x-amzn-oidc-identity"),
+    HeaderName::from_static("x-ms-client-principal"),
+    HeaderName::from_static("cf-access-jwt-assertion"),
+    HeaderName::from_static("cf-access-client-id"),
+    HeaderName::from_static("cf-access-client-secret"),
+    HeaderName::from_static("x-auth-request-user"),
+    HeaderName::from_static("x-auth-request-email"),
+    HeaderName::from_static("x-auth-request-access-token"),
+    HeaderName::from_static("x-forwarded-user"),
+    HeaderName::from_static("x-forwarded-email"),
+    HeaderName::from_static("x-forwarded-preferred-username"),
+    HeaderName::from_static("x-forwarded-access-token"),
+    HeaderName::from_static("x-remote-user"),
+    HeaderName::from_static("remote-user"),
+    HeaderName::from_static("client-cert"),
+    HeaderName::from_static("x-forwarded-client-cert"),
+    HeaderName::from_static("x-client-cert"),
+    HeaderName::from_static("x-ssl-client-cert"),
+];
+
+/// How many of [`CREDENTIAL_HEADERS`] count also where they are absent.
+const ALWAYS: usize = 2;
+
+/// The name under which a certificate counts. No header has it.
+const CERTIFICATE: &str = ":client-certificate";
+
+/// The digest of the certificate that a client has shown, in the extensions of its request: a credential like others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientCertificate(pub [u8; 32]);
+
+/// What counts as credentials where no principal is known.
+///
+/// All of [`CREDENTIAL_HEADERS`], the cookies and the [`ClientCertificate`] count as payload: a key that is used with
+/// other credentials is refused rather than answered with another's answer, and a token that was refreshed doesn't make a
+/// new key.
+///
+/// ```
+/// use semel_http::Credentials;
+///
+/// let credentials = Credentials {
+///     headers: vec![http::HeaderName::from_static("x-account")],
+///     cookies: vec!["session".to_owned()],
+/// };
+/// # let _ = credentials;
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// Headers that count besides the usual ones. None.
+    pub headers: Vec<HeaderName>,
+    /// The cookies that count. The whole of `Cookie` where none is named.
+    pub cookies: Vec<String>,
+}
+
+/// One credential of a request: its name, and its values in order.
+pub type Counted<'a> = (&'a str, Vec<Cow<'a, [u8]>>);
+
+impl Credentials {
+    /// What counts of a request, in an order that is not the request's.
+    pub fn counted<'a>(&'a self, parts: &'a Parts) -> Vec<Counted<'a>> {
+        let mut counted = self.of_headers(&parts.headers);
+        if let Some(ClientCertificate(digest)) = parts.extensions.get() {
+            counted.push((CERTIFICATE, vec![Cow::Borrowed(&digest[..])]));
+        }
+        counted
+    }
+
+    /// The same of its headers alone.
+    pub fn of_headers<'a>(&'a self, headers: &'a HeaderMap) -> Vec<Counted<'a>> {
+        let usual = CREDENTIAL_HEADERS.iter();
+        let more = self.headers.iter();
+        let more = more.filter(|name| !CREDENTIAL_HEADERS.contains(name));
+        let mut counted: Vec<Counted<'a>> = Vec::with_capacity(ALWAYS);
+        for (at, name) in usual.chain(more).enumerate() {
+            if at < ALWAYS || headers.contains_key(name) {
+                let lines = headers.get_all(name).iter();
+                let lines = lines.map(|line| Cow::Borrowed(line.as_bytes()));
+                counted.push((name.as_str(), lines.collect()));
+            }
+        }
+        let cookies = self.of_cookies(headers);
+        if !cookies.is_empty() {
+            counted.push(("cookie", cookies));
+        }
+        counted
+    }
+
+    /// Cookies count by their pairs. HTTP/2 sends them in several lines, which are one (RFC 9113, 8.2.3).
+    fn of_cookies<'a>(&self, headers: &'a HeaderMap) -> Vec<Cow<'a, [u8]>> {
+        let lines = headers.get_all(header::COOKIE).iter();
+        let lines = lines.map(HeaderValue::as_bytes);
+        let lines: Vec<&[u8]> = lines.filter(|line| !line.is_empty()).collect();
+        match lines.as_slice() {
+            [] => Vec::new(),
+            [one] if self.cookies.is_empty() => vec![Cow::Borrowed(*one)],
+            more if self.cookies.is_empty() => vec![more.join(&b"; "[..]).into()],
+            _ => {
+                let pairs = || {
+                    lines
+                        .iter()
+                        .flat_map(|line| line.split(|byte| *byte == b';'))
+                };
+                let named = self.cookies.iter().flat_map(|name| {
+                    let pairs = pairs().map(<[u8]>::trim_ascii);
+                    pairs.filter(move |pair| {
+                        let value = pair.strip_prefix(name.as_bytes());
+                        value.is_some_and(|value| value.starts_with(b"="))
+                    })
+                });
+                named.map(Cow::Borrowed).collect()
+            }
+        }
+    }
+}
+
+/// Whether any of these is there.
+#[must_use]
+pub fn has_credentials(counted: &[Counted<'_>]) -> bool {
+    counted.iter().any(|(_, values)| !values.is_empty())
+}
+
+/// Whether an answer to a request without credentials says that they are missing: its effect did not happen, and whoever
+/// asks next with the key may have them.
+///
+/// A 303 is no such answer: it says that something was done, and where to look for it.
+#[must_use]
+pub fn asks_to_sign_in(status: StatusCode, headers: &HeaderMap) -> bool {
+    match status.as_u16() {
+        401 | 403 | 407 => true,
+        301 | 302 | 307 | 308 => {
+            let location = headers.get(header::LOCATION);
+            location.is_some_and(|location| leads_to_sign_in(location.as_bytes()))
+        }
+        _ => false,
+    }
+}
+
+/// The words that a path's segment is, or begins with before a dot, where people sign in.
+const SIGN_IN: [&str; 17] = [
+    "login",
+    "log-in",
+    "log_in",
+    "logon",
+    "signin",
+    "sign-in",
+    "sign_in",
+    "auth",
+    "authorize",
+    "authenticate",
+    "oauth",
+    "oauth2",
+    "oidc",
+    "openid-connect",
+    "sso",
+    "saml",
+    "saml2",
+];
+
+fn leads_to_sign_in(location: &[u8]) -> bool {
+    let path = location.split(|byte| b"?#".contains(byte)).next();
+    let mut segments = path.unwrap_or_default().split(|byte| *byte == b'/');
+    segments.any(|segment| {
+        let word = segment.split(|byte| b".;".contains(byte)).next();
+        let word = word.unwrap_or_default();
+        SIGN_IN
+            .iter()
+            .any(|known| word.eq_ignore_ascii_case(known.as_bytes()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn vectors() -> Value {
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../spec/vectors/credentials.json"
+        );
+        serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
+    }
+
+    fn texts(list: &Value) -> Vec<String> {
+        let list = list.as_array().unwrap().iter();
+        list.map(|text| text.as_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn the_same_headers_count_in_every_language() {
+        let names: Vec<&str> = CREDENTIAL_HEADERS.iter().map(HeaderName::as_str).collect();
+        assert_eq!(texts(&vectors()["headers"]), names);
+    }
+
+    #[test]
+    fn what_counts_of_a_request_is_as_in_the_vectors() {
+        for case in vectors()["cases"].as_array().unwrap() {
+            let mut headers = HeaderMap::new();
+            for line in case["request"].as_array().unwrap() {
+                let [name, value] = texts(line).try_into().unwrap();
+                let name: HeaderName = name.parse().unwrap();
+                headers.append(name, value.parse().unwrap());
+            }
+            let more = texts(&case["more"]).into_iter();
+            let credentials = Credentials {
+                headers: more.map(|name| name.parse().unwrap()).collect(),
+                cookies: texts(&case["cookies"]),
+            };
+            let counted = credentials.of_headers(&headers);
+            let found: Vec<Value> = counted
+                .iter()
+                .filter(|(_, values)| !values.is_empty())
+                .map(|(name, values)| {
+                    let values = values.iter().map(|value| String::from_utf8_lossy(value));
+                    serde_json::json!([name, values.collect::<Vec<_>>()])
+                })
+                .collect();
+            assert_eq!(Value::Array(found), case["counts"], "{}", case["name"]);
+            assert_eq!(
+                has_credentials(&counted),
+                !case["counts"].as_array().unwrap().is_empty()
+            );
+        }
+    }
+
+    #[test]
+    fn which_answers_ask_to_sign_in_is_as_in_the_vectors() {
+        for case in vectors()["answers"].as_array().unwrap() {
+            let status = u16::try_from(case["status"].as_u64().unwrap()).unwrap();
+            let mut headers = HeaderMap::new();
+            if let Some(location) = case["location"].as_str() {
+                headers.insert(header::LOCATION, location.parse().unwrap());
+            }
+            let asks = asks_to_sign_in(StatusCode::from_u16(status).unwrap(), &headers);
+            if case["anonymous"] == true {
+                assert_eq!(!asks, case["kept"].as_bool().unwrap(), "{case}");
+            }
+        }
+    }
+}
