@@ -3,7 +3,10 @@
 use anyhow::{Result, bail};
 use comfy_table::Table;
 use semel_testkit::history::seeded::{SEEDED, Seeded, sound_violations};
+use semel_testkit::private::new_folder;
 use serde::Serialize;
+
+use crate::servers::Memory;
 
 /// One bug's row.
 #[derive(Debug, Serialize)]
@@ -36,14 +39,71 @@ async fn hunt(bug: &Seeded, first: u64, runs: u64) -> Found {
     found
 }
 
+/// A flaw of a client that only the books of a ledger show: it settles outside of the transaction.
+const SETTLES_OUTSIDE: &str = "settles_outside";
+
+/// Runs the ledger with that flaw until its books are wrong, at most a few times: each run starts a server and kills clients.
+async fn hunt_in_ledger(first: u64, runs: u64) -> Result<Found> {
+    let mut found = Found {
+        bug: SETTLES_OUTSIDE,
+        invariant: "ledger",
+        run: None,
+        shown: String::new(),
+    };
+    for number in 0..runs.min(5) {
+        let wrong = crate::ledger::flawed(first.wrapping_add(number)).await?;
+        if let Some(wrong) = wrong.first() {
+            (found.run, found.shown) = (Some(number + 1), wrong.what.clone());
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// A flaw of waiters that only the calls for a request show: they ask again without a pause.
+const RESTLESS_WAITER: &str = "restless_waiter";
+
+/// Runs callers with that flaw on a sound store in memory until it is found, at most a few times.
+async fn hunt_in_load(first: u64, runs: u64) -> Result<Found> {
+    let mut found = Found {
+        bug: RESTLESS_WAITER,
+        invariant: "load",
+        run: None,
+        shown: String::new(),
+    };
+    for number in 0..runs.min(5) {
+        let seed = first.wrapping_add(number);
+        let how = crate::run::Options {
+            seconds: 4,
+            seed,
+            workers: 2,
+            tasks: 8,
+            restless: true,
+        };
+        let (folder, backend) = (new_folder("restless"), Box::new(Memory::sound(seed)));
+        let row = crate::run::run(RESTLESS_WAITER, backend, how, &folder).await;
+        // Left-over files are no reason to fail.
+        let _ = std::fs::remove_dir_all(&folder);
+        let mut wrong = row?.violations.into_iter();
+        if let Some(wrong) = wrong.find(|wrong| wrong.invariant == "load") {
+            (found.run, found.shown) = (Some(number + 1), wrong.what);
+            break;
+        }
+    }
+    Ok(found)
+}
+
 /// Hunts one bug, or all of them; and shows that the same runs on a sound store find nothing.
 pub(crate) async fn hunt_all(name: &str, seed: u64, runs: u64) -> Result<Vec<Found>> {
     let wanted: Vec<_> = SEEDED
         .iter()
         .filter(|bug| name == "all" || bug.name() == name)
         .collect();
-    if wanted.is_empty() {
-        let names: Vec<_> = SEEDED.iter().map(Seeded::name).collect();
+    let in_ledger = name == "all" || name == SETTLES_OUTSIDE;
+    let in_load = name == "all" || name == RESTLESS_WAITER;
+    if wanted.is_empty() && !in_ledger && !in_load {
+        let others = [SETTLES_OUTSIDE, RESTLESS_WAITER];
+        let names: Vec<_> = SEEDED.iter().map(Seeded::name).chain(others).collect();
         bail!("no bug {name}; there are: {}", names.join(", "));
     }
     for number in 0..runs.min(20) {
@@ -58,6 +118,12 @@ pub(crate) async fn hunt_all(name: &str, seed: u64, runs: u64) -> Result<Vec<Fou
     let mut rows = Vec::new();
     for bug in wanted {
         rows.push(hunt(bug, seed, runs).await);
+    }
+    if in_load {
+        rows.push(hunt_in_load(seed, runs).await?);
+    }
+    if in_ledger {
+        rows.push(hunt_in_ledger(seed, runs).await?);
     }
     Ok(rows)
 }

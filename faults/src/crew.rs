@@ -291,6 +291,9 @@ fn process(
     if setup.tiny {
         command.arg("--tiny");
     }
+    if setup.restless {
+        command.arg("--restless");
+    }
     if let Some(library) = library {
         command
             .env("LD_PRELOAD", library)

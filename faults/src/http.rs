@@ -55,16 +55,22 @@ async fn read(stream: &mut TcpStream) -> Option<Message> {
     }
 }
 
+/// What is posted.
+pub(crate) struct Post<'a> {
+    pub(crate) path: &'a str,
+    /// The idempotency key, where it goes into a header.
+    pub(crate) key: Option<&'a str>,
+    /// JSON.
+    pub(crate) body: &'a str,
+}
+
 /// Posts, and waits so long for an answer.
-pub(crate) async fn post(
-    to: SocketAddr,
-    key: &str,
-    body: &str,
-    patience: Duration,
-) -> Option<Message> {
+pub(crate) async fn post(to: SocketAddr, what: &Post<'_>, patience: Duration) -> Option<Message> {
+    let Post { path, key, body } = what;
+    let key = key.map_or_else(String::new, |key| format!("idempotency-key: {key}\r\n"));
     let request = format!(
-        "POST /charges HTTP/1.1\r\nhost: payments.test\r\ncontent-type: application/json\r\n\
-         idempotency-key: {key}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         {key}connection: close\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
     let asked = async {

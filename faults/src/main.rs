@@ -5,9 +5,12 @@ mod clock;
 mod crew;
 mod http;
 mod kinds;
+mod ledger;
+mod load;
 mod nemesis;
 mod points;
 mod report;
+mod resends;
 mod run;
 mod servers;
 mod sidecars;
@@ -38,6 +41,8 @@ struct Cli {
 enum Hidden {
     #[command(hide = true)]
     Worker(worker::Setup),
+    #[command(hide = true)]
+    LedgerClient(ledger::client::Setup),
     #[command(hide = true)]
     Lock { file: PathBuf },
 }
@@ -81,11 +86,11 @@ enum Peer {
 
 fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
-    let threads = if matches!(cli.command, Some(Hidden::Worker(_))) {
-        2
-    } else {
-        4
-    };
+    let is_worker = matches!(
+        cli.command,
+        Some(Hidden::Worker(_) | Hidden::LedgerClient(_))
+    );
+    let threads = if is_worker { 2 } else { 4 };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
         .enable_all()
@@ -94,6 +99,10 @@ fn main() -> Result<ExitCode> {
         match cli.command {
             Some(Hidden::Worker(setup)) => {
                 worker::process(setup).await;
+                Ok(ExitCode::SUCCESS)
+            }
+            Some(Hidden::LedgerClient(setup)) => {
+                ledger::client::process(setup).await;
                 Ok(ExitCode::SUCCESS)
             }
             Some(Hidden::Lock { file }) => servers::sqlite::hold_lock(&file)
@@ -117,6 +126,8 @@ async fn harness(options: &Options) -> Result<ExitCode> {
     for name in names(&options.store)? {
         let mut row = if name == Name::Sidecars {
             sidecars::run(options.seconds, options.seed).await?
+        } else if ledger::is_one(name) {
+            ledger::run(name, options.seconds, options.seed, false).await?
         } else {
             let workers = usize::try_from(options.workers)?;
             let backend = servers::start(name, workers, options.seed).await?;
@@ -147,6 +158,7 @@ async fn one(
         seed,
         workers: options.workers,
         tasks: options.tasks,
+        restless: false,
     };
     let row = run::run(name, backend, how, &folder).await;
     let _ = std::fs::remove_dir_all(&folder);

@@ -8,9 +8,12 @@ use serde::Serialize;
 
 use crate::kinds::Struck;
 use crate::verdict::Verdict;
+use crate::worker::doors::Doors;
 
 /// A run in which nothing worked shows nothing.
 const LEAST_ANSWERED: u64 = 200;
+/// Most operations cost a claim or less, some a settlement, a renewal or a second sending; operators' calls are among them.
+const MOST_CALLS: f64 = 4.0;
 /// How many violations are told in full.
 const SHOWN: usize = 5;
 
@@ -26,6 +29,8 @@ pub(crate) struct Row {
     /// Those that got an answer or a final failure.
     pub(crate) answered: u64,
     pub(crate) store_calls: u64,
+    /// Calls to the store for each operation, at most [`MOST_CALLS`]; 0 where they are not written down.
+    pub(crate) calls_per_operation: f64,
     pub(crate) keys: u64,
     pub(crate) effects: u64,
     pub(crate) takeovers: u64,
@@ -35,6 +40,8 @@ pub(crate) struct Row {
     pub(crate) unanswered: u64,
     /// Keys of vanished owners that a clock set back keeps busy.
     pub(crate) kept_busy: u64,
+    /// Checked operations by door.
+    pub(crate) doors: Doors,
     pub(crate) faults: Struck,
     /// Whether the store's guarantee is that a failover may lose what was acknowledged.
     pub(crate) may_lose: bool,
@@ -61,6 +68,7 @@ impl Row {
             operations: 0,
             answered: 0,
             store_calls: 0,
+            calls_per_operation: 0.0,
             keys: 0,
             effects: 0,
             takeovers: 0,
@@ -68,6 +76,7 @@ impl Row {
             expired: 0,
             unanswered: 0,
             kept_busy: 0,
+            doors: Doors::new(),
             faults: Struck::default(),
             may_lose: false,
             lost_as_stated: 0,
@@ -86,6 +95,9 @@ impl Row {
         self.doubts += verdict.doubts;
         self.expired += verdict.expired;
         self.lost_as_stated += verdict.lost_as_stated;
+        for (door, times) in verdict.doors {
+            *self.doors.entry(door).or_default() += times;
+        }
         for (violation, history) in verdict.violations {
             self.violations.push(Wrong {
                 invariant: violation.invariant,
@@ -111,6 +123,17 @@ impl Row {
             short.push(format!(
                 "{} keys gave no answer when all was whole",
                 self.unanswered
+            ));
+        }
+        if self.operations > 0 {
+            #[expect(clippy::cast_precision_loss, reason = "a rounded figure")]
+            let calls = self.store_calls as f64 / self.operations as f64;
+            self.calls_per_operation = (calls * 100.0).round() / 100.0;
+        }
+        if self.calls_per_operation > MOST_CALLS {
+            short.push(format!(
+                "{} calls to the store for an operation, at most {MOST_CALLS} are right",
+                self.calls_per_operation
             ));
         }
         if !self.violations.is_empty() {
@@ -149,6 +172,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
         "operations",
         "answered",
         "store calls",
+        "calls/op",
         "effects",
         "takeovers",
         "doubts",
@@ -163,6 +187,11 @@ pub(crate) fn table(rows: &[Row]) -> String {
             row.operations.to_string(),
             row.answered.to_string(),
             row.store_calls.to_string(),
+            if row.store_calls > 0 {
+                format!("{:.2}", row.calls_per_operation)
+            } else {
+                "–".to_owned()
+            },
             row.effects.to_string(),
             row.takeovers.to_string(),
             row.doubts.to_string(),
@@ -185,10 +214,19 @@ pub(crate) fn table(rows: &[Row]) -> String {
         .iter()
         .map(|(kind, times)| format!("  {:<20}{times:>8}", kind.name()))
         .collect();
+    let mut doors = Doors::new();
+    for (door, times) in rows.iter().flat_map(|row| &row.doors) {
+        *doors.entry(door).or_default() += times;
+    }
+    let doors: Vec<String> = doors
+        .iter()
+        .map(|(door, times)| format!("  {door:<20}{times:>8}"))
+        .collect();
     format!(
-        "{table}\nfaults by kind ({} kinds):\n{}",
+        "{table}\nfaults by kind ({} kinds):\n{}\nchecked operations by door:\n{}",
         kinds.len(),
-        kinds.join("\n")
+        kinds.join("\n"),
+        doors.join("\n")
     )
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct Options {
     pub(crate) seed: u64,
     pub(crate) workers: u64,
     pub(crate) tasks: u64,
+    /// Seeded flaw: waiters without pauses.
+    pub(crate) restless: bool,
 }
 
 /// How long a round's calls go on, in seconds.
@@ -51,6 +53,7 @@ pub(crate) async fn run(
         tasks: options.tasks,
         lease_ms: u64::try_from(backend.lease().as_millis())?,
         tiny: backend.has_fine_clock(),
+        restless: options.restless,
     };
     let crew = Arc::new(Mutex::new(Crew::new(backend.place(), setup, folder)?));
     let mut row = Row::new(name, options.seed);

@@ -11,6 +11,9 @@ use semel::core::Terms;
 use semel_testkit::history::callers::{self, Outcome, Reading};
 use semel_testkit::history::{Ask, Call, Read, Reply, Violation, check_with_losses, read_lines};
 
+use crate::worker::doors::{self, Doors};
+use crate::{load, resends};
+
 /// When something happened that the rules must know of.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Windows {
@@ -50,6 +53,8 @@ pub(crate) struct Verdict {
     pub(crate) expired: u64,
     /// Keys whose acknowledged record a failover lost, where the guarantee says that it may.
     pub(crate) lost_as_stated: u64,
+    /// How many of them came through each door.
+    pub(crate) doors: Doors,
     /// What can't be, with all that happened to the key.
     pub(crate) violations: Vec<(Violation, String)>,
 }
@@ -65,6 +70,7 @@ pub(crate) fn judge(files: &[PathBuf], windows: &Windows, how: Strictness) -> Re
     }
     leave_canaries_out(&mut all);
     let mut verdict = count(&all);
+    resends::write_down(&mut all.history);
     shift(&mut all.history.calls, &windows.jumps);
     if !windows.jumps.is_empty() {
         // When an effect may begin is told by its owner's clock (I4), and calls are by the store's now.
@@ -91,6 +97,7 @@ pub(crate) fn judge(files: &[PathBuf], windows: &Windows, how: Strictness) -> Re
     };
     let checked = check_with_losses(&all.history, how.slack, failovers);
     let mut found = checked.violations;
+    found.extend(load::check(&all));
     verdict.lost_as_stated = checked.lost.len() as u64;
     all.told.retain(|told| !expiring.contains(&told.key));
     let lasting = |key: &String| !expiring.contains(key);
@@ -159,6 +166,7 @@ fn count(all: &Read) -> Verdict {
             .len() as u64,
         takeovers: wins(2),
         expired: lives.values().map(|lives| lives - 1).sum(),
+        doors: doors::count(all),
         ..Verdict::default()
     }
 }

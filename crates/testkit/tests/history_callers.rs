@@ -10,7 +10,9 @@ use semel_core::{
 };
 use semel_testkit::clock::FakeClock;
 use semel_testkit::history::callers::{Outcome, Reading, Told, check};
-use semel_testkit::history::{Effect, Ending, History, Log, read_lines};
+use semel_testkit::history::{
+    Ask, Call, Effect, Ending, History, Log, OPERATOR, Reply, read_lines,
+};
 
 fn told(start: u64, answer: u64) -> Told {
     Told {
@@ -68,6 +70,75 @@ fn an_answer_for_two_payloads_is_found() {
     };
     let all = [told(10, 1), other];
     assert_eq!(broken(&all, &[effect(5)], Reading::default()), ["I7"]);
+}
+
+fn operators(start: u64, ask: Ask, reply: Reply) -> Call {
+    Call {
+        client: 1 | OPERATOR,
+        key: "k".to_owned(),
+        start,
+        end: Some(start + 1),
+        began: start,
+        ended: Some(start + 1),
+        ask,
+        reply,
+    }
+}
+
+fn completed(start: u64, answer: u64) -> Call {
+    let ask = Ask::Settle {
+        fence: start,
+        token: 1,
+        ending: Ending::Completed(answer),
+    };
+    Call {
+        client: 1,
+        ..operators(start, ask, Reply::Done)
+    }
+}
+
+fn broken_beside(told: &[Told], effects: &[Effect], calls: Vec<Call>) -> Vec<&'static str> {
+    let store = History {
+        calls,
+        effects: Vec::new(),
+    };
+    let reading = Reading {
+        store: Some(&store),
+        undisturbed: false,
+    };
+    broken(told, effects, reading)
+}
+
+#[test]
+fn a_key_that_an_operator_deletes_has_another_life() {
+    let (all, effects) = ([told(10, 1), told(50, 2)], [effect(5), effect(45)]);
+    let with = |deletion: Reply| {
+        let deletion = operators(30, Ask::Delete, deletion);
+        vec![completed(6, 1), deletion, completed(46, 2)]
+    };
+    assert!(broken_beside(&all, &effects, with(Reply::Deleted(true))).is_empty());
+    let refused = with(Reply::Failed { definite: true });
+    assert_eq!(broken_beside(&all, &effects, refused), ["I2", "I9"]);
+    // What went wrong before the deletion is found.
+    let early = [told(10, 1), told(15, 2)];
+    let deleted = with(Reply::Deleted(true));
+    assert_eq!(broken_beside(&early, &effects, deleted), ["P33", "I2"]);
+}
+
+#[test]
+fn an_owner_whose_lease_was_unlocked_may_begin_late() {
+    let unlock = |fence| {
+        let ask = Ask::Settle {
+            fence,
+            token: 1,
+            ending: Ending::Released,
+        };
+        operators(3, ask, Reply::Done)
+    };
+    let (all, effects) = ([told(10, 1)], [effect(5), effect(21)]);
+    let calls = |fence| vec![unlock(fence), completed(6, 1)];
+    assert!(broken_beside(&all, &effects, calls(21)).is_empty());
+    assert_eq!(broken_beside(&all, &effects, calls(22)), ["I9"]);
 }
 
 #[test]

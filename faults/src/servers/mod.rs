@@ -49,6 +49,11 @@ pub(crate) enum Name {
     Sqlite,
     /// Sidecars on a Redis, with callers over HTTP.
     Sidecars,
+    /// Effects and records in one transaction: an exactly-once ledger, with jobs and a stream's inbox beside it.
+    LedgerPostgres,
+    /// The same with a synchronous replica that takes over.
+    LedgerFailover,
+    LedgerMariadb,
 }
 
 impl Name {
@@ -123,7 +128,9 @@ pub(crate) async fn start(name: Name, workers: usize, seed: u64) -> Result<Box<d
         Name::Mariadb => Box::new(sql::MariaDb::start(workers).await?),
         Name::S3 => Box::new(seaweed::Seaweed::start(workers).await?),
         Name::Sqlite => Box::new(sqlite::Sqlite::start()),
-        Name::Sidecars => anyhow::bail!("sidecars have a run of their own"),
+        Name::Sidecars | Name::LedgerPostgres | Name::LedgerFailover | Name::LedgerMariadb => {
+            anyhow::bail!("sidecars and ledgers have runs of their own")
+        }
     })
 }
 

@@ -8,27 +8,24 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use semel::core::engine::Problem;
-use semel::core::{
-    Answer, CrashPolicy, Fence, Identity, Key, Namespace, Secret, Store as _, StoreAdmin,
-};
-use semel::{
-    BreakerConfig, CacheConfig, EngineConfig, Error, Failure, Lease, OnBusy, Policy, Semel,
-};
+use semel::core::{Fence, Identity, Store as _, StoreAdmin};
+use semel::{Answer as Reply, Error, Failure, Lease, Policy, Semel};
 use semel_testkit::history::callers::{Outcome, Told, is_final};
-use semel_testkit::history::{Ending, Log, Recorder, answer_mark, key_of};
+use semel_testkit::history::{Ending, Log, Recorder, key_of};
 use tokio::task::JoinHandle;
 
+use super::doors::{LARGE_BYTES, is_large};
+use super::operator::Operator;
+use super::plan::{End, Plan, TINY, engine, policies};
+use super::words::{SCOPE, identity_of, mark, outcome, resolution, stored};
 use super::{ENVIRONMENT, Setup};
 use crate::clock::{MachineClock, pass};
 use crate::points::{Point, Pointed, Points};
 
-const SCOPE: &str = "charge";
 /// A caller asks for one of so many keys before the newest: some run, most are done.
-const RECENT: u64 = 32;
+pub(super) const RECENT: u64 = 32;
 /// Every so-manieth key expires within the round, where the store's clock is fine enough.
 const TINY_EVERY: u64 = 16;
-/// The lease and the retention of those.
-const TINY: Duration = Duration::from_millis(60);
 /// How often a key is asked for at the close, at most; and how often it is found busy, each time for longer than a lease.
 const CLOSING_TRIES: u32 = 60;
 const CLOSING_WAITS: u32 = 8;
@@ -37,22 +34,22 @@ const CLOSING_WAITS: u32 = 8;
 pub(super) struct Load {
     setup: Setup,
     number: u64,
-    semel: Semel,
+    pub(super) semel: Semel,
     log: Log,
-    recorder: Recorder,
+    pub(super) recorder: Recorder,
     points: Points,
-    next: AtomicU64,
+    pub(super) next: AtomicU64,
     runs: AtomicU64,
-    stop: AtomicBool,
+    pub(super) stop: AtomicBool,
     /// Takeover and hold, each long and tiny.
     policies: [Arc<Policy>; 4],
 }
 
 /// What one call is about.
 #[derive(Clone)]
-struct Asked {
+pub(super) struct Asked {
     key: String,
-    identity: Identity,
+    pub(super) identity: Identity,
     policy: Arc<Policy>,
     payload: u64,
     tiny: bool,
@@ -90,7 +87,7 @@ impl Load {
             }
         };
         Arc::new(Self {
-            policies: policies(Duration::from_millis(setup.lease_ms)),
+            policies: policies(Duration::from_millis(setup.lease_ms), setup.restless),
             setup: setup.clone(),
             number,
             semel,
@@ -105,7 +102,9 @@ impl Load {
 
     pub(super) fn begin(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
         let task = |task| tokio::spawn(Arc::clone(self).call_on(task));
-        (0..self.setup.tasks).map(task).collect()
+        let mut callers: Vec<_> = (0..self.setup.tasks).map(task).collect();
+        callers.push(tokio::spawn(Operator::beside(self).work()));
+        callers
     }
 
     /// Lets every caller come to its end. → how many keys were begun.
@@ -161,7 +160,7 @@ impl Load {
         false
     }
 
-    fn rng(&self, task: u64) -> StdRng {
+    pub(super) fn rng(&self, task: u64) -> StdRng {
         let Setup {
             seed,
             incarnation,
@@ -200,7 +199,7 @@ impl Load {
         }
     }
 
-    fn asked(&self, index: u64, odd: bool) -> Asked {
+    pub(super) fn asked(&self, index: u64, odd: bool) -> Asked {
         let tiny = self.setup.tiny && index % TINY_EVERY == 7;
         let hold = index % 2 == 1;
         let key = format!(
@@ -217,18 +216,25 @@ impl Load {
         }
     }
 
+    async fn call(self: &Arc<Self>, asked: &Asked, plan: Plan) -> Result<Reply<String>, Error> {
+        let operation = self.semel.operation(SCOPE);
+        let operation = operation.policy(Arc::clone(&asked.policy));
+        let call = operation.key(&asked.key).payload(&asked.payload);
+        let (this, what) = (Arc::clone(self), asked.clone());
+        call.run(move |lease| this.effect(what, lease, plan)).await
+    }
+
     /// One call, and what it was told.
     async fn ask(self: &Arc<Self>, asked: &Asked, rng: &mut StdRng) -> Outcome {
         let start = self.log.tick();
-        let operation = self
-            .semel
-            .operation(SCOPE)
-            .policy(Arc::clone(&asked.policy));
-        let call = operation.key(&asked.key).payload(&asked.payload);
-        let (this, identity, plan) = (Arc::clone(self), asked.identity, Plan::of(rng, asked));
-        let answer = call
-            .run(move |lease| this.effect(identity, lease, plan))
-            .await;
+        let plan = Plan::of(rng, asked.policy.lease);
+        let mut answer = self.call(asked, plan).await;
+        while self.setup.restless
+            && matches!(answer, Err(Error::Problem(Problem::Busy { .. })))
+            && !self.stop.load(Ordering::SeqCst)
+        {
+            answer = self.call(asked, plan).await;
+        }
         let what = match &answer {
             Ok(answer) => Outcome::Answer(Ending::Completed(mark(&answer.value))),
             Err(Error::Rejected(rejection)) => {
@@ -254,13 +260,8 @@ impl Load {
 
     /// An operator looks into it, and decides.
     async fn resolve(&self, identity: &Identity, fence: Fence, rng: &mut StdRng) {
-        use semel::Resolution;
-        let answer = Arc::new(stored(&format!("resolved-{:x}", rng.random::<u64>())));
-        let resolution = match rng.random_range(0..3) {
-            0 => Resolution::Complete(answer),
-            1 => Resolution::Fail(answer),
-            _ => Resolution::Release,
-        };
+        let answer = stored(&format!("resolved-{:x}", rng.random::<u64>()));
+        let resolution = resolution(rng, answer);
         // An error is one of the faults of the day; the doubt stays.
         let _ = self.recorder.resolve(identity, fence, &resolution).await;
         self.semel.engine().forget(identity);
@@ -268,7 +269,7 @@ impl Load {
 
     async fn effect(
         self: Arc<Self>,
-        identity: Identity,
+        asked: Asked,
         lease: Lease,
         plan: Plan,
     ) -> Result<String, Failure> {
@@ -277,14 +278,22 @@ impl Load {
         }
         let fence = lease.fence().unwrap_or(Fence(0));
         self.recorder
-            .effect_started(&identity, fence, lease.attempt());
+            .effect_started(&asked.identity, fence, lease.attempt());
         self.points.pass(Point::InEffect);
-        if !plan.takes.is_zero() {
+        let run = self.runs.fetch_add(1, Ordering::SeqCst);
+        let mut answer = format!("{}-{}-{run}", self.setup.client(), self.number);
+        for step in 0..plan.checkpoints {
+            // Whoever has lost its lease is told so again at the settlement.
+            let _ = lease.checkpoint(format!("{answer}-{step}")).await;
+            pass(plan.takes / plan.checkpoints).await;
+        }
+        if plan.checkpoints == 0 && !plan.takes.is_zero() {
             pass(plan.takes).await;
         }
-        self.recorder.effect_finished(&identity, fence);
-        let run = self.runs.fetch_add(1, Ordering::SeqCst);
-        let answer = format!("{}-{}-{run}", self.setup.client(), self.number);
+        self.recorder.effect_finished(&asked.identity, fence);
+        if is_large(asked.payload) {
+            answer += &"x".repeat(LARGE_BYTES);
+        }
         match plan.end {
             End::Answer => Ok(answer),
             End::Reject => Err(Failure::reject(answer)),
@@ -292,106 +301,4 @@ impl Load {
             End::NoEffect | End::Unknown => Err(Failure::unknown("no reply came")),
         }
     }
-}
-
-/// What an effect is going to do, if it is run.
-#[derive(Clone, Copy)]
-struct Plan {
-    takes: Duration,
-    end: End,
-}
-
-#[derive(Clone, Copy)]
-enum End {
-    Answer,
-    Reject,
-    Retry,
-    NoEffect,
-    Unknown,
-}
-
-impl Plan {
-    fn of(rng: &mut StdRng, asked: &Asked) -> Self {
-        let lease = asked.policy.lease;
-        let takes = match rng.random_range(0..1000) {
-            0..900 => Duration::ZERO,
-            900..985 => Duration::from_millis(rng.random_range(1..6)),
-            985..997 => lease.mul_f64(rng.random_range(0.2..0.8)),
-            // Longer than the lease, which is renewed meanwhile.
-            _ => lease.mul_f64(1.3),
-        };
-        let end = match rng.random_range(0..100) {
-            0..93 => End::Answer,
-            93..95 => End::Reject,
-            95..97 => End::Retry,
-            97..99 => End::NoEffect,
-            _ => End::Unknown,
-        };
-        Self { takes, end }
-    }
-}
-
-fn outcome(error: &Error) -> Outcome {
-    match error {
-        Error::Problem(Problem::Mismatch) => Outcome::Mismatch,
-        Error::Problem(Problem::InDoubt(_)) | Error::InDoubt(_) => Outcome::InDoubt,
-        Error::Problem(Problem::Busy { .. }) => Outcome::Busy,
-        Error::Problem(Problem::Unavailable { .. } | Problem::Late) => Outcome::NotStarted,
-        _ => Outcome::AskAgain,
-    }
-}
-
-fn mark(value: &impl serde::Serialize) -> u64 {
-    answer_mark(&stored(value))
-}
-
-fn stored(value: &impl serde::Serialize) -> Answer {
-    Answer::of(serde_json::to_vec(value).expect("plain text"))
-}
-
-fn identity_of(key: &str) -> Identity {
-    let namespace = Namespace::new(ENVIRONMENT, "", SCOPE).expect("plain text");
-    let key = Key::parse(key).expect("plain text");
-    Identity::of(&Secret::none(), &namespace, &key)
-}
-
-/// Half of the workers keep local copies; a store that is back is asked soon.
-fn engine(setup: &Setup) -> EngineConfig {
-    EngineConfig {
-        call_limit: Duration::from_millis((setup.lease_ms * 2).max(1_500)),
-        breaker: BreakerConfig {
-            failures: 20,
-            first_try: Duration::from_millis(200),
-            open_for: Duration::from_millis(200),
-        },
-        cache: CacheConfig {
-            max_bytes: if setup.worker.is_multiple_of(2) {
-                4 << 20
-            } else {
-                0
-            },
-            ..CacheConfig::default()
-        },
-        ..EngineConfig::default()
-    }
-}
-
-fn policies(lease: Duration) -> [Arc<Policy>; 4] {
-    let day = Duration::from_secs(24 * 60 * 60);
-    let of = |crash, lease: Duration, retention| {
-        Arc::new(Policy {
-            lease,
-            retention,
-            crash,
-            on_busy: OnBusy::Wait(lease.mul_f64(1.5)),
-            max_attempts: 8,
-            ..Policy::default()
-        })
-    };
-    [
-        of(CrashPolicy::Takeover, lease, day),
-        of(CrashPolicy::Hold, lease, day),
-        of(CrashPolicy::Takeover, TINY, TINY),
-        of(CrashPolicy::Hold, TINY, TINY),
-    ]
 }

@@ -3,7 +3,11 @@
 //! It does as it is told: a round of calls on keys of that round, a pause in which nothing is under way, and a close in
 //! which every key of its share is asked for once more.
 
+pub(crate) mod doors;
 mod load;
+mod operator;
+mod plan;
+pub(crate) mod words;
 
 use std::io::BufRead as _;
 use std::path::PathBuf;
@@ -21,6 +25,9 @@ use load::Load;
 
 /// The environment of all keys.
 pub(crate) const ENVIRONMENT: &str = "faults";
+
+/// Clients of one worker's processes are so far apart.
+pub(crate) const INCARNATION: u32 = 100;
 
 /// How a worker is set up.
 #[derive(Args, Clone, Debug)]
@@ -49,12 +56,15 @@ pub(crate) struct Setup {
     /// Whether some keys expire within the round.
     #[arg(long)]
     pub(crate) tiny: bool,
+    /// Seeded flaw: whoever finds a key busy asks again without a pause.
+    #[arg(long)]
+    pub(crate) restless: bool,
 }
 
 impl Setup {
     /// Who writes, in a history.
     pub(crate) fn client(&self) -> u32 {
-        u32::try_from(self.worker).unwrap_or(0) + 100 * self.incarnation
+        u32::try_from(self.worker).unwrap_or(0) + INCARNATION * self.incarnation
     }
 }
 

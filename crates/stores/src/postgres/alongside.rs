@@ -17,7 +17,7 @@ use super::claim::{TRIES, insert, swap};
 use super::error::{store_error, unexpected};
 use super::row::{uuid, whole_millis};
 use super::settle::settle;
-use super::sql::{FIRST_FENCE, FIRST_RUN, SWAP, Statement, settle_text};
+use super::sql::{FIRST_FENCE, FIRST_RUN, SWAP, Statement, WRITTEN_FENCE, settle_text};
 
 /// A statement with its arguments so far.
 pub type Bound = Query<'static, Postgres, PgArguments>;
@@ -76,7 +76,7 @@ impl PostgresStore {
         let (columns, values) = FIRST_RUN;
         let rest_of = |own| numbered(rest, own);
         let one = format!(
-            "WITH claimed AS ({columns} VALUES ({values}) ON CONFLICT (address) DO NOTHING RETURNING fence), \
+            "WITH claimed AS ({columns} VALUES ({values}) ON CONFLICT (address) DO NOTHING RETURNING {WRITTEN_FENCE}), \
              won AS (SELECT 1::bigint AS n, fence FROM claimed){}",
             rest_of(CLAIM_ARGUMENTS)
         );
@@ -88,7 +88,7 @@ impl PostgresStore {
              fingerprint, environment, tenant, scope, hint, n)), \
              claimed AS ({} SELECT {FIRST_FENCE}, semel.now_us(), retention, lease, 1, max_attempts, secret, 1, 1, crash, \
              address, seal, token, fingerprint, environment, tenant, scope, hint FROM asked ORDER BY address \
-             ON CONFLICT (address) DO NOTHING RETURNING address, token, fence), \
+             ON CONFLICT (address) DO NOTHING RETURNING address, token, {WRITTEN_FENCE}), \
              won AS (SELECT n, claimed.fence FROM claimed JOIN asked USING (address, token)){}",
             columns.replace("{records}", "semel.records"),
             rest_of(CLAIM_ARGUMENTS)

@@ -28,6 +28,10 @@ pub const MIGRATIONS: &[File] = &[
         "0002_fence_floor",
         include_str!("../../migrations/postgres/0002_fence_floor.sql"),
     ),
+    (
+        "0003_above_floor",
+        include_str!("../../migrations/postgres/0003_above_floor.sql"),
+    ),
 ];
 
 /// Checks that the tables are there and up to date, and where `make` says so makes what is missing, all or

@@ -55,6 +55,10 @@ macro_rules! first_fence {
 }
 pub(super) const FIRST_FENCE: &str = first_fence!();
 
+/// The fence of a first run that was written. The statement saw the floor of its beginning; where a record has gone since, it is
+/// rolled back, as one that lost a race, and sent again.
+pub(super) const WRITTEN_FENCE: &str = "semel.above_floor(fence) AS fence";
+
 /// Columns and values of a first run, in the order in which a claim binds them.
 pub(super) const FIRST_RUN: (&str, &str) = (
     "INSERT INTO {records} (fence, written_us, retention_ms, lease_ms, attempt, max_attempts, \
@@ -138,7 +142,7 @@ impl Statements {
 
     pub(super) fn new(named: bool) -> Self {
         let (columns, values) = FIRST_RUN;
-        let conflict = "ON CONFLICT (address) DO NOTHING RETURNING fence";
+        let conflict = format!("ON CONFLICT (address) DO NOTHING RETURNING {WRITTEN_FENCE}");
         let owned = OWNED;
         let settle = settle_text();
         let of = |text: &str| Statement::new(text, named);

@@ -82,15 +82,16 @@ pub(super) struct Scripts {
     /// → 1 or 0.
     pub(super) confirm: Script,
     /// Forgets a record if its seal is the one given, but for its fence: what is left is a released record
-    /// of attempt 0 and no owner, for a minute. → 1 or 0.
+    /// of attempt 0 and no owner, for a day. → 1 or 0.
     pub(super) delete: Script,
 }
 
 /// An empty section that readers skip: somebody waits for this record, so tell them when it is settled.
 pub(super) const MARK: &[u8] = &[255, 0, 0, 0, 0];
 
-/// How long a deleted record's fence is kept: by then every node's idea of the server's time is past it.
-const TOMBSTONE_MILLIS: u64 = 60_000;
+/// How long a deleted record's fence is kept: by then every node's idea of the server's time is past it, and a server's clock
+/// that was set by an hour or two has not ended it early.
+const TOMBSTONE_MILLIS: u64 = 24 * 60 * 60 * 1_000;
 
 /// What a script answers when it did what it was asked.
 pub(super) const DONE: Value = Value::Int(1);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use semel_core::{Claim, StoreAdmin as _};
 use semel_stores::postgres::PostgresStore;
 use semel_testkit::private::{PostgresServer, new_folder};
+use sqlx::Connection as _;
 
 use crate::open;
 use crate::support::{fresh, sleep, terms, won};
@@ -64,6 +65,35 @@ fn again(claim: &Claim) -> Claim {
         token: fresh().token,
         ..claim.clone()
     }
+}
+
+/// As after a clock that was set back: a claim begins while a deletion is not over, with the floor from before it.
+#[tokio::test]
+async fn p22_fences_grow_for_a_claim_that_waits_for_a_deletion() {
+    let server = PostgresServer::start(&[]).await;
+    let store = open(&server.url()).await;
+    let ahead = "update semel.fence_floor set floor = semel.now_us() + 3600000000";
+    server.sql("semel", ahead);
+    let claim = fresh();
+    let last = won(&store, &claim).await.fence;
+    // The store's own deletion, slowly.
+    let mut deleting = sqlx::PgConnection::connect(&server.url()).await.unwrap();
+    let delete = format!(
+        "BEGIN; DELETE FROM semel.records WHERE fence = {0}; UPDATE semel.fence_floor SET floor = {0}",
+        last.0
+    );
+    let delete = sqlx::raw_sql(sqlx::AssertSqlSafe(delete));
+    delete.execute(&mut deleting).await.unwrap();
+    let (claiming, next) = (store.clone(), again(&claim));
+    let claiming = tokio::spawn(async move { won(&claiming, &next).await.fence });
+    let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
+    while server.sql("semel", waits) == "0" {
+        sleep(10).await;
+    }
+    let commit = sqlx::raw_sql("COMMIT");
+    commit.execute(&mut deleting).await.unwrap();
+    let next = claiming.await.unwrap();
+    assert!(next > last, "{next:?} after {last:?}");
 }
 
 #[tokio::test]

@@ -87,7 +87,8 @@ async fn a_role_from_before_an_upgrade_may_use_the_new_tables() {
     // As the first version made it, and as a role was given what was there then.
     server.sql(
         "semel",
-        "drop table semel.fence_floor; delete from semel.migrations where name = '0002_fence_floor'; \
+        "drop table semel.fence_floor; drop function semel.above_floor; \
+         delete from semel.migrations where name >= '0002'; \
          create role app login; grant usage on schema semel to app; \
          grant select, insert, update, delete on all tables in schema semel to app",
     );

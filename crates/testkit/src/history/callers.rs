@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::check::Violation;
-use super::event::{Ask, Effect, Ending, History, Reply};
+use super::event::{Ask, Call, Effect, Ending, History, Reply};
+use super::view::may_have_happened;
 
 /// What one caller was told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,13 +57,16 @@ pub const fn is_final(outcome: Outcome) -> bool {
 /// How the rules are to be read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reading<'h> {
-    /// The calls to the store, where they are known: then an answer must have been recorded before it is told (P33).
+    /// The calls to the store, where they are known: then an answer must have been recorded before it is told (P33). What
+    /// comes after an operator has sent a key's deletion is of another life of it, and the owner of a lease that an
+    /// operator unlocked may begin late.
     pub store: Option<&'h History>,
     /// Whether no crash and no lapse is about: then a key has one effect.
     pub undisturbed: bool,
 }
 
-/// What in `told` and `effects` can't be: for keys that don't expire within the history, and that nobody deletes.
+/// What in `told` and `effects` can't be: for keys that don't expire within the history, and that nobody deletes unless the
+/// store's history says so.
 #[must_use]
 pub fn check(told: &[Told], effects: &[Effect], reading: Reading<'_>) -> Vec<Violation> {
     let mut keys: BTreeMap<&str, Key<'_>> = BTreeMap::new();
@@ -73,8 +77,9 @@ pub fn check(told: &[Told], effects: &[Effect], reading: Reading<'_>) -> Vec<Vio
         keys.entry(&effect.key).or_default().effects.push(effect);
     }
     let recorded = reading.store.map(recorded);
+    let operated = reading.store.map(Operated::of).unwrap_or_default();
     let mut found = Vec::new();
-    for (key, of) in &keys {
+    for (key, of) in &mut keys {
         let mut wrong = |invariant, sentence: String, effects: Vec<&Effect>| {
             found.push(Violation {
                 invariant,
@@ -84,12 +89,13 @@ pub fn check(told: &[Told], effects: &[Effect], reading: Reading<'_>) -> Vec<Vio
                 effects: effects.into_iter().cloned().collect(),
             });
         };
-        of.one_answer(&mut wrong);
-        of.nothing_after_the_answer(&mut wrong);
-        of.one_payload(&mut wrong);
         if let Some(recorded) = &recorded {
             of.answers_are_recorded(recorded, &mut wrong);
         }
+        operated.leave_later_lives_out(key, of);
+        of.one_answer(&mut wrong);
+        of.nothing_after_the_answer(&operated, &mut wrong);
+        of.one_payload(&mut wrong);
         if reading.undisturbed && of.effects.len() > 1 {
             let sentence = format!("done {} times, though nobody vanished", of.effects.len());
             wrong("I1", sentence, of.effects.clone());
@@ -115,6 +121,47 @@ fn recorded(history: &History) -> BTreeMap<(&str, u64), u64> {
         }
     }
     recorded
+}
+
+/// What operators did to keys.
+#[derive(Default)]
+struct Operated<'h> {
+    /// When the first deletion of a key was sent that may have happened.
+    deleted: BTreeMap<&'h str, u64>,
+    /// The leases that operators may have ended in their owners' names.
+    unlocked: BTreeSet<(&'h str, u64)>,
+}
+
+impl<'h> Operated<'h> {
+    fn of(history: &'h History) -> Self {
+        let mut this = Self::default();
+        let happened = |call: &&Call| may_have_happened(call);
+        for call in history.calls.iter().filter(happened) {
+            match call.ask {
+                Ask::Delete => {
+                    let first = this.deleted.entry(&call.key).or_insert(call.start);
+                    *first = (*first).min(call.start);
+                }
+                Ask::Settle { fence, .. } if call.is_operators() => {
+                    this.unlocked.insert((&call.key, fence));
+                }
+                _ => {}
+            }
+        }
+        this
+    }
+
+    /// Only what was told and begun before the first deletion is of the key's first life for certain.
+    fn leave_later_lives_out(&self, key: &str, of: &mut Key<'_>) {
+        if let Some(deleted) = self.deleted.get(key) {
+            of.told.retain(|told| told.end < *deleted);
+            of.effects.retain(|effect| effect.start < *deleted);
+        }
+    }
+
+    fn is_unlocked(&self, effect: &Effect) -> bool {
+        self.unlocked.contains(&(&*effect.key, effect.fence))
+    }
 }
 
 const fn mark_of(ending: Ending) -> Option<u64> {
@@ -150,13 +197,13 @@ impl<'h> Key<'h> {
         }
     }
 
-    /// I2, I9: once somebody has the answer, nothing is done any more.
-    fn nothing_after_the_answer(&self, wrong: &mut Wrong<'_, 'h>) {
+    /// I2, I9: once somebody has the answer, nothing is done any more, but by an owner whose lease an operator took away.
+    fn nothing_after_the_answer(&self, operated: &Operated<'_>, wrong: &mut Wrong<'_, 'h>) {
         let Some(first) = self.answers().map(|(told, _)| told.end).min() else {
             return;
         };
-        let late = self.effects.iter().find(|effect| effect.start > first);
-        if let Some(late) = late {
+        let is_late = |effect: &&&Effect| effect.start > first && !operated.is_unlocked(effect);
+        if let Some(late) = self.effects.iter().find(is_late) {
             let sentence = format!("a caller had the answer at {first}, and it was done again");
             wrong("I9", sentence, vec![late]);
         }

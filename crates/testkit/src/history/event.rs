@@ -27,6 +27,18 @@ pub struct Call {
     pub reply: Reply,
 }
 
+/// Added to the number of a client that acts as an operator.
+pub const OPERATOR: u32 = 1 << 31;
+
+impl Call {
+    /// Whether an operator sent it. A settlement by an operator is an unlock: it ends a lease in its owner's name, and the
+    /// owner may be at work.
+    #[must_use]
+    pub const fn is_operators(&self) -> bool {
+        self.client & OPERATOR != 0
+    }
+}
+
 /// What was asked of a store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ask {
@@ -51,6 +63,8 @@ pub enum Ask {
         fence: u64,
         /// Whose.
         token: u128,
+        /// Mark of the checkpoint that it brings: 0 takes the last one back.
+        checkpoint: Option<u64>,
     },
     /// To end a lease.
     Settle {
@@ -134,6 +148,8 @@ pub enum Reply {
         attempt: u16,
         /// Whether the grant names the key that was asked for.
         own: bool,
+        /// Mark of the checkpoint that the last owner left; 0 where there is none.
+        checkpoint: u64,
     },
     /// Somebody else runs it.
     Busy,
@@ -245,6 +261,16 @@ pub fn key_of(identity: &Identity) -> String {
 #[must_use]
 pub fn answer_mark(answer: &Answer) -> u64 {
     mark(answer)
+}
+
+/// A number that stands for a checkpoint; 0 for none.
+#[must_use]
+pub fn checkpoint_mark(checkpoint: &[u8]) -> u64 {
+    if checkpoint.is_empty() {
+        0
+    } else {
+        mark(&checkpoint).max(1)
+    }
 }
 
 pub(super) fn mark(value: &impl std::hash::Hash) -> u64 {

@@ -41,10 +41,14 @@ pub mod rig;
 mod rules;
 pub mod seeded;
 mod told;
+mod unlock;
 mod view;
 
 pub use check::{Checked, Violation, check, check_with_losses, check_with_slack};
-pub use event::{Ask, Call, Effect, Ending, History, Reply, Stand, answer_mark, key_of};
+pub use event::{
+    Ask, Call, Effect, Ending, History, OPERATOR, Reply, Stand, answer_mark, checkpoint_mark,
+    key_of,
+};
 pub use lines::{Line, Read, read_lines};
 pub use log::Log;
 pub use recorder::Recorder;

@@ -11,7 +11,7 @@ use semel_core::{
     Resolution, Resolved, Restored, Settled, Settlement, Store, StoreAdmin, StoreResult, Timestamp,
 };
 
-use super::event::{Ask, Call, Effect, Reply, key_of, mark};
+use super::event::{Ask, Call, Effect, OPERATOR, Reply, checkpoint_mark, key_of, mark};
 use super::lines::Line;
 use super::log::Log;
 use super::told::{claimed, micros, stand};
@@ -28,6 +28,15 @@ pub struct Recorder {
 }
 
 impl Recorder {
+    /// The same store, as an operator calls it who sits beside this client: what it settles is an unlock.
+    #[must_use]
+    pub fn operator(&self) -> Self {
+        Self {
+            client: self.client | OPERATOR,
+            ..self.clone()
+        }
+    }
+
     /// Writes down that an effect begins.
     pub fn effect_started(&self, identity: &Identity, fence: Fence, attempt: u16) {
         self.start_effect(identity, (fence, attempt), None);
@@ -179,6 +188,7 @@ impl Store for Recorder {
         let ask = Ask::Renew {
             fence: lease.fence.0,
             token: lease.token.0,
+            checkpoint: checkpoint.map(|checkpoint| checkpoint_mark(checkpoint)),
         };
         let told = |answer: &Renewed| match answer {
             Renewed::Held => Reply::Held,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use semel_core::{Claimed, Grant, Identity, Record, State};
 
-use super::event::{Ending, Reply, Stand, answer_mark};
+use super::event::{Ending, Reply, Stand, answer_mark, checkpoint_mark};
 
 /// In microseconds.
 pub(super) fn micros(duration: Duration) -> u64 {
@@ -19,12 +19,14 @@ pub(crate) fn claimed(asked: &Identity, answer: &Claimed) -> Reply {
             fence,
             token,
             attempt,
+            checkpoint,
             ..
         }) => Reply::Won {
             fence: fence.0,
             token: token.0,
             attempt: *attempt,
             own: identity == asked,
+            checkpoint: checkpoint_mark(checkpoint),
         },
         Claimed::Busy(_) => Reply::Busy,
         Claimed::Replay(replay) if replay.state == State::Failed => {

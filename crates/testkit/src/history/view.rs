@@ -273,7 +273,7 @@ pub(super) fn is_before(first: &Call, second: &Call) -> bool {
 }
 
 /// Whether `call` can have taken effect after `from` was sent and before `to` was answered.
-fn between(call: &Call, from: &Call, to: &Call) -> bool {
+pub(super) fn between(call: &Call, from: &Call, to: &Call) -> bool {
     until(call) > from.start && call.start < until(to)
 }
 

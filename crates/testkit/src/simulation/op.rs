@@ -7,7 +7,7 @@ use semel_core::{
 };
 
 use crate::broken::BrokenStore;
-use crate::history::Ask;
+use crate::history::{Ask, checkpoint_mark};
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -66,9 +66,12 @@ impl Op {
                 retention: u64::try_from(claim.terms.retention().as_micros()).unwrap_or(u64::MAX),
                 max_attempts: claim.terms.max_attempts(),
             },
-            Self::Renew(lease, _) => Ask::Renew {
+            Self::Renew(lease, checkpoint) => Ask::Renew {
                 fence: lease.fence.0,
                 token: lease.token.0,
+                checkpoint: checkpoint
+                    .as_ref()
+                    .map(|checkpoint| checkpoint_mark(checkpoint)),
             },
             Self::Settle(lease, settlement) => Ask::Settle {
                 fence: lease.fence.0,

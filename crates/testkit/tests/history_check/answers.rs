@@ -155,6 +155,7 @@ fn i8_another_keys_lease() {
         token: 1,
         attempt: 1,
         own: false,
+        checkpoint: 0,
     };
     Story::tell(claim(1), foreign).breaks("I8", "another key");
 }

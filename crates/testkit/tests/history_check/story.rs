@@ -1,6 +1,6 @@
 //! Histories made by hand.
 
-use semel_testkit::history::{Ask, Call, Effect, Ending, History, Reply, check};
+use semel_testkit::history::{Ask, Call, Effect, Ending, History, OPERATOR, Reply, check};
 
 pub(crate) const LEASE: u64 = 30_000_000;
 pub(crate) const RETENTION: u64 = 300_000_000;
@@ -34,6 +34,23 @@ impl Story {
             ask,
             reply,
         });
+        self
+    }
+
+    /// The last call was an operator's.
+    pub(crate) fn by_operator(mut self) -> Self {
+        if let Some(call) = self.history.calls.last_mut() {
+            call.client |= OPERATOR;
+        }
+        self
+    }
+
+    /// An effect that begins now, and is over after everything that is told yet.
+    pub(crate) fn long_effect(mut self, fence: u64) -> Self {
+        self = self.effect(fence);
+        if let Some(effect) = self.history.effects.last_mut() {
+            effect.end = Some(u64::MAX);
+        }
         self
     }
 
@@ -116,6 +133,7 @@ pub(crate) fn won_as(fence: u64, token: u128, attempt: u16) -> Reply {
         token,
         attempt,
         own: true,
+        checkpoint: 0,
     }
 }
 
@@ -128,7 +146,11 @@ pub(crate) fn settle(fence: u64, token: u128, ending: Ending) -> Ask {
 }
 
 pub(crate) fn renew(fence: u64, token: u128) -> Ask {
-    Ask::Renew { fence, token }
+    Ask::Renew {
+        fence,
+        token,
+        checkpoint: None,
+    }
 }
 
 pub(crate) fn resolve(fence: u64, ending: Ending) -> Ask {

@@ -3,7 +3,7 @@
 use semel_core::CrashPolicy;
 use semel_testkit::private::RedisServer;
 
-use crate::support::{again, complete, scene};
+use crate::support::{again, complete, key_of, scene};
 
 #[tokio::test]
 async fn a_script_cache_that_is_flushed_in_the_middle_disturbs_nobody() {
@@ -30,4 +30,19 @@ async fn a_script_cache_that_is_flushed_in_the_middle_disturbs_nobody() {
         let _ = flush();
         assert!(scene.store().delete(&claim.identity).await.unwrap());
     }
+}
+
+/// A clock that is set an hour back and forward again ends what is kept for a minute: the next fence would be smaller.
+#[tokio::test]
+async fn a_deleted_records_fence_is_kept_for_a_day() {
+    let server = RedisServer::start(&[]).await;
+    let scene = scene(server.url()).await;
+    let claim = scene.fresh().unwrap();
+    let lease = scene.won(&claim).await.unwrap();
+    scene.settled(&lease, &complete("done")).await.unwrap();
+    assert!(scene.store().delete(&claim.identity).await.unwrap());
+    let millis = server.ask(&["PTTL", &key_of(&claim.identity)]);
+    let millis: u64 = millis.parse().expect("a time to live");
+    let (hour, day) = (3_600_000, 24 * 3_600_000);
+    assert!((day - hour..=day).contains(&millis), "{millis}");
 }

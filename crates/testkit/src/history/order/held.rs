@@ -28,6 +28,8 @@ pub(super) struct Held {
     pub(super) retention: u64,
     /// Of the answer.
     pub(super) mark: u64,
+    /// Of the checkpoint; 0 for none.
+    pub(super) checkpoint: u64,
     /// The earliest and the latest time of the last write.
     pub(super) written: (u64, u64),
 }
@@ -81,7 +83,7 @@ impl Terrain {
             written_at,
             namespace: self.namespace.clone(),
             hint: self.hint,
-            checkpoint: Bytes::new(),
+            checkpoint: progress(held.checkpoint),
             answer: is_answered.then(|| answer(held.mark)),
         }
     }
@@ -130,6 +132,7 @@ impl Held {
             lease: micros(record.lease),
             retention: micros(record.retention),
             mark: record.answer.as_deref().map_or(0, mark_of),
+            checkpoint: checkpoint_of(&record.checkpoint),
             written,
         }
     }
@@ -168,6 +171,20 @@ pub(super) fn mark_of(answer: &Answer) -> u64 {
         Body::Kept(bytes) => u64::from_be_bytes(bytes.first_chunk().copied().unwrap_or_default()),
         _ => 0,
     }
+}
+
+/// A checkpoint that stands for the one of this mark.
+pub(super) fn progress(mark: u64) -> Bytes {
+    if mark == 0 {
+        Bytes::new()
+    } else {
+        Bytes::copy_from_slice(&mark.to_be_bytes())
+    }
+}
+
+pub(super) fn checkpoint_of(progress: &Bytes) -> u64 {
+    let mark = progress.first_chunk().copied();
+    mark.map_or(0, u64::from_be_bytes)
 }
 
 pub(super) fn settlement(ending: Ending) -> Settlement {

@@ -5,7 +5,9 @@ use semel_core::{Fence, Record, State, Timestamp, Token, protocol};
 
 use super::super::event::{Ask, Call, Ending, Reply, Stand};
 use super::super::view::until;
-use super::held::{Held, Terrain, WRITTEN, mark_of, resolution, settlement};
+use super::held::{
+    Held, Terrain, WRITTEN, checkpoint_of, mark_of, progress, resolution, settlement,
+};
 
 /// What a store may hold for a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -161,9 +163,15 @@ impl Moment<'_> {
         let found = found.as_ref();
         match &self.call.ask {
             Ask::Claim { .. } => self.claim(found),
-            Ask::Renew { fence, token } => {
+            Ask::Renew {
+                fence,
+                token,
+                checkpoint,
+            } => {
                 let (fence, token) = (Fence(*fence), Token(*token));
-                let decision = protocol::renew(found, fence, token, None, self.now());
+                let checkpoint = checkpoint.map(progress);
+                let decision =
+                    protocol::renew(found, fence, token, checkpoint.as_ref(), self.now());
                 let reply = match decision.answer {
                     Renewed::Held => Reply::Held,
                     Renewed::Lost => Reply::Lost,
@@ -252,9 +260,11 @@ impl Moment<'_> {
                     token,
                     attempt,
                     own,
+                    checkpoint,
                 },
             ) => {
                 let is_askers = grant.token.0 == *token && grant.attempt == *attempt && *own;
+                let is_askers = is_askers && checkpoint_of(&grant.checkpoint) == *checkpoint;
                 if !is_new {
                     let is_same = self.found.is_some_and(|held| held.fence == Some(*fence));
                     return (is_askers && is_same).then(|| self.kept(None));

@@ -36,7 +36,7 @@ pub(super) fn effects_need_a_lease(view: &View<'_>, _: &Endings<'_>, found: &mut
     }
 }
 
-/// I13: under `hold`, whoever began its effect doesn't give the key back.
+/// I13: under `hold`, whoever began its effect doesn't give the key back. An operator may: that is an unlock.
 pub(super) fn releases_are_legal(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<Violation>) {
     let held = |fence| {
         let mut lives = view.wins.iter().filter(|win| win.fence == fence);
@@ -45,6 +45,7 @@ pub(super) fn releases_are_legal(view: &View<'_>, _: &Endings<'_>, found: &mut V
     for end in view
         .ends()
         .filter(|end| end.ending == Ending::Released && end.token.is_some())
+        .filter(|end| !end.call.is_operators())
     {
         let began = view
             .effects
@@ -89,7 +90,8 @@ pub(super) fn effects_begin_in_time(view: &View<'_>, _: &Endings<'_>, found: &mu
 }
 
 /// I17: two effects are at work at the same time only where the first one's lease had lapsed, or its record was gone, when the
-/// second lease was won. That the first owner gave the key away itself is no reason: its effect was not over.
+/// second lease was won, or an operator had unlocked it. That the first owner gave the key away itself is no reason: its
+/// effect was not over.
 pub(super) fn effects_do_not_overlap(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<Violation>) {
     let leases = view.leases();
     let lease_of = |effect: &Effect| leases.iter().find(|win| win.fence == effect.fence);
@@ -102,7 +104,8 @@ pub(super) fn effects_do_not_overlap(view: &View<'_>, _: &Endings<'_>, found: &m
             };
             let is_explained = view.may_be_deleted(earlier.call, later.call)
                 || view.may_be_expired(earlier, later.call)
-                || view.may_be_lapsed(earlier, later.call);
+                || view.may_be_lapsed(earlier, later.call)
+                || view.may_be_unlocked(earlier, later.call);
             if first.fence != second.fence && overlap(first, second) && !is_explained {
                 let sentence = format!(
                     "fences {} and {} were at work at the same time",

@@ -9,7 +9,7 @@ fn accepted<'v>(view: &'v View<'_>) -> impl Iterator<Item = (&'v Call, u64, Opti
     view.calls
         .iter()
         .filter_map(|call| match (&call.ask, &call.reply) {
-            (Ask::Renew { fence, token }, Reply::Held) => Some((*call, *fence, Some(*token))),
+            (Ask::Renew { fence, token, .. }, Reply::Held) => Some((*call, *fence, Some(*token))),
             (Ask::Settle { fence, token, .. }, Reply::Done) => Some((*call, *fence, Some(*token))),
             (Ask::Resolve { fence, .. }, Reply::Done) => Some((*call, *fence, None)),
             _ => None,

@@ -1,7 +1,10 @@
-//! Sidecars in front of one service, on one Redis: what callers over HTTP were told, and what the service did.
+//! Sidecars in front of one service, on one Redis: what callers over HTTP were told, and what the service did; and callers of
+//! the protocol API, who do the work themselves.
+
+mod fleet;
+mod v1;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,7 +15,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use semel_testkit::history::callers::{Outcome, Reading, Told, check, is_final};
 use semel_testkit::history::{Effect, Ending, Violation};
-use semel_testkit::private::{Private, RedisServer, free_port, new_folder};
+use semel_testkit::private::RedisServer;
 use semel_testkit::proxy::Proxy;
 
 use crate::clock::{pass, tick};
@@ -21,6 +24,7 @@ use crate::kinds::{Kind, Struck};
 use crate::nemesis::{ON_WAYS, strike_ways};
 use crate::report::{Row, Wrong};
 use crate::servers::ways;
+use fleet::{Sidecar, program};
 
 const SIDECARS: usize = 3;
 const CALLERS: u64 = 16;
@@ -31,62 +35,17 @@ const RECENT: u64 = 64;
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<(Vec<Effect>, Vec<Told>)>>);
 
-/// One sidecar, which can be started again.
-struct Sidecar {
-    program: PathBuf,
-    folder: PathBuf,
-    address: SocketAddr,
-    process: Private,
-}
-
-impl Sidecar {
-    fn start(program: PathBuf, store: &str, upstream: SocketAddr) -> Result<Self> {
-        let (folder, address) = (new_folder("sidecar"), local());
-        let admin = local();
-        let settings = format!(
-            "environment = \"faults\"\n[store]\nurl = \"{store}\"\n[listener]\naddress = \"{address}\"\n\
-             [admin]\naddress = \"{admin}\"\nopen = true\n[upstream]\nurls = [\"http://{upstream}\"]\n\
-             [defaults]\nscope = \"charges\"\ncrash = \"hold\"\nlease = \"{}s\"\n",
-            LEASE.as_secs(),
-        );
-        std::fs::write(folder.join("semel.toml"), settings)?;
-        let process = serve(&program, &folder);
-        Ok(Self {
-            program,
-            folder,
-            address,
-            process,
-        })
+impl Seen {
+    /// Writes down that an effect begins. → which it is, counted from 1.
+    fn began(&self, effect: Effect) -> u64 {
+        let mut seen = self.0.lock();
+        seen.0.push(effect);
+        seen.0.len() as u64
     }
 
-    fn restart(&mut self) {
-        self.process.kill();
-        self.process = serve(&self.program, &self.folder);
+    fn told(&self, told: Told) {
+        self.0.lock().1.push(told);
     }
-}
-
-impl Drop for Sidecar {
-    fn drop(&mut self) {
-        self.process.kill();
-        // Left-over files are no reason to fail.
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-fn local() -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], free_port()))
-}
-
-fn serve(program: &PathBuf, folder: &std::path::Path) -> Private {
-    let mut command = std::process::Command::new(program);
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SEMEL_")) {
-        command.env_remove(name);
-    }
-    command
-        .arg("serve")
-        .arg("--config")
-        .arg(folder.join("semel.toml"));
-    Private::start(&mut command)
 }
 
 /// Charges every time that it is asked, and says which time it was.
@@ -101,25 +60,11 @@ async fn charge(seen: Seen, request: Message) -> String {
         began: 0,
         end: None,
     };
-    let number = {
-        let mut seen = seen.0.lock();
-        seen.0.push(effect);
-        seen.0.len() as u64
-    };
+    let number = seen.began(effect);
     if number.is_multiple_of(50) {
         pass(Duration::from_millis(number % 700)).await;
     }
     number.to_string()
-}
-
-/// The program `semel`, as it was built.
-fn program() -> Result<PathBuf> {
-    let told = std::env::var_os("SEMEL_FAULTS_PROGRAM");
-    let beside = std::env::current_exe()?.with_file_name("semel");
-    let program = told.map_or(beside, PathBuf::from);
-    let missing = "no program semel: `cargo build -p semel-cli`, or SEMEL_FAULTS_PROGRAM";
-    anyhow::ensure!(program.is_file(), missing);
-    Ok(program)
 }
 
 /// Runs sidecars for so long, and decides.
@@ -155,16 +100,18 @@ pub(crate) async fn run(seconds: u64, seed: u64) -> Result<Row> {
             tokio::spawn(caller.call_on(seed, Arc::clone(&stop), Arc::clone(&next)))
         })
         .collect();
+    let on_api = v1::Callers::start(&addresses, &seen, seed);
     let until = tick() + seconds * 1_000_000_000;
     let struck = strike(&mut fleet, &mut redis, &ways, seed, until).await;
     stop.store(true, Ordering::SeqCst);
     for caller in callers {
         caller.await.context("a caller died")?;
     }
+    on_api.stop().await?;
     // Whoever vanished has by now, for everybody.
     pass(LEASE).await;
     let keys = next.load(Ordering::SeqCst);
-    let unanswered = close(&addresses, &seen, keys).await?;
+    let unanswered = close(&addresses, &seen, keys).await? + on_api.close().await?;
     let mut row = Row::new("sidecars", seed);
     (row.faults, row.unanswered, row.rounds) = (struck, unanswered, 1);
     decide(&seen, &mut row);
@@ -217,7 +164,16 @@ impl Caller {
     async fn ask(&self, key: u64, via: usize) -> (Outcome, String) {
         let (name, start) = (format!("{key:08}-{key:08}"), tick());
         let body = format!("{{\"amount\":{key}}}");
-        let reply = http::post(self.addresses[via], &name, &body, self.patience).await;
+        let reply = http::post(
+            self.addresses[via],
+            &http::Post {
+                path: "/charges",
+                key: Some(&name),
+                body: &body,
+            },
+            self.patience,
+        )
+        .await;
         let what = match &reply {
             Some(reply) if (200..300).contains(&reply.status()) => {
                 let run = reply.body.parse().unwrap_or(0);
@@ -236,7 +192,7 @@ impl Caller {
             end: tick(),
             what,
         };
-        self.seen.0.lock().1.push(told);
+        self.seen.told(told);
         let words = reply.map_or_else(
             || "nothing".to_owned(),
             |reply| format!("{} {}", reply.status(), reply.body),
@@ -328,6 +284,10 @@ fn decide(seen: &Seen, row: &mut Row) {
     };
     let violations: Vec<Violation> = check(told, effects, reading);
     row.operations = told.len() as u64;
+    for one in told {
+        let door = if v1::is_v1(&one.key) { "v1" } else { "http" };
+        *row.doors.entry(door).or_default() += 1;
+    }
     row.answered = told
         .iter()
         .filter(|told| matches!(told.what, Outcome::Answer(_)))

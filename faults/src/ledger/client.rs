@@ -1,0 +1,178 @@
+//! A client of a ledger: a process that is killed, whose callers use the library directly.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+use semel::core::{Identity, Key, Namespace, Secret};
+use semel::{Call, OnBusy, Policy, Semel};
+
+use super::bank::{Bank, Entry, Plan, Server};
+use super::{inbox, work};
+use crate::clock::pass;
+use crate::worker::ENVIRONMENT;
+
+/// Callers of `run_in` in each process.
+const CALLERS: u64 = 5;
+const RECENT: u64 = 24;
+const LEASE: Duration = Duration::from_millis(1_000);
+/// The scope of operations that are called directly, and of those that jobs call.
+pub(super) const SCOPE: &str = "ledger";
+
+/// How a client is set up.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Setup {
+    #[arg(long)]
+    pub(crate) url: String,
+    #[arg(long)]
+    pub(crate) server: Server,
+    /// Which of the processes, in whose place too.
+    #[arg(long)]
+    pub(crate) number: u64,
+    #[arg(long)]
+    pub(crate) seed: u64,
+    /// Where it writes what it was told.
+    #[arg(long)]
+    pub(crate) file: PathBuf,
+    /// Seeded flaw: settles outside of the transaction.
+    #[arg(long)]
+    pub(crate) settles_outside: bool,
+}
+
+/// What the tasks of a client share.
+pub(crate) struct Client {
+    pub(crate) semel: Semel,
+    pub(crate) bank: Bank,
+    number: u64,
+    runs: AtomicU64,
+    next: AtomicU64,
+    told: Mutex<std::fs::File>,
+}
+
+impl Client {
+    pub(crate) async fn open(setup: &Setup) -> Arc<Self> {
+        let semel = loop {
+            match Semel::builder()
+                .environment(ENVIRONMENT)
+                .open(&setup.url)
+                .await
+            {
+                Ok(semel) => break semel,
+                Err(error) => {
+                    eprintln!("client: {error}");
+                    pass(Duration::from_millis(100)).await;
+                }
+            }
+        };
+        let mut told = std::fs::OpenOptions::new();
+        let told = told.create(true).append(true).open(&setup.file);
+        Arc::new(Self {
+            semel,
+            bank: Bank::at(setup.server, &setup.url).expect("a URL of a database"),
+            number: setup.number,
+            runs: AtomicU64::new(0),
+            next: AtomicU64::new(0),
+            told: Mutex::new(told.expect("the harness has a folder for this")),
+        })
+    }
+
+    /// A new effect for a name.
+    pub(crate) fn entry(&self, door: &str, name: &str) -> Entry {
+        let run = self.runs.fetch_add(1, Ordering::SeqCst);
+        Entry {
+            door: door.to_owned(),
+            name: name.to_owned(),
+            run: format!("{}-{run}", self.number),
+        }
+    }
+
+    pub(crate) fn call(&self, scope: &str, name: &str) -> Call {
+        let policy = Policy {
+            lease: LEASE,
+            on_busy: OnBusy::Wait(LEASE),
+            max_attempts: 1_000,
+            ..Policy::default()
+        };
+        let operation = self.semel.operation(scope).policy(policy);
+        operation.key(name).payload(&name)
+    }
+
+    /// Writes down what a caller was told for good.
+    pub(crate) fn tell(&self, door: &str, name: &str, answer: &str) {
+        let line = format!("{door} {name} {answer}\n");
+        let written = self.told.lock().write_all(line.as_bytes());
+        written.expect("the harness has a folder for this");
+    }
+
+    /// A name that others ask for as well.
+    pub(crate) fn name(&self, rng: &mut StdRng) -> String {
+        let index = if rng.random_bool(0.5) {
+            self.next.fetch_add(1, Ordering::SeqCst)
+        } else {
+            let newest = self.next.load(Ordering::SeqCst);
+            newest.saturating_sub(rng.random_range(0..RECENT))
+        };
+        name_of(index)
+    }
+
+    async fn call_on(self: Arc<Self>, mut rng: StdRng, settles_outside: bool) {
+        loop {
+            let name = self.name(&mut rng);
+            let plan = Plan::of(self.entry("run-in", &name), &mut rng);
+            let call = self.call(SCOPE, &name);
+            let told = if settles_outside {
+                self.bank.run_beside(call, plan).await
+            } else {
+                self.bank.run_in(call, plan).await
+            };
+            match told {
+                Ok(run) => self.tell("run-in", &name, &run),
+                Err(_) => pass(Duration::from_millis(10)).await,
+            }
+        }
+    }
+}
+
+/// The name of a number.
+pub(super) fn name_of(index: u64) -> String {
+    format!("n-{index:06}")
+}
+
+/// The identity of an operation that is called directly.
+pub(super) fn identity_of(name: &str) -> Identity {
+    let namespace = Namespace::new(ENVIRONMENT, "", SCOPE).expect("plain text");
+    let key = Key::parse(name).expect("plain text");
+    Identity::of(&Secret::none(), &namespace, &key)
+}
+
+/// Calls until it is killed, or nobody is left who started it.
+pub(crate) async fn process(setup: Setup) {
+    std::thread::spawn(|| {
+        let mut nothing = String::new();
+        while std::io::stdin()
+            .read_line(&mut nothing)
+            .is_ok_and(|read| read > 0)
+        {}
+        std::process::exit(0);
+    });
+    let client = Client::open(&setup).await;
+    let rng = |task: u64| StdRng::seed_from_u64(setup.seed ^ (setup.number << 16) ^ (task << 48));
+    for task in 0..CALLERS {
+        let client = Arc::clone(&client);
+        tokio::spawn(client.call_on(rng(task), setup.settles_outside));
+    }
+    if let Bank::Postgres(pool) = &client.bank
+        && !setup.settles_outside
+    {
+        tokio::spawn(inbox::consume(Arc::clone(&client), pool.clone(), rng(100)));
+        tokio::spawn(work::submit(Arc::clone(&client), rng(101)));
+        tokio::spawn(work::work(Arc::clone(&client), rng(102)));
+    }
+    std::future::pending::<()>().await;
+}

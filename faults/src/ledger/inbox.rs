@@ -1,0 +1,42 @@
+//! The stream inbox: messages that are delivered many times, each applied in the transaction that admits it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use semel_stream::postgres::Inbox;
+use semel_stream::{IdempotencyKey, Operation, Order};
+use sqlx::{AssertSqlSafe, PgPool};
+
+use super::client::Client;
+use crate::clock::pass;
+
+const CONSUMER: &str = "ledger";
+pub(super) const DOOR: &str = "inbox";
+
+/// Delivers messages, again and again.
+pub(super) async fn consume(client: Arc<Client>, pool: PgPool, mut rng: StdRng) {
+    loop {
+        let name = client.name(&mut rng);
+        match deliver(&client, &pool, &name).await {
+            Ok(()) => client.tell(DOOR, &name, "applied"),
+            Err(_) => pass(Duration::from_millis(20)).await,
+        }
+    }
+}
+
+/// One delivery: applied, or known as a duplicate, or an error, after which it is delivered again.
+pub(super) async fn deliver(client: &Client, pool: &PgPool, name: &str) -> anyhow::Result<()> {
+    let inbox = Inbox::new(CONSUMER, Order::Contiguous)?;
+    let operation = Operation::keyed(IdempotencyKey::of_text(name.as_bytes()));
+    let mut tx = pool.begin().await?;
+    let admitted = inbox.admit(&mut tx, &[operation]).await?;
+    if admitted.iter().all(|admission| admission.applies()) {
+        let insert = client.entry(DOOR, name).insert(0);
+        sqlx::raw_sql(AssertSqlSafe(insert))
+            .execute(&mut *tx)
+            .await?;
+    }
+    tx.commit().await?;
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! How many calls to the store a request costs, and how many it may cost: whoever waits is woken or pauses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use semel_testkit::history::{Ask, Call, Read, Reply, Violation};
+
+use crate::worker::INCARNATION;
+
+/// A waiter that nobody wakes asks again after pauses that grow from 50 ms on, less a part by chance.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+/// A claim, one more after a lost reply, a settlement, a renewal, each sent again.
+const PER_REQUEST: u64 = 8;
+
+/// What one process did about one key.
+#[derive(Default)]
+struct Share {
+    claims: u64,
+    requests: u64,
+    waited: u64,
+}
+
+/// Keys about which a process asked more often than its requests explain.
+pub(crate) fn check(all: &Read) -> Vec<Violation> {
+    let mut shares: BTreeMap<(u32, &str), Share> = BTreeMap::new();
+    for told in &all.told {
+        let share = shares.entry((told.client, &told.key)).or_default();
+        share.requests += 1;
+        share.waited += told.end.saturating_sub(told.start);
+    }
+    let mut changes: BTreeMap<&str, u64> = BTreeMap::new();
+    for call in &all.history.calls {
+        *changes.entry(&call.key).or_default() += u64::from(changes_the_record(call));
+        if matches!(call.ask, Ask::Claim { .. }) {
+            let share = shares.entry((call.client, &call.key)).or_default();
+            share.claims += 1;
+        }
+    }
+    let whole = never_killed(all);
+    let mut found = Vec::new();
+    for ((client, key), share) in &shares {
+        let most = share.most(changes.get(key).copied().unwrap_or(0));
+        if share.claims > most && whole.contains(client) {
+            let Share {
+                claims, requests, ..
+            } = share;
+            let sentence = format!(
+                "client {client} claimed {claims} times for {requests} requests, at most {most} are explained"
+            );
+            found.push(Violation {
+                invariant: "load",
+                key: (*key).to_owned(),
+                sentence,
+                calls: Vec::new(),
+                effects: Vec::new(),
+            });
+        }
+    }
+    found
+}
+
+/// The last process in each worker's place. Of the others, which were killed, nobody knows how many callers waited.
+fn never_killed(all: &Read) -> BTreeSet<u32> {
+    let mut last: BTreeMap<u32, u32> = BTreeMap::new();
+    for told in &all.told {
+        let place = last.entry(told.client % INCARNATION).or_default();
+        *place = told.client.max(*place);
+    }
+    last.into_values().collect()
+}
+
+impl Share {
+    /// Each request asks once, is woken by each change, and asks after each pause.
+    fn most(&self, changes: u64) -> u64 {
+        let pause = u64::try_from(SHORTEST_PAUSE.as_nanos()).unwrap_or(u64::MAX);
+        self.requests * PER_REQUEST + self.requests.min(16) * changes + self.waited / pause
+    }
+}
+
+fn changes_the_record(call: &Call) -> bool {
+    matches!(
+        call.reply,
+        Reply::Won { .. } | Reply::Done | Reply::Deleted(true) | Reply::InDoubt { .. }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use semel_testkit::history::callers::{Outcome, Told};
+
+    use super::*;
+
+    /// One request that waits for a second, and claims so often.
+    fn waits(claims: u64) -> Read {
+        let mut all = Read::default();
+        let key = "k".to_owned();
+        all.told.push(Told {
+            client: 1,
+            key: key.clone(),
+            payload: 1,
+            start: 0,
+            end: 1_000_000_000,
+            what: Outcome::Busy,
+        });
+        for number in 0..claims {
+            let start = number * 1_000_000_000 / claims;
+            all.history.calls.push(Call {
+                client: 1,
+                key: key.clone(),
+                start,
+                end: Some(start + 1),
+                began: start / 1_000,
+                ended: Some(start / 1_000),
+                ask: Ask::Claim {
+                    token: 1,
+                    payload: 1,
+                    hold: false,
+                    lease: 1,
+                    retention: 1,
+                    max_attempts: 1,
+                },
+                reply: Reply::Busy,
+            });
+        }
+        all
+    }
+
+    #[test]
+    fn a_waiter_without_pauses_is_found() {
+        assert!(check(&waits(20)).is_empty());
+        assert_eq!(check(&waits(400)).len(), 1);
+    }
+}
