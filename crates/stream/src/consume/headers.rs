@@ -31,10 +31,13 @@ pub struct Headers<'a> {
 }
 
 /// The names of the headers.
-pub(crate) const SESSION: &str = "Semel-Session";
-pub(crate) const SEQUENCE: &str = "Semel-Sequence";
-pub(crate) const EPOCH: &str = "Semel-Epoch";
-pub(crate) const KEY: &str = "Idempotency-Key";
+#[cfg(any(feature = "nats", feature = "rabbitmq"))]
+pub(crate) mod names {
+    pub(crate) const SESSION: &str = "Semel-Session";
+    pub(crate) const SEQUENCE: &str = "Semel-Sequence";
+    pub(crate) const EPOCH: &str = "Semel-Epoch";
+    pub(crate) const KEY: &str = "Idempotency-Key";
+}
 
 /// Why a message can't be told from its duplicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -11,7 +11,7 @@ use async_nats::jetstream::{AckKind, Message};
 use futures_util::StreamExt as _;
 use tokio::time::timeout;
 
-use super::headers::{EPOCH, KEY, SEQUENCE, SESSION};
+use super::headers::names::{EPOCH, KEY, SEQUENCE, SESSION};
 use super::{Broker, BrokerError, Headers, Settle};
 
 /// What JetStream itself knows a message by, within a window of its own.

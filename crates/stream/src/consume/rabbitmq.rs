@@ -11,7 +11,7 @@ use lapin::types::AMQPValue;
 use lapin::{BasicProperties, Consumer};
 use semel_core::Clock;
 
-use super::headers::{EPOCH, KEY, SEQUENCE, SESSION};
+use super::headers::names::{EPOCH, KEY, SEQUENCE, SESSION};
 use super::{Broker, BrokerError, Headers, Settle};
 
 /// A consumer of a queue. Set the channel's prefetch (`basic_qos`) to no less than the batch, or the batch is never full.
