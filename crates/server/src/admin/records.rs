@@ -16,7 +16,7 @@ use crate::api::{
     Failure, Id, Json, P400, P401, P403, P404, P408, P413, P415, P422, P500, P503, Query, answered,
     check_text, hex, present, standing, store_failed,
 };
-use crate::audit::Entry;
+use crate::audit::{Draft, Entry};
 
 /// Where a record stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
@@ -170,20 +170,39 @@ pub(crate) struct InspectQuery {
 )]
 pub(super) async fn inspect(
     State(state): State<AdminState>,
-    _: Operator,
+    operator: Operator,
     Id(identity): Id,
     Query(query): Query<InspectQuery>,
 ) -> Result<Response, Failure> {
     let record = state.see(&identity).await?;
-    let show = if query.answer {
-        Show::WithAnswer
-    } else {
-        Show::Whole
-    };
-    state.shown(&identity, &record, show).await
+    if !query.answer {
+        return state.shown(&identity, &record, Show::Whole).await;
+    }
+    state.note_reading(&operator, &identity, &record).await?;
+    state.shown(&identity, &record, Show::WithAnswer).await
 }
 
 impl AdminState {
+    /// Writes down that somebody reads an answer: it may have people's data in it.
+    async fn note_reading(
+        &self,
+        operator: &Operator,
+        identity: &Identity,
+        record: &Record,
+    ) -> Result<(), Failure> {
+        let written = self.trail.record(Draft {
+            kind: "admin.answer.read",
+            place: Some(record.namespace.clone()),
+            id: Some(hex(identity.as_bytes())),
+            actor: operator.peer.as_deref().map(str::to_owned),
+            ..Draft::default()
+        });
+        written.await.map_err(|_| {
+            let detail = "the audit trail can't be written to; the answer is not shown";
+            Failure::of("audit_unavailable", detail)
+        })
+    }
+
     pub(super) async fn see(&self, identity: &Identity) -> Result<Record, Failure> {
         let found = self.semel.engine().look(identity).await;
         let found = found.map_err(|problem| Failure::of_engine(&problem))?;

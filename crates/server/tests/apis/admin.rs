@@ -118,6 +118,10 @@ async fn a_record_is_inspected_by_id_and_by_key_without_its_answer_unless_asked(
             .see(&format!("/admin/v1/records/{id}?answer=true"))
             .await;
         assert_eq!(whole.body["answer"]["body"]["person"], "Ada");
+        let mut entries = server.audited().await;
+        entries.retain(|entry| entry["type"] == "admin.answer.read");
+        let about: Vec<_> = entries.iter().map(|entry| &entry["id"]).collect();
+        assert_eq!(about, [id], "whoever reads an answer leaves an entry");
         let lookup = json!({"tenant": "acme", "scope": "charge", "key": "ord-12345678"});
         assert_eq!(server.act("/admin/v1/lookups", lookup).await.text("id"), id);
         let none = json!({"tenant": "acme", "scope": "charge", "key": "ord-2"});
