@@ -33,7 +33,7 @@ impl Gated {
         let this = self.clone();
         let handler = move || async move {
             let n = this.runs.begin();
-            let _ = this.gate.acquire().await.unwrap();
+            let _permit = this.gate.acquire().await.expect("the gate stays");
             format!("run {n}")
         };
         Router::new().route("/", on_post(handler))
