@@ -175,11 +175,11 @@ mod tests {
 
     #[test]
     fn on_loopback_everybody_who_gets_there_may_say_whose_a_request_is() {
-        let mut own = |config: &mut Config| {
+        let own = |config: &mut Config| {
             config.tenants.from = From::Header;
             config.tenants.header = Some("x-tenant".to_owned());
         };
-        let local = door(&mut own);
+        let local = door(own);
         assert_eq!(
             left(&local, "127.0.0.1", &HEADERS).unwrap(),
             ["x-other", "x-tenant"]

@@ -9,7 +9,7 @@ use crate::support::*;
 
 /// A service that acts on every path, with one strict route.
 async fn strict(runs: &Runs, path: &str) -> std::net::SocketAddr {
-    let semel = Semel::open("memory://").await.unwrap();
+    let semel = Semel::open("memory://").await.expect("a store");
     let builder = semel.http_builder();
     let layer = builder.route(path, Route::new().require_key().hold());
     let runs = runs.clone();
@@ -17,7 +17,7 @@ async fn strict(runs: &Runs, path: &str) -> std::net::SocketAddr {
     serve(
         Router::new()
             .fallback(handler)
-            .layer(layer.build().unwrap()),
+            .layer(layer.build().expect("a layer")),
     )
     .await
 }

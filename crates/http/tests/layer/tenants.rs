@@ -150,7 +150,7 @@ fn sign_in(runs: &Runs, status: u16, place: &'static str) -> Router {
             true => 200,
             false => status,
         };
-        let status = axum::http::StatusCode::from_u16(status).unwrap();
+        let status = axum::http::StatusCode::from_u16(status).expect("a status");
         (status, [("location", place)])
     };
     Router::new().route("/", on_post(handler))

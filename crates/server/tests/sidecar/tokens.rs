@@ -86,7 +86,12 @@ impl Pair {
         let key = EcdsaKeyPair::from_pkcs8(algorithm, &self.key.serialize_der(), &random);
         let key = key.expect("as set up");
         let head = json!({"alg": "ES256", "kid": name.unwrap_or(self.id)});
-        let sign = |message: &[u8]| key.sign(&random, message).unwrap().as_ref().to_vec();
+        let sign = |message: &[u8]| {
+            key.sign(&random, message)
+                .expect("a signature")
+                .as_ref()
+                .to_vec()
+        };
         signed(&head, claims, sign)
     }
 }
