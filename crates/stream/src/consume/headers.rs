@@ -31,9 +31,13 @@ pub struct Headers<'a> {
 }
 
 /// The names of the headers.
+#[cfg(any(feature = "nats", feature = "rabbitmq"))]
 pub(crate) const SESSION: &str = "Semel-Session";
+#[cfg(any(feature = "nats", feature = "rabbitmq"))]
 pub(crate) const SEQUENCE: &str = "Semel-Sequence";
+#[cfg(any(feature = "nats", feature = "rabbitmq"))]
 pub(crate) const EPOCH: &str = "Semel-Epoch";
+#[cfg(any(feature = "nats", feature = "rabbitmq"))]
 pub(crate) const KEY: &str = "Idempotency-Key";
 
 /// Why a message can't be told from its duplicates.
