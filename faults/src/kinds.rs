@@ -58,6 +58,14 @@ pub(crate) enum Kind {
     SessionsEnded,
     /// The disk is full.
     DiskFull,
+    /// Others hold all connections that the server allows, and callers have to connect anew.
+    MaxClients,
+    /// The server may open no more files, and callers have to connect anew.
+    FileHandles,
+    /// The server ends a transaction to resolve a deadlock.
+    Deadlock,
+    /// The server ends a session that was idle in its transaction.
+    IdleInTransaction,
     /// Another process has the write lock, and stays.
     WriteLock,
     /// A call to the store in memory is refused, lost, late, or its reply is.

@@ -49,7 +49,7 @@ pub(crate) struct Plan {
     /// Repeats a statement that failed, as if a deadlock had not ended the transaction.
     goes_on: bool,
     /// Is idle in its transaction for longer than the server allows.
-    idles: bool,
+    pub(crate) idles: bool,
     /// Dies before the commit.
     dies: bool,
     /// Fails at its end.

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use semel::core::{Identity, Key, Namespace, Secret};
-use semel::{Call, OnBusy, Policy, Semel};
+use semel::{Call, Error, OnBusy, Policy, Semel};
 
 use super::bank::{Bank, Entry, Plan, Server};
 use super::{inbox, work};
@@ -24,6 +24,9 @@ const RECENT: u64 = 24;
 const LEASE: Duration = Duration::from_millis(1_000);
 /// The scope of operations that are called directly, and of those that jobs call.
 pub(super) const SCOPE: &str = "ledger";
+
+/// Stands in the place of a door in what clients write down.
+pub(super) const STRIKE: &str = "strike";
 
 /// How a client is set up.
 #[derive(Args, Clone, Debug)]
@@ -110,6 +113,15 @@ impl Client {
         written.expect("the harness has a folder for this");
     }
 
+    /// Writes down that the server ended the transaction.
+    fn tell_strike(&self, error: &Error, idles: bool) {
+        if format!("{error:?}").to_lowercase().contains("deadlock") {
+            self.tell(STRIKE, "deadlock", "-");
+        } else if idles {
+            self.tell(STRIKE, "idle-in-transaction", "-");
+        }
+    }
+
     /// A name that others ask for as well.
     pub(crate) fn name(&self, rng: &mut StdRng) -> String {
         let index = if rng.random_bool(0.5) {
@@ -125,7 +137,7 @@ impl Client {
         loop {
             let name = self.name(&mut rng);
             let plan = Plan::of(self.entry("run-in", &name), &mut rng);
-            let call = self.call(SCOPE, &name);
+            let (call, idles) = (self.call(SCOPE, &name), plan.idles);
             let told = if settles_outside {
                 self.bank.run_beside(call, plan).await
             } else {
@@ -133,7 +145,10 @@ impl Client {
             };
             match told {
                 Ok(run) => self.tell("run-in", &name, &run),
-                Err(_) => pass(Duration::from_millis(10)).await,
+                Err(error) => {
+                    self.tell_strike(&error, idles);
+                    pass(Duration::from_millis(10)).await;
+                }
             }
         }
     }

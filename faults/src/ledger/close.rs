@@ -14,9 +14,10 @@ use sqlx::PgPool;
 
 use super::bank::{Bank, Plan};
 use super::books::Books;
-use super::client::{Client, SCOPE, identity_of, name_of};
+use super::client::{Client, SCOPE, STRIKE, identity_of, name_of};
 use super::{inbox, work};
 use crate::clock::pass;
+use crate::kinds::Kind;
 use crate::report::{Row, Wrong};
 use crate::worker::words::stored;
 
@@ -31,7 +32,16 @@ type Ids = BTreeMap<String, String>;
 
 /// Closes the books, and writes into the row what they say.
 pub(super) async fn close(desk: &Arc<Client>, files: &[PathBuf], row: &mut Row) -> Result<()> {
-    let told = read(files)?;
+    let mut told = read(files)?;
+    told.retain(|(door, name, _)| {
+        let kind = if name == "deadlock" {
+            Kind::Deadlock
+        } else {
+            Kind::IdleInTransaction
+        };
+        row.faults.add(kind, u64::from(door == STRIKE));
+        door != STRIKE
+    });
     let first = desk.bank.entries().await?;
     let names = told.iter().map(|(_, name, _)| &**name);
     let names = names.chain(first.iter().map(|entry| &*entry.name));

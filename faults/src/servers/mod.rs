@@ -1,6 +1,8 @@
 //! The stores that are run against, each a private one that may be struck.
 
 mod cluster;
+mod disk;
+mod exhaust;
 mod faketime;
 mod memory;
 mod redis;

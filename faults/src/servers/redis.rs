@@ -12,6 +12,8 @@ use semel::core::BoxFuture;
 use semel_testkit::private::RedisServer;
 use semel_testkit::proxy::{Proxy, Way};
 
+use super::disk::Disk;
+use super::exhaust::{can_limit_files, take_connections, take_files};
 use super::faketime::FakeTime;
 use super::{Backend, Shared, faketime, ways};
 use crate::clock::{MachineClock, pass, tick};
@@ -24,7 +26,11 @@ pub(super) struct One {
     server: RedisServer,
     ways: Vec<Proxy>,
     clock: Option<FakeTime>,
+    disk: Disk,
 }
+
+/// As many as callers and the harness need, and soon taken.
+const MOST_CLIENTS: usize = 200;
 
 impl One {
     pub(super) async fn redis(workers: usize) -> Result<Self> {
@@ -41,14 +47,38 @@ impl One {
     }
 
     async fn start(program: &Path, clock: Option<FakeTime>, workers: usize) -> Result<Self> {
-        let settings = ["--appendonly", "yes", "--appendfsync", "always"];
+        let disk = Disk::new("redis-disk");
+        let (folder, most) = (
+            disk.folder().display().to_string(),
+            MOST_CLIENTS.to_string(),
+        );
+        let settings = [
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "always",
+            "--dir",
+            &folder,
+            "--maxclients",
+            &most,
+        ];
         let server = RedisServer::start_as(program, "", &settings).await;
         let ways = ways(server.address(), workers).await?;
         Ok(Self {
             server,
             ways,
             clock,
+            disk,
         })
+    }
+
+    /// With `appendfsync always` the server ends where it can't write: it starts again when there is room.
+    async fn fill_disk(&mut self, for_time: Duration) -> Result<()> {
+        self.disk.fill(for_time).await?;
+        if self.server.try_ask(&["PING"]).is_err() {
+            self.server.restart().await;
+        }
+        Ok(())
     }
 }
 
@@ -105,7 +135,14 @@ impl Backend for One {
             Kind::OutOfMemory,
             Kind::EvictionFlip,
             Kind::ScriptFlush,
+            Kind::MaxClients,
         ];
+        if self.disk.is_small() {
+            kinds.push(Kind::DiskFull);
+        }
+        if can_limit_files() {
+            kinds.push(Kind::FileHandles);
+        }
         if self.clock.is_some() {
             kinds.extend([Kind::ClockForward, Kind::ClockBack]);
         }
@@ -126,6 +163,14 @@ impl Backend for One {
                     .map(drop)
             };
             match kind {
+                Kind::MaxClients => {
+                    let server = self.server.address();
+                    take_connections(server, MOST_CLIENTS, &self.ways, a_while).await?;
+                }
+                Kind::FileHandles => {
+                    take_files(self.server.process().id(), &self.ways, a_while).await?;
+                }
+                Kind::DiskFull => self.fill_disk(a_while).await?,
                 Kind::KillStore => {
                     self.server.kill();
                     pass(a_while).await;

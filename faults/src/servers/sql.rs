@@ -195,13 +195,55 @@ impl Backend for Postgres {
 pub(super) struct MariaDb {
     server: MariaDbServer,
     ways: Vec<Proxy>,
+    clock: Option<FakeTime>,
 }
 
 impl MariaDb {
     pub(super) async fn start(workers: usize) -> Result<Self> {
-        let server = MariaDbServer::start(&[]).await;
+        let clock = FakeTime::new()?;
+        let environment = clock.as_ref().map(FakeTime::environment);
+        let environment: Vec<(&str, &str)> = environment
+            .iter()
+            .flatten()
+            .map(|(name, value)| (*name, &**value))
+            .collect();
+        let server = MariaDbServer::start_in(&[], &environment).await;
         let ways = ways(server.address(), workers).await?;
-        Ok(Self { server, ways })
+        Ok(Self {
+            server,
+            ways,
+            clock,
+        })
+    }
+
+    /// Callers have to connect anew, and find fewer places than they need.
+    async fn take_connections(&self, for_time: Duration) -> Result<()> {
+        let allow = |most: u32| {
+            let set = format!("set global max_connections = {most}");
+            self.server.try_sql(&set).map_err(anyhow::Error::msg)
+        };
+        allow(10)?;
+        for way in &self.ways {
+            way.cut_all();
+        }
+        pass(for_time).await;
+        // Somebody has to leave before we can connect.
+        for way in &self.ways {
+            way.refuse(true);
+            way.cut_all();
+        }
+        let mut allowed = allow(151);
+        for _ in 0..100 {
+            if allowed.is_ok() {
+                break;
+            }
+            pass(Duration::from_millis(50)).await;
+            allowed = allow(151);
+        }
+        for way in &self.ways {
+            way.refuse(false);
+        }
+        allowed.map(drop)
     }
 
     fn end_sessions(&self) -> Result<u64> {
@@ -233,22 +275,36 @@ impl Backend for MariaDb {
     }
 
     fn kinds(&self) -> Vec<Kind> {
-        vec![Kind::KillStore, Kind::SessionsEnded]
+        let mut kinds = vec![Kind::KillStore, Kind::SessionsEnded, Kind::MaxClients];
+        if self.clock.is_some() {
+            kinds.extend([Kind::ClockForward, Kind::ClockBack]);
+        }
+        kinds
     }
 
     fn strike<'a>(
         &'a mut self,
         kind: Kind,
         rng: &'a mut StdRng,
-        _: &'a Shared,
+        windows: &'a Shared,
     ) -> BoxFuture<'a, Result<u64>> {
         Box::pin(async move {
-            if kind == Kind::SessionsEnded {
-                return self.end_sessions();
+            let a_while = Duration::from_millis(rng.random_range(100..700));
+            match kind {
+                Kind::SessionsEnded => return self.end_sessions(),
+                Kind::ClockForward | Kind::ClockBack => {
+                    return match &mut self.clock {
+                        Some(clock) => clock.jump(kind, windows).await,
+                        None => Ok(0),
+                    };
+                }
+                Kind::MaxClients => self.take_connections(a_while).await?,
+                _ => {
+                    self.server.kill();
+                    pass(a_while).await;
+                    self.server.restart().await;
+                }
             }
-            self.server.kill();
-            pass(Duration::from_millis(rng.random_range(100..700))).await;
-            self.server.restart().await;
             Ok(1)
         })
     }

@@ -1,57 +1,37 @@
 //! A file that several processes share, on a small disk that can be filled where we may make one.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use semel::core::BoxFuture;
-use semel_testkit::private::{Private, new_folder};
+use semel_testkit::private::Private;
 use semel_testkit::proxy::Proxy;
 use sqlx::Connection as _;
 
+use super::disk::Disk;
 use super::{Backend, Shared};
 use crate::clock::pass;
 use crate::crew::Place;
 use crate::kinds::Kind;
 
-/// Room for the records of a long run, and soon full.
-const DISK: &str = "size=512m";
-
 /// The file.
 pub(super) struct Sqlite {
-    folder: PathBuf,
-    /// Whether the folder is a disk of its own.
-    own_disk: bool,
+    disk: Disk,
 }
 
 impl Sqlite {
     pub(super) fn start() -> Self {
-        let folder = new_folder("sqlite");
-        let mut mount = Command::new("mount");
-        mount
-            .args(["-t", "tmpfs", "-o", DISK, "semel-faults"])
-            .arg(&folder);
-        let mounted = mount.stdout(Stdio::null()).stderr(Stdio::null()).status();
-        let own_disk = mounted.is_ok_and(|status| status.success());
-        Self { folder, own_disk }
+        Self {
+            disk: Disk::new("sqlite"),
+        }
     }
 
     fn file(&self) -> PathBuf {
-        self.folder.join("records.db")
-    }
-
-    /// Writes until there is no room, and makes room again.
-    async fn fill_disk(&self, for_time: Duration) -> Result<()> {
-        let filler = self.folder.join("filler");
-        let mut file = std::fs::File::create(&filler)?;
-        let lot = vec![0_u8; 1 << 20];
-        while file.write_all(&lot).is_ok() {}
-        pass(for_time).await;
-        Ok(std::fs::remove_file(filler)?)
+        self.disk.folder().join("records.db")
     }
 
     async fn lock(&self, for_time: Duration) -> Result<()> {
@@ -78,15 +58,6 @@ pub(crate) async fn hold_lock(file: &Path) -> Result<()> {
     Ok(())
 }
 
-impl Drop for Sqlite {
-    fn drop(&mut self) {
-        if self.own_disk {
-            let _ = Command::new("umount").arg("-l").arg(&self.folder).status();
-        }
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
 impl Backend for Sqlite {
     fn place(&self) -> Place {
         // The processes' own clock decides: one of them with another would break the store's rule, not the store.
@@ -103,7 +74,7 @@ impl Backend for Sqlite {
 
     fn kinds(&self) -> Vec<Kind> {
         let mut kinds = vec![Kind::WriteLock];
-        if self.own_disk {
+        if self.disk.is_small() {
             kinds.push(Kind::DiskFull);
         }
         kinds
@@ -118,7 +89,7 @@ impl Backend for Sqlite {
         Box::pin(async move {
             let a_while = Duration::from_millis(rng.random_range(300..1_500));
             match kind {
-                Kind::DiskFull => self.fill_disk(a_while).await?,
+                Kind::DiskFull => self.disk.fill(a_while).await?,
                 _ => self.lock(a_while).await?,
             }
             Ok(1)
