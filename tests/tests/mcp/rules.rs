@@ -215,23 +215,35 @@ async fn the_same_command_in_two_folders_is_two_servers() {
     }
 }
 
-/// Two callers with tokens of their own never see each other's answers.
+/// Two callers with tokens of their own never see each other's answers: the second to use a key is refused, and a key of
+/// its own is its own.
 #[tokio::test]
 async fn callers_with_other_tokens_never_meet() {
     let place = Place::new();
     let (_server, upstream) = place.http_server(Sdk::Python).await;
     let (_gateway, url) = place.http_gateway(&["--upstream", &upstream], &[]).await;
-    let meta = json!({"idempotencyKey": "k-whose"});
-    let call = json!({"name": "act", "arguments": {"what": "whose"}, "_meta": meta});
-    for token in ["alice", "bob"] {
+    let call = |key: &str| {
+        let meta = json!({"idempotencyKey": key});
+        json!({"name": "act", "arguments": {"what": "whose"}, "_meta": meta})
+    };
+    for (token, keys) in [
+        ("alice", ["k-alice", "k-alice"]),
+        ("bob", ["k-alice", "k-bob"]),
+    ] {
         // A client on HTTP: a second gateway, which lets everything pass.
         let way = format!("Authorization: Bearer {token}");
         let flags = ["--observe", "--header", &way, "--upstream", &url];
         let mut talk = Talk::start(&place, &place.gateway(&flags, &[])).await;
-        for expected in [false, true] {
-            let answer = talk.ask("tools/call", &call).await;
-            assert_eq!(is_replay(&answer["result"]), expected, "{token}: {answer}");
-        }
+        let [first, second] = [
+            talk.ask("tools/call", &call(keys[0])).await,
+            talk.ask("tools/call", &call(keys[1])).await,
+        ];
+        let is_refused =
+            |answer: &Value| answer["result"]["_meta"]["semel/code"] == "idempotency_conflict";
+        let is_bob = token == "bob";
+        assert_eq!(is_refused(&first), is_bob, "{token}: {first}");
+        assert!(!is_replay(&first["result"]) && !is_refused(&second));
+        assert_eq!(is_replay(&second["result"]), !is_bob, "{token}: {second}");
     }
     assert_eq!(place.acts("act whose"), 2);
 }
@@ -277,5 +289,6 @@ fn a_process_is_never_open_to_other_machines() {
     let output = place.command(&command).output().expect("it runs");
     assert_eq!(output.status.code(), Some(3));
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("fix: --listen 127.0.0.1"), "{said}");
+    let fix = "fix: --listen-token-file FILE, or --listen 127.0.0.1:PORT";
+    assert!(said.contains(fix), "{said}");
 }

@@ -56,7 +56,7 @@ async fn the_tables_of_jobs_are_made_where_asked() {
         .json();
     assert_eq!(
         made["steps"],
-        serde_json::json!(["0001_records", "0002_fence_floor"])
+        serde_json::json!(["0001_records", "0002_fence_floor", "0003_above_floor"])
     );
     let asked = ["migrate", "--jobs", "--json", "--store", &store];
     let made = semel(&asked).await.json();
