@@ -80,7 +80,11 @@ impl Inner {
         fence: Fence,
         resolution: &Resolution,
     ) -> StoreResult<Resolved> {
-        let decide = |found: Option<&Record>, now| protocol::resolve(found, fence, resolution, now);
+        let decide = |found: Option<&Record>, now| {
+            // What a deletion leaves has the fence alone, and would pass for a released record.
+            let found = found.filter(|record| !is_deleted(record));
+            protocol::resolve(found, fence, resolution, now)
+        };
         let changed = self.change(identity, Known::Nothing, decide).await?;
         Ok(changed.answer)
     }

@@ -160,7 +160,9 @@ impl Inner {
             let Some((record, packed, now)) = self.look(identity, &key).await? else {
                 return Ok(Resolved::NotInDoubt);
             };
-            let decision = protocol::resolve(Some(&record), fence, resolution, now);
+            // What a deletion leaves has the fence alone, and would pass for a released record.
+            let found = Some(&record).filter(|record| !is_deleted(record));
+            let decision = protocol::resolve(found, fence, resolution, now);
             let Some(write) = decision.write else {
                 if decision.answer == Resolved::Done && !self.confirm(&key, &packed).await? {
                     continue;

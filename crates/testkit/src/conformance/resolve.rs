@@ -136,7 +136,7 @@ pub(super) async fn p19_a_run_cannot_be_resolved(scene: Scene) -> Verdict {
     Ok(())
 }
 
-/// What is settled, absent or expired is not in doubt.
+/// What is settled, absent, deleted or expired is not in doubt.
 pub(super) async fn p19_only_a_doubt_can_be_resolved(scene: Scene) -> Verdict {
     let absent = scene.fresh()?;
     let resolution = Resolution::Complete(answer("made up"));
@@ -152,6 +152,13 @@ pub(super) async fn p19_only_a_doubt_can_be_resolved(scene: Scene) -> Verdict {
                 .resolve_is_refused(&claim.identity, lease.fence, &resolution)
                 .await?;
         }
+    }
+    for resolution in resolutions() {
+        let (claim, lease) = doubt(&scene).await?;
+        scene.store().delete(&claim.identity).await?;
+        scene
+            .resolve_is_refused(&claim.identity, lease.fence, &resolution)
+            .await?;
     }
     let claim = scene.fresh_on(scene.expiring(CrashPolicy::Hold)?)?;
     let lease = scene.won(&claim).await?;
