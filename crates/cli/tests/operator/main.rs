@@ -1,5 +1,6 @@
 //! The operator's commands as the real program, on real stores and a real sidecar.
 
+mod audit;
 mod bucket;
 mod demo;
 mod doctor;

@@ -88,6 +88,14 @@ async fn the_chain_holds_through_restarts_rotation_and_erasure() {
 }
 
 #[tokio::test]
+async fn a_long_file_is_signed_now_and_then() {
+    let path = written("signed", 1_100).await;
+    let found = verify(&path, &Expected::default()).unwrap();
+    assert_eq!((found.checkpoints, found.problems), (2, Vec::new()));
+    assert!(found.unsigned < 1_000, "{}", found.unsigned);
+}
+
+#[tokio::test]
 async fn every_change_shows() {
     type Change = fn(&mut Vec<String>);
     let changes: [(&str, Change, &str); 7] = [
