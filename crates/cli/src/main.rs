@@ -16,6 +16,7 @@ mod log;
 mod mcp;
 mod migrate;
 mod migrate_store;
+mod operator;
 mod out;
 mod pages;
 mod plan;
@@ -65,6 +66,8 @@ enum Command {
     Tail(Box<tail::Tail>),
     /// Shows a running sidecar, live.
     Top(Box<top::Top>),
+    /// Makes a token for an operator of the admin API.
+    Operator(operator::Operator),
     /// Looks at the audit trail's files.
     #[command(subcommand)]
     Audit(Box<audit::Audit>),
@@ -100,6 +103,7 @@ fn main() -> std::process::ExitCode {
         Command::Jobs(jobs) => jobs.run(),
         Command::Tail(tail) => tail.run(),
         Command::Top(top) => top.run(),
+        Command::Operator(operator) => operator.run(),
         Command::Audit(audit) => audit.run(),
         Command::Gc(gc) => gc.run(),
         Command::Doctor(doctor) => doctor.run(),

@@ -316,7 +316,7 @@ async fn listen<A: crate::listener::Answer>(
 }
 
 /// What can't change while the process runs.
-const FIXED: [&str; 23] = [
+const FIXED: [&str; 25] = [
     "api",
     "audit",
     "environment",
@@ -338,6 +338,8 @@ const FIXED: [&str; 23] = [
     "admin.dashboard",
     "admin.open",
     "admin.token_file",
+    "admin.operators_file",
+    "admin.allowed_names",
     "admin.tls.client_ca_file",
     "admin.tls.client_optional",
 ];

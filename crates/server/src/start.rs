@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::Router;
-use semel::core::Env;
 use semel::core::event::{Ignore, Observer};
+use semel::core::{Clock, Env};
 use semel::{OpenError, Secret, Semel, tokio_env};
 use semel_jobs::Jobs;
 
-use crate::admin::{AdminConfig, AdminState, Credential};
+use crate::admin::{AdminConfig, AdminState, Credential, Operators};
 use crate::api::{Access, AccessError, ApiConfig, ApiState, Tokens};
 use crate::audit::{Trail, TrailConfig};
 use crate::config::{ApiAccess, Config, Findings, without_password};
@@ -68,7 +68,7 @@ impl Opened {
             }
         };
         let (semel, trail) = (self.semel.clone(), self.trail.clone());
-        let credential = credential(config)?;
+        let credential = credential(config, &self.semel.engine().env().clock)?;
         let jobs_here = self.jobs.as_ref();
         // Figures tell nothing of any answer.
         let for_metrics = match &credential {
@@ -125,17 +125,26 @@ fn api_access(config: &Config) -> Result<Option<Access>, StartError> {
 }
 
 /// What a caller of the admin API has to show.
-fn credential(config: &Config) -> Result<Credential, StartError> {
-    let tls = &config.admin.tls;
-    match &config.admin.token_file {
-        Some(file) => Credential::token_file(Path::new(file)).map_err(|error| StartError::File {
-            what: "admin.token_file",
-            message: error.to_string(),
-        }),
-        None if tls.client_ca_file.is_some() && !tls.client_optional => Ok(Credential::MutualTls),
-        None if config.admin.open => Ok(Credential::None),
-        None => Ok(Credential::Closed),
+fn credential(config: &Config, clock: &Arc<dyn Clock>) -> Result<Credential, StartError> {
+    let admin = &config.admin;
+    let broken = |what: &'static str, message: String| StartError::File { what, message };
+    if let Some(file) = &admin.operators_file {
+        let operators = Operators::open(Path::new(file), Arc::clone(clock));
+        return match operators {
+            Ok(operators) => Ok(Credential::Operators(operators)),
+            Err(error) => Err(broken("admin.operators_file", format!("{file}: {error}"))),
+        };
     }
+    if let Some(file) = &admin.token_file {
+        return Credential::token_file(Path::new(file))
+            .map_err(|error| broken("admin.token_file", error.to_string()));
+    }
+    let asks_for_certificates = admin.tls.client_ca_file.is_some() && !admin.tls.client_optional;
+    Ok(match (asks_for_certificates, admin.open) {
+        (true, _) => Credential::MutualTls(admin.allowed_names.clone().into()),
+        (false, true) => Credential::None,
+        (false, false) => Credential::Closed,
+    })
 }
 
 /// Opens the store that the configuration names, with a trail of what happens on it, counted and logged.

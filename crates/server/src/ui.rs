@@ -52,8 +52,8 @@ pub(crate) fn router(credential: &Credential) -> Router {
     let asks_for = match credential {
         Credential::None => "nothing",
         Credential::Closed => "token",
-        Credential::Token(_) => "token",
-        Credential::MutualTls => "certificate",
+        Credential::Token(_) | Credential::Operators(_) => "token",
+        Credential::MutualTls(_) => "certificate",
     };
     let access = serde_json::json!({ "asks_for": asks_for }).to_string();
     let access = move |headers: HeaderMap| async move {

@@ -119,7 +119,7 @@ impl Client {
         }
         let fix = match status {
             StatusCode::UNAUTHORIZED => {
-                "\n    fix: --token-file FILE, with the token of admin.token_file"
+                "\n    fix: --token-file FILE, with your operator's token, or that of admin.token_file"
             }
             _ => "",
         };

@@ -54,8 +54,9 @@ impl AdminState {
             detail.extend(more);
         }
         detail.insert("reason".to_owned(), signed.reason.into());
-        if let Some(peer) = &operator.peer {
-            detail.insert("peer".to_owned(), (**peer).into());
+        // The credential says who acts; what a caller says of it is told beside it.
+        if operator.name().is_some_and(|name| name != signed.actor) {
+            detail.insert("said_to_be".to_owned(), signed.actor.into());
         }
         if let Some((_, record)) = about {
             detail.insert("before".to_owned(), record.state.as_str().into());
@@ -65,7 +66,7 @@ impl AdminState {
             kind: kind[0],
             place: about.map(|(_, record)| record.namespace.clone()),
             id: about.map(|(identity, _)| hex(identity.as_bytes())),
-            actor: Some(signed.actor.to_owned()),
+            actor: Some(operator.name().unwrap_or(signed.actor).to_owned()),
             detail,
         };
         let written = self.trail.record(draft.clone()).await;
@@ -211,7 +212,7 @@ pub(super) async fn unlock(
         reason: &asked.reason,
     };
     signed.check()?;
-    let record = state.see(&identity).await?;
+    let record = state.see(&operator, &identity).await?;
     let about = Some((&identity, &record));
     let kinds = ["admin.unlock.begun", "admin.unlock"];
     let change = state
@@ -289,7 +290,7 @@ pub(super) async fn resolve(
     };
     signed.check()?;
     let resolution = resolution(&state, asked.outcome, asked.answer)?;
-    let record = state.see(&identity).await?;
+    let record = state.see(&operator, &identity).await?;
     let about = Some((&identity, &record));
     let more = json!({"resolution": format!("{:?}", asked.outcome).to_lowercase()});
     let kinds = ["admin.resolve.begun", "admin.resolve"];
@@ -365,7 +366,7 @@ pub(super) async fn reset(
     };
     signed.check()?;
     // Where there is none, another may have deleted it: nobody here goes on replaying it.
-    let record = state.see(&identity).await;
+    let record = state.see(&operator, &identity).await;
     let record = record.inspect_err(|_| state.semel.engine().forget(&identity))?;
     if record.fence != Fence(asked.fence) {
         let now = state

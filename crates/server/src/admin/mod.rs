@@ -8,6 +8,7 @@ mod changes;
 mod events;
 mod jobs;
 mod live;
+mod operators;
 mod records;
 mod upkeep;
 mod view;
@@ -27,6 +28,7 @@ use utoipa_axum::routes;
 
 pub(crate) use access::Operator;
 pub use access::{AdminToken, Credential, check_exposure};
+pub use operators::{Operators, OperatorsError, Role, new_token};
 
 use crate::api::{Intake, with_fallbacks, wrong_method};
 use crate::audit::Trail;

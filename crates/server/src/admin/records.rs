@@ -11,6 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::AdminState;
 use super::access::Operator;
+use super::operators::Role;
 use super::view::{RecordView, Show};
 use crate::api::{
     Failure, Id, Json, P400, P401, P403, P404, P408, P413, P415, P422, P500, P503, Query, answered,
@@ -99,12 +100,13 @@ pub(crate) struct RecordPage {
 )]
 pub(super) async fn list(
     State(state): State<AdminState>,
-    _: Operator,
+    operator: Operator,
     Query(query): Query<ListQuery>,
 ) -> Result<Response, Failure> {
+    let tenant = operator.asks_of(query.tenant)?;
     for (name, text) in [
         ("environment", &query.environment),
-        ("tenant", &query.tenant),
+        ("tenant", &tenant),
         ("scope", &query.scope),
     ] {
         text.as_deref()
@@ -122,7 +124,7 @@ pub(super) async fn list(
     }
     let asked = StoreQuery {
         environment: query.environment,
-        tenant: query.tenant,
+        tenant,
         scope: query.scope,
         state: query.state.map(Into::into),
         after: query.cursor.map(Cursor),
@@ -174,10 +176,11 @@ pub(super) async fn inspect(
     Id(identity): Id,
     Query(query): Query<InspectQuery>,
 ) -> Result<Response, Failure> {
-    let record = state.see(&identity).await?;
+    let record = state.see(&operator, &identity).await?;
     if !query.answer {
         return state.shown(&identity, &record, Show::Whole).await;
     }
+    operator.may(Role::Operate)?;
     state.note_reading(&operator, &identity, &record).await?;
     state.shown(&identity, &record, Show::WithAnswer).await
 }
@@ -194,7 +197,7 @@ impl AdminState {
             kind: "admin.answer.read",
             place: Some(record.namespace.clone()),
             id: Some(hex(identity.as_bytes())),
-            actor: operator.peer.as_deref().map(str::to_owned),
+            actor: operator.name().map(str::to_owned),
             ..Draft::default()
         });
         written.await.map_err(|_| {
@@ -203,10 +206,17 @@ impl AdminState {
         })
     }
 
-    pub(super) async fn see(&self, identity: &Identity) -> Result<Record, Failure> {
+    /// The record; none where the operator may not know of it.
+    pub(super) async fn see(
+        &self,
+        operator: &Operator,
+        identity: &Identity,
+    ) -> Result<Record, Failure> {
         let found = self.semel.engine().look(identity).await;
         let found = found.map_err(|problem| Failure::of_engine(&problem))?;
-        found.ok_or_else(Failure::not_found)
+        found
+            .filter(|record| operator.may_see(record.namespace.tenant()))
+            .ok_or_else(Failure::not_found)
     }
 
     async fn shown(
@@ -274,13 +284,14 @@ pub(crate) struct AdminLookup {
 )]
 pub(super) async fn lookup(
     State(state): State<AdminState>,
-    _: Operator,
+    operator: Operator,
     Json(asked): Json<AdminLookup>,
 ) -> Result<Response, Failure> {
+    let tenant = operator.asks_of(asked.tenant)?;
     check_text("scope", &asked.scope, 128)?;
     for (name, text, most) in [
         ("environment", &asked.environment, 128),
-        ("tenant", &asked.tenant, 128),
+        ("tenant", &tenant, 128),
         ("principal", &asked.principal, 1024),
     ] {
         text.as_deref()
@@ -289,7 +300,7 @@ pub(super) async fn lookup(
     let own = state.semel.environment();
     let namespace = Namespace::of_principal(
         asked.environment.as_deref().unwrap_or(own),
-        asked.tenant.as_deref().unwrap_or_default(),
+        tenant.as_deref().unwrap_or_default(),
         &asked.scope,
         asked.principal.as_deref().unwrap_or_default(),
     );
@@ -300,7 +311,7 @@ pub(super) async fn lookup(
         .check(&asked.key)
         .map_err(Refusal::from)?;
     let identity = Identity::of(state.semel.engine().secret(), &namespace, &key);
-    let record = state.see(&identity).await?;
+    let record = state.see(&operator, &identity).await?;
     state.shown(&identity, &record, Show::Whole).await
 }
 
@@ -339,7 +350,7 @@ pub(crate) struct HistoryView {
 )]
 pub(super) async fn history(
     State(state): State<AdminState>,
-    _: Operator,
+    operator: Operator,
     Id(identity): Id,
     Query(query): Query<HistoryQuery>,
 ) -> Result<Response, Failure> {
@@ -348,7 +359,10 @@ pub(super) async fn history(
         return Err(Failure::invalid("limit is from 1 to 1000"));
     }
     let id = hex(identity.as_bytes());
-    let history = state.trail.history(&id, limit).await;
+    let mut history = state.trail.history(&id, limit).await;
+    history
+        .entries
+        .retain(|entry| operator.may_see(&entry.tenant));
     let view = HistoryView {
         id,
         entries: history.entries,

@@ -290,6 +290,11 @@ pub struct Admin {
     /// A file with the token that the admin API asks for (`Authorization: Bearer …`). Without one the admin API answers nobody, unless `admin.tls.client_ca_file` asks for certificates or `open` is set.
     #[schemars(extend("format" = "file"))]
     pub token_file: Option<String>,
+    /// A file with the operators who may call the admin API: their names, roles, and digests of their tokens, which `semel operator` makes. Instead of `token_file`; a change counts at once.
+    #[schemars(extend("format" = "file"))]
+    pub operators_file: Option<String>,
+    /// The certificates that are let in, by their names, where `admin.tls.client_ca_file` asks for one. All that the CA signed, where none is named.
+    pub allowed_names: Vec<String>,
     /// Whether the admin API answers everybody on this machine, without a token: every program here then reads all stored answers, and changes records. On a loopback address only.
     pub open: bool,
     /// Whether the token may come in the clear, from other machines too. TLS belongs in front of it.
@@ -305,6 +310,8 @@ impl Default for Admin {
         Self {
             address: None,
             token_file: None,
+            operators_file: None,
+            allowed_names: Vec::new(),
             open: false,
             insecure_tokens: false,
             dashboard: true,

@@ -10,4 +10,5 @@ mod dashboard;
 mod events;
 mod guide;
 mod jobs;
+mod operators;
 mod support;

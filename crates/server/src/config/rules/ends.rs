@@ -149,27 +149,43 @@ impl Judge<'_> {
     pub(super) fn admin(&mut self, admin: &Admin) {
         self.tls("admin.tls", &admin.tls);
         self.file("admin.token_file", admin.token_file.as_ref());
+        self.file("admin.operators_file", admin.operators_file.as_ref());
+        let has_token = admin.token_file.is_some() || admin.operators_file.is_some();
+        if admin.token_file.is_some() && admin.operators_file.is_some() {
+            self.wrong(
+                "admin.operators_file",
+                "there is a token without a name beside operators with names",
+                "leave out admin.token_file: give its holder a name in the file",
+            );
+        }
+        let mutual = admin.tls.client_ca_file.is_some() && !admin.tls.client_optional;
+        if !admin.allowed_names.is_empty() && (has_token || !mutual) {
+            self.wrong(
+                "admin.allowed_names",
+                "these are names of certificates, and no certificate is asked for",
+                "set admin.tls.client_ca_file, and neither token_file nor operators_file",
+            );
+        }
         let Some(address) = &admin.address else {
             return;
         };
-        let mutual = admin.tls.client_ca_file.is_some() && !admin.tls.client_optional;
-        let guarded = admin.token_file.is_some() || mutual;
+        let guarded = has_token || mutual;
         let is_loopback = is_loopback(address);
         if !guarded && !is_loopback {
             self.wrong(
                 "admin.address",
                 "anybody who reaches this address could change records",
-                "set admin.token_file or admin.tls.client_ca_file, or listen on 127.0.0.1",
+                "set admin.operators_file, admin.token_file or admin.tls.client_ca_file, or listen on 127.0.0.1",
             );
         }
         if !guarded && is_loopback && !admin.open {
             self.warn(
                 "admin.address",
                 "there is no token, so the admin API and the dashboard answer nobody; /healthz, /readyz and /metrics do",
-                "set admin.token_file; or admin.open = true, for every program of this machine",
+                "set admin.operators_file or admin.token_file; or admin.open = true, for every program of this machine",
             );
         }
-        let in_the_clear = admin.token_file.is_some() && admin.tls.cert_file.is_none();
+        let in_the_clear = has_token && admin.tls.cert_file.is_none();
         if in_the_clear && !is_loopback && !admin.insecure_tokens {
             self.wrong(
                 "admin.tls",
