@@ -10,6 +10,13 @@
 //!
 //! Every backend passes the conformance suite of `semel-testkit` on a real server.
 
+#[cfg(any(
+    feature = "mysql",
+    feature = "object",
+    feature = "postgres",
+    feature = "redis"
+))]
+mod cas;
 #[cfg(feature = "mysql")]
 pub mod mysql;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
@@ -20,17 +27,13 @@ pub mod object;
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-mod sent;
 mod server_error;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-mod suspicion;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-mod transaction;
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
-pub use transaction::TxError;
+pub use sql::transaction::TxError;
 
 pub use server_error::ServerError;

@@ -2,27 +2,23 @@
 
 use semel_core::diagnosis::Finding;
 use semel_core::identity::Address;
-use semel_core::store::{Connections, Cursor, Page, Query, Stats, StoreAdmin, StoreResult};
+use semel_core::store::{Connections, Page, Query, Stats, StoreAdmin, StoreResult};
 use semel_core::{BoxFuture, Identity, Record, Restored, Timestamp};
 use sqlx::Row as _;
 
-use super::claim::TRIES;
-use super::error::{store_error, unexpected, unfit};
-use super::link::failed;
+use super::error::store_error;
 use super::row::{self, Bound, Found};
 use super::sql::{NOW, once, raise_floor};
+use super::statements::TRIES;
 use super::sweep::{address, hex};
 use super::{Inner, MySqlStore};
-
-/// How many rows one page looks at, at most, so that a search for something rare is many short statements.
-const LOOK_AT_MOST: usize = 5_000;
-
-/// Up to here records are counted, from here on estimated.
-const COUNT_AT_MOST: i64 = 1_000_000;
+use crate::cas::overtaken;
+use crate::sql::page::{COUNT_AT_MOST, Listing, READ_AT_MOST, page};
+use crate::sql::records::{self, Statements};
 
 impl StoreAdmin for MySqlStore {
     fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, StoreResult<Page>> {
-        Box::pin(self.inner.page(query))
+        Box::pin(page(&*self.inner, query))
     }
 
     fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
@@ -39,7 +35,7 @@ impl StoreAdmin for MySqlStore {
         record: &'a Record,
     ) -> BoxFuture<'a, StoreResult<Restored>> {
         Box::pin(async move {
-            let restored = self.inner.restore(identity, record).await?;
+            let restored = records::restore(&*self.inner, identity, record).await?;
             self.inner.hub.wake(&identity.address());
             Ok(restored)
         })
@@ -61,7 +57,7 @@ impl StoreAdmin for MySqlStore {
     }
 
     fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
-        Box::pin(self.inner.now())
+        Box::pin(Statements::now(&*self.inner))
     }
 
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
@@ -83,11 +79,6 @@ impl StoreAdmin for MySqlStore {
 }
 
 impl Inner {
-    pub(super) async fn now(&self) -> StoreResult<Timestamp> {
-        let micros = self.number(|| once(format!("SELECT {NOW}"))).await?;
-        Ok(Timestamp::from_micros(micros.unsigned_abs()))
-    }
-
     /// Above the fences of all records that were removed.
     pub(super) async fn floor(&self) -> StoreResult<u64> {
         let text = "SELECT COALESCE(MAX(floor), 0) FROM semel_fences";
@@ -108,51 +99,48 @@ impl Inner {
             };
             let parts = (|| Ok((row.try_get::<i64, _>(0)?, row.try_get::<i64, _>(1)?)))();
             let (fence, is_live) = parts.map_err(store_error)?;
-            let raise = self.link.execute(|| once(raise_floor(fence))).await;
-            raise.map_err(failed)?;
+            self.link.send(|| once(raise_floor(fence)), false).await?;
             let statement = || {
                 let query = once(delete.to_owned()).bind(address.clone());
                 query.bind(seal.clone()).bind(fence)
             };
-            let gone = self.link.execute(statement).await.map_err(failed)?;
+            let gone = self.link.send(statement, false).await?;
             // What is deleted is counted alike on every connection; one that was sent again may find it gone.
-            if gone.rows_affected() > 0 {
+            if gone.affected > 0 {
                 return Ok(is_live != 0);
             }
         }
-        Err(unexpected("overtaken too often"))
+        Err(overtaken())
     }
 
-    /// By address, which never changes: a record that is there throughout is listed once (P29).
-    async fn page(&self, query: &Query) -> StoreResult<Page> {
-        let after = query.after.as_ref().map_or(Ok([0; 16]), parse)?;
-        let end = self.boundary(&after).await?;
-        let rows = self.listed(query, &after, end.as_ref()).await?;
-        let last = rows.last().map(|(address, _)| *address);
-        let full = rows.len() == query.page_size();
-        let next = if full { last } else { end };
-        let mut page = Page {
-            next: next.map(|address| Cursor(written(&address))),
-            ..Page::default()
-        };
-        for (_, found) in rows {
-            // What can't be read is not listed as something that it may not be (P29).
-            let Ok(seen) = found else {
-                page.unreadable += 1;
-                continue;
-            };
-            let identity = Identity::from_halves(&seen.address, &seen.record.seal);
-            page.records.push((identity, seen.record));
+    async fn count(&self) -> StoreResult<i64> {
+        let text = format!(
+            "SELECT COUNT(*) FROM (SELECT 1 FROM semel_records LIMIT {COUNT_AT_MOST}) present"
+        );
+        let counted = self.number(|| once(text.clone())).await?;
+        if counted < COUNT_AT_MOST {
+            return Ok(counted);
         }
-        Ok(page)
+        let estimate = "SELECT CAST(table_rows AS SIGNED) FROM information_schema.tables \
+                        WHERE table_schema = DATABASE() AND table_name = 'semel_records'";
+        let estimated = self.number(|| once(estimate.to_owned())).await?;
+        Ok(estimated.max(counted))
     }
 
-    /// The last address that this page looks at; `None` where the table ends before.
+    /// The one number that a statement gives; 0 where it gives none.
+    pub(super) async fn number(&self, statement: impl Fn() -> Bound) -> StoreResult<i64> {
+        let row = self.link.row(statement).await?;
+        let number = row.map(|row| row.try_get::<i64, _>(0)).transpose();
+        Ok(number.map_err(store_error)?.unwrap_or(0))
+    }
+}
+
+impl Listing for Inner {
     async fn boundary(&self, after: &Address) -> StoreResult<Option<Address>> {
         let text = format!(
             "SELECT address FROM semel_records WHERE address > {} ORDER BY address LIMIT {}, 1",
             hex(after),
-            LOOK_AT_MOST - 1
+            READ_AT_MOST - 1
         );
         let row = self.link.row(|| once(text.clone())).await?;
         row.map(|row| address(&row, 0)).transpose()
@@ -201,37 +189,4 @@ impl Inner {
         let parse = |row: &_| Ok((address(row, 0)?, row::parse(row).map_err(store_error)?));
         rows.iter().map(parse).collect()
     }
-
-    async fn count(&self) -> StoreResult<i64> {
-        let text = format!(
-            "SELECT COUNT(*) FROM (SELECT 1 FROM semel_records LIMIT {COUNT_AT_MOST}) present"
-        );
-        let counted = self.number(|| once(text.clone())).await?;
-        if counted < COUNT_AT_MOST {
-            return Ok(counted);
-        }
-        let estimate = "SELECT CAST(table_rows AS SIGNED) FROM information_schema.tables \
-                        WHERE table_schema = DATABASE() AND table_name = 'semel_records'";
-        let estimated = self.number(|| once(estimate.to_owned())).await?;
-        Ok(estimated.max(counted))
-    }
-
-    /// The one number that a statement gives; 0 where it gives none.
-    async fn number(&self, statement: impl Fn() -> Bound) -> StoreResult<i64> {
-        let row = self.link.row(statement).await?;
-        let number = row.map(|row| row.try_get::<i64, _>(0)).transpose();
-        Ok(number.map_err(store_error)?.unwrap_or(0))
-    }
-}
-
-fn parse(cursor: &Cursor) -> StoreResult<Address> {
-    let number = u128::from_str_radix(&cursor.0, 16).ok();
-    // Only what a page gave: no shorter form, no sign, no capitals.
-    let address = number.map(u128::to_be_bytes);
-    let address = address.filter(|address| written(address) == cursor.0);
-    address.ok_or_else(|| unfit("the cursor isn't one of this store's; start the listing anew"))
-}
-
-fn written(address: &Address) -> String {
-    format!("{:032x}", u128::from_be_bytes(*address))
 }

@@ -64,7 +64,7 @@ impl Inner {
     }
 
     async fn texts<const N: usize>(&self, question: &str) -> StoreResult<[String; N]> {
-        let mut session = self.link.session().await?;
+        let mut session = self.link.session(None).await?;
         let rows = session.script(question).await?;
         session.give_back();
         let row = rows.first().ok_or_else(|| unexpected("no row"))?;

@@ -1,11 +1,16 @@
 //! What the client says, as a store error: what is known, and whether to try again.
 
-use semel_core::{Certainty, StoreError, StoreErrorKind};
-use sqlx::Error;
-use sqlx::mysql::MySqlDatabaseError;
+use std::time::Duration;
 
+use semel_core::{Certainty, StoreError, StoreErrorKind};
+use sqlx::mysql::{MySqlDatabaseError, MySqlRow};
+use sqlx::{AssertSqlSafe, Error, MySql, MySqlConnection};
+
+use super::row::Bound;
 use crate::ServerError;
-pub(super) use crate::sent::{after, unseen};
+use crate::sql::dialect::{self, Dialect, Reply};
+pub(super) use crate::sql::dialect::{unexpected, unfit};
+use crate::sql::link::{Failure, PAUSE, RESENDS};
 
 /// Another has a row of this key.
 pub(super) const DUPLICATE: u16 = 1062;
@@ -138,34 +143,12 @@ pub const ERRORS: &[ServerError] = &{
     ]
 };
 
-/// A statement that the server refused changed nothing. Silence, or a session ended by somebody, means that nobody
-/// knows: the commit may have been written before.
 pub(super) fn store_error(error: Error) -> StoreError {
-    let (kind, certainty) = classify(&error);
-    said(kind, certainty, error)
+    dialect::store_error::<My>(error)
 }
 
-/// The same for what was never sent: no connection could be had.
 pub(super) fn not_sent(error: Error) -> StoreError {
-    let (kind, _) = classify(&error);
-    said(kind, Certainty::Definite, error)
-}
-
-fn said(kind: StoreErrorKind, certainty: Certainty, error: Error) -> StoreError {
-    match number(&error).and_then(hint) {
-        Some(hint) => StoreError::new(kind, certainty, hint),
-        None => StoreError::new(kind, certainty, error),
-    }
-}
-
-/// A reply, or something else, that should not come.
-pub(super) fn unexpected(said: &'static str) -> StoreError {
-    StoreError::new(StoreErrorKind::Unavailable, Certainty::Unknown, said)
-}
-
-/// What only a change of the configuration mends.
-pub(super) fn unfit(said: impl Into<String>) -> StoreError {
-    StoreError::new(StoreErrorKind::Rejected, Certainty::Definite, said.into())
+    dialect::not_sent::<My>(error)
 }
 
 /// The server's number, such as 1213.
@@ -174,24 +157,78 @@ pub(super) fn number(error: &Error) -> Option<u16> {
     Some(error.try_downcast_ref::<MySqlDatabaseError>()?.number())
 }
 
-/// Whether nobody knows, after this error, if what was sent was done.
-pub(super) fn is_unknown(error: &Error) -> bool {
-    classify(error).1 == Certainty::Unknown
+/// MariaDB and MySQL, as the SQL stores' common part asks for them.
+pub struct My;
+
+/// No gaps are locked, and every statement sees what is committed; nobody waits for a row for a minute.
+const SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
+                       SET SESSION innodb_lock_wait_timeout = 2, autocommit = 1";
+
+/// How often a statement is sent again after giving way to another session, and after waiting for a row in vain.
+const DEADLOCKS: usize = 16;
+const LOCK_WAITS: usize = 1;
+const SHORT_PAUSE: Duration = Duration::from_millis(2);
+
+impl Dialect for My {
+    type Db = MySql;
+    type Bound = Bound;
+
+    /// What the number of rows says, and what it doesn't: see [`super::sql`].
+    async fn send(
+        connection: &mut MySqlConnection,
+        statement: Bound,
+        wants_rows: bool,
+    ) -> Result<Reply<Self>, Error> {
+        if wants_rows {
+            return Ok(Reply::rows(statement.fetch_all(connection).await?));
+        }
+        let done = statement.execute(connection).await?;
+        Ok(Reply {
+            rows: Vec::new(),
+            affected: done.rows_affected(),
+            last_id: done.last_insert_id(),
+        })
+    }
+
+    async fn script(connection: &mut MySqlConnection, text: &str) -> Result<Vec<MySqlRow>, Error> {
+        let script = sqlx::raw_sql(AssertSqlSafe(text));
+        script.fetch_all(connection).await
+    }
+
+    async fn set_up(connection: &mut MySqlConnection) -> Result<(), Error> {
+        sqlx::raw_sql(SESSION).execute(connection).await.map(drop)
+    }
+
+    fn is_broken(error: &Error) -> bool {
+        is_broken(error)
+    }
+
+    fn resends(error: &Error) -> (usize, Duration) {
+        match number(error) {
+            Some(DEADLOCK) => (DEADLOCKS, SHORT_PAUSE),
+            Some(LOCK_WAIT) => (LOCK_WAITS, SHORT_PAUSE),
+            _ if is_broken(error) => (RESENDS, PAUSE),
+            _ => (0, PAUSE),
+        }
+    }
+
+    fn classify(error: &Error) -> Option<(StoreErrorKind, Certainty)> {
+        let row = ServerError::find(ERRORS, &number(error)?.to_string());
+        Some(
+            row.map_or((StoreErrorKind::Rejected, Certainty::Definite), |row| {
+                (row.kind, row.certainty)
+            }),
+        )
+    }
+
+    fn hint(error: &Error) -> Option<&'static str> {
+        number(error).and_then(hint)
+    }
 }
 
-fn classify(error: &Error) -> (StoreErrorKind, Certainty) {
-    use Certainty::{Definite, Unknown};
-    use StoreErrorKind::{Rejected, Unavailable};
-    let Some(number) = number(error) else {
-        return match error {
-            Error::PoolTimedOut | Error::PoolClosed => (Unavailable, Definite),
-            Error::Configuration(_) | Error::Tls(_) => (Rejected, Definite),
-            _ => (Unavailable, Unknown),
-        };
-    };
-    let row = ServerError::find(ERRORS, &number.to_string());
-    // A statement that was refused changed nothing.
-    row.map_or((Rejected, Definite), |row| (row.kind, row.certainty))
+/// Whether the server gave this number.
+pub(super) fn has_number(failure: &Failure<My>, wanted: u16) -> bool {
+    number(&failure.error) == Some(wanted)
 }
 
 /// What to do about the mistakes that people make.

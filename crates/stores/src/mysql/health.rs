@@ -3,8 +3,8 @@
 use semel_core::store::StoreResult;
 use sqlx::Row as _;
 
+use super::Link;
 use super::error::{unexpected, unfit};
-use super::link::Link;
 
 /// What the server is, and takes.
 pub(super) struct Fit {
@@ -21,7 +21,7 @@ const QUESTION: &str = "SELECT VERSION(), CAST(@@GLOBAL.innodb_flush_log_at_trx_
 
 /// Looks the server over.
 pub(super) async fn check(link: &Link) -> StoreResult<Fit> {
-    let mut session = link.session().await?;
+    let mut session = link.session(None).await?;
     let rows = session.script(QUESTION).await?;
     session.give_back();
     let text = |index: usize| {

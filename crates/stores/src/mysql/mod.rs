@@ -13,30 +13,24 @@
 //! The tables are in `migrations/mysql`; their names begin with `semel_`.
 
 mod admin;
-mod claim;
 mod diagnosis;
 mod error;
 mod health;
-mod link;
 mod options;
 mod row;
 mod schema;
-mod settle;
 mod size;
 mod sql;
+mod statements;
 mod sweep;
 mod transaction;
 mod wakes;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use semel_core::store::{Capabilities, Store, StoreResult, Wake};
-use semel_core::wake::{Hub, Wakeup};
-use semel_core::{
-    Answer, BoxFuture, Claim, Claimed, Clock, Fence, Grant, Identity, Record, Renewed, Resolution,
-    Resolved, Settled, Settlement,
-};
+use semel_core::store::{Capabilities, StoreResult, Wake};
+use semel_core::wake::Hub;
+use semel_core::{Answer, Clock};
 
 pub use error::ERRORS;
 #[doc(hidden)]
@@ -45,7 +39,9 @@ pub use schema::{MIGRATIONS, pending};
 pub use size::Usage;
 pub use transaction::{Transactional, Tx};
 
-use link::Link;
+use crate::sql::link;
+use crate::sql::records::impl_store;
+use error::My;
 use options::Options;
 use sql::Statements;
 use sweep::Sweeper;
@@ -65,6 +61,9 @@ pub fn check_url(url: &str) -> StoreResult<()> {
 pub struct MySqlStore {
     inner: Arc<Inner>,
 }
+
+type Link = link::Link<My>;
+type Session = link::Session<My>;
 
 struct Inner {
     link: Link,
@@ -93,7 +92,7 @@ impl MySqlStore {
     /// log at every commit.
     pub async fn open(url: &str, clock: Arc<dyn Clock>) -> StoreResult<Self> {
         let options = Options::parse(url)?;
-        let link = Link::open(&options, Arc::clone(&clock)).await?;
+        let link = options.open(Arc::clone(&clock)).await?;
         let found = health::check(&link).await?;
         schema::prepare(&link, options.migrate).await?;
         let wakes = Arc::new(Wakes::default());
@@ -111,59 +110,13 @@ impl MySqlStore {
     }
 }
 
-impl Store for MySqlStore {
-    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
-        Box::pin(self.inner.claim(claim))
-    }
-
-    fn renew<'a>(
-        &'a self,
-        lease: &'a Grant,
-        checkpoint: Option<&'a Bytes>,
-    ) -> BoxFuture<'a, StoreResult<Renewed>> {
-        Box::pin(self.inner.renew(lease, checkpoint))
-    }
-
-    fn settle<'a>(
-        &'a self,
-        lease: &'a Grant,
-        settlement: &'a Settlement,
-    ) -> BoxFuture<'a, StoreResult<Settled>> {
-        Box::pin(async move {
-            let settled = self.inner.settle(lease, settlement).await?;
-            self.inner.hub.wake(&lease.identity.address());
-            Ok(settled)
-        })
-    }
-
-    fn resolve<'a>(
-        &'a self,
-        identity: &'a Identity,
-        fence: Fence,
-        resolution: &'a Resolution,
-    ) -> BoxFuture<'a, StoreResult<Resolved>> {
-        Box::pin(async move {
-            let resolved = self.inner.resolve(identity, fence, resolution).await?;
-            self.inner.hub.wake(&identity.address());
-            Ok(resolved)
-        })
-    }
-
-    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
-        Box::pin(async move {
-            let found = self.inner.look(identity).await?;
-            Ok(found.filter(|seen| !seen.record.is_expired(seen.now)))
-                .map(|live| live.map(|seen| seen.record))
-        })
-    }
-
-    fn watch(&self, identity: &Identity) -> Wakeup {
+impl_store!(MySqlStore, |self| {
+    watch(identity): {
         let wakeup = self.inner.hub.watch(identity);
         self.inner.wakes.watch(identity.address());
         wakeup
-    }
-
-    fn capabilities(&self) -> Capabilities {
+    },
+    capabilities: {
         let largest = Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES;
         Capabilities {
             name: "mysql",
@@ -173,8 +126,8 @@ impl Store for MySqlStore {
             lists_once: true,
             max_answer_bytes: self.inner.max_answer_bytes.min(largest),
         }
-    }
-}
+    },
+});
 
 impl std::fmt::Debug for MySqlStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

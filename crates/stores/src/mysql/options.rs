@@ -1,11 +1,13 @@
 //! What the URL says: some of it is for us, the rest for the client.
 
 use std::str::FromStr as _;
+use std::sync::Arc;
 
-use semel_core::StoreError;
 use semel_core::store::StoreResult;
+use semel_core::{Clock, StoreError};
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
+use super::Link;
 use super::error::unfit;
 use crate::nearby::is_here;
 
@@ -23,6 +25,11 @@ const CLIENTS: &[&str] = &[
 ];
 
 impl Options {
+    /// Connects.
+    pub(super) async fn open(&self, clock: Arc<dyn Clock>) -> StoreResult<Link> {
+        Link::open(self.connect.clone(), self.max_connections, false, clock).await
+    }
+
     pub(super) fn parse(url: &str) -> StoreResult<Self> {
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         // The client calls both the same.

@@ -11,8 +11,8 @@ use sqlx::Row as _;
 
 use super::error::{store_error, unfit};
 use super::health;
-use super::link::{Link, Session};
 use super::options::Options;
+use super::{Link, Session};
 
 /// The files, in order: name and text. Whoever doesn't let Semel make tables applies them by hand, and notes their
 /// names in `semel_migrations (name varchar(64) primary key, applied_at timestamp)`.
@@ -33,7 +33,7 @@ const PATIENCE: u32 = 30;
 /// Checks that the tables are there and up to date, and where `make` says so makes what is missing. Of several
 /// processes that start at once, one does it.
 pub(super) async fn prepare(link: &Link, make: bool) -> StoreResult<()> {
-    let mut session = link.session().await?;
+    let mut session = link.session(None).await?;
     if !missing(&mut session).await?.is_empty() {
         if !make {
             return Err(unfit(
@@ -53,9 +53,9 @@ pub(super) async fn prepare(link: &Link, make: bool) -> StoreResult<()> {
 /// Where it can't be reached, or isn't fit to keep records.
 pub async fn pending(url: &str, clock: Arc<dyn Clock>) -> StoreResult<Vec<&'static str>> {
     let options = Options::parse(url)?;
-    let link = Link::open(&options, clock).await?;
+    let link = options.open(clock).await?;
     health::check(&link).await?;
-    let mut session = link.session().await?;
+    let mut session = link.session(None).await?;
     let files = missing(&mut session).await?;
     session.give_back();
     Ok(files.into_iter().map(|(name, _)| name).collect())

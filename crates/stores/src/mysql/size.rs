@@ -21,7 +21,7 @@ impl MySqlStore {
     /// # Errors
     /// Where it doesn't answer.
     pub async fn usage(&self) -> StoreResult<Usage> {
-        let mut session = self.inner.link.session().await?;
+        let mut session = self.inner.link.session(None).await?;
         session.script("ANALYZE TABLE semel_records").await?;
         let size = "SELECT CAST(data_length + index_length AS CHAR) FROM information_schema.tables \
                     WHERE table_schema = DATABASE() AND table_name = 'semel_records'";

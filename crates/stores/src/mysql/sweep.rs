@@ -12,7 +12,6 @@ use sqlx::Row as _;
 
 use super::Inner;
 use super::error::store_error;
-use super::link::failed;
 use super::sql::{NOW, once, raise_floor};
 
 /// Rows that are looked at in one transaction, and how many of them are removed in it at most.
@@ -99,9 +98,8 @@ impl Inner {
                 is_full: false,
             });
         };
-        let raise = self.link.execute(|| once(raise_floor(highest))).await;
-        raise.map_err(failed)?;
-        let mut session = self.link.session().await?;
+        self.link.send(|| once(raise_floor(highest)), false).await?;
+        let mut session = self.link.session(None).await?;
         session.script("START TRANSACTION").await?;
         // What has expired since stays for the next time.
         let rows = format!(

@@ -15,9 +15,9 @@ use semel_core::{
     StoreErrorKind, Tick, Timestamp, Token,
 };
 
-use super::change::Known;
 use super::sweep::AT_ONCE;
 use super::{Inner, ObjectStore, is_deleted, memo, time};
+use crate::cas::Start;
 
 /// How long a deletion is remembered.
 const DELETED_FOR: Duration = Duration::from_secs(60);
@@ -45,8 +45,9 @@ impl StoreAdmin for ObjectStore {
             // By this mark a deletion whose reply was lost is recognised; and the old owner's means nothing any more.
             let mark = Token(SystemEntropy.next_u128());
             let decide = |found: Option<&Record>, now| deleted(found, mark, now);
-            let changed = self.inner.change(identity, Known::Nothing, decide);
-            Ok(changed.await?.answer)
+            let start = Start::Read { write_sent: false };
+            let changed = self.inner.change(identity, start, decide).await?;
+            Ok(changed.answer)
         })
     }
 

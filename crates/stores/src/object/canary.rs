@@ -20,14 +20,14 @@ pub(super) type Canaries = Mutex<Vec<(Identity, Option<Tick>)>>;
 
 impl Inner {
     /// Notes a canary that this process has just claimed, and writes one that was there.
-    pub(super) async fn keep_canary(&self, ask: &Claim, answer: &Claimed, found: Option<&Seen>) {
+    pub(super) async fn keep_canary(&self, ask: &Claim, answer: &Claimed, found: &Seen) {
         if ask.namespace.scope() != canary::SCOPE || matches!(answer, Claimed::Mismatch) {
             return;
         }
         let now = self.link.time.clock().now();
-        let written = match (answer, found) {
+        let written = match answer {
             // An error is no reason not to start: the next sweep tries again.
-            (Claimed::Replay(_), Some(seen)) => self.write_again(&ask.identity, seen).await.is_ok(),
+            Claimed::Replay(_) => self.write_again(&ask.identity, found).await.is_ok(),
             _ => true,
         };
         self.note(ask.identity, written.then_some(now));
@@ -51,9 +51,8 @@ impl Inner {
         };
         for identity in due {
             // One that is gone is made by the next start: it can't be told here whose it should be.
-            if let Some(seen) = self.look(&identity).await? {
-                self.write_again(&identity, &seen).await?;
-            }
+            let seen = self.look(&identity).await?;
+            self.write_again(&identity, &seen).await?;
             self.note(identity, Some(now));
         }
         Ok(())
@@ -61,9 +60,11 @@ impl Inner {
 
     /// The same record as a new object. Where another was quicker, that one has written it.
     async fn write_again(&self, identity: &Identity, seen: &Seen) -> StoreResult<()> {
-        let packed = memo::pack_as_it_was(&seen.record);
-        let path = self.path_of(identity);
-        self.link.put(&path, packed, Some(&seen.version)).await?;
+        if let Some((record, version)) = &seen.found {
+            let packed = memo::pack_as_it_was(record);
+            let path = self.path_of(identity);
+            self.link.put(&path, packed, Some(&version.update)).await?;
+        }
         Ok(())
     }
 }

@@ -127,22 +127,10 @@ pub(super) fn too_late() -> StoreError {
     StoreError::new(StoreErrorKind::Unavailable, Certainty::Unknown, said)
 }
 
-/// Another was quicker every time.
-pub(super) fn overtaken() -> StoreError {
-    let said = "overtaken too often";
-    StoreError::new(StoreErrorKind::Unavailable, Certainty::Definite, said)
-}
-
 /// The server can't be trusted with records.
 pub(super) fn unfit(why: impl Into<String>) -> StoreError {
     let said: String = why.into();
     StoreError::new(StoreErrorKind::Rejected, Certainty::Definite, said)
-}
-
-/// The same error, where an earlier write of the same call may have happened.
-pub(super) fn unknown(mut error: StoreError) -> StoreError {
-    error.certainty = Certainty::Unknown;
-    error
 }
 
 #[cfg(test)]

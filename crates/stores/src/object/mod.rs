@@ -25,7 +25,6 @@ mod lifecycle;
 mod link;
 mod memo;
 mod probe;
-mod restore;
 mod sweep;
 #[cfg(test)]
 mod tests;

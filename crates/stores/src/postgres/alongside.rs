@@ -6,18 +6,19 @@
 use std::sync::Arc;
 
 use semel_core::store::StoreResult;
-use semel_core::{Claim, Claimed, Grant, Record, Settlement, State, protocol};
+use semel_core::{Claim, Claimed, Grant, Record, Settlement, State, Timestamp, protocol};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::types::Uuid;
 use sqlx::{AssertSqlSafe, Postgres, Row as _};
 
-use super::PostgresStore;
-use super::claim::{TRIES, insert, swap};
 use super::error::{store_error, unexpected};
 use super::row::{uuid, whole_millis};
-use super::settle::settle;
 use super::sql::{FIRST_FENCE, FIRST_RUN, SWAP, Statement, WRITTEN_FENCE, settle_text};
+use super::statements::{insert, settle, swap};
+use super::{BEGIN, PostgresStore};
+use crate::cas::{self, Cell, Snapshot, Start, Swap};
+use crate::sql::records::Statements as _;
 
 /// A statement with its arguments so far.
 pub type Bound = Query<'static, Postgres, PgArguments>;
@@ -152,7 +153,7 @@ impl PostgresStore {
         &self,
         with: &WithClaim,
         ask: &Claim,
-        bind: impl Fn(Bound) -> Bound,
+        bind: impl Fn(Bound) -> Bound + Sync,
     ) -> StoreResult<Option<Reclaimed>> {
         self.reclaim_freed(with, ask, |_| false, bind).await
     }
@@ -166,32 +167,42 @@ impl PostgresStore {
         &self,
         with: &WithClaim,
         ask: &Claim,
-        is_free: impl Fn(&Record) -> bool,
-        bind: impl Fn(Bound) -> Bound,
+        is_free: impl Fn(&Record) -> bool + Sync,
+        bind: impl Fn(Bound) -> Bound + Sync,
     ) -> StoreResult<Option<Reclaimed>> {
-        for tried in 1..=TRIES {
-            let Some(seen) = self.inner.look(&ask.identity).await? else {
-                return Ok(None);
-            };
-            let freed = is_free(&seen.record).then(|| Record {
+        self.reclaim(with, ask, &is_free, &bind).await
+    }
+
+    async fn reclaim(
+        &self,
+        with: &WithClaim,
+        ask: &Claim,
+        is_free: &(dyn Fn(&Record) -> bool + Sync),
+        bind: &(dyn Fn(Bound) -> Bound + Sync),
+    ) -> StoreResult<Option<Reclaimed>> {
+        let cell = Reclaiming {
+            store: self,
+            with,
+            ask,
+            bind,
+        };
+        let decide = |found: Option<&Record>, now| {
+            let freed = found.filter(|record| is_free(record)).map(|record| Record {
                 state: State::Released,
-                ..seen.record.clone()
+                ..record.clone()
             });
-            let found = freed.as_ref().unwrap_or(&seen.record);
-            let decision = protocol::claim(Some(found), ask, seen.now);
-            let Some(write) = decision.write else {
-                return Ok(Some((decision.answer, Vec::new())));
-            };
-            if tried == TRIES {
-                break; // As with a claim: the last step is a look.
-            }
-            let statement = || bind(swap(&with.instead, &seen, &write, None));
-            let rows = self.inner.link.rows(statement).await?;
-            if !rows.is_empty() {
-                return Ok(Some((decision.answer, rows)));
-            }
-        }
-        Ok(Some((protocol::overtaken(), Vec::new())))
+            protocol::claim(freed.as_ref().or(found), ask, now)
+        };
+        let start = Start::Read { write_sent: false };
+        let change = cas::drive(&cell, start, decide).await?;
+        Ok(match change {
+            None => Some((protocol::overtaken(), Vec::new())),
+            Some(change) => match change.written {
+                None => Some((change.answer, Vec::new())),
+                Some(Some(rows)) => Some((change.answer, rows)),
+                Some(None) => None,
+            },
+        })
     }
 
     /// Settles, with what goes with it. The answer must be small enough to be kept in the row.
@@ -248,10 +259,11 @@ impl PostgresStore {
         text: &'static str,
         bind: impl Fn(Bound) -> Bound,
     ) -> StoreResult<Vec<PgRow>> {
-        let mut session = self.inner.link.begin().await?;
+        let mut session = self.inner.link.session(BEGIN).await?;
         let locked = self.inner.sql.plain("SELECT pg_advisory_xact_lock($1)");
-        session.rows(locked.bind(lock)).await?;
-        let rows = session.rows(bind(self.inner.sql.plain(text))).await?;
+        session.rows(locked.bind(lock)).await.map_err(store_error)?;
+        let rows = session.rows(bind(self.inner.sql.plain(text))).await;
+        let rows = rows.map_err(store_error)?;
         session.commit().await?;
         Ok(rows)
     }
@@ -265,6 +277,40 @@ impl PostgresStore {
         T: sqlx::Decode<'r, Postgres> + sqlx::Type<Postgres>,
     {
         row.try_get(index).map_err(store_error)
+    }
+}
+
+/// A record that is claimed together with what goes with the claim.
+struct Reclaiming<'a> {
+    store: &'a PostgresStore,
+    with: &'a WithClaim,
+    ask: &'a Claim,
+    bind: &'a (dyn Fn(Bound) -> Bound + Sync),
+}
+
+impl Cell for Reclaiming<'_> {
+    type Version = ();
+    /// The statement's rows; `None` where the record is gone.
+    type Written = Option<Vec<PgRow>>;
+
+    const ATTEMPTS: u32 = 16;
+
+    async fn read(&self) -> StoreResult<Snapshot<()>> {
+        let seen = self.store.inner.look(&self.ask.identity).await?;
+        Ok(seen.map_or(Snapshot::absent(Timestamp::default()), Into::into))
+    }
+
+    async fn swap(&self, seen: &Snapshot<()>, new: Record) -> StoreResult<Swap<Self>> {
+        let Some(old) = seen.record() else {
+            return Ok(Swap::Done(None));
+        };
+        let address = self.ask.identity.address();
+        let statement = || (self.bind)(swap(&self.with.instead, address, old, &new, None));
+        let rows = self.store.inner.link.rows(statement).await?;
+        Ok(match rows.is_empty() {
+            true => Swap::Lost(None),
+            false => Swap::Done(Some(rows)),
+        })
     }
 }
 

@@ -13,6 +13,7 @@ use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
 
+use super::BEGIN;
 use super::Inner;
 use super::error::{is_without_partition, store_error};
 use super::row::{Bound, Seen, signed};
@@ -99,10 +100,10 @@ impl Inner {
         row: impl Fn() -> Bound,
         body: impl Fn() -> Bound,
     ) -> StoreResult<Result<Option<PgRow>, sqlx::Error>> {
-        let mut session = self.link.begin().await?;
-        let written = session.row(row()).await?;
+        let mut session = self.link.session(BEGIN).await?;
+        let written = session.rows(row()).await.map_err(store_error)?.pop();
         if written.is_some()
-            && let Err(refused) = session.try_rows(body()).await
+            && let Err(refused) = session.rows(body()).await
         {
             return Ok(Err(refused));
         }

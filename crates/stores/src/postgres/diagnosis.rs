@@ -6,6 +6,7 @@ use semel_core::store::StoreResult;
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
+use super::BEGIN;
 use super::Inner;
 use super::error::unexpected;
 
@@ -69,7 +70,7 @@ impl Inner {
     }
 
     async fn texts<const N: usize>(&self, question: &str) -> StoreResult<[String; N]> {
-        let mut session = self.link.begin().await?;
+        let mut session = self.link.session(BEGIN).await?;
         let rows = session.script(question).await?;
         session.commit().await?;
         let row: &PgRow = rows.first().ok_or_else(|| unexpected("no row"))?;

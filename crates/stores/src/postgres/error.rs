@@ -1,10 +1,16 @@
 //! What the PostgreSQL client says, as a store error: what is known, and whether to try again.
 
-use semel_core::{Certainty, StoreError, StoreErrorKind};
-use sqlx::Error;
+use std::time::Duration;
 
+use semel_core::{Certainty, StoreError, StoreErrorKind};
+use sqlx::postgres::PgRow;
+use sqlx::{AssertSqlSafe, Error, PgConnection, Postgres};
+
+use super::row::Bound;
 use crate::ServerError;
-pub(super) use crate::sent::{after, unseen};
+pub(super) use crate::sql::dialect::unexpected;
+use crate::sql::dialect::{self, Dialect, Reply};
+use crate::sql::link::{PAUSE, RESENDS};
 
 /// What PostgreSQL may answer, by SQLSTATE. A code that is in no row but the last is a mistake in what was asked for: it
 /// changed nothing.
@@ -103,6 +109,12 @@ pub const ERRORS: &[ServerError] = {
             "the server's system failed: no file can be opened, read or written",
         ),
         row("08*", Unavailable, Unknown, "the connection failed"),
+        row(
+            "42P07",
+            Unavailable,
+            Definite,
+            "another session has just made the partition for a body",
+        ),
         row("42P01", Rejected, Definite, "the tables are not there"),
         row("3F000", Rejected, Definite, "the schema is not there"),
         row(
@@ -139,29 +151,12 @@ pub const ERRORS: &[ServerError] = {
     ]
 };
 
-/// A statement that the server refused changed nothing. Silence, or a session ended by somebody, means that
-/// nobody knows: the commit may have been written before.
 pub(super) fn store_error(error: Error) -> StoreError {
-    let (kind, certainty) = classify(&error);
-    said(kind, certainty, error)
+    dialect::store_error::<Pg>(error)
 }
 
-/// The same for what was never sent: no connection could be had.
 pub(super) fn not_sent(error: Error) -> StoreError {
-    let (kind, _) = classify(&error);
-    said(kind, Certainty::Definite, error)
-}
-
-fn said(kind: StoreErrorKind, certainty: Certainty, error: Error) -> StoreError {
-    match hint(&error) {
-        Some(hint) => StoreError::new(kind, certainty, hint),
-        None => StoreError::new(kind, certainty, error),
-    }
-}
-
-/// A reply, or something else, that should not come.
-pub(super) fn unexpected(said: &'static str) -> StoreError {
-    StoreError::new(StoreErrorKind::Unavailable, Certainty::Unknown, said)
+    dialect::not_sent::<Pg>(error)
 }
 
 /// A record whose body is kept apart, and isn't there: damage, and no free key (P25).
@@ -177,18 +172,54 @@ pub(super) fn code(error: &Error) -> Option<String> {
         .and_then(|error| error.code().map(std::borrow::Cow::into_owned))
 }
 
-fn classify(error: &Error) -> (StoreErrorKind, Certainty) {
-    use Certainty::{Definite, Unknown};
-    use StoreErrorKind::{Rejected, Unavailable};
-    let Some(code) = code(error) else {
-        return match error {
-            Error::PoolTimedOut | Error::PoolClosed => (Unavailable, Definite),
-            Error::Configuration(_) | Error::Tls(_) => (Rejected, Definite),
-            _ => (Unavailable, Unknown),
-        };
-    };
-    let row = ServerError::find(ERRORS, &code);
-    row.map_or((Rejected, Definite), |row| (row.kind, row.certainty))
+/// Another session came first: a conflict, a deadlock, a partition that has just been made.
+const RACES: &[&str] = &["40001", "40P01", "42P07"];
+
+/// PostgreSQL, as the SQL stores' common part asks for it.
+pub struct Pg;
+
+impl Dialect for Pg {
+    type Db = Postgres;
+    type Bound = Bound;
+
+    async fn send(
+        connection: &mut PgConnection,
+        statement: Bound,
+        _wants_rows: bool,
+    ) -> Result<Reply<Self>, Error> {
+        Ok(Reply::rows(statement.fetch_all(connection).await?))
+    }
+
+    async fn script(connection: &mut PgConnection, text: &str) -> Result<Vec<PgRow>, Error> {
+        let script = sqlx::raw_sql(AssertSqlSafe(text));
+        script.fetch_all(connection).await
+    }
+
+    fn is_broken(error: &Error) -> bool {
+        is_broken(error)
+    }
+
+    fn resends(error: &Error) -> (usize, Duration) {
+        let code = code(error);
+        let has_lost_a_race = code.is_some_and(|code| RACES.contains(&code.as_str()));
+        match is_broken(error) || has_lost_a_race {
+            true => (RESENDS, PAUSE),
+            false => (0, PAUSE),
+        }
+    }
+
+    fn classify(error: &Error) -> Option<(StoreErrorKind, Certainty)> {
+        let row = ServerError::find(ERRORS, &code(error)?);
+        Some(
+            row.map_or((StoreErrorKind::Rejected, Certainty::Definite), |row| {
+                (row.kind, row.certainty)
+            }),
+        )
+    }
+
+    fn hint(error: &Error) -> Option<&'static str> {
+        hint(error)
+    }
 }
 
 /// What to do about the mistakes that people make.

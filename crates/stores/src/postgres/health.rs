@@ -4,14 +4,15 @@ use semel_core::store::StoreResult;
 use semel_core::{Certainty, StoreError, StoreErrorKind};
 use sqlx::Row as _;
 
+use super::BEGIN;
+use super::Link;
 use super::error::unexpected;
-use super::link::Link;
 
 const OLDEST: u32 = 140_000;
 
 /// Looks the server over; answers with its name and version.
 pub(super) async fn check(link: &Link) -> StoreResult<String> {
-    let mut session = link.begin().await?;
+    let mut session = link.session(BEGIN).await?;
     let question = "SELECT current_setting('server_version'), current_setting('server_version_num'), \
                     current_setting('fsync'), current_setting('synchronous_commit'), \
                     pg_is_in_recovery()::text";

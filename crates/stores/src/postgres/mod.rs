@@ -14,32 +14,26 @@
 mod admin;
 mod alongside;
 mod bodies;
-mod claim;
 mod diagnosis;
 mod error;
 mod health;
-mod link;
 mod options;
 mod row;
 mod schema;
-mod settle;
 mod size;
 mod sql;
+mod statements;
 mod sweep;
 mod transaction;
 mod wakes;
 
 use std::sync::{Arc, Weak};
 
-use bytes::Bytes;
-use semel_core::store::{Capabilities, Store, StoreResult, Wake};
+use semel_core::store::{Capabilities, StoreResult, Wake};
 use semel_core::wake::{Hub, Wakeup};
-use semel_core::{
-    Answer, BoxFuture, Claim, Claimed, Clock, Fence, Grant, Identity, Record, Renewed, Resolution,
-    Resolved, Settled, Settlement,
-};
+use semel_core::{Answer, Clock};
 
-pub use crate::transaction::TxError;
+pub use crate::sql::transaction::TxError;
 pub use alongside::{Bound, Reclaimed, SettledWith, WithClaim, WithSettlement};
 pub use error::ERRORS;
 #[doc(hidden)]
@@ -48,7 +42,9 @@ pub use schema::{File, MIGRATIONS, pending};
 pub use size::Usage;
 pub use transaction::{Transactional, Tx};
 
-use link::Link;
+use crate::sql::link;
+use crate::sql::records::impl_store;
+use error::Pg;
 use options::Options;
 use sql::Statements;
 use sweep::Sweeper;
@@ -68,6 +64,12 @@ pub fn check_url(url: &str) -> StoreResult<()> {
 pub struct PostgresStore {
     inner: Arc<Inner>,
 }
+
+/// Begins a transaction of our own.
+const BEGIN: Option<&str> = Some("BEGIN");
+
+type Link = link::Link<Pg>;
+type Session = link::Session<Pg>;
 
 struct Inner {
     link: Link,
@@ -99,7 +101,7 @@ impl PostgresStore {
     /// Where it can't be reached, or would lose records: a replica, `fsync` or `synchronous_commit` off.
     pub async fn open(url: &str, clock: Arc<dyn Clock>) -> StoreResult<Self> {
         let options = Options::parse(url)?;
-        let link = Link::open(&options, Arc::clone(&clock)).await?;
+        let link = options.open(Arc::clone(&clock)).await?;
         let server = health::check(&link).await?;
         schema::prepare(&link, MIGRATIONS, options.migrate).await?;
         let (wakes, watched) = Wakes::new(&options);
@@ -131,62 +133,16 @@ impl PostgresStore {
     }
 }
 
-impl Store for PostgresStore {
-    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
-        Box::pin(self.inner.claim(claim))
-    }
-
-    fn renew<'a>(
-        &'a self,
-        lease: &'a Grant,
-        checkpoint: Option<&'a Bytes>,
-    ) -> BoxFuture<'a, StoreResult<Renewed>> {
-        Box::pin(self.inner.renew(lease, checkpoint))
-    }
-
-    fn settle<'a>(
-        &'a self,
-        lease: &'a Grant,
-        settlement: &'a Settlement,
-    ) -> BoxFuture<'a, StoreResult<Settled>> {
-        Box::pin(async move {
-            let settled = self.inner.settle(lease, settlement).await?;
-            self.inner.hub.wake(&lease.identity.address());
-            Ok(settled)
-        })
-    }
-
-    fn resolve<'a>(
-        &'a self,
-        identity: &'a Identity,
-        fence: Fence,
-        resolution: &'a Resolution,
-    ) -> BoxFuture<'a, StoreResult<Resolved>> {
-        Box::pin(async move {
-            let resolved = self.inner.resolve(identity, fence, resolution).await?;
-            self.inner.hub.wake(&identity.address());
-            Ok(resolved)
-        })
-    }
-
-    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
-        Box::pin(async move {
-            let found = self.inner.look(identity).await?;
-            Ok(found.filter(|seen| !seen.record.is_expired(seen.now)))
-                .map(|live| live.map(|seen| seen.record))
-        })
-    }
-
-    fn watch(&self, identity: &Identity) -> Wakeup {
+impl_store!(PostgresStore, |self| {
+    watch(identity): {
         let Some(wakes) = &self.inner.wakes else {
             return Wakeup::never();
         };
         let wakeup = self.inner.hub.watch(identity);
         wakes.watch(identity.address());
         wakeup
-    }
-
-    fn capabilities(&self) -> Capabilities {
+    },
+    capabilities: {
         Capabilities {
             name: "postgres",
             durable: true,
@@ -199,8 +155,8 @@ impl Store for PostgresStore {
             lists_once: true,
             max_answer_bytes: Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES,
         }
-    }
-}
+    },
+});
 
 impl std::fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,11 +1,13 @@
 //! What the URL says: some of it is for us, the rest for the client.
 
 use std::str::FromStr as _;
+use std::sync::Arc;
 
 use semel_core::store::StoreResult;
-use semel_core::{Certainty, StoreError, StoreErrorKind};
+use semel_core::{Certainty, Clock, StoreError, StoreErrorKind};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
+use super::Link;
 use crate::nearby::is_here;
 
 /// A parsed URL.
@@ -36,6 +38,17 @@ const CLIENTS: &[&str] = &[
 ];
 
 impl Options {
+    /// Connects.
+    pub(super) async fn open(&self, clock: Arc<dyn Clock>) -> StoreResult<Link> {
+        Link::open(
+            self.connect.clone(),
+            self.max_connections,
+            self.pooled,
+            clock,
+        )
+        .await
+    }
+
     pub(super) fn parse(url: &str) -> StoreResult<Self> {
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let mut ours = Vec::new();

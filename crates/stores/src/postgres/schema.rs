@@ -9,10 +9,11 @@ use semel_core::store::StoreResult;
 use semel_core::{Certainty, Clock, StoreError, StoreErrorKind};
 use sqlx::Row as _;
 
+use super::BEGIN;
 use super::error::store_error;
 use super::health;
-use super::link::{Link, Session};
 use super::options::Options;
+use super::{Link, Session};
 
 /// A file that makes or changes tables: its name and its text.
 pub type File = (&'static str, &'static str);
@@ -37,7 +38,7 @@ pub const MIGRATIONS: &[File] = &[
 /// Checks that the tables are there and up to date, and where `make` says so makes what is missing, all or
 /// nothing. Of several processes that start at once, one does it.
 pub(super) async fn prepare(link: &Link, files: &[File], make: bool) -> StoreResult<()> {
-    let mut session = link.begin().await?;
+    let mut session = link.session(BEGIN).await?;
     let mut current = is_current(&mut session, files).await?;
     if !current && make {
         apply(&mut session, files).await?;
@@ -66,9 +67,9 @@ pub async fn pending(
     clock: Arc<dyn Clock>,
 ) -> StoreResult<Vec<&'static str>> {
     let options = Options::parse(url)?;
-    let link = Link::open(&options, clock).await?;
+    let link = options.open(clock).await?;
     health::check(&link).await?;
-    let mut session = link.begin().await?;
+    let mut session = link.session(BEGIN).await?;
     let files = if has_books(&mut session).await? {
         missing(&mut session, files).await?
     } else {

@@ -3,6 +3,7 @@
 use semel_core::store::StoreResult;
 use sqlx::Row as _;
 
+use super::BEGIN;
 use super::PostgresStore;
 use super::error::unexpected;
 
@@ -26,7 +27,7 @@ impl PostgresStore {
     /// # Errors
     /// Where it doesn't answer.
     pub async fn usage(&self) -> StoreResult<Usage> {
-        let mut session = self.inner.link.begin().await?;
+        let mut session = self.inner.link.session(BEGIN).await?;
         let rows = session.script(QUESTION).await?;
         session.commit().await?;
         let number = |index: usize| {

@@ -17,8 +17,8 @@ use sqlx::types::Uuid;
 use tokio::sync::mpsc;
 
 use super::Inner;
-use super::claim::lock;
 use super::options::Options;
+use super::statements::lock;
 
 const CHANNEL: &str = "semel_settled";
 

@@ -1,4 +1,4 @@
-//! Claiming: one plain command, and a second step only for what lost to a running or released record.
+//! Claiming: one plain command; the compare-and-swap loop only where that lost.
 
 use std::time::Duration;
 
@@ -11,9 +11,10 @@ use semel_core::{
     Timestamp, protocol,
 };
 
-use super::error::{overtaken, unexpected};
+use super::error::unexpected;
 use super::script::{DONE, get, sized};
-use super::{Inner, TRIES, is_deleted, millis};
+use super::{ATTEMPTS, Inner, is_deleted, millis};
+use crate::cas::{self, Cell, Snapshot, Start, Swap, overtaken};
 
 /// A record that lives shorter may be gone before a claim arrives that was sent before it was written. The fence that
 /// such a claim brings along would be smaller than the record's was: the server gives it one when it arrives (P22).
@@ -22,106 +23,42 @@ const BRIEF: Duration = Duration::from_secs(60);
 impl Inner {
     pub(super) async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
         self.watch.is_fit()?;
-        let key = self.key(&ask.identity);
-        for _ in 0..TRIES {
-            if let Some(answer) = self.claim_once(ask, &key).await? {
-                return Ok(answer);
-            }
-        }
-        Ok(protocol::overtaken())
-    }
-
-    /// `None` where the record that it lost to was gone at the next look.
-    async fn claim_once(&self, ask: &Claim, key: &[u8]) -> StoreResult<Option<Claimed>> {
+        let cell = Claiming {
+            inner: self,
+            ask,
+            key: self.key(&ask.identity),
+        };
         let now = self.time.now();
-        if ask.retry
-            && let Value::BulkString(found) = self.link.query(key, &get(key)).await?
-        {
-            return self.contend(ask, key, found.into(), now).await;
-        }
-        let decision = protocol::claim(None, ask, now);
-        let (Claimed::Won(grant), Some(record)) = (decision.answer, decision.write) else {
-            return Err(unexpected("a claim of nothing wins"));
+        let start = match ask.retry {
+            true => cell.find(now).await?,
+            false => Start::Remembered(Snapshot::absent(now)),
         };
-        let packed = Bytes::from(record.encode());
-        let brief = record.retention < BRIEF;
-        let sent = if brief {
-            let life = millis(record.retention).to_string();
-            let arguments = [&packed[..], life.as_bytes()];
-            self.link.run(&self.scripts.fresh, key, &arguments).await
-        } else {
-            let mut set = sized("SET", 7, key.len() + packed.len());
-            set.arg(key).arg(&packed[..]).arg("NX").arg("GET");
-            set.arg("PX").arg(millis(record.retention));
-            self.link.query(key, &set).await
+        let decide = |found: Option<&Record>, now| protocol::claim(found, ask, now);
+        let Some(change) = cas::drive(&cell, start, decide).await? else {
+            return Ok(protocol::overtaken());
         };
-        let reply = match sent {
-            Err(full) if full.kind == StoreErrorKind::Full => self.find(key, full).await?,
-            reply => reply?,
+        let Claimed::Won(grant) = change.answer else {
+            return Ok(change.answer);
         };
-        let won = match reply {
-            Value::Nil => Grant {
-                memo: packed,
-                ..grant
-            },
-            Value::Int(time) if brief => stamped(grant, &packed, time)?,
-            Value::BulkString(found) => return self.contend(ask, key, found.into(), now).await,
-            _ => return Err(unexpected("SET")),
+        let read = || change.seen.found.map(|(_, packed)| packed);
+        let (memo, fence) = match change.written {
+            Some(Written { memo, fence }) => (memo, fence),
+            None => (read().unwrap_or_default(), None),
         };
-        Ok(Some(Claimed::Won(won)))
+        let fence = fence.unwrap_or(grant.fence);
+        Ok(Claimed::Won(Grant {
+            fence,
+            memo,
+            ..grant
+        }))
     }
 
     /// A full server refuses the claim's command without a look at the key. Only a new key needs room (P26).
-    async fn find(&self, key: &[u8], full: StoreError) -> StoreResult<Value> {
+    async fn find_existing(&self, key: &[u8], full: StoreError) -> StoreResult<Value> {
         match self.link.query(key, &get(key)).await? {
             Value::Nil => Err(full),
             found => Ok(found),
         }
-    }
-
-    /// A claim that lost to `found`: most states say the answer at once, the others are decided by age. `None` where
-    /// the record is gone by then.
-    async fn contend(
-        &self,
-        ask: &Claim,
-        key: &[u8],
-        found: Bytes,
-        now: Timestamp,
-    ) -> StoreResult<Option<Claimed>> {
-        let record = Record::decode_for(&ask.identity, &found)?;
-        let same = record.fingerprint == ask.fingerprint;
-        let aged = record.state == State::Released
-            || (record.state == State::Running && same && record.token != ask.token);
-        if !aged {
-            let decision = protocol::claim(Some(&record), ask, while_live(&record, now));
-            if !self.is_told(&decision.answer) || self.confirm(key, &found).await? {
-                return Ok(Some(with_memo(decision.answer, found)));
-            }
-        }
-        for tried in 1..=TRIES {
-            let Some((record, packed, now)) = self.look(&ask.identity, key).await? else {
-                return Ok(None);
-            };
-            let decision = protocol::claim(Some(&record), ask, now);
-            let Some(write) = decision.write else {
-                if self.is_told(&decision.answer) && !self.confirm(key, &packed).await? {
-                    continue;
-                }
-                return Ok(Some(with_memo(decision.answer, packed)));
-            };
-            // The last step is a look: only that finds a write whose reply got lost.
-            if tried < TRIES
-                && let Some(written) = self.swap(key, &packed, &write).await?
-            {
-                return Ok(Some(with_memo(decision.answer, written)));
-            }
-        }
-        Ok(Some(protocol::overtaken()))
-    }
-
-    /// Whether somebody will act on an answer that nothing was written for.
-    fn is_told(&self, answer: &Claimed) -> bool {
-        self.link.is_confirming() && matches!(answer, Claimed::Won(_) | Claimed::Replay(_))
     }
 
     /// Makes sure that a record which was read has spread as far as the store's level asks; `false` where it
@@ -141,10 +78,10 @@ impl Inner {
         &self,
         identity: &Identity,
         key: &[u8],
-    ) -> StoreResult<Option<(Record, Bytes, Timestamp)>> {
+    ) -> StoreResult<Snapshot<Bytes>> {
         let reply = self.link.run(&self.scripts.look, key, &[]).await?;
         if reply == Value::Nil {
-            return Ok(None);
+            return Ok(Snapshot::absent(self.time.now()));
         }
         let (packed, left): (Vec<u8>, i64) =
             redis::from_redis_value(reply).map_err(|_| unexpected("look"))?;
@@ -158,21 +95,14 @@ impl Inner {
             let age = record.retention.saturating_sub(left);
             record.written_at.plus(age)
         };
-        Ok(Some((record, packed, now)))
+        Ok(Snapshot {
+            found: Some((record, packed)),
+            now,
+        })
     }
 
-    /// Replaces `old` by `new` if its header is still the same; gives the bytes written, or `None` where
-    /// another was quicker.
-    pub(super) async fn swap(
-        &self,
-        key: &[u8],
-        old: &Bytes,
-        new: &Record,
-    ) -> StoreResult<Option<Bytes>> {
-        self.replace(key, old, new, new.retention).await
-    }
-
-    /// The same for a record that was written long ago elsewhere, and lives only so much longer.
+    /// Replaces `old` by `new`, for so long, if the header is still the same. → the bytes written, or `None` where another
+    /// write came first.
     async fn replace(
         &self,
         key: &[u8],
@@ -196,36 +126,215 @@ impl Inner {
         identity: &Identity,
         record: &Record,
     ) -> StoreResult<Restored> {
-        let key = self.key(identity);
         let life = record.expires_at().since(self.time.now());
         if life.as_millis() == 0 {
             return Ok(Restored::Kept);
         }
-        let packed = record.encode();
-        for _ in 0..TRIES {
-            let mut set = sized("SET", 6, key.len() + packed.len());
-            set.arg(&key).arg(&packed[..]).arg("NX");
-            set.arg("PX").arg(millis(life));
-            if self.link.query(&key, &set).await? != Value::Nil {
-                return Ok(Restored::Written);
-            }
-            let Some((found, old, now)) = self.look(identity, &key).await? else {
-                continue;
-            };
-            let decision = protocol::restore(Some(&found), record, now);
-            let Some(write) = decision.write else {
-                return Ok(decision.answer);
-            };
-            if self.replace(&key, &old, &write, life).await?.is_some() {
-                return Ok(decision.answer);
-            }
+        let decide = |found: Option<&Record>, now| protocol::restore(found, record, now);
+        let cell = Place {
+            life: Some(life),
+            ..self.place(identity)
+        };
+        let start = Start::Remembered(Snapshot::absent(self.time.now()));
+        let change = cas::drive(&cell, start, decide).await?;
+        change.map(|change| change.answer).ok_or_else(overtaken)
+    }
+
+    /// The place of a record that is replaced as a whole.
+    pub(super) fn place<'a>(&'a self, identity: &'a Identity) -> Place<'a> {
+        Place {
+            inner: self,
+            identity,
+            key: self.key(identity),
+            life: None,
+            confirms: false,
         }
-        Err(overtaken())
     }
 }
 
-/// A lease whose fence and times the server gave, and its record as it is there.
-fn stamped(grant: Grant, packed: &[u8], time: i64) -> StoreResult<Grant> {
+/// The place of a record that is claimed.
+struct Claiming<'a> {
+    inner: &'a Inner,
+    ask: &'a Claim,
+    key: Vec<u8>,
+}
+
+/// A record that a claim wrote.
+struct Written {
+    memo: Bytes,
+    /// The fence, where the server gave it.
+    fence: Option<Fence>,
+}
+
+impl Claiming<'_> {
+    /// Looks first, for a caller who expects to find a record.
+    async fn find(&self, now: Timestamp) -> StoreResult<Start<Bytes>> {
+        let start = match self.inner.link.query(&self.key, &get(&self.key)).await? {
+            Value::BulkString(found) => match self.lost_to(found.into(), now)? {
+                Some(seen) => Start::Current {
+                    seen,
+                    write_sent: false,
+                },
+                None => Start::Read { write_sent: false },
+            },
+            _ => Start::Remembered(Snapshot::absent(now)),
+        };
+        Ok(start)
+    }
+
+    /// The record that a claim lost to, where its state alone says the answer. `None` where its age decides, which only a read
+    /// with the time to live tells.
+    fn lost_to(&self, found: Bytes, now: Timestamp) -> StoreResult<Option<Snapshot<Bytes>>> {
+        let record = Record::decode_for(&self.ask.identity, &found)?;
+        let is_same = record.fingerprint == self.ask.fingerprint;
+        let is_aged = record.state == State::Released
+            || (record.state == State::Running && is_same && record.token != self.ask.token);
+        let now = while_live(&record, now);
+        Ok((!is_aged).then_some(Snapshot {
+            found: Some((record, found)),
+            now,
+        }))
+    }
+
+    /// Writes the record of a first run, if there is none.
+    async fn write_first(&self, record: &Record, now: Timestamp) -> StoreResult<Swap<Self>> {
+        let (inner, key) = (self.inner, &self.key[..]);
+        let packed = Bytes::from(record.encode());
+        let is_brief = record.retention < BRIEF;
+        let sent = if is_brief {
+            let life = millis(record.retention).to_string();
+            let arguments = [&packed[..], life.as_bytes()];
+            inner.link.run(&inner.scripts.fresh, key, &arguments).await
+        } else {
+            let mut set = sized("SET", 7, key.len() + packed.len());
+            set.arg(key).arg(&packed[..]).arg("NX").arg("GET");
+            set.arg("PX").arg(millis(record.retention));
+            inner.link.query(key, &set).await
+        };
+        let reply = match sent {
+            Err(full) if full.kind == StoreErrorKind::Full => {
+                inner.find_existing(key, full).await?
+            }
+            reply => reply?,
+        };
+        let (memo, fence) = match reply {
+            Value::Nil => (packed, None),
+            Value::Int(time) if is_brief => stamped(&packed, time)?,
+            Value::BulkString(found) => return Ok(Swap::Lost(self.lost_to(found.into(), now)?)),
+            _ => return Err(unexpected("SET")),
+        };
+        Ok(Swap::Done(Written { memo, fence }))
+    }
+}
+
+impl Cell for Claiming<'_> {
+    type Version = Bytes;
+    type Written = Written;
+
+    const ATTEMPTS: u32 = ATTEMPTS;
+
+    async fn read(&self) -> StoreResult<Snapshot<Bytes>> {
+        self.inner.look(&self.ask.identity, &self.key).await
+    }
+
+    async fn swap(&self, seen: &Snapshot<Bytes>, new: Record) -> StoreResult<Swap<Self>> {
+        let Some(old) = seen.version() else {
+            return self.write_first(&new, seen.now).await;
+        };
+        let written = self
+            .inner
+            .replace(&self.key, old, &new, new.retention)
+            .await?;
+        Ok(written.map_or(Swap::Lost(None), |memo| {
+            Swap::Done(Written { memo, fence: None })
+        }))
+    }
+
+    /// A caller acts on a lease of its own that was written before, and on a stored answer.
+    async fn confirm(&self, seen: &Snapshot<Bytes>) -> StoreResult<bool> {
+        let Some((record, packed)) = &seen.found else {
+            return Ok(true);
+        };
+        let is_acted_on = match record.state {
+            State::Completed | State::Failed => record.fingerprint == self.ask.fingerprint,
+            State::Running => record.token == self.ask.token,
+            State::InDoubt | State::Released => false,
+        };
+        if !is_acted_on {
+            return Ok(true);
+        }
+        self.inner.confirm(&self.key, packed).await
+    }
+}
+
+/// The place of a record that is replaced as a whole.
+pub(super) struct Place<'a> {
+    inner: &'a Inner,
+    identity: &'a Identity,
+    key: Vec<u8>,
+    /// How long the record lives; its retention unless set. One that was written long ago elsewhere lives only so much longer.
+    life: Option<Duration>,
+    /// Whether a settled record counts only once it has spread as far as the store's level asks.
+    confirms: bool,
+}
+
+impl Place<'_> {
+    pub(super) fn confirming(self) -> Self {
+        Self {
+            confirms: true,
+            ..self
+        }
+    }
+}
+
+impl Cell for Place<'_> {
+    type Version = Bytes;
+    type Written = ();
+
+    const ATTEMPTS: u32 = ATTEMPTS;
+
+    async fn read(&self) -> StoreResult<Snapshot<Bytes>> {
+        self.inner.look(self.identity, &self.key).await
+    }
+
+    async fn swap(&self, seen: &Snapshot<Bytes>, new: Record) -> StoreResult<Swap<Self>> {
+        let (inner, key) = (self.inner, &self.key[..]);
+        let life = self.life.unwrap_or(new.retention);
+        let written = match seen.version() {
+            Some(old) => inner.replace(key, old, &new, life).await?.is_some(),
+            None => {
+                let packed = new.encode();
+                let mut set = sized("SET", 6, key.len() + packed.len());
+                set.arg(key).arg(&packed[..]).arg("NX");
+                set.arg("PX").arg(millis(life));
+                inner.link.query(key, &set).await? != Value::Nil
+            }
+        };
+        Ok(match written {
+            true => Swap::Done(()),
+            false => Swap::Lost(None),
+        })
+    }
+
+    async fn confirm(&self, seen: &Snapshot<Bytes>) -> StoreResult<bool> {
+        match &seen.found {
+            Some((record, packed)) if self.confirms && is_settled(record) => {
+                self.inner.confirm(&self.key, packed).await
+            }
+            _ => Ok(true),
+        }
+    }
+}
+
+const fn is_settled(record: &Record) -> bool {
+    matches!(
+        record.state,
+        State::Completed | State::Failed | State::Released
+    )
+}
+
+/// The memo and the fence of a first run whose fence and times the server gave.
+fn stamped(packed: &[u8], time: i64) -> StoreResult<(Bytes, Option<Fence>)> {
     let time = u64::try_from(time).map_err(|_| unexpected("TIME"))?;
     let mut memo = packed.to_vec();
     for at in [offset::OWNER, offset::CREATED, offset::WRITTEN] {
@@ -234,11 +343,7 @@ fn stamped(grant: Grant, packed: &[u8], time: i64) -> StoreResult<Grant> {
             .ok_or_else(|| unexpected("a short record"))?;
         field.copy_from_slice(&time.to_le_bytes());
     }
-    Ok(Grant {
-        fence: Fence(time),
-        memo: memo.into(),
-        ..grant
-    })
+    Ok((memo.into(), Some(Fence(time))))
 }
 
 /// `now`, as far as it can be: the server gave the record, so it is live, whatever our estimate of the server's
@@ -246,11 +351,4 @@ fn stamped(grant: Grant, packed: &[u8], time: i64) -> StoreResult<Grant> {
 fn while_live(record: &Record, now: Timestamp) -> Timestamp {
     let last = record.expires_at().as_micros().saturating_sub(1);
     now.max(record.written_at).min(Timestamp::from_micros(last))
-}
-
-fn with_memo(answer: Claimed, memo: Bytes) -> Claimed {
-    match answer {
-        Claimed::Won(grant) => Claimed::Won(Grant { memo, ..grant }),
-        other => other,
-    }
 }

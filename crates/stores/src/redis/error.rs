@@ -165,12 +165,6 @@ fn look_up(error: &RedisError) -> (StoreErrorKind, Certainty) {
     })
 }
 
-/// Another was quicker every time. Nothing was written, and the next try may do better.
-pub(super) fn overtaken() -> StoreError {
-    let said = "overtaken too often";
-    StoreError::new(StoreErrorKind::Unavailable, Certainty::Definite, said)
-}
-
 /// A reply that no command of ours gives.
 pub(super) fn unexpected(what: &'static str) -> StoreError {
     StoreError::new(StoreErrorKind::Rejected, Certainty::Unknown, what)

@@ -44,7 +44,8 @@ use semel_core::{
     Resolved, Settled, Settlement, protocol,
 };
 
-use error::{overtaken, unexpected};
+use crate::cas::{self, Start, overtaken};
+use error::unexpected;
 use health::Watch;
 use link::Link;
 use script::Scripts;
@@ -82,8 +83,8 @@ struct Inner {
     watch: Watch,
 }
 
-/// How often a step that was overtaken is tried again before giving up.
-const TRIES: usize = 100;
+/// How many decisions are made on one key before the call counts as overtaken.
+const ATTEMPTS: u32 = 100;
 
 impl RedisStore {
     /// Connects to the servers at `url` and checks that they are fit.
@@ -155,30 +156,20 @@ impl Inner {
         fence: Fence,
         resolution: &Resolution,
     ) -> StoreResult<Resolved> {
-        let key = self.key(identity);
-        for _ in 0..TRIES {
-            let Some((record, packed, now)) = self.look(identity, &key).await? else {
-                return Ok(Resolved::NotInDoubt);
-            };
+        let decide = |found: Option<&Record>, now| {
             // What a deletion leaves has the fence alone, and would pass for a released record.
-            let found = Some(&record).filter(|record| !is_deleted(record));
-            let decision = protocol::resolve(found, fence, resolution, now);
-            let Some(write) = decision.write else {
-                if decision.answer == Resolved::Done && !self.confirm(&key, &packed).await? {
-                    continue;
-                }
-                return Ok(decision.answer);
-            };
-            if self.swap(&key, &packed, &write).await?.is_some() {
-                return Ok(decision.answer);
-            }
-        }
-        Err(overtaken())
+            let found = found.filter(|record| !is_deleted(record));
+            protocol::resolve(found, fence, resolution, now)
+        };
+        let cell = self.place(identity).confirming();
+        let start = Start::Read { write_sent: false };
+        let change = cas::drive(&cell, start, decide).await?;
+        change.map(|change| change.answer).ok_or_else(overtaken)
     }
 
     async fn read(&self, identity: &Identity) -> StoreResult<Option<Record>> {
         let key = self.key(identity);
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS {
             let found: Bytes = match self.link.query(&key, &script::get(&key)).await? {
                 Value::Nil => return Ok(None),
                 Value::BulkString(found) => found.into(),

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redis::Value;
+use semel_core::protocol::{self, Decision};
 use semel_core::record::Packed;
 use semel_core::store::StoreResult;
-use semel_core::{
-    Grant, Record, Renewed, Settled, Settlement, StoreErrorKind, Timestamp, protocol,
-};
+use semel_core::{Grant, Record, Renewed, Settled, Settlement, StoreErrorKind, Timestamp};
 
-use super::error::{overtaken, unexpected};
+use super::error::unexpected;
 use super::script::{DONE, MARK, get, sized};
-use super::{Inner, TRIES, millis};
+use super::{ATTEMPTS, Inner, millis};
+use crate::cas::{self, Cell, Snapshot, Start, Swap, overtaken};
 
 impl Inner {
     pub(super) async fn settle(
@@ -22,65 +22,38 @@ impl Inner {
     ) -> StoreResult<Settled> {
         let key = self.key(&lease.identity);
         let now = self.time.now();
-        let mut packed = Bytes::new();
+        let cell = Settling {
+            inner: self,
+            lease,
+            settlement,
+            key,
+        };
+        let mut start = Start::Read { write_sent: false };
         if let Some((written, life)) = from_memo(lease, settlement, now) {
-            let reply = self.write_settlement(lease, &key, &lease.memo, &written, life);
-            match reply.await? {
-                Value::Nil => return Ok(Settled::Lost),
-                Value::BulkString(found) => packed = found.into(),
+            let reply = self.write_settlement(lease, &cell.key, &lease.memo, &written, life);
+            match cell.judge(reply.await?)? {
+                Swap::Lost(Some(seen)) => {
+                    let write_sent = true;
+                    start = Start::Current { seen, write_sent };
+                }
                 _ => return Ok(Settled::Done),
             }
         }
-        for _ in 0..TRIES {
-            let Some(record) = self.own_record(lease, &key, &mut packed).await? else {
-                return Ok(Settled::Lost);
-            };
-            // The server knows whether the record is live (P23), and a memo doesn't know of renewals.
-            let now = now.max(record.written_at);
-            let record = Record {
-                written_at: now,
-                ..record
-            };
-            let decision =
-                protocol::settle(Some(&record), lease.fence, lease.token, settlement, now);
-            let Some(write) = decision.write else {
-                // Done already (P18), and known to have been done as far as asked.
-                if decision.answer == Settled::Done && !self.confirm(&key, &packed).await? {
-                    packed = Bytes::new();
-                    continue;
-                }
-                return Ok(decision.answer);
-            };
-            let (written, life) = (write.encode(), millis(write.retention));
-            let reply = self.write_settlement(lease, &key, &packed, &written, life);
-            match reply.await? {
-                Value::Nil => return Ok(Settled::Lost),
-                Value::BulkString(found) => packed = found.into(),
-                _ => return Ok(decision.answer),
-            }
-        }
-        Err(overtaken())
+        let decide = |found: Option<&Record>, now| cell.decide(found, now);
+        let change = cas::drive(&cell, start, decide).await?;
+        change.map(|change| change.answer).ok_or_else(overtaken)
     }
 
     /// What the lease's own record says: as packed in the memo, or by reading it.
-    async fn own_record(
-        &self,
-        lease: &Grant,
-        key: &[u8],
-        packed: &mut Bytes,
-    ) -> StoreResult<Option<Record>> {
-        let known = Record::decode_for(&lease.identity, packed).ok();
-        let is_fresh = *packed != lease.memo;
-        if let Some(record) =
-            known.filter(|known| is_fresh || known.is_owned_by(lease.fence, lease.token))
-        {
+    async fn own_record(&self, lease: &Grant, key: &[u8]) -> StoreResult<Option<Record>> {
+        let known = Record::decode_for(&lease.identity, &lease.memo).ok();
+        if let Some(record) = known.filter(|known| known.is_owned_by(lease.fence, lease.token)) {
             return Ok(Some(record));
         }
         match self.link.query(key, &get(key)).await? {
             Value::Nil => Ok(None),
             Value::BulkString(found) => {
-                *packed = found.into();
-                Ok(Some(Record::decode_for(&lease.identity, packed)?))
+                Ok(Some(Record::decode_for(&lease.identity, &found.into())?))
             }
             _ => Err(unexpected("GET")),
         }
@@ -121,8 +94,7 @@ impl Inner {
         checkpoint: Option<&Bytes>,
     ) -> StoreResult<Renewed> {
         let key = self.key(&lease.identity);
-        let mut packed = lease.memo.clone();
-        let Some(record) = self.own_record(lease, &key, &mut packed).await? else {
+        let Some(record) = self.own_record(lease, &key).await? else {
             return Ok(Renewed::Lost);
         };
         let now = self.time.now().max(record.written_at);
@@ -141,23 +113,91 @@ impl Inner {
                 Renewed::Lost
             });
         };
-        for _ in 0..TRIES {
-            let Some((record, packed, now)) = self.look(&lease.identity, &key).await? else {
-                return Ok(Renewed::Lost);
-            };
-            let (fence, token) = (lease.fence, lease.token);
-            let decision = protocol::renew(Some(&record), fence, token, Some(checkpoint), now);
-            let Some(mut write) = decision.write else {
-                return Ok(decision.answer);
-            };
-            // As in the script: whoever saw the header before may have seen the lease lapsed (I5).
-            let later = record.written_at.plus(Duration::from_micros(1));
-            write.written_at = write.written_at.max(later);
-            if self.swap(&key, &packed, &write).await?.is_some() {
-                return Ok(decision.answer);
+        let (fence, token) = (lease.fence, lease.token);
+        let decide = |found: Option<&Record>, now| {
+            let mut decision = protocol::renew(found, fence, token, Some(checkpoint), now);
+            if let (Some(write), Some(old)) = (&mut decision.write, found) {
+                // As in the script: whoever saw the header before may have seen the lease lapsed (I5).
+                let later = old.written_at.plus(Duration::from_micros(1));
+                write.written_at = write.written_at.max(later);
             }
+            decision
+        };
+        let start = Start::Read { write_sent: false };
+        let change = cas::drive(&self.place(&lease.identity), start, decide).await?;
+        change.map(|change| change.answer).ok_or_else(overtaken)
+    }
+}
+
+/// The place of a record that is settled.
+struct Settling<'a> {
+    inner: &'a Inner,
+    lease: &'a Grant,
+    settlement: &'a Settlement,
+    key: Vec<u8>,
+}
+
+impl Settling<'_> {
+    /// The server knows whether the record is live (P23), and a memo doesn't know of renewals: so the record counts as written
+    /// just now.
+    fn decide(&self, found: Option<&Record>, now: Timestamp) -> Decision<Settled> {
+        let written_at = found.map_or(now, |record| now.max(record.written_at));
+        let found = found.map(|record| Record {
+            written_at,
+            ..record.clone()
+        });
+        let (fence, token) = (self.lease.fence, self.lease.token);
+        protocol::settle(found.as_ref(), fence, token, self.settlement, written_at)
+    }
+
+    /// What a write was answered with: nothing where there is no record, or the record that is there.
+    fn judge(&self, reply: Value) -> StoreResult<Swap<Self>> {
+        Ok(match reply {
+            Value::Nil => Swap::Lost(Some(Snapshot::absent(self.inner.time.now()))),
+            Value::BulkString(found) => Swap::Lost(Some(self.snapshot(found.into())?)),
+            _ => Swap::Done(()),
+        })
+    }
+
+    fn snapshot(&self, packed: Bytes) -> StoreResult<Snapshot<Bytes>> {
+        let record = Record::decode_for(&self.lease.identity, &packed)?;
+        Ok(Snapshot {
+            found: Some((record, packed)),
+            now: self.inner.time.now(),
+        })
+    }
+}
+
+impl Cell for Settling<'_> {
+    type Version = Bytes;
+    type Written = ();
+
+    const ATTEMPTS: u32 = ATTEMPTS;
+
+    async fn read(&self) -> StoreResult<Snapshot<Bytes>> {
+        match self.inner.link.query(&self.key, &get(&self.key)).await? {
+            Value::Nil => Ok(Snapshot::absent(self.inner.time.now())),
+            Value::BulkString(found) => self.snapshot(found.into()),
+            _ => Err(unexpected("GET")),
         }
-        Err(overtaken())
+    }
+
+    async fn swap(&self, seen: &Snapshot<Bytes>, new: Record) -> StoreResult<Swap<Self>> {
+        let old = seen.version().map_or(&[][..], |packed| packed);
+        let (written, life) = (new.encode(), millis(new.retention));
+        let inner = self.inner;
+        let reply = inner.write_settlement(self.lease, &self.key, old, &written, life);
+        self.judge(reply.await?)
+    }
+
+    /// Done already (P18), and known to have been done as far as the store's level asks.
+    async fn confirm(&self, seen: &Snapshot<Bytes>) -> StoreResult<bool> {
+        let Some((record, packed)) = &seen.found else {
+            return Ok(true);
+        };
+        let is_done = self.inner.link.is_confirming()
+            && self.decide(Some(record), seen.now).answer == Settled::Done;
+        Ok(!is_done || self.inner.confirm(&self.key, packed).await?)
     }
 }
 

@@ -120,3 +120,26 @@ async fn a_day_whose_partition_is_gone_is_made_anew() {
         "1"
     );
 }
+
+/// A session may not see yet that another has just made the partition, and make it again.
+#[tokio::test]
+async fn processes_that_need_a_new_day_at_once_all_settle() {
+    let server = PostgresServer::start(&[]).await;
+    let mut stores = Vec::new();
+    for _ in 0..8 {
+        stores.push(open(&server.url()).await);
+    }
+    let large = complete(&"x".repeat(40_000));
+    let all_gone = "do $$ declare name text; begin for name in select inhrelid::regclass from pg_inherits \
+                    where inhparent = 'semel.bodies'::regclass loop execute 'drop table ' || name; end loop; end $$";
+    for _ in 0..25 {
+        server.sql("semel", all_gone);
+        let settled = stores.iter().map(|store| async {
+            let lease = won(store, &fresh()).await;
+            store.settle(&lease, &large).await
+        });
+        for settled in futures_util::future::join_all(settled).await {
+            assert_eq!(settled.expect("settled"), Settled::Done);
+        }
+    }
+}

@@ -27,7 +27,7 @@ const ROLL_BACK: &str =
     "ROLLBACK; SET SESSION TRANSACTION READ WRITE; SET autocommit = @semel_autocommit";
 
 /// An open transaction. Dropped, it is rolled back, and its session is as it was before another gets it.
-pub(super) struct Open {
+pub struct Open {
     /// `None` only once it has ended.
     tx: Option<Transaction<'static, MySql>>,
     is_guarded: bool,

@@ -8,14 +8,14 @@ use semel_core::store::StoreResult;
 use semel_core::{Claim, Claimed, Grant, Settled, Settlement, State};
 
 use super::guard::{Found, Open};
-use super::{Fate, Run};
-use crate::TxError;
-use crate::mysql::error::{is_broken, store_error, unexpected};
+use crate::mysql::error::{My, is_broken, store_error, unexpected};
 use crate::mysql::row::Seen;
-use crate::mysql::settle::settle;
+use crate::mysql::statements::settle;
+use crate::sql::records::{self, Statements as _};
+use crate::sql::transaction::{Fate, Run, TxError};
 
-impl Run {
-    pub(super) async fn settle(
+impl Run<My> {
+    pub(super) async fn settle_here(
         &self,
         lease: &Grant,
         settlement: &Settlement,
@@ -46,11 +46,6 @@ impl Run {
         }
     }
 
-    fn refuse(&self, why: TxError) -> Settled {
-        self.slot.lock().refused = Some(why);
-        Settled::Lost
-    }
-
     async fn commit(
         &self,
         mut open: Open,
@@ -59,6 +54,7 @@ impl Run {
         settlement: &Settlement,
     ) -> StoreResult<Settled> {
         self.store
+            .inner
             .takes(settlement.answer().map(|answer| &**answer))?;
         // A caller that leaves from here on, as one does whose time is up, has to ask what became of it.
         self.slot.lock().unanswered = true;
@@ -78,7 +74,7 @@ impl Run {
                 return self.give_up(open, lease, ask, TxError::Ended).await;
             }
         }
-        let statement = settle(&self.store.sql.settle, lease, settlement);
+        let statement = settle(&self.store.inner.sql.settle, lease, settlement);
         let why = match statement.execute(open.connection_mut()).await {
             Ok(done) if done.rows_affected() > 0 => None,
             Ok(_) => Some(TxError::RolledBack),
@@ -94,7 +90,7 @@ impl Run {
             Err(error) if is_broken(&error) => Err(store_error(error)),
             Err(error) => {
                 let settled = self.confirm(lease, ask, settlement).await?;
-                let is_undone = self.slot.lock().fate == Some(Fate::RolledBack);
+                let is_undone = self.fate() == Some(Fate::RolledBack);
                 match is_undone {
                     true => Ok(self.refuse(TxError::Refused(error))),
                     false => Ok(settled),
@@ -126,21 +122,21 @@ impl Run {
         ask: &Claim,
         settlement: &Settlement,
     ) -> StoreResult<Settled> {
-        if self.slot.lock().fate == Some(Fate::Ended) {
+        if self.fate() == Some(Fate::Ended) {
             return self.keep_doubt(ask).await;
         }
-        match self.store.claim(ask).await? {
+        match records::claim(&*self.store.inner, ask).await? {
             Claimed::Won(grant) if grant.fence == lease.fence => {
                 self.decide(Fate::Ended);
                 self.keep_doubt(ask).await
             }
             Claimed::Won(grant) => {
-                self.store.settle(&grant, &Settlement::Release).await?;
+                records::settle(&*self.store.inner, &grant, &Settlement::Release).await?;
                 self.decide(Fate::RolledBack);
                 Ok(self.refuse(TxError::RolledBack))
             }
             Claimed::Replay(replay) if settlement.answer() == Some(&replay.answer) => {
-                let seen = self.store.look(&ask.identity).await?;
+                let seen = self.store.inner.look(&ask.identity).await?;
                 let is_ours = seen.is_some_and(|seen| seen.record.token == ask.token);
                 Ok(if is_ours {
                     Settled::Done
@@ -172,24 +168,24 @@ impl Run {
     /// committed it. Where the transaction may still be on its way (`is_over` is false), a claim with the same token waits
     /// for it.
     async fn find_fate(&self, lease: &Grant, ask: &Claim, is_over: bool) -> StoreResult<Fate> {
-        if let Some(known) = self.slot.lock().fate {
+        if let Some(known) = self.fate() {
             return Ok(known);
         }
-        let seen = self.store.look(&ask.identity).await?;
+        let seen = self.store.inner.look(&ask.identity).await?;
         if seen.is_some_and(|seen| is_of(&seen, lease)) {
             return Ok(self.decide(Fate::Ended));
         }
         if is_over {
             return Ok(self.decide(Fate::RolledBack));
         }
-        match self.store.claim(ask).await? {
+        match records::claim(&*self.store.inner, ask).await? {
             Claimed::Won(grant) if grant.fence == lease.fence => Ok(self.decide(Fate::Ended)),
             Claimed::Won(grant) => {
-                self.store.settle(&grant, &Settlement::Release).await?;
+                records::settle(&*self.store.inner, &grant, &Settlement::Release).await?;
                 Ok(self.decide(Fate::RolledBack))
             }
             Claimed::Busy(_) => {
-                let seen = self.store.look(&ask.identity).await?;
+                let seen = self.store.inner.look(&ask.identity).await?;
                 let runs_elsewhere = seen.is_some_and(|seen| {
                     seen.record.state == State::Running && seen.record.token != ask.token
                 });
@@ -203,20 +199,16 @@ impl Run {
         }
     }
 
-    /// Once only: what is claimed outside afterwards is under the same token.
-    fn decide(&self, fate: Fate) -> Fate {
-        *self.slot.lock().fate.get_or_insert(fate)
-    }
-
     /// Keeps that nobody knows what of the transaction was committed. Not kept where another has taken over.
     async fn keep_doubt(&self, ask: &Claim) -> StoreResult<Settled> {
-        let is_kept = match self.store.claim(ask).await? {
+        let is_kept = match records::claim(&*self.store.inner, ask).await? {
             Claimed::Won(grant) => {
-                self.store.settle(&grant, &Settlement::Doubt).await? == Settled::Done
+                records::settle(&*self.store.inner, &grant, &Settlement::Doubt).await?
+                    == Settled::Done
             }
             // By an earlier sending, whose reply was lost.
             Claimed::InDoubt(_) => {
-                let seen = self.store.look(&ask.identity).await?;
+                let seen = self.store.inner.look(&ask.identity).await?;
                 seen.is_some_and(|seen| seen.record.token == ask.token)
             }
             _ => false,
@@ -229,8 +221,8 @@ impl Run {
 
     /// Keeps a failure although the transaction is rolled back: by a claim and a settlement of their own.
     async fn keep_outside(&self, ask: &Claim, settlement: &Settlement) -> StoreResult<Settled> {
-        match self.store.claim(ask).await? {
-            Claimed::Won(grant) => self.store.settle(&grant, settlement).await,
+        match records::claim(&*self.store.inner, ask).await? {
+            Claimed::Won(grant) => records::settle(&*self.store.inner, &grant, settlement).await,
             _ => Ok(Settled::Lost),
         }
     }

@@ -6,17 +6,18 @@
 
 use semel_core::store::StoreResult;
 use semel_core::{Claim, Claimed, Grant, Settled, Settlement, State};
+use sqlx::Error;
 use sqlx::types::Uuid;
-use sqlx::{Error, Postgres, Transaction};
 
-use super::{Fate, Run};
-use crate::postgres::error::{is_broken, store_error, unexpected};
+use super::Transaction;
+use crate::postgres::error::{Pg, is_broken, store_error, unexpected};
 use crate::postgres::row::uuid;
-use crate::postgres::settle::settle;
-use crate::transaction::TxError;
+use crate::postgres::statements::settle;
+use crate::sql::records::{self, Statements as _};
+use crate::sql::transaction::{Fate, Run, TxError};
 
-impl Run {
-    pub(super) async fn settle(
+impl Run<Pg> {
+    pub(super) async fn settle_here(
         &self,
         lease: &Grant,
         settlement: &Settlement,
@@ -54,21 +55,16 @@ impl Run {
         }
     }
 
-    fn refuse(&self, why: TxError) -> Settled {
-        self.slot.lock().refused = Some(why);
-        Settled::Lost
-    }
-
     async fn commit(
         &self,
-        mut tx: Transaction<'static, Postgres>,
+        mut tx: Transaction,
         lease: &Grant,
         ask: &Claim,
         settlement: &Settlement,
     ) -> StoreResult<Settled> {
         // A caller that leaves from here on, as one does whose time is up, has to ask what became of it.
         self.slot.lock().unanswered = true;
-        let statement = settle(&self.store.sql.settle_inside, lease, settlement, None);
+        let statement = settle(&self.store.inner.sql.settle_inside, lease, settlement, None);
         match statement.fetch_optional(&mut *tx).await {
             Ok(Some(_)) => {}
             Ok(None) => {
@@ -100,11 +96,11 @@ impl Run {
         }
         match self.claim_outside(ask).await? {
             Claimed::Won(grant) => {
-                self.store.settle(&grant, &Settlement::Release).await?;
+                records::settle(&*self.store.inner, &grant, &Settlement::Release).await?;
                 Ok(self.refuse(TxError::RolledBack))
             }
             Claimed::Replay(replay) if settlement.answer() == Some(&replay.answer) => {
-                let seen = self.store.look(&ask.identity).await?;
+                let seen = self.store.inner.look(&ask.identity).await?;
                 let is_ours = seen.is_some_and(|seen| seen.record.token == ask.token);
                 Ok(if is_ours {
                     Settled::Done
@@ -118,16 +114,12 @@ impl Run {
 
     /// Rolls back, before anything else is done: the next claim of this key must not meet what is being rolled back.
     /// → whether the transaction was still the claim's own.
-    async fn undo(
-        &self,
-        open: Option<Transaction<'static, Postgres>>,
-        ask: &Claim,
-    ) -> StoreResult<Fate> {
+    async fn undo(&self, open: Option<Transaction>, ask: &Claim) -> StoreResult<Fate> {
         let Some(mut tx) = open else {
             return self.find_fate(ask).await;
         };
         let address = ask.identity.address();
-        let statement = self.store.sql.is_own.at(&address);
+        let statement = self.store.inner.sql.is_own.at(&address);
         let statement = statement
             .bind(Uuid::from_bytes(address))
             .bind(uuid(ask.token));
@@ -144,10 +136,10 @@ impl Run {
     /// What became of a transaction that can't be asked any more. A running record under the run's own token is committed
     /// by nobody but the effect.
     async fn find_fate(&self, ask: &Claim) -> StoreResult<Fate> {
-        if let Some(known) = self.slot.lock().fate {
+        if let Some(known) = self.fate() {
             return Ok(known);
         }
-        let seen = self.store.look(&ask.identity).await?;
+        let seen = self.store.inner.look(&ask.identity).await?;
         let is_committed = seen.is_some_and(|seen| {
             seen.record.token == ask.token && seen.record.state == State::Running
         });
@@ -155,11 +147,6 @@ impl Run {
             true => self.decide(Fate::Ended),
             false => self.decide(Fate::RolledBack),
         })
-    }
-
-    /// Once only: what is claimed outside afterwards is under the same token.
-    fn decide(&self, fate: Fate) -> Fate {
-        *self.slot.lock().fate.get_or_insert(fate)
     }
 
     /// Keeps that nobody knows what of the transaction was committed. Not kept where another has taken over.
@@ -172,14 +159,14 @@ impl Run {
 
     /// A claim outside of the transaction, once that is over.
     async fn claim_outside(&self, ask: &Claim) -> StoreResult<Claimed> {
-        let claimed = self.store.try_claim(ask).await?;
+        let claimed = records::try_claim(&*self.store.inner, ask).await?;
         claimed.ok_or_else(|| unexpected("the transaction is not over yet"))
     }
 
     /// Keeps a failure although the transaction is rolled back: by a claim and a settlement of their own.
     async fn keep_outside(&self, ask: &Claim, settlement: &Settlement) -> StoreResult<Settled> {
         match self.claim_outside(ask).await? {
-            Claimed::Won(grant) => self.store.settle(&grant, settlement).await,
+            Claimed::Won(grant) => records::settle(&*self.store.inner, &grant, settlement).await,
             _ => Ok(Settled::Lost),
         }
     }
@@ -194,6 +181,6 @@ fn why(error: Error) -> TxError {
 }
 
 /// An error means that the connection is gone, and the transaction with it.
-async fn roll_back(tx: Transaction<'static, Postgres>) {
+async fn roll_back(tx: Transaction) {
     let _ = tx.rollback().await;
 }

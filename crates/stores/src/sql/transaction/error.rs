@@ -1,4 +1,4 @@
-//! What transactional runs of all SQL stores share.
+//! Why a transaction was not committed.
 
 use sqlx::Error;
 

@@ -6,20 +6,11 @@ use semel_core::wake::Wakeup;
 use semel_core::{BoxFuture, Claim, Claimed, Fence, Grant, Identity, Record, Renewed};
 use semel_core::{Resolution, Resolved, Settled, Settlement};
 
-use super::Transactional;
-use crate::mysql::MySqlStore;
+use super::{Transact, Transactional};
 
-impl Transactional {
-    fn outside(&self) -> MySqlStore {
-        MySqlStore {
-            inner: self.run.store.clone(),
-        }
-    }
-}
-
-impl Store for Transactional {
+impl<D: Transact> Store for Transactional<D> {
     fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
-        Box::pin(self.run.claim(claim))
+        Box::pin(D::claim(&self.run, claim))
     }
 
     /// Nobody can take over what is not committed.
@@ -37,8 +28,8 @@ impl Store for Transactional {
         settlement: &'a Settlement,
     ) -> BoxFuture<'a, StoreResult<Settled>> {
         Box::pin(async move {
-            let settled = self.run.settle(lease, settlement).await?;
-            self.run.store.hub.wake(&lease.identity.address());
+            let settled = D::settle(&self.run, lease, settlement).await?;
+            D::wake(&self.run.store, lease);
             Ok(settled)
         })
     }
@@ -49,18 +40,18 @@ impl Store for Transactional {
         fence: Fence,
         resolution: &'a Resolution,
     ) -> BoxFuture<'a, StoreResult<Resolved>> {
-        Box::pin(async move { self.outside().resolve(identity, fence, resolution).await })
+        self.run.store.resolve(identity, fence, resolution)
     }
 
     fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
-        Box::pin(async move { self.outside().read(identity).await })
+        self.run.store.read(identity)
     }
 
     fn watch(&self, identity: &Identity) -> Wakeup {
-        self.outside().watch(identity)
+        self.run.store.watch(identity)
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.outside().capabilities()
+        self.run.store.capabilities()
     }
 }

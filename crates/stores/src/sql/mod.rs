@@ -1,0 +1,24 @@
+//! What the SQL stores share: the way to the server, rows, the order of steps of each call, listings, transactions.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`dialect`] | what a dialect says of its server: how to send, what an error means |
+//! | [`link`] | a pool of connections, and statements that are sent again |
+//! | [`pool_health`] | which idle connections are pinged before use |
+//! | [`records`] | claim, renew, settle, resolve, restore over a dialect's statements |
+//! | [`row`] | a record as columns |
+//! | [`page`] | one page of a listing |
+//! | [`transaction`] | the caller's transaction as a store for one run |
+
+#![cfg_attr(
+    not(all(feature = "mysql", feature = "postgres")),
+    allow(dead_code, reason = "each dialect uses a part of it")
+)]
+
+pub(crate) mod dialect;
+pub(crate) mod link;
+pub(crate) mod page;
+mod pool_health;
+pub(crate) mod records;
+pub(crate) mod row;
+pub(crate) mod transaction;

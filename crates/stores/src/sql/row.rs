@@ -1,0 +1,185 @@
+//! A record as columns of a row.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use semel_core::identity::Address;
+use semel_core::store::StoreResult;
+use semel_core::{
+    Answer, Body, CrashPolicy, Fence, Fingerprint, Identity, KeyHint, Namespace, Record,
+    RecordError, State, Timestamp, Token,
+};
+
+/// A record as it was read.
+pub(crate) struct Seen {
+    pub(crate) address: Address,
+    pub(crate) record: Record,
+    /// The server's time of the read.
+    pub(crate) now: Timestamp,
+    /// The day under which the body is kept, where that is apart; the record's own is empty until it is fetched.
+    pub(crate) body_day: Option<i32>,
+}
+
+/// What a row holds: a record, or something that this version can't read.
+pub(crate) type Found = Result<Seen, RecordError>;
+
+/// The columns, as a dialect read them. Numbers are as wide as the widest column.
+pub(crate) struct Columns<'r> {
+    pub(crate) address: &'r [u8],
+    pub(crate) seal: &'r [u8],
+    pub(crate) token: &'r [u8],
+    pub(crate) fence: i64,
+    pub(crate) created_us: i64,
+    pub(crate) written_us: i64,
+    pub(crate) retention_ms: i64,
+    pub(crate) lease_ms: i64,
+    pub(crate) attempt: u16,
+    pub(crate) max_attempts: u16,
+    pub(crate) secret_id: u16,
+    pub(crate) state: i64,
+    pub(crate) crash: i64,
+    pub(crate) fingerprint: &'r [u8],
+    /// Environment, tenant, scope and key hint.
+    pub(crate) names: [&'r [u8]; 4],
+    pub(crate) checkpoint: Option<&'r [u8]>,
+    pub(crate) head: Option<&'r [u8]>,
+    pub(crate) body: Option<&'r [u8]>,
+    /// The length of a body that is not in the row.
+    pub(crate) body_bytes: Option<i64>,
+    pub(crate) body_day: Option<i32>,
+    pub(crate) now_us: i64,
+}
+
+impl Columns<'_> {
+    pub(crate) fn parse(&self) -> Found {
+        let malformed = RecordError::Malformed;
+        let fixed = |bytes: &[u8]| <[u8; 16]>::try_from(bytes).ok();
+        let (Some(address), Some(seal), Some(token)) =
+            (fixed(self.address), fixed(self.seal), fixed(self.token))
+        else {
+            return Err(malformed("address, seal or token"));
+        };
+        let fingerprint = <[u8; Fingerprint::BYTES]>::try_from(self.fingerprint);
+        let (Some((namespace, hint)), Ok(fingerprint)) = (self.label(), fingerprint) else {
+            return Err(malformed("namespace or fingerprint"));
+        };
+        let (Some(state), Some(crash)) = (state(self.state), crash(self.crash)) else {
+            return Err(malformed("no such state"));
+        };
+        let answer = self.answer()?;
+        if answer.is_some() != matches!(state, State::Completed | State::Failed) {
+            return Err(malformed("an answer that doesn't fit the state"));
+        }
+        let record = Record {
+            seal,
+            state,
+            crash,
+            fence: Fence(unsigned(self.fence)),
+            token: Token(u128::from_be_bytes(token)),
+            attempt: self.attempt,
+            max_attempts: self.max_attempts,
+            fingerprint: Fingerprint::from_bytes(fingerprint),
+            secret_id: self.secret_id,
+            lease: Duration::from_millis(unsigned(self.lease_ms)),
+            retention: Duration::from_millis(unsigned(self.retention_ms)),
+            created_at: Timestamp::from_micros(unsigned(self.created_us)),
+            written_at: Timestamp::from_micros(unsigned(self.written_us)),
+            namespace,
+            hint,
+            checkpoint: Bytes::copy_from_slice(self.checkpoint.unwrap_or_default()),
+            answer,
+        };
+        Ok(Seen {
+            address,
+            record,
+            now: Timestamp::from_micros(unsigned(self.now_us)),
+            body_day: self.body_day,
+        })
+    }
+
+    fn label(&self) -> Option<(Namespace, KeyHint)> {
+        let [environment, tenant, scope, hint] = self.names;
+        let text = |bytes| std::str::from_utf8(bytes).ok();
+        let namespace = Namespace::new(text(environment)?, text(tenant)?, text(scope)?).ok()?;
+        Some((namespace, KeyHint::new(text(hint)?)))
+    }
+
+    fn answer(&self) -> Result<Option<Arc<Answer>>, RecordError> {
+        let Some(head) = self.head else {
+            return Ok(None);
+        };
+        let body = match (self.body, self.body_bytes) {
+            (Some(digest), Some(bytes)) => Body::elsewhere(bytes.cast_unsigned(), digest)?,
+            (Some(body), None) => Body::Kept(Bytes::copy_from_slice(body)),
+            // Any length that a caller names is kept, in the same 64 bits.
+            (None, Some(bytes)) if self.body_day.is_none() => Body::Omitted {
+                bytes: bytes.cast_unsigned(),
+            },
+            (None, _) => Body::Kept(Bytes::new()),
+        };
+        let head = Bytes::copy_from_slice(head);
+        Ok(Some(Arc::new(Answer { head, body })))
+    }
+}
+
+/// A row of a format that this version doesn't know.
+pub(crate) fn unknown_format(format: i64) -> RecordError {
+    RecordError::UnknownVersion(u8::try_from(format).unwrap_or(u8::MAX))
+}
+
+/// The record is used only if it is the one asked for (P24).
+pub(crate) fn check(found: Found, identity: &Identity) -> StoreResult<Seen> {
+    let seen = found?;
+    if seen.record.is_of(identity) && seen.address == identity.address() {
+        Ok(seen)
+    } else {
+        Err(RecordError::Foreign.into())
+    }
+}
+
+/// The columns of an answer: head, body, and the length of a body that is not in the row.
+pub(crate) type AnswerColumns = (Option<Vec<u8>>, Option<Vec<u8>>, Option<i64>);
+
+/// Splits an answer into its columns. `is_body_apart` leaves the body to a table of its own.
+pub(crate) fn answer_columns(answer: Option<&Answer>, is_body_apart: bool) -> AnswerColumns {
+    let head = answer.map(|answer| answer.head.to_vec());
+    let (body, bytes) = match answer.map(|answer| &answer.body) {
+        Some(Body::Kept(body)) if !is_body_apart => (Some(body.to_vec()), None),
+        Some(Body::Omitted { bytes }) => (None, Some(bytes.cast_signed())),
+        Some(Body::Elsewhere { bytes, digest }) => {
+            (Some(digest.to_vec()), Some(bytes.cast_signed()))
+        }
+        _ => (None, None),
+    };
+    (head, body, bytes)
+}
+
+/// Fences and times stay far below the limit; what does not can't be in the table.
+pub(crate) fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn unsigned(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+pub(crate) fn whole_millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn state(number: i64) -> Option<State> {
+    let all = [
+        State::Running,
+        State::Completed,
+        State::Failed,
+        State::InDoubt,
+        State::Released,
+    ];
+    all.into_iter().find(|state| *state as i64 == number)
+}
+
+fn crash(number: i64) -> Option<CrashPolicy> {
+    let all = [CrashPolicy::Takeover, CrashPolicy::Hold];
+    all.into_iter().find(|crash| *crash as i64 == number)
+}

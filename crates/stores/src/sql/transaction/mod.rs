@@ -1,0 +1,198 @@
+//! The claim, the caller's own writes and the settlement as one transaction: both happen, or neither.
+//!
+//! [`Transactional`] is a store for one run. To the engine it is like any other: a claim opens a transaction and leaves it
+//! open if it wins, the effect works in it, and the settlement commits it. Until then nobody else sees the record; other
+//! callers are told that it is busy.
+
+mod error;
+mod store;
+
+use std::future::Future;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use semel_core::store::{Store, StoreResult};
+use semel_core::{Claim, Claimed, Grant, Settled, Settlement};
+use sqlx::{Error, Pool};
+
+use super::dialect::{Connection, Dialect, not_sent};
+
+pub use error::TxError;
+
+/// A dialect's way to claim and settle inside of a transaction.
+pub trait Transact: Dialect + Sized {
+    /// The store whose records are claimed.
+    type Store: Store + Clone;
+    /// An open transaction. Dropped, it is rolled back.
+    type Open: Send + Sync + 'static;
+
+    /// Opens a transaction.
+    fn begin(pool: &Pool<Self::Db>) -> impl Future<Output = Result<Self::Open, Error>> + Send;
+    /// Commits one.
+    fn commit(open: Self::Open) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Its connection.
+    fn connection(open: &Self::Open) -> &Connection<Self>;
+    /// Its connection, for statements.
+    fn connection_mut(open: &mut Self::Open) -> &mut Connection<Self>;
+
+    /// Claims in a transaction, which stays open in the run's slot if the claim wins.
+    fn claim(run: &Run<Self>, ask: &Claim) -> impl Future<Output = StoreResult<Claimed>> + Send;
+
+    /// Settles: commits, or rolls back and keeps what has to be kept outside of the transaction.
+    fn settle(
+        run: &Run<Self>,
+        lease: &Grant,
+        settlement: &Settlement,
+    ) -> impl Future<Output = StoreResult<Settled>> + Send;
+
+    /// Wakes those who wait for the record in this process.
+    fn wake(store: &Self::Store, lease: &Grant);
+}
+
+/// A store for one run, in a transaction on the caller's own pool.
+pub struct Transactional<D: Transact> {
+    run: Arc<Run<D>>,
+}
+
+/// One run.
+pub struct Run<D: Transact> {
+    pub(crate) store: D::Store,
+    pub(crate) pool: Pool<D::Db>,
+    pub(crate) slot: Mutex<Slot<D::Open>>,
+}
+
+/// The state of a run while its effect doesn't use the transaction.
+pub(crate) struct Slot<O> {
+    pub(crate) open: Option<O>,
+    /// What the transaction was opened for, to find out what became of it.
+    pub(crate) ask: Option<Claim>,
+    /// The end of the transaction was sent, and the reply was not seen.
+    pub(crate) unanswered: bool,
+    /// What became of the transaction, once that is known.
+    pub(crate) fate: Option<Fate>,
+    pub(crate) refused: Option<TxError>,
+}
+
+impl<O> Default for Slot<O> {
+    fn default() -> Self {
+        Self {
+            open: None,
+            ask: None,
+            unanswered: false,
+            fate: None,
+            refused: None,
+        }
+    }
+}
+
+/// What became of a transaction that its settlement did not commit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Nothing of it happened.
+    RolledBack,
+    /// It ended before its settlement: what the effect wrote may be committed.
+    Ended,
+}
+
+/// The transaction, as the effect works in it: a connection that can't be committed by mistake. Dropping it gives it back.
+pub struct Tx<D: Transact> {
+    open: Option<D::Open>,
+    run: Arc<Run<D>>,
+}
+
+impl<D: Transact> Transactional<D> {
+    /// For one run on `pool`, which leads to the same database as `store`.
+    #[must_use]
+    pub fn new(store: &D::Store, pool: &Pool<D::Db>) -> Self {
+        let run = Run {
+            store: store.clone(),
+            pool: pool.clone(),
+            slot: Mutex::default(),
+        };
+        Self { run: Arc::new(run) }
+    }
+
+    /// The transaction that the claim opened; a new one where the effect runs without a claim.
+    ///
+    /// # Errors
+    /// Where no connection can be had.
+    pub async fn transaction(&self) -> StoreResult<Tx<D>> {
+        let open = self.run.slot.lock().open.take();
+        let open = match open {
+            Some(open) => open,
+            None => D::begin(&self.run.pool).await.map_err(not_sent::<D>)?,
+        };
+        Ok(Tx {
+            open: Some(open),
+            run: Arc::clone(&self.run),
+        })
+    }
+
+    /// Commits what an effect did that ran without a claim.
+    ///
+    /// # Errors
+    /// [`TxError`] where it was rolled back; `Refused` also where the connection was lost and the outcome is unknown.
+    pub async fn commit_unprotected(&self) -> Result<(), TxError> {
+        let open = self.run.slot.lock().open.take().ok_or(TxError::Kept)?;
+        D::commit(open).await.map_err(TxError::Refused)
+    }
+
+    /// Why the transaction was rolled back although the effect succeeded.
+    #[must_use]
+    pub fn refused(&self) -> Option<TxError> {
+        self.run.slot.lock().refused.take()
+    }
+}
+
+impl<D: Transact> Clone for Transactional<D> {
+    fn clone(&self) -> Self {
+        Self {
+            run: Arc::clone(&self.run),
+        }
+    }
+}
+
+impl<D: Transact> Run<D> {
+    /// Notes why the transaction was not committed.
+    pub(crate) fn refuse(&self, why: TxError) -> Settled {
+        self.slot.lock().refused = Some(why);
+        Settled::Lost
+    }
+
+    /// Notes what became of the transaction. The first finding counts: a claim outside of the transaction is made under the
+    /// same token afterwards.
+    pub(crate) fn decide(&self, fate: Fate) -> Fate {
+        *self.slot.lock().fate.get_or_insert(fate)
+    }
+
+    pub(crate) fn fate(&self) -> Option<Fate> {
+        self.slot.lock().fate
+    }
+
+    /// The claim won: the transaction waits for its effect.
+    pub(crate) fn keep(&self, open: D::Open, ask: &Claim) {
+        let mut slot = self.slot.lock();
+        (slot.open, slot.ask) = (Some(open), Some(ask.clone()));
+    }
+}
+
+impl<D: Transact> Deref for Tx<D> {
+    type Target = Connection<D>;
+
+    fn deref(&self) -> &Connection<D> {
+        D::connection(self.open.as_ref().expect("taken only when dropped"))
+    }
+}
+
+impl<D: Transact> DerefMut for Tx<D> {
+    fn deref_mut(&mut self) -> &mut Connection<D> {
+        D::connection_mut(self.open.as_mut().expect("taken only when dropped"))
+    }
+}
+
+impl<D: Transact> Drop for Tx<D> {
+    fn drop(&mut self) {
+        self.run.slot.lock().open = self.open.take();
+    }
+}
