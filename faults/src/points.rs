@@ -5,12 +5,8 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use parking_lot::Mutex;
 use rustix::process::{Signal, getpid, kill_process};
-use semel::core::diagnosis::Finding;
-use semel::core::store::{Capabilities, Connections, Page, Query, Stats};
-use semel::core::wake::Wakeup;
 use semel::core::{
-    BoxFuture, Claim, Claimed, Fence, Grant, Identity, Record, Renewed, Resolution, Resolved,
-    Restored, Settled, Settlement, Store, StoreAdmin, StoreResult, Timestamp,
+    BoxFuture, Claim, Claimed, Grant, Settled, Settlement, Store, StoreAdmin, StoreResult,
 };
 use semel_testkit::history::Recorder;
 use serde::{Deserialize, Serialize};
@@ -80,14 +76,6 @@ impl Store for Pointed {
         })
     }
 
-    fn renew<'a>(
-        &'a self,
-        lease: &'a Grant,
-        checkpoint: Option<&'a bytes::Bytes>,
-    ) -> BoxFuture<'a, StoreResult<Renewed>> {
-        self.inner.renew(lease, checkpoint)
-    }
-
     fn settle<'a>(
         &'a self,
         lease: &'a Grant,
@@ -101,26 +89,7 @@ impl Store for Pointed {
         })
     }
 
-    fn resolve<'a>(
-        &'a self,
-        identity: &'a Identity,
-        fence: Fence,
-        resolution: &'a Resolution,
-    ) -> BoxFuture<'a, StoreResult<Resolved>> {
-        self.inner.resolve(identity, fence, resolution)
-    }
-
-    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
-        self.inner.read(identity)
-    }
-
-    fn watch(&self, identity: &Identity) -> Wakeup {
-        self.inner.watch(identity)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
+    semel::core::forward_store!(|self| self.inner => renew, resolve, read, watch, capabilities);
 }
 
 #[deny(
@@ -128,43 +97,5 @@ impl Store for Pointed {
     reason = "a wrapper passes every call on"
 )]
 impl StoreAdmin for Pointed {
-    fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, StoreResult<Page>> {
-        self.inner.list(query)
-    }
-
-    fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
-        self.inner.delete(identity)
-    }
-
-    fn restore<'a>(
-        &'a self,
-        identity: &'a Identity,
-        record: &'a Record,
-    ) -> BoxFuture<'a, StoreResult<Restored>> {
-        self.inner.restore(identity, record)
-    }
-
-    fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
-        self.inner.sweep(most)
-    }
-
-    fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
-        self.inner.expired(most)
-    }
-
-    fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
-        self.inner.now()
-    }
-
-    fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
-        self.inner.stats()
-    }
-
-    fn connections(&self) -> Option<Connections> {
-        self.inner.connections()
-    }
-
-    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
-        self.inner.diagnose()
-    }
+    semel::core::forward_store!(|self| self.inner => list, delete, restore, sweep, expired, now, stats, connections, diagnose);
 }

@@ -9,14 +9,12 @@
 //! | [`canonical`], [`fingerprint`] | what it asks for |
 //! | [`claim`], [`protocol`], [`record`] | who may run, and what is remembered: the rules, as pure functions |
 //! | [`store`], [`memory`], [`wake`] | where it is remembered |
-//! | [`mirror`], [`mod@bring`], [`spill`] | where it is remembered while that moves, and what lies beside it |
 //! | [`engine`] | the only control flow: claim → run → settle → answer |
 //! | [`event`] | what happened, for logs, metrics and audit |
 //! | [`clock`], [`mod@env`] | time, tasks and chance, passed in |
 //!
 //! Comments like `P9` cite the numbered rules of `spec/protocol.md`.
 
-pub mod bring;
 pub mod canary;
 pub mod canonical;
 pub mod claim;
@@ -28,16 +26,15 @@ pub mod env;
 pub mod error;
 pub mod event;
 pub mod fingerprint;
+mod forward;
 pub mod identity;
 pub mod key;
 pub mod memory;
-pub mod mirror;
 pub mod namespace;
 pub mod policy;
 pub mod protocol;
 pub mod record;
 pub mod secret;
-pub mod spill;
 pub mod store;
 mod sync;
 pub mod wake;
@@ -54,9 +51,7 @@ pub use fingerprint::{Fingerprint, FingerprintBuilder};
 pub use identity::Identity;
 pub use key::{Key, KeyError, KeyHint, KeyRules};
 pub use memory::{MemoryConfig, MemoryStore};
-pub use mirror::Mirror;
 pub use namespace::{Namespace, NamespaceError};
 pub use record::{Answer, Body, CrashPolicy, Digest, Fence, Record, RecordError, State, Token};
 pub use secret::{Secret, SecretError};
-pub use spill::{Bodies, Spill};
 pub use store::{Capabilities, Store, StoreAdmin, StoreResult};

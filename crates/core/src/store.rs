@@ -1,14 +1,18 @@
 //! [`Store`] and [`StoreAdmin`]: what every backend does, in words that a backend can be held to.
 
-use bytes::Bytes;
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+pub use bytes::Bytes;
 
 use crate::claim::{
     Claim, Claimed, Grant, Renewed, Resolution, Resolved, Restored, Settled, Settlement,
 };
-use crate::clock::Timestamp;
+use crate::clock::{Clock, Sleep, Timestamp};
 use crate::diagnosis::Finding;
 use crate::env::BoxFuture;
-use crate::error::StoreError;
+use crate::error::{Certainty, StoreError, StoreErrorKind};
 use crate::identity::Identity;
 use crate::record::{Fence, Record, State};
 use crate::wake::Wakeup;
@@ -238,4 +242,31 @@ pub struct Stats {
     pub records: u64,
     /// The most records it takes; `None` where nothing but the backend's own limits bounds it.
     pub capacity: Option<u64>,
+}
+
+/// The answer of a store call, or `Unknown` if none came within `limit`.
+///
+/// Costs no timer where the call answers at once.
+///
+/// # Errors
+/// Those of the call, and the limit.
+pub async fn within<T>(
+    clock: &dyn Clock,
+    limit: Duration,
+    mut call: BoxFuture<'_, StoreResult<T>>,
+) -> StoreResult<T> {
+    let mut timer: Option<Sleep> = None;
+    poll_fn(|cx| {
+        if let Poll::Ready(answer) = call.as_mut().poll(cx) {
+            return Poll::Ready(answer);
+        }
+        let timer = timer.get_or_insert_with(|| clock.sleep(limit));
+        timer.as_mut().poll(cx).map(|()| Err(no_answer(limit)))
+    })
+    .await
+}
+
+fn no_answer(limit: Duration) -> StoreError {
+    let said = format!("no answer within {limit:?}");
+    StoreError::new(StoreErrorKind::Unavailable, Certainty::Unknown, said)
 }

@@ -232,7 +232,7 @@ impl Builder {
     }
 
     /// Bodies of more than `above` bytes are kept in the bucket at `url` (`s3://`, `gs://`, `az://`) instead of the store,
-    /// with which every node must be opened. See [`Spill`](semel_core::Spill) for what that changes, and what it doesn't.
+    /// with which every node must be opened. See [`Spill`](semel_stores::compose::Spill) for what that changes, and what it doesn't.
     #[cfg(feature = "object")]
     pub fn body_store(mut self, url: &str, above: usize) -> Self {
         self.bodies = Some((url.to_owned(), above));
@@ -301,7 +301,12 @@ impl Builder {
             let bodies = Box::pin(ObjectBodies::open(url, Arc::clone(&env.clock))).await;
             let bodies = Arc::new(bodies.map_err(OpenError::Bodies)?);
             let clock = Arc::clone(&env.clock);
-            opened.store = Arc::new(semel_core::Spill::new(opened.store, bodies, *above, clock));
+            opened.store = Arc::new(semel_stores::compose::Spill::new(
+                opened.store,
+                bodies,
+                *above,
+                clock,
+            ));
         }
         Ok(opened)
     }

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use semel_core::{Env, MemoryStore, Mirror, StoreAdmin};
+use semel_core::{Env, MemoryStore, StoreAdmin};
+use semel_stores::compose::Mirror;
 
 use crate::error::OpenError;
 use crate::runtime::tokio_env;

@@ -17,6 +17,7 @@
     feature = "redis"
 ))]
 mod cas;
+pub mod compose;
 #[cfg(feature = "mysql")]
 pub mod mysql;
 #[cfg(any(feature = "mysql", feature = "postgres"))]

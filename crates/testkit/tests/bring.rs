@@ -5,11 +5,11 @@ mod both;
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel_core::bring::{Became, Pass, bring};
 use semel_core::{
     Answer, Claim, Claimed, CrashPolicy, Fingerprint, Grant, Key, Namespace, Record, Renewed,
     Secret, Settled, Settlement, Store as _, StoreAdmin as _, Terms, Token,
 };
+use semel_stores::compose::copy::{CopyMode, CopyOutcome, copy_record};
 
 use both::Both;
 
@@ -26,13 +26,13 @@ impl Both {
         found.expect("a record")
     }
 
-    async fn brought(&self, pass: Pass, record: &Record) -> Became {
+    async fn brought(&self, pass: CopyMode, record: &Record) -> CopyOutcome {
         let clocks = (
             self.old.now().await.expect("a store in memory"),
             self.new.now().await.expect("a store in memory"),
         );
         let identity = claim(1).identity;
-        let became = bring(&self.new, pass, &identity, record, clocks).await;
+        let became = copy_record(&self.new, pass, &identity, record, clocks).await;
         became.expect("a store in memory")
     }
 }
@@ -72,20 +72,23 @@ async fn a_copy_that_came_too_late_gives_way_to_what_became_of_the_record() {
     let listed = stores.listed().await;
     let next = won(stores.old.claim(&claim(2)).await.unwrap());
     stores.old.settle(&next, &done("a")).await.unwrap();
-    assert_eq!(stores.brought(Pass::Copying, &listed).await, Became::Copied);
+    assert_eq!(
+        stores.brought(CopyMode::Copying, &listed).await,
+        CopyOutcome::Copied
+    );
 
     let settled = stores.listed().await;
     assert_eq!(
-        stores.brought(Pass::Comparing, &settled).await,
-        Became::Mended
+        stores.brought(CopyMode::Comparing, &settled).await,
+        CopyOutcome::Mended
     );
     let told = stores.new.claim(&claim(3)).await.unwrap();
     assert!(matches!(told, Claimed::Replay(replay) if *replay.answer == Answer::of("a")));
     let found = stores.new.read(&claim(1).identity).await.unwrap();
     assert_eq!(found.expect("a record").expires_at(), settled.expires_at());
     assert_eq!(
-        stores.brought(Pass::Comparing, &settled).await,
-        Became::There
+        stores.brought(CopyMode::Comparing, &settled).await,
+        CopyOutcome::There
     );
 }
 
@@ -98,14 +101,14 @@ async fn what_somebody_runs_or_wrote_later_is_left_alone() {
     stores.clock.advance(LEASE);
     won(stores.new.claim(&claim(2)).await.unwrap());
     assert_eq!(
-        stores.brought(Pass::Comparing, &settled).await,
-        Became::Running
+        stores.brought(CopyMode::Comparing, &settled).await,
+        CopyOutcome::Running
     );
     stores.clock.advance(LEASE * 2);
     let before = stores.new.read(&claim(1).identity).await.unwrap();
     assert_eq!(
-        stores.brought(Pass::Comparing, &settled).await,
-        Became::Conflict
+        stores.brought(CopyMode::Comparing, &settled).await,
+        CopyOutcome::Conflict
     );
     assert_eq!(stores.new.read(&claim(1).identity).await.unwrap(), before);
 }
@@ -120,13 +123,13 @@ async fn a_key_that_was_used_anew_after_its_record_expired_is_no_conflict() {
         stores.clock.advance(LEASE * 100);
         let anew = won(stores.new.claim(&claim(2)).await.unwrap());
         assert_eq!(
-            stores.brought(Pass::Comparing, &listed).await,
-            Became::There
+            stores.brought(CopyMode::Comparing, &listed).await,
+            CopyOutcome::There
         );
         stores.new.settle(&anew, &done(last)).await.unwrap();
         assert_eq!(
-            stores.brought(Pass::Comparing, &listed).await,
-            Became::There
+            stores.brought(CopyMode::Comparing, &listed).await,
+            CopyOutcome::There
         );
     }
 }
@@ -142,13 +145,13 @@ async fn a_lease_of_the_new_store_is_waited_for_before_the_answer_takes_its_plac
     stores.old.settle(&next, &done("a")).await.unwrap();
     let settled = stores.listed().await;
     assert_eq!(
-        stores.brought(Pass::Copying, &settled).await,
-        Became::Running
+        stores.brought(CopyMode::Copying, &settled).await,
+        CopyOutcome::Running
     );
     stores.clock.advance(LEASE * 2);
     assert_eq!(
-        stores.brought(Pass::Comparing, &settled).await,
-        Became::Mended
+        stores.brought(CopyMode::Comparing, &settled).await,
+        CopyOutcome::Mended
     );
 }
 
@@ -164,8 +167,8 @@ async fn a_record_that_was_given_back_late_is_no_conflict() {
     let released = stores.new.settle(&lease, &Settlement::Release).await;
     assert_eq!(released.unwrap(), Settled::Done);
     assert_eq!(
-        stores.brought(Pass::Comparing, &settled).await,
-        Became::Mended
+        stores.brought(CopyMode::Comparing, &settled).await,
+        CopyOutcome::Mended
     );
     let told = stores.new.claim(&claim(3)).await.unwrap();
     assert!(matches!(told, Claimed::Replay(_)), "{told:?}");
@@ -183,8 +186,8 @@ async fn a_lease_that_both_stores_know_is_left_to_its_owner() {
     let listed = stores.listed().await;
     let before = stores.new.read(&claim(1).identity).await.unwrap();
     assert_eq!(
-        stores.brought(Pass::Comparing, &listed).await,
-        Became::There
+        stores.brought(CopyMode::Comparing, &listed).await,
+        CopyOutcome::There
     );
     assert_eq!(stores.new.read(&claim(1).identity).await.unwrap(), before);
     let renewed = stores.mirror().renew(&second, None).await.unwrap();

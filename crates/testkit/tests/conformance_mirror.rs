@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use semel_core::{
     Answer, BoxFuture, Claim, Claimed, CrashPolicy, Fence, Fingerprint, Grant, Identity, Key,
-    MemoryConfig, MemoryStore, Mirror, Namespace, Record, Resolution, Resolved, Restored, Secret,
-    Settled, Settlement, State, Store as _, StoreAdmin, Terms, Token,
+    MemoryConfig, MemoryStore, Namespace, Record, Resolution, Resolved, Restored, Secret, Settled,
+    Settlement, State, Store as _, StoreAdmin, Terms, Token,
 };
+use semel_stores::compose::Mirror;
 use semel_testkit::conformance::{Spans, Subject};
 
 use both::Both;

@@ -8,10 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use semel_core::{
-    Answer, Bodies, Body, BoxFuture, Certainty, Claim, Claimed, CrashPolicy, Digest, Fingerprint,
-    Grant, Identity, Key, MemoryConfig, MemoryStore, Namespace, Secret, Settled, Settlement, Spill,
-    Store as _, StoreAdmin, StoreError, StoreErrorKind, StoreResult, Terms, Token,
+    Answer, Body, BoxFuture, Certainty, Claim, Claimed, CrashPolicy, Digest, Fingerprint, Grant,
+    Identity, Key, MemoryConfig, MemoryStore, Namespace, Secret, Settled, Settlement, Store as _,
+    StoreAdmin, StoreError, StoreErrorKind, StoreResult, Terms, Token,
 };
+use semel_stores::compose::{Bodies, Spill};
 use semel_testkit::clock::FakeClock;
 use semel_testkit::conformance::{Spans, Subject};
 use semel_testkit::faulty::{Call, Fault, FaultyStore};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use semel::core::bring::{Became, Pass, bring};
 use semel::core::store::{Cursor, Query};
 use semel::core::{StoreAdmin, StoreResult};
+use semel_stores::compose::copy::{CopyMode, CopyOutcome, copy_record};
 use serde::{Deserialize, Serialize};
 
 /// How many records are under way at once.
@@ -38,14 +38,14 @@ impl Counts {
         self.copied + self.there + self.mended + self.running + self.expired + self.conflicts
     }
 
-    fn add(&mut self, became: Became) {
+    fn add(&mut self, became: CopyOutcome) {
         let count = match became {
-            Became::Copied => &mut self.copied,
-            Became::There => &mut self.there,
-            Became::Mended => &mut self.mended,
-            Became::Running => &mut self.running,
-            Became::Expired => &mut self.expired,
-            Became::Conflict => &mut self.conflicts,
+            CopyOutcome::Copied => &mut self.copied,
+            CopyOutcome::There => &mut self.there,
+            CopyOutcome::Mended => &mut self.mended,
+            CopyOutcome::Running => &mut self.running,
+            CopyOutcome::Expired => &mut self.expired,
+            CopyOutcome::Conflict => &mut self.conflicts,
         };
         *count += 1;
     }
@@ -61,7 +61,7 @@ impl Copy {
     /// Brings one page over; gives where to go on, and the hints of records that the stores disagree about.
     pub(super) async fn page(
         &self,
-        pass: Pass,
+        pass: CopyMode,
         after: Option<Cursor>,
         counts: &mut Counts,
     ) -> StoreResult<(Option<Cursor>, Vec<String>)> {
@@ -73,7 +73,7 @@ impl Copy {
         let page = self.from.list(&query).await?;
         let clocks = (self.from.now().await?, self.to.now().await?);
         let each = page.records.iter().map(|(identity, record)| async move {
-            let became = bring(&*self.to, pass, identity, record, clocks).await?;
+            let became = copy_record(&*self.to, pass, identity, record, clocks).await?;
             Ok::<_, semel::core::StoreError>((became, record))
         });
         let all: Vec<_> = stream::iter(each)
@@ -84,7 +84,7 @@ impl Copy {
         let mut disagree = Vec::new();
         for (became, record) in all {
             counts.add(became);
-            if became == Became::Conflict {
+            if became == CopyOutcome::Conflict {
                 let place = &record.namespace;
                 disagree.push(format!(
                     "{} {} {}",
@@ -121,10 +121,10 @@ mod tests {
         }
         let copy = Copy { from, to };
         let (mut copied, mut compared) = (Counts::default(), Counts::default());
-        copy.page(Pass::Copying, None, &mut copied)
+        copy.page(CopyMode::Copying, None, &mut copied)
             .await
             .expect("a page");
-        copy.page(Pass::Comparing, None, &mut compared)
+        copy.page(CopyMode::Comparing, None, &mut compared)
             .await
             .expect("a page");
         assert!(
@@ -156,7 +156,7 @@ mod tests {
             from: Arc::new(from),
             to: Arc::new(to),
         };
-        for pass in [Pass::Copying, Pass::Comparing] {
+        for pass in [CopyMode::Copying, CopyMode::Comparing] {
             let mut counts = Counts::default();
             copy.page(pass, None, &mut counts).await.expect("a page");
             let sound = page.records.len() as u64 - 1;

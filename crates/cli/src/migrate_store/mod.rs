@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use semel::core::StoreAdmin;
-use semel::core::bring::Pass;
 use semel::core::store::Cursor;
 use semel_server::config::without_password;
+use semel_stores::compose::copy::CopyMode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -97,9 +97,9 @@ impl MigrateStore {
         disagree: &mut Vec<String>,
     ) -> Result<(), Exit> {
         let (pass, what) = if state.comparing {
-            (Pass::Comparing, "comparing")
+            (CopyMode::Comparing, "comparing")
         } else {
-            (Pass::Copying, "copying")
+            (CopyMode::Copying, "copying")
         };
         let progress = Progress::counting(what, "records");
         loop {

@@ -7,7 +7,6 @@ use super::answer::{Problem, Replayed};
 use super::ask::Asked;
 use super::cache::Local;
 use super::given_up::release_later;
-use super::limit::within;
 use super::request::{Doubt, Request};
 use super::turns::{Turn, Unanswered};
 use super::wait::Waiting;
@@ -16,6 +15,7 @@ use crate::clock::Tick;
 use crate::event::{Step, StoreCall, Would};
 use crate::policy::{Mode, StoreDown};
 use crate::record::{State, Token};
+use crate::store::within;
 
 /// Whether the effect may run.
 #[expect(

@@ -7,13 +7,14 @@ use futures_util::future::{self, Either};
 
 use super::admit::Asker;
 use super::answer::Problem;
-use super::limit::{Backoff, within};
+use super::limit::Backoff;
 use super::turns::{Answered, Entry, Heard, Turn, Unanswered};
 use crate::claim::Claimed;
 use crate::clock::Tick;
 use crate::error::{Certainty, StoreError};
 use crate::event::{BreakerState, BusyReason, Step, StoreCall};
 use crate::policy::{Mode, OnBusy};
+use crate::store::within;
 
 /// How often a claim without an answer is sent again before giving up.
 const RESENDS: u32 = 2;

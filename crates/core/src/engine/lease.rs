@@ -9,7 +9,6 @@ use bytes::Bytes;
 
 use super::Shared;
 use super::answer::Verdict;
-use super::limit::within;
 use super::request::Subject;
 use crate::claim::{Busy, Grant, Renewed};
 use crate::clock::Tick;
@@ -17,6 +16,7 @@ use crate::error::StoreError;
 use crate::event::{Step, StoreCall};
 use crate::fingerprint::Fingerprint;
 use crate::record::{Body, CrashPolicy, Fence, Record};
+use crate::store::within;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -65,7 +65,6 @@ use crate::namespace::Namespace;
 use crate::record::Answer;
 use crate::secret::Secret;
 use crate::store::Store;
-pub(crate) use limit::within;
 
 use breaker::Breaker;
 use cache::ReplayCache;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::limit::within;
 use super::request::Subject;
 use super::{Engine, Shared};
 use crate::claim::{Grant, Resolution, Resolved, Settled, Settlement};
@@ -14,7 +13,7 @@ use crate::error::StoreError;
 use crate::event::{Step, StoreCall};
 use crate::identity::Identity;
 use crate::record::{CrashPolicy, Fence, Record, State};
-use crate::store::StoreAdmin;
+use crate::store::{StoreAdmin, within};
 
 /// What became of an operator's step.
 #[derive(Clone, Debug)]

@@ -15,7 +15,7 @@ use quick_cache::sync::Cache;
 use super::admit::{Admission, Won, admit};
 use super::answer::{Problem, Replayed, Response, Verdict};
 use super::lease::Held;
-use super::limit::{Pace, within};
+use super::limit::Pace;
 use super::observe::too_late;
 use super::request::{Request, Subject};
 use super::run::{may_start, respond, settle, settlement};
@@ -30,7 +30,7 @@ use crate::identity::Identity;
 use crate::namespace::Namespace;
 use crate::policy::Mode;
 use crate::record::{Fence, Record, State, Token};
-use crate::store::Wake;
+use crate::store::{Wake, within};
 
 /// How many leases a process remembers that it handed out.
 const REMEMBERED: usize = 16 * 1024;

@@ -10,7 +10,7 @@ use super::Shared;
 use super::admit::{Admission, Won, admit};
 use super::answer::{Problem, Ran, Replayed, Report, Response, Verdict};
 use super::lease::{Held, Lease};
-use super::limit::{Backoff, within};
+use super::limit::Backoff;
 use super::observe::run_observed;
 use super::request::Request;
 use super::running::Run;
@@ -21,6 +21,7 @@ use crate::event::{Ending, Step, StoreCall, VerdictKind};
 use crate::policy::Mode;
 use crate::protocol;
 use crate::record::CrashPolicy;
+use crate::store::within;
 
 /// The whole way of a request: claim → run → settle → answer.
 ///

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use semel_core::store::{Capabilities, Store, StoreResult};
-use semel_core::wake::Wakeup;
+use semel_core::store::{Store, StoreResult};
 use semel_core::{
-    BoxFuture, Claim, Claimed, CrashPolicy, Fence, Grant, Identity, Namespace, Record, Renewed,
-    Resolution, Resolved, Settled, Settlement, State, Terms, Timestamp,
+    BoxFuture, CrashPolicy, Grant, Identity, Namespace, Record, Settled, Settlement, State, Terms,
+    Timestamp,
 };
 use semel_stores::postgres::SettledWith;
 
@@ -82,18 +81,6 @@ impl Ending {
 }
 
 impl Store for Ending {
-    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
-        self.queue.store.claim(claim)
-    }
-
-    fn renew<'a>(
-        &'a self,
-        lease: &'a Grant,
-        checkpoint: Option<&'a Bytes>,
-    ) -> BoxFuture<'a, StoreResult<Renewed>> {
-        self.queue.store.renew(lease, checkpoint)
-    }
-
     fn settle<'a>(
         &'a self,
         lease: &'a Grant,
@@ -102,24 +89,9 @@ impl Store for Ending {
         Box::pin(self.settle(lease, settlement))
     }
 
-    fn resolve<'a>(
-        &'a self,
-        identity: &'a Identity,
-        fence: Fence,
-        resolution: &'a Resolution,
-    ) -> BoxFuture<'a, StoreResult<Resolved>> {
-        self.queue.store.resolve(identity, fence, resolution)
-    }
-
     fn read<'a>(&'a self, _: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
         Box::pin(std::future::ready(Ok(Some(self.record()))))
     }
 
-    fn watch(&self, identity: &Identity) -> Wakeup {
-        self.queue.store.watch(identity)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.queue.store.capabilities()
-    }
+    semel_core::forward_store!(|self| self.queue.store => claim, renew, resolve, watch, capabilities);
 }

@@ -7,11 +7,10 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use semel_core::engine::{Admitted, Problem, Replayed, Request};
 use semel_core::policy::{Mode, OnBusy, Policy, StoreDown};
-use semel_core::store::{Capabilities, Store, StoreResult};
-use semel_core::wake::Wakeup;
+use semel_core::store::{Store, StoreResult};
 use semel_core::{
-    BoxFuture, Claim, Claimed, CrashPolicy, Fence, Fingerprint, Grant, Identity, Record, Renewed,
-    Resolution, Resolved, Settled, Settlement, State, Terms, Token,
+    BoxFuture, Claim, Claimed, CrashPolicy, Fence, Fingerprint, Grant, Identity, Settlement, State,
+    Terms, Token,
 };
 
 use super::batch::{Prepared, Written, bind_one, read};
@@ -242,40 +241,5 @@ impl Store for Submission {
         Box::pin(self.claim(claim))
     }
 
-    fn renew<'a>(
-        &'a self,
-        lease: &'a Grant,
-        checkpoint: Option<&'a Bytes>,
-    ) -> BoxFuture<'a, StoreResult<Renewed>> {
-        self.queue.store.renew(lease, checkpoint)
-    }
-
-    fn settle<'a>(
-        &'a self,
-        lease: &'a Grant,
-        settlement: &'a Settlement,
-    ) -> BoxFuture<'a, StoreResult<Settled>> {
-        self.queue.store.settle(lease, settlement)
-    }
-
-    fn resolve<'a>(
-        &'a self,
-        identity: &'a Identity,
-        fence: Fence,
-        resolution: &'a Resolution,
-    ) -> BoxFuture<'a, StoreResult<Resolved>> {
-        self.queue.store.resolve(identity, fence, resolution)
-    }
-
-    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
-        self.queue.store.read(identity)
-    }
-
-    fn watch(&self, identity: &Identity) -> Wakeup {
-        self.queue.store.watch(identity)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.queue.store.capabilities()
-    }
+    semel_core::forward_store!(|self| self.queue.store => renew, settle, resolve, read, watch, capabilities);
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use object_store::path::Path;
 use semel_core::store::StoreResult;
-use semel_core::{Bodies, BoxFuture, Clock, Digest, Identity};
+use semel_core::{BoxFuture, Clock, Digest, Identity};
 
 use super::link::Link;
 use super::time::ServerTime;
 use super::url::Target;
+use crate::compose::Bodies;
 
 /// Bodies in a bucket, under a folder for each key: needs no conditions, since a body's name says what is in it. Cheap to
 /// clone.

@@ -86,7 +86,7 @@ impl Inner {
                 .bind(Uuid::from_bytes(address))
                 .bind(seal)
         };
-        let row = self.link.row(statement).await?;
+        let row = self.link.send_once(statement, true).await?.rows.pop();
         let parts = row
             .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
             .transpose();

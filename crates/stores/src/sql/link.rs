@@ -88,6 +88,25 @@ impl<D: Dialect> Link<D> {
         statement: impl Fn() -> D::Bound,
         wants_rows: bool,
     ) -> Result<Reply<D>, Failure<D>> {
+        self.send_again(statement, wants_rows, true).await
+    }
+
+    /// The same for a statement that is not sent again once it may have been applied: a second deletion would deny the first,
+    /// or meet a later record.
+    pub(crate) async fn send_once(
+        &self,
+        statement: impl Fn() -> D::Bound,
+        wants_rows: bool,
+    ) -> Result<Reply<D>, Failure<D>> {
+        self.send_again(statement, wants_rows, false).await
+    }
+
+    async fn send_again(
+        &self,
+        statement: impl Fn() -> D::Bound,
+        wants_rows: bool,
+        is_repeatable: bool,
+    ) -> Result<Reply<D>, Failure<D>> {
         let (mut resent, mut uncertain) = (0, false);
         loop {
             let fail = |error, sent| Failure::new(error, sent, uncertain);
@@ -107,10 +126,11 @@ impl<D: Dialect> Link<D> {
                 held.give_back();
             }
             let (most, pause) = D::resends(&error);
-            if resent >= most {
+            let is_unknown = is_unknown::<D>(&error);
+            if resent >= most || (is_unknown && !is_repeatable) {
                 return Err(fail(error, true));
             }
-            uncertain |= is_unknown::<D>(&error);
+            uncertain |= is_unknown;
             resent += 1;
             self.clock.sleep(pause).await;
         }

@@ -149,7 +149,7 @@ async fn a_body_that_the_bucket_lost_is_told_as_not_kept_and_nothing_runs() {
     let bodies = ObjectBodies::open(&bucket, clock())
         .await
         .expect("a bucket");
-    semel::core::Bodies::forget(&bodies, &identity)
+    semel_stores::compose::Bodies::forget(&bodies, &identity)
         .await
         .expect("forgotten");
     let told = node.report("k", 50_000).await;

@@ -3,12 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use semel_core::diagnosis::Finding;
-use semel_core::store::{Capabilities, Connections, Page, Query, Stats};
-use semel_core::wake::Wakeup;
 use semel_core::{
     BoxFuture, Certainty, Claim, Claimed, CrashPolicy, Fence, Grant, Identity, Record, Renewed,
-    Resolution, Resolved, Restored, Settled, Settlement, Store, StoreAdmin, StoreResult, Timestamp,
+    Resolution, Resolved, Settled, Settlement, Store, StoreAdmin, StoreResult,
 };
 
 use super::event::{Ask, Call, Effect, OPERATOR, Reply, checkpoint_mark, key_of, mark};
@@ -240,13 +237,7 @@ impl Store for Recorder {
         Box::pin(self.recorded(identity, Ask::Read, || self.inner.read(identity), told))
     }
 
-    fn watch(&self, identity: &Identity) -> Wakeup {
-        self.inner.watch(identity)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
+    semel_core::forward_store!(|self| self.inner => watch, capabilities);
 }
 
 /// Of an operator's calls only deletions are written down: the others change no live record.
@@ -255,46 +246,12 @@ impl Store for Recorder {
     reason = "a wrapper passes every call on"
 )]
 impl StoreAdmin for Recorder {
-    fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, StoreResult<Page>> {
-        self.inner.list(query)
-    }
-
     fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
         let told = |found: &bool| Reply::Deleted(*found);
         Box::pin(self.recorded(identity, Ask::Delete, || self.inner.delete(identity), told))
     }
 
-    fn restore<'a>(
-        &'a self,
-        identity: &'a Identity,
-        record: &'a Record,
-    ) -> BoxFuture<'a, StoreResult<Restored>> {
-        self.inner.restore(identity, record)
-    }
-
-    fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
-        self.inner.sweep(most)
-    }
-
-    fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
-        self.inner.expired(most)
-    }
-
-    fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
-        self.inner.now()
-    }
-
-    fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
-        self.inner.stats()
-    }
-
-    fn connections(&self) -> Option<Connections> {
-        self.inner.connections()
-    }
-
-    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
-        self.inner.diagnose()
-    }
+    semel_core::forward_store!(|self| self.inner => list, restore, sweep, expired, now, stats, connections, diagnose);
 }
 
 impl std::fmt::Debug for Recorder {

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use semel_core::{MemoryConfig, MemoryStore, Mirror};
+use semel_core::{MemoryConfig, MemoryStore};
+use semel_stores::compose::Mirror;
 use semel_testkit::clock::FakeClock;
 
 pub(crate) struct Both {

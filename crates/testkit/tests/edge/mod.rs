@@ -3,14 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use semel_core::diagnosis::Finding;
-use semel_core::store::{Connections, Page, Query, Stats};
-use semel_core::wake::Wakeup;
 use semel_core::{
-    BoxFuture, Busy, Capabilities, Claim, Claimed, Clock as _, Fence, Grant, Identity, Record,
-    Renewed, Resolution, Resolved, Restored, Settled, Settlement, State, Store, StoreAdmin,
-    StoreResult, Timestamp,
+    BoxFuture, Busy, Claim, Claimed, Clock as _, Identity, Record, State, Store, StoreAdmin,
+    StoreResult,
 };
 use semel_testkit::clock::FakeClock;
 
@@ -54,31 +49,6 @@ impl Store for OffByOne {
         })
     }
 
-    fn renew<'a>(
-        &'a self,
-        lease: &'a Grant,
-        checkpoint: Option<&'a Bytes>,
-    ) -> BoxFuture<'a, StoreResult<Renewed>> {
-        self.inner.renew(lease, checkpoint)
-    }
-
-    fn settle<'a>(
-        &'a self,
-        lease: &'a Grant,
-        settlement: &'a Settlement,
-    ) -> BoxFuture<'a, StoreResult<Settled>> {
-        self.inner.settle(lease, settlement)
-    }
-
-    fn resolve<'a>(
-        &'a self,
-        identity: &'a Identity,
-        fence: Fence,
-        resolution: &'a Resolution,
-    ) -> BoxFuture<'a, StoreResult<Resolved>> {
-        self.inner.resolve(identity, fence, resolution)
-    }
-
     fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
         Box::pin(async move {
             let soon = self.clock.wall().plus(Duration::from_micros(1));
@@ -88,53 +58,9 @@ impl Store for OffByOne {
         })
     }
 
-    fn watch(&self, identity: &Identity) -> Wakeup {
-        self.inner.watch(identity)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
+    semel_core::forward_store!(|self| self.inner => renew, settle, resolve, watch, capabilities);
 }
 
 impl StoreAdmin for OffByOne {
-    fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, StoreResult<Page>> {
-        self.inner.list(query)
-    }
-
-    fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
-        self.inner.delete(identity)
-    }
-
-    fn restore<'a>(
-        &'a self,
-        identity: &'a Identity,
-        record: &'a Record,
-    ) -> BoxFuture<'a, StoreResult<Restored>> {
-        self.inner.restore(identity, record)
-    }
-
-    fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
-        self.inner.sweep(most)
-    }
-
-    fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
-        self.inner.expired(most)
-    }
-
-    fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
-        self.inner.now()
-    }
-
-    fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
-        self.inner.stats()
-    }
-
-    fn connections(&self) -> Option<Connections> {
-        self.inner.connections()
-    }
-
-    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
-        self.inner.diagnose()
-    }
+    semel_core::forward_store!(|self| self.inner => list, delete, restore, sweep, expired, now, stats, connections, diagnose);
 }

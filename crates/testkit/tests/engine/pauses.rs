@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use semel_core::StoreAdmin;
 use semel_core::engine::{EngineConfig, Response};
 use semel_core::policy::{OnBusy, Policy};
-use semel_core::{Mirror, StoreAdmin};
+use semel_stores::compose::Mirror;
 
 use super::leases::claim_and_vanish;
 use super::scripted::Scripted;

@@ -2,13 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bytes::Bytes;
-use semel_core::store::Capabilities;
-use semel_core::wake::Wakeup;
-use semel_core::{
-    BoxFuture, Certainty, Claim, Claimed, Fence, Grant, Identity, Record, Renewed, Resolution,
-    Resolved, Settled, Settlement, StoreError, StoreErrorKind, StoreResult,
-};
+use semel_core::{BoxFuture, Certainty, Claim, Claimed, StoreError, StoreErrorKind, StoreResult};
 
 use super::*;
 
@@ -52,42 +46,7 @@ impl Store for Slow {
         })
     }
 
-    fn renew<'a>(
-        &'a self,
-        grant: &'a Grant,
-        checkpoint: Option<&'a Bytes>,
-    ) -> BoxFuture<'a, StoreResult<Renewed>> {
-        self.inner.renew(grant, checkpoint)
-    }
-
-    fn settle<'a>(
-        &'a self,
-        grant: &'a Grant,
-        settlement: &'a Settlement,
-    ) -> BoxFuture<'a, StoreResult<Settled>> {
-        self.inner.settle(grant, settlement)
-    }
-
-    fn resolve<'a>(
-        &'a self,
-        identity: &'a Identity,
-        fence: Fence,
-        resolution: &'a Resolution,
-    ) -> BoxFuture<'a, StoreResult<Resolved>> {
-        self.inner.resolve(identity, fence, resolution)
-    }
-
-    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
-        self.inner.read(identity)
-    }
-
-    fn watch(&self, identity: &Identity) -> Wakeup {
-        self.inner.watch(identity)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
+    semel_core::forward_store!(|self| self.inner => renew, settle, resolve, read, watch, capabilities);
 }
 
 /// A process on a slow way to a store, and another process on a quick one to the same.

@@ -1,10 +1,9 @@
 //! A transactional run as the engine sees it: a store like any other.
 
 use bytes::Bytes;
-use semel_core::store::{Capabilities, Store, StoreResult};
-use semel_core::wake::Wakeup;
-use semel_core::{BoxFuture, Claim, Claimed, Fence, Grant, Identity, Record, Renewed};
-use semel_core::{Resolution, Resolved, Settled, Settlement};
+use semel_core::store::{Store, StoreResult};
+use semel_core::{BoxFuture, Claim, Claimed, Grant, Renewed};
+use semel_core::{Settled, Settlement};
 
 use super::{Transact, Transactional};
 
@@ -34,24 +33,5 @@ impl<D: Transact> Store for Transactional<D> {
         })
     }
 
-    fn resolve<'a>(
-        &'a self,
-        identity: &'a Identity,
-        fence: Fence,
-        resolution: &'a Resolution,
-    ) -> BoxFuture<'a, StoreResult<Resolved>> {
-        self.run.store.resolve(identity, fence, resolution)
-    }
-
-    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
-        self.run.store.read(identity)
-    }
-
-    fn watch(&self, identity: &Identity) -> Wakeup {
-        self.run.store.watch(identity)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.run.store.capabilities()
-    }
+    semel_core::forward_store!(|self| self.run.store => resolve, read, watch, capabilities);
 }

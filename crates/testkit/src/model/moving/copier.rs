@@ -1,7 +1,7 @@
 //! The copier's steps, and those of the rollout.
 
 use semel_core::State;
-use semel_core::bring::{Became, Pass};
+use semel_stores::compose::copy::{CopyMode, CopyOutcome};
 
 use super::super::breaks::Break;
 use super::Moving;
@@ -18,7 +18,7 @@ impl Moving {
             world.copier.runs -= 1;
             Run {
                 begun: begun.unwrap_or(Uses::Old),
-                pass: Pass::Copying,
+                pass: CopyMode::Copying,
                 dead: false,
                 at: None,
             }
@@ -52,15 +52,22 @@ impl Moving {
     }
 
     /// The copier has gone through all records.
-    fn passed(&self, world: &mut World, mut run: Run, became: Option<Became>) {
+    fn passed(&self, world: &mut World, mut run: Run, became: Option<CopyOutcome>) {
         run.at = None;
-        self.require(world, became != Some(Became::Conflict), Fault::Conflict);
-        self.event_if(became == Some(Became::Mended), Event::Mended);
-        self.event_if(became == Some(Became::Running), Event::RunningElsewhere);
-        if run.pass == Pass::Copying {
-            run.pass = Pass::Comparing;
+        self.require(
+            world,
+            became != Some(CopyOutcome::Conflict),
+            Fault::Conflict,
+        );
+        self.event_if(became == Some(CopyOutcome::Mended), Event::Mended);
+        self.event_if(
+            became == Some(CopyOutcome::Running),
+            Event::RunningElsewhere,
+        );
+        if run.pass == CopyMode::Copying {
+            run.pass = CopyMode::Comparing;
             world.copier.run = Some(run);
-        } else if !matches!(became, Some(Became::Conflict | Became::Running)) {
+        } else if !matches!(became, Some(CopyOutcome::Conflict | CopyOutcome::Running)) {
             // Where it says that some run now under a lease of the old store alone, it is to be run again.
             world.copier.done = world.copier.done.max(Some(run.begun));
         }

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use semel_core::bring::{Became, bring};
-use semel_core::{
-    Claimed, Fence, Grant, Mirror, Renewed, Settled, Spill, StoreAdmin, StoreResult, Token,
-};
+use semel_core::{Claimed, Fence, Grant, Renewed, Settled, StoreAdmin, StoreResult, Token};
+use semel_stores::compose::copy::{CopyOutcome, copy_record};
+use semel_stores::compose::{Mirror, Spill};
 
 use super::super::breaks::Break;
 use super::super::codec::{answer_no, fence_no, settlement, small, time};
@@ -82,14 +81,14 @@ impl Moving {
     }
 
     /// What became of the record that the copier brings, or what it asks next.
-    pub(super) fn brought(&self, run: &Run) -> Option<Result<StoreResult<Became>, Sent>> {
+    pub(super) fn brought(&self, run: &Run) -> Option<Result<StoreResult<CopyOutcome>, Sent>> {
         let listed = run.at.as_ref()?;
         let script = Script::new(&self.codec, &listed.heard);
         let to = script.store(Place::New);
         let record = self.codec.record(&listed.row);
         let clocks = self.config.ahead.map(|ahead| time(listed.when + ahead));
         let identity = self.codec.claim(1).identity;
-        let work = bring(&*to, run.pass, &identity, &record, clocks.into());
+        let work = copy_record(&*to, run.pass, &identity, &record, clocks.into());
         Some(script.run(work))
     }
 

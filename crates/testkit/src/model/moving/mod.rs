@@ -1,7 +1,7 @@
 //! Two stores while records move (P43), and bodies beside a store (P44), as a model of their own.
 //!
-//! What is checked is what ships: the stores decide by [`semel_core::protocol`], and [`Mirror`](semel_core::Mirror),
-//! [`Spill`](semel_core::Spill) and [`bring`](semel_core::bring::bring), which the copier calls for each record, run as
+//! What is checked is what ships: the stores decide by [`semel_core::protocol`], and [`Mirror`](semel_stores::compose::Mirror),
+//! [`Spill`](semel_stores::compose::Spill) and [`copy_record`](semel_stores::compose::copy::copy_record), which the copier calls for each record, run as
 //! they are. Each of them makes several calls to stores; between any two of these, everything else may happen.
 //!
 //! | file | what is in it |

@@ -14,10 +14,11 @@ use semel_core::diagnosis::Finding;
 use semel_core::store::{Connections, Page, Query, Stats, Wake};
 use semel_core::wake::{Hub, Wakeup};
 use semel_core::{
-    Bodies, BoxFuture, Busy, Capabilities, Certainty, Claim, Claimed, Clock, Digest, Fence, Grant,
+    BoxFuture, Busy, Capabilities, Certainty, Claim, Claimed, Clock, Digest, Fence, Grant,
     Identity, InDoubt, Record, Renewed, Replay, Resolution, Resolved, Restored, Settled,
     Settlement, State, Store, StoreAdmin, StoreError, StoreErrorKind, StoreResult, Tick, Timestamp,
 };
+use semel_stores::compose::Bodies;
 
 use super::super::codec::{self, Codec, answer, answer_no, fence_no, small};
 use super::world::{Call, How, Place, Said, Sent};

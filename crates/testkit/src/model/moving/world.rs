@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use semel_core::CrashPolicy;
-use semel_core::bring::Pass;
+use semel_stores::compose::copy::CopyMode;
 
 use super::super::world::{AnswerNo, FenceNo, Row, Ticks, Verdict};
 
@@ -229,7 +229,7 @@ pub(in super::super) struct Copier {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in super::super) struct Run {
     pub(in super::super) begun: Uses,
-    pub(in super::super) pass: Pass,
+    pub(in super::super) pass: CopyMode,
     /// It was killed, and is to be resumed.
     pub(in super::super) dead: bool,
     pub(in super::super) at: Option<Listed>,

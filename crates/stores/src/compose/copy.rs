@@ -1,4 +1,4 @@
-//! [`bring`]: one record, from the store that has it to the store that gets it (P43), while requests go on.
+//! [`copy_record`]: one record, from the store that has it to the store that gets it (P43), while requests go on.
 //!
 //! Whatever is cut short, sent again or arrives late leaves a record that the next run finds and finishes.
 
@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::claim::{Grant, Restored, Settled, Settlement};
-use crate::clock::Timestamp;
-use crate::identity::Identity;
-use crate::record::{Record, State};
-use crate::store::{StoreAdmin, StoreResult};
+use semel_core::claim::{Grant, Restored, Settled, Settlement};
+use semel_core::clock::Timestamp;
+use semel_core::identity::Identity;
+use semel_core::record::{Record, State};
+use semel_core::store::{StoreAdmin, StoreResult};
 
 /// What became of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Became {
+pub enum CopyOutcome {
     /// Brought over.
     Copied,
     /// Was there already, or the other store knows more.
@@ -31,25 +31,25 @@ pub enum Became {
 
 /// What is done first with a record: most are missing there, or most are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Pass {
+pub enum CopyMode {
     /// Write it.
     Copying,
     /// Look whether it is there.
     Comparing,
 }
 
-/// Brings `record`, as it was found, to the store `to`. `clocks` is one moment on both stores' clocks: the one it
+/// Copies `record`, as it was found, to the store `to`. `clocks` is one moment on both stores' clocks: the one it
 /// comes from, and `to`'s.
 ///
 /// # Errors
 /// Where `to` doesn't answer. The same call may be made again.
-pub async fn bring(
+pub async fn copy_record(
     to: &dyn StoreAdmin,
-    pass: Pass,
+    pass: CopyMode,
     identity: &Identity,
     record: &Record,
     clocks: (Timestamp, Timestamp),
-) -> StoreResult<Became> {
+) -> StoreResult<CopyOutcome> {
     let (here, there) = clocks;
     let moved = Record {
         created_at: shifted(record.created_at, here, there),
@@ -57,33 +57,33 @@ pub async fn bring(
         ..record.clone()
     };
     // A record that was brought over is written again without a change: that would look like a new one here.
-    if pass == Pass::Comparing
+    if pass == CopyMode::Comparing
         && let Some(found) = to.read(identity).await?
     {
-        return beside(to, identity, &moved, &found, there).await;
+        return reconcile(to, identity, &moved, &found, there).await;
     }
     let live = record.state == State::Running && !record.is_lapsed(here);
     if !live && to.restore(identity, &moved).await? == Restored::Written {
-        return Ok(Became::Copied);
+        return Ok(CopyOutcome::Copied);
     }
     match to.read(identity).await? {
-        None if live => Ok(Became::Running),
-        None => Ok(Became::Expired),
-        Some(found) => beside(to, identity, &moved, &found, there).await,
+        None if live => Ok(CopyOutcome::Running),
+        None => Ok(CopyOutcome::Expired),
+        Some(found) => reconcile(to, identity, &moved, &found, there).await,
     }
 }
 
 /// The other store has a record too.
-async fn beside(
+async fn reconcile(
     to: &dyn StoreAdmin,
     identity: &Identity,
     moved: &Record,
     found: &Record,
     there: Timestamp,
-) -> StoreResult<Became> {
-    // Listed, expired on the way, and its key used anew: the other's record is of the new use.
+) -> StoreResult<CopyOutcome> {
+    // Our record expired after it was listed, and the key has been used again in the target: keep the target's.
     if found.created_at >= moved.expires_at() {
-        return Ok(Became::There);
+        return Ok(CopyOutcome::There);
     }
     let is_over = |record: &Record| matches!(record.state, State::Completed | State::Failed);
     let idle = found.state != State::Running || found.is_lapsed(there);
@@ -95,24 +95,24 @@ async fn beside(
                 && moved.fingerprint == found.fingerprint
                 && moved.answer == found.answer;
             Ok(if same {
-                Became::There
+                CopyOutcome::There
             } else {
-                Became::Conflict
+                CopyOutcome::Conflict
             })
         }
         // Its owner has told this store, and died before it told the other.
         (true, false) if same_run => mend(to, identity, moved, found).await,
         // Somebody asks there, or has: who uses both stores learns of the answer from this one, or from its settlement.
-        (true, false) if !idle => Ok(Became::Running),
+        (true, false) if !idle => Ok(CopyOutcome::Running),
         // The other has what was here before: an earlier run's record that was brought too late, or an owner that
         // died after it had claimed both. Who ran it since did so here.
         (true, false) if is_free || found.written_at <= moved.written_at => {
             replace(to, identity, moved, found).await
         }
-        (true, false) => Ok(Became::Conflict),
+        (true, false) => Ok(CopyOutcome::Conflict),
         // The other knows as much, or more. Or fewer attempts of the same run: to write these there would take the lease
         // from an owner that may be about to renew it.
-        (false, _) => Ok(Became::There),
+        (false, _) => Ok(CopyOutcome::There),
     }
 }
 
@@ -135,9 +135,9 @@ async fn mend(
     identity: &Identity,
     moved: &Record,
     found: &Record,
-) -> StoreResult<Became> {
+) -> StoreResult<CopyOutcome> {
     let Some(answer) = moved.answer.clone() else {
-        return Ok(Became::Conflict);
+        return Ok(CopyOutcome::Conflict);
     };
     let settlement = match moved.state {
         State::Failed => Settlement::Fail(answer),
@@ -145,9 +145,9 @@ async fn mend(
     };
     let lease = lease_of(identity, found);
     Ok(match to.settle(&lease, &settlement).await? {
-        Settled::Done => Became::Mended,
+        Settled::Done => CopyOutcome::Mended,
         // Somebody has it now: the next run sees what became of it.
-        Settled::Lost => Became::Running,
+        Settled::Lost => CopyOutcome::Running,
     })
 }
 
@@ -158,14 +158,14 @@ async fn replace(
     identity: &Identity,
     moved: &Record,
     found: &Record,
-) -> StoreResult<Became> {
+) -> StoreResult<CopyOutcome> {
     let lease = lease_of(identity, found);
     let free = to.settle(&lease, &Settlement::Release).await? == Settled::Done;
     let written = free && to.restore(identity, moved).await? == Restored::Written;
     Ok(if written {
-        Became::Mended
+        CopyOutcome::Mended
     } else {
-        Became::Running
+        CopyOutcome::Running
     })
 }
 

@@ -13,18 +13,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::claim::{
-    Claim, Claimed, Grant, Renewed, Resolution, Resolved, Restored, Settled, Settlement,
+use semel_core::claim::{
+    Claim, Claimed, Grant, Resolution, Resolved, Restored, Settled, Settlement,
 };
-use crate::clock::{Clock, Tick, Timestamp};
-use crate::diagnosis::Finding;
-use crate::engine::within;
-use crate::env::BoxFuture;
-use crate::error::{Certainty, StoreError, StoreErrorKind};
-use crate::identity::Identity;
-use crate::record::{Answer, Body, Digest, Fence, Record};
-use crate::store::{Capabilities, Connections, Page, Query, Stats, Store, StoreAdmin, StoreResult};
-use crate::wake::Wakeup;
+use semel_core::clock::{Clock, Tick};
+use semel_core::env::BoxFuture;
+use semel_core::error::{Certainty, StoreError, StoreErrorKind};
+use semel_core::identity::Identity;
+use semel_core::record::{Answer, Body, Digest, Fence, Record};
+use semel_core::store::{Capabilities, Page, Query, Store, StoreAdmin, StoreResult, within};
 
 /// Where large bodies are kept: by whose they are and what they are, so that writing one twice changes nothing, and
 /// nobody is given another's.
@@ -238,14 +235,6 @@ impl Store for Spill {
         Box::pin(self.claim_whole(claim))
     }
 
-    fn renew<'a>(
-        &'a self,
-        lease: &'a Grant,
-        checkpoint: Option<&'a Bytes>,
-    ) -> BoxFuture<'a, StoreResult<Renewed>> {
-        self.store.renew(lease, checkpoint)
-    }
-
     fn settle<'a>(
         &'a self,
         lease: &'a Grant,
@@ -267,16 +256,14 @@ impl Store for Spill {
         Box::pin(self.read_whole(identity))
     }
 
-    fn watch(&self, identity: &Identity) -> Wakeup {
-        self.store.watch(identity)
-    }
-
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             max_answer_bytes: Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES,
             ..self.store.capabilities()
         }
     }
+
+    semel_core::forward_store!(|self| self.store => renew, watch);
 }
 
 impl StoreAdmin for Spill {
@@ -314,29 +301,7 @@ impl StoreAdmin for Spill {
         })
     }
 
-    fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
-        self.store.sweep(most)
-    }
-
-    fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
-        self.store.expired(most)
-    }
-
-    fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
-        self.store.now()
-    }
-
-    fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
-        self.store.stats()
-    }
-
-    fn connections(&self) -> Option<Connections> {
-        self.store.connections()
-    }
-
-    fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
-        self.store.diagnose()
-    }
+    semel_core::forward_store!(|self| self.store => sweep, expired, now, stats, connections, diagnose);
 }
 
 /// Something was removed already.

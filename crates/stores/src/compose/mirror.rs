@@ -15,19 +15,15 @@ use std::time::Duration;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
-use crate::claim::{
+use semel_core::claim::{
     Busy, Claim, Claimed, Grant, Renewed, Resolution, Resolved, Restored, Settled, Settlement,
 };
-use crate::clock::Timestamp;
-use crate::diagnosis::Finding;
-use crate::env::BoxFuture;
-use crate::error::{Certainty, StoreError};
-use crate::identity::Identity;
-use crate::record::{Fence, Record, State};
-use crate::store::{
-    Capabilities, Connections, Page, Query, Stats, Store, StoreAdmin, StoreResult, Wake,
-};
-use crate::wake::Wakeup;
+use semel_core::diagnosis::Finding;
+use semel_core::env::BoxFuture;
+use semel_core::error::{Certainty, StoreError};
+use semel_core::identity::Identity;
+use semel_core::record::{Fence, Record, State};
+use semel_core::store::{Capabilities, Store, StoreAdmin, StoreResult, Wake};
 
 /// Two stores that keep the same records.
 #[derive(Clone)]
@@ -262,14 +258,6 @@ impl Store for Mirror {
         Box::pin(self.resolve_both(identity, fence, resolution))
     }
 
-    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
-        self.first.read(identity)
-    }
-
-    fn watch(&self, identity: &Identity) -> Wakeup {
-        self.first.watch(identity)
-    }
-
     fn capabilities(&self) -> Capabilities {
         let (first, second) = (self.first.capabilities(), self.second.capabilities());
         Capabilities {
@@ -284,13 +272,11 @@ impl Store for Mirror {
             ..first
         }
     }
+
+    semel_core::forward_store!(|self| self.first => read, watch);
 }
 
 impl StoreAdmin for Mirror {
-    fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, StoreResult<Page>> {
-        self.first.list(query)
-    }
-
     fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
         Box::pin(async move {
             // The second first: were the call cut between the two, the first would still say what was done.
@@ -323,22 +309,6 @@ impl StoreAdmin for Mirror {
         })
     }
 
-    fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
-        self.first.expired(most)
-    }
-
-    fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
-        self.first.now()
-    }
-
-    fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
-        self.first.stats()
-    }
-
-    fn connections(&self) -> Option<Connections> {
-        self.first.connections()
-    }
-
     fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
         Box::pin(async move {
             let mut findings = self.first.diagnose().await?;
@@ -346,6 +316,8 @@ impl StoreAdmin for Mirror {
             Ok(findings)
         })
     }
+
+    semel_core::forward_store!(|self| self.first => list, expired, now, stats, connections);
 }
 
 impl std::fmt::Debug for Mirror {
