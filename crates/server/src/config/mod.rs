@@ -2,7 +2,7 @@
 //!
 //! | file | is |
 //! |---|---|
-//! | `tree`, `route`, `seen`, `kept`, `jobs`, `whose`, `units` | the settings as types, with their documentation |
+//! | `tree`, `route`, `seen`, `kept`, `jobs`, `limits`, `whose`, `units` | the settings as types, with their documentation |
 //! | `fields` | the schema made of them: what everything else goes by |
 //! | `source` | who said what, and where |
 //! | `check`, `rules` | everything that is wrong with it at once, each with its place and what to do |
@@ -12,6 +12,7 @@ mod check;
 mod fields;
 mod jobs;
 mod kept;
+mod limits;
 mod route;
 mod rules;
 mod seen;
@@ -44,6 +45,7 @@ pub(crate) fn is_loopback(address: &str) -> bool {
 pub use fields::{Field, Kind, Node, env_name, fields, schema};
 pub use jobs::Jobs;
 pub use kept::{Audit, AuditNats, AuditPostgres};
+pub use limits::Limits;
 pub use route::{
     Compare, Crash, Fingerprint, LostAnswer, Mode, OnBusy, Profile, RouteEntry, RouteSettings,
     StoreDown,
