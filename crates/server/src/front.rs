@@ -90,12 +90,7 @@ impl Front {
         if request.extensions().get::<Overfull>().is_some() {
             return refused(Met::new(Limit::Connections, By::Process));
         }
-        let peer = request.extensions().get::<Peer>();
-        let caller = peer.map(|peer| {
-            let address = of_one_caller(peer.address.ip());
-            Caller::new(By::Address, &address.to_string())
-        });
-        match self.limiter.enter(caller.as_slice()) {
+        match self.limiter.enter(caller(&request).as_slice()) {
             Ok(ticket) => held(by_router(own.router.clone(), request).await, ticket),
             Err(met) => refused(met),
         }
@@ -120,6 +115,43 @@ fn held(response: Response<Body>, ticket: Ticket) -> Response<Body> {
             error
         }))
     })
+}
+
+/// A listener for a router of another's making, with the bounds of the main one.
+#[derive(Clone)]
+pub(crate) struct RouterFront {
+    pub(crate) router: Router,
+    pub(crate) limiter: Limiter,
+    pub(crate) body_timeout: Duration,
+    pub(crate) pace: Option<Pace>,
+}
+
+impl Answer for RouterFront {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        if request.extensions().get::<Overfull>().is_some() {
+            return refused(Met::new(Limit::Connections, By::Process));
+        }
+        let ticket = match self.limiter.enter(caller(&request).as_slice()) {
+            Ok(ticket) => ticket,
+            Err(met) => return refused(met),
+        };
+        let bound = |body| {
+            let timed = TimeoutBody::new(self.body_timeout, body);
+            axum::body::Body::new(Paced::new(Box::pin(timed), self.pace.clone()))
+        };
+        let answer = self.router.clone().oneshot(request.map(bound)).await;
+        match answer {
+            Ok(response) => held(response.map(Body::new), ticket),
+            Err(never) => match never {},
+        }
+    }
+}
+
+/// Whose request it is, by its address.
+fn caller<B>(request: &Request<B>) -> Option<Caller> {
+    let peer = request.extensions().get::<Peer>()?;
+    let address = of_one_caller(peer.address.ip());
+    Some(Caller::new(By::Address, &address.to_string()))
 }
 
 /// The admin listener: a router and nothing else.

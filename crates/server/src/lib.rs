@@ -49,7 +49,7 @@ pub use listener::Peer;
 #[doc(hidden)]
 pub use listener::ambiguous;
 pub use openapi::openapi;
-pub use server::{Drained, Server, serve_operators};
+pub use server::{Drained, Server, serve_operators, serve_router};
 pub use signals::until_told;
 pub use stack::{Stack, StackError};
 pub use start::{Mounts, Opened, StartError, open, open_audited, open_for_tool};

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, Loaded, SelfCheck, Tls, without_password};
-use crate::front::{AdminFront, Front, Own};
+use crate::front::{AdminFront, Front, Own, RouterFront};
 use crate::health::{self, Health};
 use crate::limits::Limiter;
 use crate::listener::{Bounds, Counted, Listening};
@@ -260,6 +260,40 @@ pub async fn serve_operators(
         health.drains();
     });
     Ok(())
+}
+
+/// Serves a router on `listener.address`, with the listener's bounds, limits and TLS: for a process that answers its callers
+/// by itself, such as the gateway for agents' tools. Once this is dropped, what has begun is finished.
+///
+/// # Errors
+/// [`StartError`] says what is wrong and what to do.
+pub async fn serve_router(
+    config: &Config,
+    opened: &Opened,
+    router: Router,
+) -> Result<(), StartError> {
+    let (listener, limiter) = (&config.listener, opened.limiter.clone());
+    let front = RouterFront {
+        router,
+        limiter: limiter.clone(),
+        body_timeout: listener.body_timeout.0,
+        pace: pace(config, &opened.semel),
+    };
+    let counted = Counted {
+        trusted: listener.peers(),
+        limiter: Some(limiter),
+    };
+    let (bounds, tls) = (Bounds::of(config), &listener.tls);
+    let at = &listener.address;
+    let listening = listen("listener.address", at, tls, bounds, counted, front).await?;
+    let _until_dropped = listening.until_dropped();
+    let scheme = if tls.cert_file.is_some() {
+        "https"
+    } else {
+        "http"
+    };
+    tracing::info!("listens on {scheme}://{}", listening.address);
+    std::future::pending().await
 }
 
 /// How slowly bodies may come.

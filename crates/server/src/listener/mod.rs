@@ -160,6 +160,11 @@ impl Listening {
         self.cut.clone()
     }
 
+    /// Takes no more connections once this is dropped.
+    pub(crate) fn until_dropped(&self) -> tokio_util::sync::DropGuard {
+        self.stop.clone().drop_guard()
+    }
+
     /// Takes no more connections.
     pub(crate) fn stop(&self) {
         self.stop.cancel();
