@@ -34,6 +34,12 @@ pub(crate) fn is_at_loopback(url: &str) -> bool {
     host.is_some_and(|host| is_loopback(&format!("{host}:0")))
 }
 
+/// Whether a URL's host is this machine: what goes there stays here.
+#[must_use]
+pub fn is_local(url: &str) -> bool {
+    is_at_loopback(url)
+}
+
 /// Whether an address is one of this machine alone.
 pub(crate) fn is_loopback(address: &str) -> bool {
     let Ok(mut found) = std::net::ToSocketAddrs::to_socket_addrs(address) else {
