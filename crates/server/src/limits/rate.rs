@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use governor::clock::{Clock as _, MonotonicClock};
 use governor::middleware::NoOpMiddleware;
-use governor::state::keyed::DashMapStateStore;
+use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
 
 use super::{By, Caller};
@@ -15,7 +15,7 @@ use crate::config::Limits;
 
 type Buckets = RateLimiter<
     Arc<str>,
-    DashMapStateStore<Arc<str>>,
+    HashMapStateStore<Arc<str>>,
     MonotonicClock,
     NoOpMiddleware<std::time::Instant>,
 >;
@@ -38,7 +38,7 @@ impl Rates {
         ];
         let bucket = |(by, rate): (By, Option<u32>)| {
             let quota = Quota::per_second(NonZeroU32::new(rate?)?);
-            let (state, clock) = (DashMapStateStore::default(), MonotonicClock);
+            let (state, clock) = (HashMapStateStore::default(), MonotonicClock);
             Some((by, RateLimiter::new(quota, state, clock)))
         };
         Self {

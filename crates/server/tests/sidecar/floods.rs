@@ -183,3 +183,57 @@ async fn a_tunnel_in_which_nothing_passes_is_ended() {
     let next = tokio::time::timeout(Duration::from_millis(500), next).await;
     assert!(next.is_ok(), "the tunnel is still open");
 }
+
+/// A service whose work takes a while, but for `/now`.
+async fn working() -> std::net::SocketAddr {
+    let handler = |request: Request| async move {
+        if request.uri().path() != "/now" {
+            pause(200).await;
+        }
+        "done"
+    };
+    service(Router::new().fallback(any(handler))).await
+}
+
+/// How long a tenant's requests take (the median, in milliseconds), and how many of them aren't served.
+#[expect(clippy::disallowed_methods, reason = "real sockets run on real time")]
+async fn fares(sidecar: &Sidecar, phase: &str) -> (u128, usize) {
+    let mut client = sidecar.client(Protocol::Http1).await;
+    let (mut times, mut refused) = (Vec::new(), 0);
+    for number in 0..20 {
+        let began = std::time::Instant::now();
+        let request = post("/now", &format!("{phase}-{number}"), "{}");
+        let answer = client.send(of("other", request)).await;
+        times.push(began.elapsed().as_millis());
+        refused += usize::from(answer.status != 200);
+    }
+    times.sort_unstable();
+    (times[10], refused)
+}
+
+/// The small version of `cargo xtask bench flood`.
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_flood_another_tenant_fares_as_when_it_is_quiet() {
+    let mut fared = Vec::new();
+    for share in [50, 100] {
+        let settings = format!(
+            "{TENANTS}limits.running = 8\nlimits.tenant_share = {share}\nupstream.connect_timeout = \"400ms\"\n"
+        );
+        let sidecar = Arc::new(Sidecar::new(working().await, &settings).await);
+        let quiet = fares(&sidecar, "quiet").await;
+        assert_eq!(quiet.1, 0, "nobody else is there");
+        let flooding = Arc::clone(&sidecar);
+        let flood = tokio::spawn(async move { abandon(&flooding, "flood", 2000).await });
+        pause(300).await;
+        let loud = fares(&sidecar, "loud").await;
+        flood.abort();
+        fared.push((quiet.0, loud.0, loud.1));
+    }
+    let [(quiet, loud, refused), (_, unbounded, turned_away)] = fared[..] else {
+        unreachable!("both were tried")
+    };
+    assert_eq!(refused, 0, "{fared:?}");
+    assert!(loud <= 3 * quiet.max(20), "{fared:?}");
+    // Without a share, the flood takes it all: so it is the share that helps.
+    assert!(turned_away > 0 || unbounded > 3 * loud.max(20), "{fared:?}");
+}
