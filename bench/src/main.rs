@@ -3,6 +3,7 @@
 //! A figure is an instruction count, or a ratio to something measured beside it; never a time alone.
 
 mod core;
+mod flood;
 mod jobs;
 mod mcp;
 mod report;
@@ -44,6 +45,20 @@ enum Command {
     Telemetry,
     /// The sidecar against nginx as a plain proxy.
     Sidecar,
+    /// The sidecar of this tree against an earlier program: what a change costs.
+    Beside {
+        /// The earlier program.
+        program: std::path::PathBuf,
+    },
+    /// One tenant sends far more than it may; how another fares, against a quiet time.
+    Flood {
+        /// Requests a second that are offered.
+        #[arg(long, default_value_t = 10_000)]
+        rate: u64,
+        /// For so long.
+        #[arg(long, default_value_t = 10)]
+        seconds: u64,
+    },
     /// Calls of a tool through the gateway, against the server itself.
     Mcp,
     /// The window of keys against a bare LRU map, and marks against the window.
@@ -74,6 +89,8 @@ fn main() -> anyhow::Result<()> {
         Command::Stores { records, only } => stores::bench(records, &only),
         Command::Telemetry => telemetry::bench(),
         Command::Sidecar => sidecar::bench(),
+        Command::Beside { program } => sidecar::beside(program),
+        Command::Flood { rate, seconds } => flood::bench(rate, seconds),
         Command::Mcp => mcp::bench(),
         Command::Stream { keys } => stream::bench(keys),
         Command::Jobs { depth } => jobs::bench(depth),

@@ -21,7 +21,13 @@ const BODY: &str =
     r#"{"order":"ord-123456","amount":1999,"currency":"EUR","customer":"cus-98765"}"#;
 
 /// A process that ends with this value.
-struct Process(Child);
+pub(crate) struct Process(Child);
+
+impl Process {
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -29,6 +35,44 @@ impl Drop for Process {
         let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
         let _ = self.0.wait();
     }
+}
+
+/// The sidecar of this tree beside an earlier program, taking turns: what a change costs.
+pub(crate) fn beside(earlier: PathBuf) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let measured = runtime.block_on(async move {
+        let folder = std::env::temp_dir().join(format!("semel-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        let (service, plain, ours, theirs) = (free()?, free()?, free()?, free()?);
+        let _nginx = nginx(&folder, service, plain)?;
+        let _first = start("memory://", service, ours, &[])?;
+        let _second = start_program(&earlier, "memory://", service, theirs, &[])?;
+        for address in [ours, theirs] {
+            answers(address, "/_semel/readyz").await?;
+        }
+        let run = std::process::id();
+        let (one, other) = (Connections::to(ours), Connections::to(theirs));
+        let (bare_one, bare_other) = (one.clone(), other.clone());
+        let passed = compare(
+            "pass-through, beside the earlier program".to_owned(),
+            Some(0.95),
+            move |_| bare_one.clone().ask(None),
+            move |_| bare_other.clone().ask(None),
+        );
+        let passed = passed.await?;
+        let keyed = compare(
+            "a new key each, memory, beside the earlier program".to_owned(),
+            Some(0.95),
+            move |i| one.clone().ask(Some(format!("bench-{run}-{i}"))),
+            move |i| other.clone().ask(Some(format!("bench-{run}-{i}"))),
+        );
+        let rows = vec![passed, keyed.await?];
+        std::fs::remove_dir_all(folder)?;
+        anyhow::Ok(rows)
+    });
+    publish("beside", &measured?)
 }
 
 pub(crate) fn bench() -> anyhow::Result<()> {
@@ -105,7 +149,7 @@ fn variable(name: &str) -> anyhow::Result<String> {
         .with_context(|| format!("{name} is not set; `cargo xtask services up` tells it"))
 }
 
-fn free() -> anyhow::Result<SocketAddr> {
+pub(crate) fn free() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
@@ -133,9 +177,32 @@ fn nginx(folder: &Path, service: SocketAddr, plain: SocketAddr) -> anyhow::Resul
 }
 
 fn sidecar(store: &str, service: SocketAddr, at: SocketAddr) -> anyhow::Result<Process> {
+    start(store, service, at, &[])
+}
+
+/// A sidecar with settings of its own.
+pub(crate) fn start(
+    store: &str,
+    service: SocketAddr,
+    at: SocketAddr,
+    settings: &[&str],
+) -> anyhow::Result<Process> {
     // Built just before, from the same tree.
     let program = PathBuf::from("target/dist/semel");
-    let mut command = Command::new(&program);
+    start_program(&program, store, service, at, settings)
+}
+
+pub(crate) fn start_program(
+    program: &Path,
+    store: &str,
+    service: SocketAddr,
+    at: SocketAddr,
+    settings: &[&str],
+) -> anyhow::Result<Process> {
+    let mut command = Command::new(program);
+    for setting in settings {
+        command.args(["--set", setting]);
+    }
     command.args(["serve", "--store", store, "--listen", &at.to_string()]);
     command.args(["--upstream", &format!("http://{service}")]);
     // As long as the other benches keep theirs: no litter for a day.
@@ -146,7 +213,7 @@ fn sidecar(store: &str, service: SocketAddr, at: SocketAddr) -> anyhow::Result<P
     Ok(Process(child))
 }
 
-async fn answers(address: SocketAddr, path: &str) -> anyhow::Result<()> {
+pub(crate) async fn answers(address: SocketAddr, path: &str) -> anyhow::Result<()> {
     let mut pause = tokio::time::interval(Duration::from_millis(50));
     let mut last = None;
     for _ in 0..200 {

@@ -68,6 +68,20 @@ const BENCHES: &[Bench] = &[
         manifest: None,
     },
     Bench {
+        name: "beside",
+        what: "the sidecar beside an earlier program, named after `--`",
+        servers: &["recipes"],
+        starts: Some("semel-cli"),
+        manifest: None,
+    },
+    Bench {
+        name: "flood",
+        what: "one tenant beside another that sends far more than it may",
+        servers: &[],
+        starts: Some("semel-cli"),
+        manifest: None,
+    },
+    Bench {
         name: "stream",
         what: "the window of keys, beside a bare LRU map",
         servers: &[],

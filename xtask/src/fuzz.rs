@@ -17,6 +17,9 @@ pub(crate) struct Fuzz {
     /// How long each target runs.
     #[arg(long, default_value_t = 30)]
     seconds: u64,
+    /// Tries nothing new: gives each target the inputs that are kept in `fuzz/corpus`. Needs no fuzzer, and a stable compiler.
+    #[arg(long)]
+    replay: bool,
     /// All, unless some are named.
     targets: Vec<String>,
 }
@@ -41,7 +44,10 @@ pub(crate) fn run(workspace: &Workspace, fuzz: &Fuzz) -> Result<()> {
     let mut rows = Vec::new();
     for target in targets {
         println!("=== {target}");
-        rows.push(one(workspace, target, fuzz.seconds)?);
+        rows.push(match fuzz.replay {
+            true => replay(workspace, target)?,
+            false => one(workspace, target, fuzz.seconds)?,
+        });
     }
     workspace.write_result("fuzz", &rows)?;
     let shown = rows.iter().map(|row| {
@@ -128,6 +134,52 @@ fn one(workspace: &Workspace, target: String, limit: u64) -> Result<Row> {
     Ok(row)
 }
 
+/// Gives a target each input of its corpus, once.
+fn replay(workspace: &Workspace, target: String) -> Result<Row> {
+    let folder = workspace.path(format!("fuzz/corpus/{target}"));
+    let mut inputs = Vec::new();
+    for entry in std::fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))? {
+        inputs.push(entry?.path());
+    }
+    if inputs.is_empty() {
+        bail!("{target} has no inputs, so giving it all of them proves nothing");
+    }
+    let watch = Stopwatch::start();
+    let mut command = exec::cargo();
+    command.current_dir(workspace.path("fuzz"));
+    command.args(["run", "--quiet", "--locked", "--bin", &target]);
+    if let Some(feature) = feature(workspace, &target) {
+        command.arg(format!("--features={feature}"));
+    }
+    // Files, and not their folder: a fuzzer that is given a folder wants to know which edges are reached.
+    let output = command
+        .arg("--")
+        .args(&inputs)
+        .stdin(Stdio::null())
+        .output()?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    let runs = told
+        .lines()
+        .filter(|line| line.starts_with("Executed "))
+        .count();
+    if !output.status.success() || runs != inputs.len() {
+        println!("{told}");
+    }
+    Ok(Row {
+        passed: output.status.success() && runs == inputs.len(),
+        runs: runs as u64,
+        coverage: 0,
+        corpus: inputs.len() as u64,
+        seconds: watch.seconds(),
+        target,
+    })
+}
+
+fn feature(workspace: &Workspace, target: &str) -> Option<String> {
+    let manifest = std::fs::read_to_string(workspace.path("fuzz/Cargo.toml"));
+    feature_of(&manifest.unwrap_or_default(), target)
+}
+
 fn fuzzer(workspace: &Workspace, target: &str) -> Command {
     let mut command = exec::cargo();
     // Fuzzing needs flags that a stable compiler has, and does not offer.
@@ -136,8 +188,7 @@ fn fuzzer(workspace: &Workspace, target: &str) -> Command {
         .current_dir(workspace.path("fuzz"));
     // Our code has no `unsafe` for a sanitizer to find anything in, and it takes time from trying inputs.
     command.args(["fuzz", "run", target, "--sanitizer=none"]);
-    let manifest = std::fs::read_to_string(workspace.path("fuzz/Cargo.toml"));
-    if let Some(feature) = feature_of(&manifest.unwrap_or_default(), target) {
+    if let Some(feature) = feature(workspace, target) {
         command.arg(format!("--features={feature}"));
     }
     command

@@ -16,6 +16,7 @@ mod generate;
 mod house;
 mod markdown;
 mod programs;
+mod sbom;
 mod schemathesis;
 mod sdks;
 mod services;
@@ -92,6 +93,8 @@ enum Command {
     Workflows,
     /// Check which crates may depend on which.
     Deps,
+    /// Write what the program is made of, as CycloneDX reads it: `target/xtask/sbom.cdx.json`.
+    Sbom,
     /// Check the rules of the house: file sizes, forbidden words, inherited lints, links, examples.
     House,
     /// Build the documentation as a book, into `target/book/html`.
@@ -126,6 +129,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Features => features::run(&workspace)?,
         Command::Workflows => workflows::run(&workspace)?,
         Command::Deps => deps::run(&workspace)?,
+        Command::Sbom => sbom::run(&workspace)?,
         Command::House => house::run(&workspace)?,
         Command::Book => book::run(&workspace)?,
     }

@@ -209,6 +209,8 @@ pub enum BusyReason {
     KeyWaiters,
     /// As many as may wait in this process already do.
     ProcessWaiters,
+    /// As many of this tenant as may wait in this process already do.
+    TenantWaiters,
 }
 
 /// What an effect reported, without its answer.

@@ -1,6 +1,7 @@
 //! Bodies: what was read of a request, what a response is made of.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -109,6 +110,23 @@ impl HttpBody for Body {
     }
 }
 
+/// Room for the bodies of requests with a key, which are held in memory until the request has ended. In the extensions of
+/// a request; without it, each body has its route's bound, and all together have none.
+#[derive(Clone)]
+pub struct BodyRoom(pub Arc<dyn TakeBytes>);
+
+/// Gives room for bytes, until it is dropped.
+pub trait TakeBytes: Send + Sync {
+    /// Whether there is room for so many more.
+    fn take(&self, bytes: usize) -> bool;
+}
+
+impl std::fmt::Debug for BodyRoom {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BodyRoom")
+    }
+}
+
 /// Why a body was not read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
@@ -118,6 +136,8 @@ pub(crate) enum Cut {
     TooSlow,
     /// It broke off.
     Broken,
+    /// There is no room in memory for it now.
+    NoRoom,
 }
 
 /// A body that is being read into memory.
@@ -174,6 +194,7 @@ where
         &mut self,
         most: usize,
         limit: Duration,
+        room: Option<&BodyRoom>,
         clock: &dyn Clock,
     ) -> Result<(), Cut> {
         // Said beforehand: not one byte of it needs to be read.
@@ -181,8 +202,14 @@ where
             return Err(Cut::TooLarge);
         }
         self.pieces(limit, clock, |reader, piece| {
+            if room.is_some_and(|room| !room.0.take(piece.len())) {
+                return Err(Cut::NoRoom);
+            }
             reader.keep(piece);
-            reader.len() <= most
+            match reader.len() <= most {
+                true => Ok(()),
+                false => Err(Cut::TooLarge),
+            }
         })
         .await
     }
@@ -195,7 +222,10 @@ where
         let mut left = most;
         let drained = self.pieces(limit, clock, move |_, piece| {
             left = left.saturating_sub(piece.len());
-            left > 0
+            match left > 0 {
+                true => Ok(()),
+                false => Err(Cut::TooLarge),
+            }
         });
         drained.await.is_ok()
     }
@@ -205,7 +235,7 @@ where
         &mut self,
         limit: Duration,
         clock: &dyn Clock,
-        mut take: impl FnMut(&mut Self, Bytes) -> bool + Send,
+        mut take: impl FnMut(&mut Self, Bytes) -> Result<(), Cut> + Send,
     ) -> Result<(), Cut> {
         let mut timer = None;
         while !self.ended {
@@ -224,9 +254,7 @@ where
                 Some(Err(_)) => return Err(Cut::Broken),
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(piece) => {
-                        if !take(self, piece) {
-                            return Err(Cut::TooLarge);
-                        }
+                        take(self, piece)?;
                         self.ended = self.body.is_end_stream();
                     }
                     Err(frame) => self.trailers = frame.into_trailers().ok().map(Box::new),

@@ -11,7 +11,7 @@ use semel_core::engine;
 use semel_core::event::{Step, Would};
 use semel_core::policy::Mode;
 
-use crate::body::{Body, BoxError, Cut, Reader};
+use crate::body::{Body, BodyRoom, BoxError, Cut, Reader};
 use crate::credentials::has_credentials;
 use crate::grpc::{self, Kind};
 use crate::layer::Shared;
@@ -133,7 +133,7 @@ where
 fn is_final(rules: &Rules, refusal: &Refusal) -> bool {
     match refusal {
         // Of a body that broke off nothing is left that would tell the handler so: it would take what came for all of it.
-        Refusal::Unverified | Refusal::BodyBroken => true,
+        Refusal::Unverified | Refusal::BodyBroken | Refusal::NoRoom => true,
         // What can't be read can't be verified.
         Refusal::BodyTooLarge { .. } | Refusal::BodySlow => rules.verify.is_some(),
         _ => false,
@@ -170,7 +170,7 @@ where
     // First, as nothing else that is found out about a request matters if it isn't genuine.
     let mut verified = None;
     if let Some(verify) = &rules.verify {
-        let body = read(shared, rules, reader).await?;
+        let body = read(shared, rules, parts, reader).await?;
         if !verify(parts, &body, shared.engine.env().clock.wall()) {
             return Err(Refusal::Unverified);
         }
@@ -191,7 +191,7 @@ where
     let policy = rules.policy_for(parts)?;
     let body = match verified {
         Some(body) => body,
-        None => read(shared, rules, reader).await?,
+        None => read(shared, rules, parts, reader).await?,
     };
     if rules.key.needs_body() {
         key = rules.key.find(parts, &body, &shared.key_rules)?;
@@ -228,17 +228,24 @@ const fn none(rules: &Rules) -> Result<Option<Found>, Refusal> {
     }
 }
 
-async fn read<B>(shared: &Shared, rules: &Rules, reader: &mut Reader<B>) -> Result<Bytes, Refusal>
+async fn read<B>(
+    shared: &Shared,
+    rules: &Rules,
+    parts: &Parts,
+    reader: &mut Reader<B>,
+) -> Result<Bytes, Refusal>
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
     let limits = &rules.limits;
     let (most, clock) = (limits.request_bytes, &*shared.engine.env().clock);
-    match reader.read(most, limits.request_time, clock).await {
+    let room = parts.extensions.get::<BodyRoom>();
+    match reader.read(most, limits.request_time, room, clock).await {
         Ok(()) => Ok(reader.bytes()),
         Err(Cut::TooLarge) => Err(Refusal::BodyTooLarge { most }),
         Err(Cut::TooSlow) => Err(Refusal::BodySlow),
         Err(Cut::Broken) => Err(Refusal::BodyBroken),
+        Err(Cut::NoRoom) => Err(Refusal::NoRoom),
     }
 }

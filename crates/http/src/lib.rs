@@ -47,7 +47,7 @@ mod service;
 mod time;
 mod webhook;
 
-pub use body::{Body, BoxError};
+pub use body::{Body, BodyRoom, BoxError, TakeBytes};
 pub use credentials::{
     CREDENTIAL_HEADERS, ClientCertificate, Counted, Credentials, asks_to_sign_in, has_credentials,
 };

@@ -87,7 +87,7 @@ impl Gather {
                     .max_answer_bytes
                     .min(Answer::MAX_BODY_BYTES);
                 let time = self.rules.limits.gather_time;
-                reader.read(most, time, &*self.env.clock).await
+                reader.read(most, time, None, &*self.env.clock).await
             }
         };
         match read {
@@ -97,7 +97,7 @@ impl Gather {
                 report(Response::from_parts(parts, reader.into_body()), verdict)
             }
             // Never half a body, and never run again for it (P27).
-            Err(Cut::TooLarge | Cut::TooSlow) => {
+            Err(Cut::TooLarge | Cut::TooSlow | Cut::NoRoom) => {
                 let verdict = self.verdict(&parts, None, Stored::Omitted { bytes: length });
                 report(Response::from_parts(parts, reader.into_body()), verdict)
             }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use semel_core::{Clock, KeyRules};
 use serde::Serialize;
 
+use crate::ends::Ends;
 use crate::error::Error;
 use crate::job::{Job, JobId, NewJob, Submitted};
 use crate::queue::Queue;
@@ -23,7 +24,7 @@ pub struct Jobs {
     clock: Arc<dyn Clock>,
     key_rules: KeyRules,
     submitted: Arc<tokio::sync::Notify>,
-    ended: Arc<tokio::sync::Notify>,
+    ends: Ends,
 }
 
 impl std::fmt::Debug for Jobs {
@@ -41,7 +42,7 @@ impl Jobs {
             clock,
             key_rules,
             submitted: Arc::default(),
-            ended: Arc::default(),
+            ends: Ends::default(),
         }
     }
 
@@ -103,8 +104,9 @@ impl Jobs {
     pub async fn wait(&self, id: JobId, wait: Duration) -> Result<Option<Job>, Error> {
         let began = self.clock.now();
         let mut pause = PAUSES.0;
+        let watch = self.ends.watch(id);
         loop {
-            let told = self.ended.notified();
+            let told = watch.ended.notified();
             let found = self.queue.look(id).await?;
             let left = wait.saturating_sub(self.clock.now().since(began));
             let has_ended = found.as_ref().is_none_or(|job| job.state.has_ended());
@@ -116,9 +118,9 @@ impl Jobs {
         }
     }
 
-    /// Tells those who wait in this process that a job has ended.
-    pub fn tell_ended(&self) {
-        self.ended.notify_waiters();
+    /// Tells those who wait for this job in this process that it has ended.
+    pub fn tell_ended(&self, id: JobId) {
+        self.ends.tell(id);
     }
 
     async fn pause(&self, told: impl Future<Output = ()>, at_most: Duration) {

@@ -28,6 +28,7 @@
 //! | `nats` | `nats::Submitter`: a JetStream stream as the queue, with duplicates found in front of it |
 //! | `tower` | `tower::OnceLayer`: for workers that are tower services, such as those of `apalis` |
 
+mod ends;
 mod error;
 mod id;
 mod job;

@@ -37,7 +37,7 @@ mod tools;
 
 pub use call::Caller;
 pub use gateway::Gateway;
-pub use http::{CallerToken, Serve, ServeError, Upstream};
+pub use http::{CallerToken, Listen, Serve, ServeError, Upstream};
 pub use lint::{Finding, LintError, Server, Severity, lint};
 pub use server::{Child, RunError, bridge, stdio};
 pub use settings::{Crash, Errors, KeyRule, Settings, ToolRule};

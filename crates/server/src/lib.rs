@@ -3,7 +3,8 @@
 //! | module | is |
 //! |---|---|
 //! | [`config`] | the settings, from file, environment and flags |
-//! | `listener`, `front` | connections, and who answers what comes over them |
+//! | `listener`, `front`, `paced` | connections, and who answers what comes over them |
+//! | `limits` | what is taken at a time, and each caller's share of it |
 //! | `stack` | the idempotency layer around the proxy, made from the settings |
 //! | [`proxy`] | the forwarding service, and what is known when it gets no answer |
 //! | `identity` | tenants and principals |
@@ -25,9 +26,11 @@ pub mod health;
 mod identity;
 pub mod jobs;
 mod known;
+mod limits;
 mod listener;
 pub mod live;
 mod openapi;
+mod paced;
 pub mod problems;
 pub mod proxy;
 pub mod server;
@@ -41,11 +44,12 @@ mod ui;
 pub use identity::KeyFileError;
 #[doc(hidden)]
 pub use identity::whose;
+pub use limits::Limiter;
 pub use listener::Peer;
 #[doc(hidden)]
 pub use listener::ambiguous;
 pub use openapi::openapi;
-pub use server::{Drained, Server, serve_operators};
+pub use server::{Drained, Server, serve_operators, serve_router};
 pub use signals::until_told;
 pub use stack::{Stack, StackError};
 pub use start::{Mounts, Opened, StartError, open, open_audited, open_for_tool};

@@ -21,9 +21,9 @@ const FORWARDING: [(Cause, Help); 8] = [
         Cause::Full,
         Help {
             code: "upstream_full",
-            known: "As many requests with a key are with the service as `upstream.max_running` lets be, and none of them ended in time. Nothing was sent, and the key is free.",
+            known: "As many requests with a key are with the service as `limits.running` lets be, and none of them ended in time. Nothing was sent, and the key is free.",
             caller: "Send it again after `Retry-After`, with the same key.",
-            operator: "Is the service slow? Requests whose clients have left are among them. `upstream.max_running` is the bound.",
+            operator: "Is the service slow? Requests whose clients have left are among them. `limits.running` is the bound.",
         },
     ),
     (
@@ -83,7 +83,43 @@ const FORWARDING: [(Cause, Help); 8] = [
 ];
 
 /// What the sidecar refuses before anything is looked at.
-const AT_THE_DOOR: [Entry; 3] = [
+const AT_THE_DOOR: [Entry; 6] = [
+    Entry {
+        status: 503,
+        grpc: None,
+        retryable: "yes",
+        title: "As many requests are under way as may be",
+        help: Help {
+            code: "overloaded",
+            known: "The process has as many requests, or connections, as it takes at a time. Nothing was started.",
+            caller: "Send it again after `Retry-After`, with the same key where there is one.",
+            operator: "`limits.requests` and `limits.connections` are the bounds; `semel_limit_used` says how near they are. Is the service slow? Does one caller send too much? Then give it a rate: `limits.tenant_rate` and its like.",
+        },
+    },
+    Entry {
+        status: 429,
+        grpc: None,
+        retryable: "yes",
+        title: "You have as many requests under way as you may",
+        help: Help {
+            code: "too_many_requests",
+            known: "This tenant, principal or address has its share of what the process takes at a time: requests under way, or requests with a key that are with the service, those included whose clients have left. Nothing was sent to the service.",
+            caller: "Wait until some of your requests have ended, and send it again with the same key.",
+            operator: "`limits.tenant_share`, `limits.principal_share`, `limits.address_share`; 100 where there is only one.",
+        },
+    },
+    Entry {
+        status: 429,
+        grpc: None,
+        retryable: "yes",
+        title: "Too many requests a second",
+        help: Help {
+            code: "rate_limited",
+            known: "This tenant, principal or address sends more requests a second than it may. Nothing was started.",
+            caller: "Send it again after `Retry-After`, with the same key where there is one.",
+            operator: "`limits.tenant_rate`, `limits.principal_rate`, `limits.address_rate`.",
+        },
+    },
     Entry {
         status: 401,
         grpc: None,

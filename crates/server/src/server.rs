@@ -11,10 +11,12 @@ use std::net::SocketAddr;
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, Listener, Loaded, SelfCheck, Tls, without_password};
-use crate::front::{AdminFront, Front, Own};
+use crate::config::{Config, Loaded, SelfCheck, Tls, without_password};
+use crate::front::{AdminFront, Front, Own, RouterFront};
 use crate::health::{self, Health};
-use crate::listener::{Bounds, Listening};
+use crate::limits::Limiter;
+use crate::listener::{Bounds, Counted, Listening};
+use crate::paced::Pace;
 use crate::stack::{SharedStack, Stack};
 use crate::start::{Mounts, Opened, StartError};
 use crate::tls;
@@ -24,6 +26,7 @@ pub struct Server {
     shared: Arc<Shared>,
     main: Listening,
     admin: Option<Listening>,
+    limiter: Limiter,
     semel: Semel,
     health: Arc<Health>,
     tunnels: TaskTracker,
@@ -51,7 +54,9 @@ impl Server {
     pub async fn start(loaded: Loaded, semel: Semel, mounts: Mounts) -> Result<Self, StartError> {
         let config = loaded.config.clone();
         let tunnels = TaskTracker::new();
-        let stack = Stack::new(&config, &semel, tunnels.clone())?;
+        let limiter = mounts.limiter.clone();
+        let limiter = limiter.unwrap_or_else(|| Limiter::new(&config.limits));
+        let stack = Stack::new(&config, &semel, limiter.clone(), tunnels.clone())?;
         let health = Health::new(&semel, &config.environment, config.health.self_check);
         check_itself(&health, &config).await?;
         let stack: SharedStack = Arc::new(ArcSwap::from_pointee(stack));
@@ -71,13 +76,20 @@ impl Server {
             tracing: mounts.tracing,
             max_body: listener.max_body.bytes(),
             body_timeout: listener.body_timeout.0,
+            pace: pace(&config, &semel),
+            limiter: limiter.clone(),
         };
-        let bounds = Bounds::of(listener);
+        let bounds = Bounds::of(&config);
+        let counted = Counted {
+            trusted: listener.peers(),
+            limiter: Some(limiter.clone()),
+        };
         let main = listen(
             "listener.address",
             &listener.address,
             &listener.tls,
             bounds,
+            counted,
             front,
         )
         .await?;
@@ -89,6 +101,7 @@ impl Server {
             }),
             main,
             admin,
+            limiter,
             semel,
             health,
             tunnels,
@@ -179,7 +192,8 @@ impl Server {
         let mut current = self.shared.loaded.lock();
         let mut new = current.again()?;
         let fixed = changed_but_fixed(&current.config, &new.config);
-        let stack = Stack::new(&new.config, &self.semel, self.tunnels.clone())?;
+        let limiter = self.limiter.clone();
+        let stack = Stack::new(&new.config, &self.semel, limiter, self.tunnels.clone())?;
         let main = tls::server_config(&new.config.listener.tls)?;
         // Who may call was decided at the start: a new file may say less about certificates because it says more about
         // tokens, which aren't looked at before the next start.
@@ -248,6 +262,50 @@ pub async fn serve_operators(
     Ok(())
 }
 
+/// Serves a router on `listener.address`, with the listener's bounds, limits and TLS: for a process that answers its callers
+/// by itself, such as the gateway for agents' tools. Once this is dropped, what has begun is finished.
+///
+/// # Errors
+/// [`StartError`] says what is wrong and what to do.
+pub async fn serve_router(
+    config: &Config,
+    opened: &Opened,
+    router: Router,
+) -> Result<(), StartError> {
+    let (listener, limiter) = (&config.listener, opened.limiter.clone());
+    let front = RouterFront {
+        router,
+        limiter: limiter.clone(),
+        body_timeout: listener.body_timeout.0,
+        pace: pace(config, &opened.semel),
+    };
+    let counted = Counted {
+        trusted: listener.peers(),
+        limiter: Some(limiter),
+    };
+    let (bounds, tls) = (Bounds::of(config), &listener.tls);
+    let at = &listener.address;
+    let listening = listen("listener.address", at, tls, bounds, counted, front).await?;
+    let _until_dropped = listening.until_dropped();
+    let scheme = if tls.cert_file.is_some() {
+        "https"
+    } else {
+        "http"
+    };
+    tracing::info!("listens on {scheme}://{}", listening.address);
+    std::future::pending().await
+}
+
+/// How slowly bodies may come.
+fn pace(config: &Config, semel: &Semel) -> Option<Pace> {
+    let bytes_a_second = config.limits.body_rate.0;
+    (bytes_a_second > 0).then(|| Pace {
+        bytes_a_second,
+        after: config.listener.body_timeout.0,
+        clock: Arc::clone(&semel.engine().env().clock),
+    })
+}
+
 async fn listen_for_operators(
     config: &Config,
     health: &Arc<Health>,
@@ -257,9 +315,13 @@ async fn listen_for_operators(
         return Ok(None);
     };
     let router = health.router().merge(admin);
-    let bounds = Bounds::of(&Listener::default());
-    let front = AdminFront { router };
-    let listening = listen("admin.address", address, &config.admin.tls, bounds, front).await?;
+    let bounds = Bounds::of(&Config::default());
+    let counted = Counted {
+        trusted: Vec::new(),
+        limiter: None,
+    };
+    let (front, tls) = (AdminFront { router }, &config.admin.tls);
+    let listening = listen("admin.address", address, tls, bounds, counted, front).await?;
     Ok(Some(listening))
 }
 
@@ -291,6 +353,7 @@ async fn listen<A: crate::listener::Answer>(
     address: &str,
     tls: &Tls,
     bounds: Bounds,
+    counted: Counted,
     answer: A,
 ) -> Result<Listening, StartError> {
     let tls = tls::server_config(tls)?;
@@ -312,7 +375,7 @@ async fn listen<A: crate::listener::Answer>(
         source,
     };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
-    Listening::start(listener, tls, bounds, answer).map_err(failed)
+    Listening::start(listener, tls, bounds, counted, answer).map_err(failed)
 }
 
 /// What can't change while the process runs.
@@ -333,7 +396,7 @@ const FIXED: [&str; 25] = [
     "listener.max_body",
     "listener.head_timeout",
     "listener.body_timeout",
-    "listener.max_connections",
+    "limits",
     "admin.address",
     "admin.dashboard",
     "admin.open",

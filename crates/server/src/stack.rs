@@ -1,6 +1,7 @@
 //! What a request goes through: the idempotency layer around the proxy, made from the settings. A reload
 //! makes a new one.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::{self, HeaderName, HeaderValue};
@@ -12,14 +13,17 @@ use semel::http::{
     Payload, Refusal, Route,
 };
 use semel::{CrashPolicy, KeyRules, OnBusy, Policy, Semel, StoreDown};
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 use tower_layer::Layer as _;
 use tower_service::Service as _;
 
-use crate::config::{self, Config, LostAnswer, RouteSettings};
+use crate::config::{self, Config, Limits as ProcessLimits, LostAnswer, RouteSettings};
 use crate::door::Door;
-use crate::identity::{Finders, KeyFileError, NoToken, Token};
-use crate::proxy::{Proxy, WhenLost, is_grpc, problem};
+use crate::identity::{Find, Finders, KeyFileError, NoToken, Token};
+use crate::limits::{By, Caller, Limiter, refused};
+use crate::listener::{Peer, of_one_caller};
+use crate::proxy::{Proxy, RoutePlaces, WhenLost, is_grpc, problem};
 use crate::tls::{self, TlsError};
 
 /// Why a stack can't be made of the settings.
@@ -44,6 +48,8 @@ pub struct Stack {
     reads_tokens: bool,
     has_service: bool,
     door: Door,
+    finders: Finders,
+    limiter: Limiter,
 }
 
 impl Stack {
@@ -51,7 +57,12 @@ impl Stack {
     ///
     /// # Errors
     /// [`StackError`] says what is wrong.
-    pub fn new(config: &Config, semel: &Semel, tunnels: TaskTracker) -> Result<Self, StackError> {
+    pub fn new(
+        config: &Config,
+        semel: &Semel,
+        limiter: Limiter,
+        tunnels: TaskTracker,
+    ) -> Result<Self, StackError> {
         let finders = Finders::new(config)?;
         finders.fetch_keys(semel.engine().env())?;
         let mut builder = IdempotencyLayer::builder(semel.engine().clone())
@@ -69,6 +80,8 @@ impl Stack {
             reads_tokens: of_tokens(&config.tenants) || of_tokens(&config.principals),
             has_service: !config.upstream.urls.is_empty(),
             door: Door::new(config),
+            finders,
+            limiter,
         })
     }
 
@@ -94,6 +107,14 @@ impl Stack {
         if let Some(token) = &token {
             request.extensions_mut().insert(token.clone());
         }
+        let (mut request, callers) = self.callers(request);
+        match self.limiter.enter(&callers) {
+            Err(met) => return refused(met),
+            Ok(ticket) => {
+                request.extensions_mut().insert(ticket.room());
+                request.extensions_mut().insert(ticket);
+            }
+        }
         match self.service.clone().call(request).await {
             Ok(response) => match token.and_then(|token| token.failure()) {
                 Some(why) if was_refused_for_it(&response) => unauthenticated(why),
@@ -109,9 +130,56 @@ impl Stack {
         }
     }
 
+    /// Whose request it is, as far as that is counted apart.
+    fn callers<B>(&self, request: Request<B>) -> (Request<B>, Vec<Caller>) {
+        let mut callers = Vec::new();
+        if self.limiter.tells_apart(By::Address)
+            && let Some(address) = address(&request)
+        {
+            let address = of_one_caller(address).to_string();
+            callers.push(Caller::new(By::Address, &address));
+        }
+        let (tenant, principal) = (&self.finders.tenant, &self.finders.principal);
+        let tenant = tenant
+            .as_ref()
+            .filter(|_| self.limiter.tells_apart(By::Tenant));
+        let principal = principal
+            .as_ref()
+            .filter(|_| self.limiter.tells_apart(By::Principal));
+        if tenant.is_none() && principal.is_none() {
+            return (request, callers);
+        }
+        let (parts, body) = request.into_parts();
+        // Whoever names none is one of those who don't.
+        let named = |find: &Find| find(&parts).unwrap_or_default();
+        let of_tenant = tenant.map(named).unwrap_or_default();
+        if tenant.is_some() {
+            callers.push(Caller::new(By::Tenant, &of_tenant));
+        }
+        if let Some(principal) = principal.map(named) {
+            let name = format!("{of_tenant}\0{principal}");
+            callers.push(Caller::new(By::Principal, &name));
+        }
+        (Request::from_parts(parts, body), callers)
+    }
+
     fn new_id(&self) -> Option<HeaderValue> {
         HeaderValue::from_str(&format!("{:032x}", self.entropy.next_u128())).ok()
     }
+}
+
+/// Where a request comes from. The door has taken out `X-Forwarded-For` of those who may not say so.
+fn address<B>(request: &Request<B>) -> Option<IpAddr> {
+    let lines = request.headers().get_all("x-forwarded-for");
+    let last = lines.iter().next_back().and_then(|line| line.to_str().ok());
+    let last = last.and_then(|line| line.rsplit(',').next());
+    let told = last.and_then(|address| address.trim().parse().ok());
+    told.or_else(|| {
+        request
+            .extensions()
+            .get::<Peer>()
+            .map(|peer| peer.address.ip())
+    })
 }
 
 /// Only Semel's own paths are served, and this is none of them.
@@ -231,6 +299,9 @@ fn route(settings: &RouteSettings, finders: &Finders, config: &Config) -> Route 
             doubts: settings.lost_answer == LostAnswer::Doubt,
             observes: settings.mode == config::Mode::Observe,
         });
+    if let Some(most) = settings.max_running {
+        route = route.extension(RoutePlaces(Arc::new(Semaphore::new(most))));
+    }
     if let Some(required) = settings.require_key {
         route = route.key_is_required(required);
     }
@@ -303,9 +374,10 @@ fn payload(fingerprint: &config::Fingerprint) -> Payload {
 
 /// The engine's own settings.
 pub(crate) fn engine_config(config: &Config) -> semel::EngineConfig {
-    let engine = &config.engine;
+    let (engine, limits) = (&config.engine, &config.limits);
     semel::EngineConfig {
-        max_waiters: engine.max_waiters,
+        max_waiters: limits.waiting,
+        max_waiters_per_tenant: ProcessLimits::share_of(limits.tenant_share, limits.waiting),
         call_limit: engine.store_timeout.0,
         breaker: semel::BreakerConfig {
             failures: engine.breaker_failures,

@@ -15,6 +15,7 @@ use crate::api::{Access, AccessError, ApiConfig, ApiState, Tokens};
 use crate::audit::{Trail, TrailConfig};
 use crate::config::{ApiAccess, Config, Findings, without_password};
 use crate::jobs::{JobsState, Reaper};
+use crate::limits::Limiter;
 use crate::live::Live;
 use crate::stack::{StackError, engine_config};
 use crate::telemetry::trace::{Carrying, Tracing};
@@ -32,6 +33,8 @@ pub struct Mounts {
     pub admin: Router,
     /// Who is told of the requests of the main listener.
     pub(crate) tracing: Option<Tracing>,
+    /// What counts what is taken; one of its own, where there is none.
+    pub(crate) limiter: Option<Limiter>,
 }
 
 /// A store that is open, and the trail of what happens on it.
@@ -47,6 +50,8 @@ pub struct Opened {
     pub live: Live,
     /// The queue of jobs, where there is one.
     pub jobs: Option<Jobs>,
+    /// What is taken of the limits.
+    pub limiter: Limiter,
 }
 
 impl Opened {
@@ -58,7 +63,8 @@ impl Opened {
         let access = api_access(config)?;
         let jobs = self.jobs.clone().zip(access.clone()).map(|(jobs, access)| {
             let (rules, env) = (self.semel.key_rules(), self.semel.engine().env());
-            crate::jobs::router(JobsState::new(jobs, access, rules.clone(), env.clone()))
+            let state = JobsState::new(jobs, access, rules.clone(), env.clone());
+            crate::jobs::router(state.with_limits(&config.limits))
         });
         let main = match access {
             None => Router::new(),
@@ -75,14 +81,17 @@ impl Opened {
             Credential::Closed => Credential::None,
             other => other.clone(),
         };
-        let metrics = (self.telemetry).router(&semel, &trail, jobs_here, for_metrics);
+        let limiter = &self.limiter;
+        let metrics = (self.telemetry).router(&semel, &trail, jobs_here, limiter, for_metrics);
         let mut others = metrics;
         if config.admin.dashboard && config.admin.address.is_some() {
             self.live.watch(&semel);
             others = others.merge(crate::ui::router(&credential));
         }
         let state = AdminState::new(semel, trail, credential, AdminConfig::default());
-        let mut state = state.with_live(self.live.clone());
+        let mut state = state
+            .with_live(self.live.clone())
+            .with_limiter(self.limiter.clone());
         if let Some(jobs) = &self.jobs {
             state = state.with_jobs(jobs.clone());
         }
@@ -93,6 +102,7 @@ impl Opened {
             jobs,
             admin,
             tracing,
+            limiter: Some(self.limiter.clone()),
         })
     }
 }
@@ -204,6 +214,7 @@ async fn open_as(who: Who, config: &Config) -> Result<Opened, StartError> {
         telemetry,
         live,
         jobs,
+        limiter: Limiter::new(&config.limits),
     })
 }
 

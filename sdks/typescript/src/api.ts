@@ -47,6 +47,15 @@ function viewOf(reply: Reply): ClaimView {
   return view;
 }
 
+/** A token goes to another machine encrypted, or not at all. Whoever brings a `fetch` of their own decides themselves. */
+function checkWay(url: string): void {
+  const { protocol, hostname } = new URL(url);
+  const isLocal = hostname === "localhost" || hostname === "[::1]" || /^127(\.\d+){3}$/.test(hostname);
+  if (protocol === "http:" && !isLocal) {
+    throw new TypeError(`the token would go to ${hostname} in the clear: use https://, or give a fetch of your own`);
+  }
+}
+
 /** One for a process. */
 export class Api {
   readonly retry: RetryPolicy;
@@ -56,6 +65,7 @@ export class Api {
   readonly #fetch: Fetch;
 
   constructor(options: ApiOptions) {
+    if (options.token !== undefined && options.fetch === undefined) checkWay(options.url);
     this.#url = options.url.replace(/\/$/, "");
     this.#headers = options.token === undefined ? {} : { Authorization: `Bearer ${options.token}` };
     this.retry = { ...DEFAULT_RETRY, ...options.retry };

@@ -3,9 +3,11 @@
 //! | file | is |
 //! |---|---|
 //! | `settings` | the settings, as `semel config check` judges them |
+//! | `security` | settings that are laxer than they could be |
 //! | `store` | the store, looked over by itself |
 //! | `service` | the upstream, what browsers may send it, and the sidecar |
 
+mod security;
 mod service;
 mod settings;
 mod store;
@@ -27,6 +29,7 @@ use crate::serve::Settings;
 Examples:
   semel doctor --store redis://127.0.0.1
   semel doctor --config semel.toml --json
+  semel doctor --config semel.toml --security
 
 Exit codes: 0 nothing is broken, 12 something is.")]
 pub(crate) struct Doctor {
@@ -35,6 +38,9 @@ pub(crate) struct Doctor {
     /// The origin of a page that calls the service, for the question what browsers may send.
     #[arg(long, value_name = "URL", default_value = "https://example.com")]
     origin: String,
+    /// Only which settings are laxer than they could be, a line for each; asks nothing of the store or the service.
+    #[arg(long)]
+    security: bool,
     /// As JSON, for programs.
     #[arg(long)]
     json: bool,
@@ -72,7 +78,9 @@ impl Doctor {
         let mut report = Report::default();
         let config = settings::look(&self.settings, &mut report);
         progress.to(report.0.len() as u64);
-        if let Some(config) = &config {
+        if let Some(config) = config.as_ref().filter(|_| self.security) {
+            security::look(config, &mut report);
+        } else if let Some(config) = &config {
             store::look(config, &mut report).await;
             progress.to(report.0.len() as u64);
             service::look(config, &self.origin, &mut report).await;

@@ -8,12 +8,13 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use axum::Router;
 use clap::{Args, Subcommand};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use semel::Semel;
-use semel_mcp::{CallerToken, Child, Gateway, RunError, Serve, Settings, Upstream};
-use semel_server::config::{Log, without_password};
-use semel_server::{open_audited, serve_operators};
+use semel_mcp::{CallerToken, Child, Gateway, Listen, RunError, Serve, Settings, Upstream};
+use semel_server::config::{Config, Log, without_password};
+use semel_server::{Opened, open_audited, serve_operators, serve_router};
 
 use crate::exit::{self, Exit};
 use crate::log;
@@ -63,6 +64,12 @@ pub(crate) struct Mcp {
     /// A file with the token that clients have to show: `Authorization: Bearer …`. The server doesn't see it.
     #[arg(long, value_name = "FILE", requires = "listen")]
     listen_token_file: Option<std::path::PathBuf>,
+    /// The certificate (PEM) to show to clients, for TLS.
+    #[arg(long, value_name = "FILE", requires_all = ["listen", "listen_key_file"])]
+    listen_cert_file: Option<String>,
+    /// Its key (PEM).
+    #[arg(long, value_name = "FILE", requires_all = ["listen", "listen_cert_file"])]
+    listen_key_file: Option<String>,
     /// Lends the credential of --header to every path of the server's address, and not to its own alone.
     #[arg(long, requires = "listen")]
     any_path: bool,
@@ -156,18 +163,37 @@ impl Mcp {
     async fn serve(self) -> Result<(), Exit> {
         let settings = self.given.settings(&self.target.name())?;
         let Store { url, promise } = self.given.store()?;
-        let config = self.given.config(&url)?;
+        let mut config = self.given.config(&url)?;
+        config
+            .listener
+            .tls
+            .cert_file
+            .clone_from(&self.listen_cert_file);
+        config
+            .listener
+            .tls
+            .key_file
+            .clone_from(&self.listen_key_file);
         let opened = open_audited(&config).await?;
         serve_operators(&config, &opened, told_to_end()).await?;
         let shown = without_password(&url);
         tracing::info!("records are in {shown}: {promise}; scope {}", settings.name);
-        let served = self.serve_on(opened.semel, settings).await;
+        let listener = Listener {
+            config,
+            opened: opened.clone(),
+        };
+        let served = Box::pin(self.serve_on(opened.semel, settings, listener)).await;
         opened.trail.flush().await;
         opened.telemetry.flush().await;
         served
     }
 
-    async fn serve_on(self, semel: Semel, settings: Settings) -> Result<(), Exit> {
+    async fn serve_on(
+        self,
+        semel: Semel,
+        settings: Settings,
+        listener: Listener,
+    ) -> Result<(), Exit> {
         let wrong = |message| Exit::failed(exit::CONFIG, message);
         let gateway = Gateway::new(semel.clone(), settings).map_err(wrong)?;
         let caller = self.given.caller();
@@ -179,6 +205,13 @@ impl Mcp {
             any_path: self.any_path,
         };
         let is_guarded = serve.token.is_some();
+        let is_plain = self.listen_cert_file.is_none();
+        let is_far = |address: SocketAddr| !address.ip().is_loopback();
+        if is_guarded && is_plain && self.listen.is_some_and(is_far) {
+            tracing::warn!(
+                "clients' tokens come in the clear from other machines; --listen-cert-file and --listen-key-file encrypt them"
+            );
+        }
         let upstream = self.target.upstream()?;
         let listened = |served: Result<(), semel_mcp::ServeError>| {
             served.map_err(|error| Exit::failed(exit::LISTEN, error.to_string()))
@@ -191,17 +224,21 @@ impl Mcp {
                                --listen-token-file FILE, or --listen 127.0.0.1:PORT";
                 Err(wrong(message.to_owned()))
             }
-            (Some(upstream), _, Some(address)) => {
-                listened(serve.proxy(gateway, upstream, address, told_to_end()).await)
-            }
+            (Some(upstream), _, Some(address)) => listened(
+                serve
+                    .proxy(gateway, upstream, address, listener, told_to_end())
+                    .await,
+            ),
             (None, Some(_), Some(address)) if !is_guarded && !address.ip().is_loopback() => {
                 let message = "a server that is a process asks nobody who they are\n    fix: \
                                --listen-token-file FILE, or --listen 127.0.0.1:PORT";
                 Err(wrong(message.to_owned()))
             }
-            (None, Some(child), Some(address)) => {
-                listened(serve.child(gateway, child, address, told_to_end()).await)
-            }
+            (None, Some(child), Some(address)) => listened(
+                serve
+                    .child(gateway, child, address, listener, told_to_end())
+                    .await,
+            ),
             (Some(upstream), _, None) => {
                 let served = semel_mcp::bridge(gateway, caller, upstream);
                 drained(&semel, served).await;
@@ -217,6 +254,21 @@ impl Mcp {
                 "no server: write `semel mcp -- COMMAND`, or --upstream URL".to_owned(),
             )),
         }
+    }
+}
+
+/// The process's own listener, with its bounds.
+struct Listener {
+    config: Config,
+    opened: Opened,
+}
+
+impl Listen for Listener {
+    async fn listen(self, address: SocketAddr, router: Router) -> Result<(), String> {
+        let mut config = self.config;
+        config.listener.address = address.to_string();
+        let served = serve_router(&config, &self.opened, router).await;
+        served.map_err(|error| error.to_string())
     }
 }
 

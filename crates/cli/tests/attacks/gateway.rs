@@ -62,3 +62,13 @@ fn callers_show_a_token_that_goes_no_further() {
     assert_eq!(good.status(), 200, "{good:?}");
     assert!(!good.body.contains("0123456789abcdef"), "{good:?}");
 }
+
+#[test]
+fn a_call_of_two_lengths_is_refused() {
+    let service = Service::start();
+    let gateway = gateway(service.address, &[]);
+    let headers = [JSON, ("Transfer-Encoding", "chunked")];
+    let answer = send(gateway.address, "POST /mcp", &headers, "0\r\n\r\n");
+    assert_eq!(answer.status(), 400, "{answer:?}");
+    assert!(answer.body.contains("request_ambiguous"), "{answer:?}");
+}

@@ -202,7 +202,7 @@ fn clients_that_leave_hold_no_more_connections_than_may_be() {
     });
     let sidecar = sidecar(
         address,
-        "upstream.max_running = 20\nupstream.connect_timeout = \"1s\"\n",
+        "limits.running = 20\nupstream.connect_timeout = \"1s\"\n",
     );
     for number in 0..100 {
         let mut stream = TcpStream::connect(sidecar.address).expect("a connection");

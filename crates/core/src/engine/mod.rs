@@ -79,6 +79,8 @@ use waiters::Waiters;
 pub struct EngineConfig {
     /// The most callers of this process that wait, over all keys. 1,024.
     pub max_waiters: usize,
+    /// The most of them of one tenant, where there are tenants. 512.
+    pub max_waiters_per_tenant: usize,
     /// How long to wait for one store call. 5 s.
     pub call_limit: Duration,
     /// When to stop asking a store that is down.
@@ -91,6 +93,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             max_waiters: 1024,
+            max_waiters_per_tenant: 512,
             call_limit: Duration::from_secs(5),
             breaker: BreakerConfig::default(),
             cache: CacheConfig::default(),
@@ -155,7 +158,7 @@ impl Engine {
             observer,
             breaker: Arc::new(Breaker::new(config.breaker, config.call_limit)),
             turns: Arc::default(),
-            waiters: Waiters::new(config.max_waiters),
+            waiters: Waiters::new(config.max_waiters, config.max_waiters_per_tenant),
             cache: Arc::new(ReplayCache::new(config.cache)),
             renewals: Arc::default(),
             running: Arc::default(),

@@ -20,6 +20,7 @@ use super::observe::too_late;
 use super::request::{Request, Subject};
 use super::run::{may_start, respond, settle, settlement};
 use super::running::UnderWay;
+use super::waiters::Tenant;
 use super::{Engine, Shared};
 use crate::claim::{Grant, Renewed, Settled, Settlement};
 use crate::clock::Tick;
@@ -205,7 +206,10 @@ impl Engine {
                 other => return Ok(other),
             };
             if place.is_none() {
-                let entered = engine.waiters.enter(identity.address(), most_per_key);
+                let tenant = Tenant::of(&record.namespace);
+                let entered = engine
+                    .waiters
+                    .enter(identity.address(), tenant, most_per_key);
                 place = Some(entered.map_err(|why| too_many(engine, &record, *identity, why))?);
             }
             let pause = pace.pause_after_waking().unwrap_or_default().min(left);

@@ -7,7 +7,7 @@ use futures_util::future::{self, Either};
 use super::admit::Asker;
 use super::answer::Problem;
 use super::limit::Pace;
-use super::waiters::Place;
+use super::waiters::{Place, Tenant};
 use crate::claim::Busy;
 use crate::clock::Tick;
 use crate::event::{BusyReason, Step};
@@ -15,7 +15,7 @@ use crate::policy::OnBusy;
 use crate::store::Wake;
 use crate::wake::Wakeup;
 
-/// A caller that waits.
+/// A tenant that waits.
 pub(super) struct Waiting {
     _place: Place,
     began: Tick,
@@ -55,7 +55,8 @@ impl Asker<'_> {
         };
         let address = self.claim.identity.address();
         let most = self.request.policy.max_waiters_per_key;
-        let entered = self.engine.waiters.enter(address, most);
+        let tenant = Tenant::of(&self.request.subject.namespace);
+        let entered = self.engine.waiters.enter(address, tenant, most);
         let place = entered.map_err(|why| match self.request.policy.on_busy {
             OnBusy::Wait(_) => why,
             // It would not have waited for a run either: the number of waiters is nothing to it.
@@ -70,7 +71,7 @@ impl Asker<'_> {
         Ok(())
     }
 
-    /// How long this caller may still wait.
+    /// How long this tenant may still wait.
     pub(super) fn left_to_wait(&self) -> Duration {
         let now = self.now();
         self.waiting

@@ -6,10 +6,12 @@ use hashbrown::HashMap;
 
 use crate::event::BusyReason;
 use crate::identity::Address;
+use crate::namespace::Namespace;
 use crate::sync::Mutex;
 
 pub(super) struct Waiters {
     max_in_process: usize,
+    max_per_tenant: usize,
     counts: Mutex<Counts>,
 }
 
@@ -17,12 +19,25 @@ pub(super) struct Waiters {
 struct Counts {
     in_process: usize,
     per_key: HashMap<Address, usize>,
+    per_tenant: HashMap<Tenant, usize>,
+}
+
+/// A tenant, where there are tenants: without any, there is nobody to leave room for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Tenant(Box<str>);
+
+impl Tenant {
+    pub(super) fn of(namespace: &Namespace) -> Option<Self> {
+        let name = namespace.tenant();
+        (!name.is_empty()).then(|| Self(name.into()))
+    }
 }
 
 impl Waiters {
-    pub(super) fn new(max_in_process: usize) -> Arc<Self> {
+    pub(super) fn new(max_in_process: usize, max_per_tenant: usize) -> Arc<Self> {
         Arc::new(Self {
             max_in_process,
+            max_per_tenant,
             counts: Mutex::new(Counts::default()),
         })
     }
@@ -31,6 +46,7 @@ impl Waiters {
     pub(super) fn enter(
         self: &Arc<Self>,
         address: Address,
+        tenant: Option<Tenant>,
         most: usize,
     ) -> Result<Place, BusyReason> {
         let mut counts = self.counts.lock();
@@ -41,11 +57,19 @@ impl Waiters {
         if here >= most {
             return Err(BusyReason::KeyWaiters);
         }
+        if let Some(tenant) = &tenant {
+            let theirs = counts.per_tenant.get(tenant).copied().unwrap_or(0);
+            if theirs >= self.max_per_tenant {
+                return Err(BusyReason::TenantWaiters);
+            }
+            counts.per_tenant.insert(tenant.clone(), theirs + 1);
+        }
         counts.per_key.insert(address, here + 1);
         counts.in_process += 1;
         Ok(Place {
             waiters: Arc::clone(self),
             address,
+            tenant,
         })
     }
 
@@ -57,18 +81,25 @@ impl Waiters {
 pub(super) struct Place {
     waiters: Arc<Waiters>,
     address: Address,
+    tenant: Option<Tenant>,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut counts = self.waiters.counts.lock();
         counts.in_process -= 1;
-        let left = counts.per_key.get(&self.address).copied().unwrap_or(1) - 1;
-        if left == 0 {
-            counts.per_key.remove(&self.address);
-        } else {
-            counts.per_key.insert(self.address, left);
+        leave(&mut counts.per_key, &self.address);
+        if let Some(tenant) = &self.tenant {
+            leave(&mut counts.per_tenant, tenant);
         }
+    }
+}
+
+/// One fewer; what nobody waits for isn't counted.
+fn leave<K: Eq + std::hash::Hash>(counts: &mut HashMap<K, usize>, whose: &K) {
+    match counts.get_mut(whose) {
+        Some(count) if *count > 1 => *count -= 1,
+        _ => drop(counts.remove(whose)),
     }
 }
 
@@ -78,20 +109,32 @@ mod tests {
 
     #[test]
     fn bounds_hold_per_key_and_per_process_and_places_come_back() {
-        let waiters = Waiters::new(3);
-        let first = [waiters.enter([1; 16], 2), waiters.enter([1; 16], 2)];
+        let waiters = Waiters::new(3, 3);
+        let enter = |key: u8| waiters.enter([key; 16], None, 2);
+        let first = [enter(1), enter(1)];
         assert!(first.iter().all(Result::is_ok));
-        assert_eq!(
-            waiters.enter([1; 16], 2).err(),
-            Some(BusyReason::KeyWaiters)
-        );
-        let other = waiters.enter([2; 16], 2);
-        assert_eq!(
-            waiters.enter([3; 16], 2).err(),
-            Some(BusyReason::ProcessWaiters)
-        );
+        assert_eq!(enter(1).err(), Some(BusyReason::KeyWaiters));
+        let other = enter(2);
+        assert_eq!(enter(3).err(), Some(BusyReason::ProcessWaiters));
         drop((first, other));
         assert_eq!(waiters.waiting(), 0);
         assert!(waiters.counts.lock().per_key.is_empty());
+    }
+
+    #[test]
+    fn one_tenant_leaves_room_for_others() {
+        let waiters = Waiters::new(4, 2);
+        let enter = |key: u8, whose: &str| {
+            let tenant = (!whose.is_empty()).then(|| Tenant(whose.into()));
+            waiters.enter([key; 16], tenant, 9)
+        };
+        let flood = [enter(1, "flood"), enter(2, "flood")];
+        assert!(flood.iter().all(Result::is_ok));
+        assert_eq!(enter(3, "flood").err(), Some(BusyReason::TenantWaiters));
+        let others = [enter(4, "other"), enter(5, "")];
+        assert!(others.iter().all(Result::is_ok));
+        drop((flood, others));
+        assert!(waiters.counts.lock().per_tenant.is_empty());
+        assert!(enter(1, "flood").is_ok());
     }
 }

@@ -76,7 +76,7 @@ impl Told {
     pub fn of_engine(problem: &Problem, terms: &Terms) -> Self {
         let code = match problem {
             Problem::Busy {
-                why: BusyReason::KeyWaiters | BusyReason::ProcessWaiters,
+                why: BusyReason::KeyWaiters | BusyReason::ProcessWaiters | BusyReason::TenantWaiters,
                 ..
             } => "idempotency_too_many_waiters",
             _ => problem.code(),

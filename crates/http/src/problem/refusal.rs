@@ -44,6 +44,9 @@ pub enum Refusal {
         /// The most bytes taken.
         most: usize,
     },
+    /// Too many bodies are held in memory.
+    #[error("as many bodies are held in memory as may be; nothing was started")]
+    NoRoom,
     /// A gRPC request of more than one message.
     #[error("a key works on unary calls: one message, unencoded by grpc-web; call without a key")]
     UnaryOnly,
@@ -70,6 +73,7 @@ impl Refusal {
             Self::BodyBroken => "idempotency_body_broken",
             Self::BodySlow => "idempotency_body_slow",
             Self::BodyTooLarge { .. } => "idempotency_body_too_large",
+            Self::NoRoom => "idempotency_no_room",
             Self::UnaryOnly => "idempotency_unary_only",
             Self::PathAmbiguous => "idempotency_path_ambiguous",
             Self::Unverified => "webhook_unverified",

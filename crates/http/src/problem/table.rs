@@ -41,6 +41,7 @@ pub const PROBLEMS: &[Row] = &[
     row("idempotency_body_broken", (400, 13), true, "The request's body broke off"),
     row("idempotency_body_slow", (408, 4), true, "The request's body took too long"),
     row("idempotency_body_too_large", (413, 8), false, "The request's body is too large to be compared"),
+    row("idempotency_no_room", (503, 8), true, "There is no room for the request's body now"),
     row("idempotency_unary_only", (400, 12), false, "Keys work on unary calls"),
     row("idempotency_path_ambiguous", (400, 3), false, "The path can be read in several ways"),
     row("webhook_unverified", (401, 16), false, "The webhook's signature is not valid"),

@@ -74,7 +74,7 @@ async fn whoever_waits_is_told_of_the_end() {
     let waiting = bench.jobs.wait(job.id, Duration::from_secs(20));
     let working = async {
         bench.complete(&leased, "1").await;
-        bench.jobs.tell_ended();
+        bench.jobs.tell_ended(job.id);
     };
     let (found, ()) = futures_util::future::join(waiting, working).await;
     assert_eq!(found.unwrap().unwrap().state, JobState::Done);

@@ -19,7 +19,7 @@ mod upstream;
 
 pub(crate) use client::Patience;
 pub use client::Upstream;
-pub use serve::{CallerToken, Serve, ServeError};
+pub use serve::{CallerToken, Listen, Serve, ServeError};
 
 use ::http::HeaderName;
 

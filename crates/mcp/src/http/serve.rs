@@ -13,7 +13,6 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderName, StatusCode, Uri};
 use semel::Secret;
 use semel::core::Fingerprint;
-use tokio::net::TcpListener;
 
 use super::Upstream;
 use super::proxy::{Proxy, plain};
@@ -81,12 +80,22 @@ fn digest(token: &str) -> Fingerprint {
 
 /// Why it can't listen.
 #[derive(Debug, thiserror::Error)]
-#[error("can't listen on {address}: {source}")]
+#[error("can't listen on {address}: {message}")]
 pub struct ServeError {
     /// Where.
     pub address: SocketAddr,
     /// Why.
-    pub source: std::io::Error,
+    pub message: String,
+}
+
+/// Takes connections for a router: the process has a listener with bounds and TLS, and this crate has none.
+pub trait Listen: Send {
+    /// Serves at this address until it is dropped; or says why it can't.
+    fn listen(
+        self,
+        address: SocketAddr,
+        router: Router,
+    ) -> impl Future<Output = Result<(), String>> + Send;
 }
 
 impl Serve {
@@ -99,6 +108,7 @@ impl Serve {
         gateway: Arc<Gateway>,
         upstream: Upstream,
         address: SocketAddr,
+        listen: impl Listen,
         end: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ServeError> {
         let ending = Arc::clone(&gateway);
@@ -107,7 +117,7 @@ impl Serve {
         let proxy = Arc::new(proxy);
         let router =
             Router::new().fallback(move |request: Request| Arc::clone(&proxy).handle(request));
-        self.listen(router, address, end).await?;
+        self.listen(router, address, listen, end).await?;
         ending.semel.idle().await;
         // What was answered last still has to be written.
         ending.sleep(LAST_WORDS).await;
@@ -123,13 +133,14 @@ impl Serve {
         gateway: Arc<Gateway>,
         child: Child,
         address: SocketAddr,
+        listen: impl Listen,
         end: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ServeError> {
         let ending = Arc::clone(&gateway);
         let sessions = Arc::new(Sessions::new(gateway, child, self.principal.clone()));
         let handle = move |request: Request| Arc::clone(&sessions).handle(request);
         let router = Router::new().route("/mcp", axum::routing::any(handle));
-        self.listen(router, address, end).await?;
+        self.listen(router, address, listen, end).await?;
         ending.semel.idle().await;
         // What was answered last still has to be written.
         ending.sleep(LAST_WORDS).await;
@@ -140,11 +151,9 @@ impl Serve {
         self,
         router: Router,
         address: SocketAddr,
+        listen: impl Listen,
         end: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ServeError> {
-        let failed = |source| ServeError { address, source };
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
         let guard = Arc::new(Guard {
             serve: self,
             is_local: address.ip().is_loopback(),
@@ -164,11 +173,12 @@ impl Serve {
             }
         };
         let router = router.layer(axum::middleware::from_fn(guarded));
-        tracing::info!("listens on http://{address}");
         // Streams that a caller holds open would keep it from ending: it ends at the first word, and what runs under
         // a key is waited for by whoever called.
         tokio::select! {
-            served = axum::serve(listener, router) => served.map_err(failed),
+            served = listen.listen(address, router) => {
+                served.map_err(|message| ServeError { address, message })
+            }
             () = end => Ok(()),
         }
     }

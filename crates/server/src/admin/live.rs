@@ -62,6 +62,46 @@ pub(crate) struct LiveView {
     jobs: Option<JobCounts>,
     /// Whether there is one.
     has_jobs: bool,
+    /// What is taken of the process's limits.
+    limits: Vec<LimitView>,
+}
+
+/// A limit, and what is taken of it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct LimitView {
+    /// Which one: a setting of `[limits]`.
+    #[schema(value_type = String)]
+    name: &'static str,
+    /// What is taken now.
+    used: usize,
+    /// How much may be taken, by all callers together.
+    most: usize,
+    /// How many were turned away since the start, because there was no more or a caller had its share.
+    refused: u64,
+}
+
+impl LimitView {
+    fn all(state: &AdminState) -> Vec<Self> {
+        let Some(limiter) = &state.limiter else {
+            return Vec::new();
+        };
+        let refused = |name: &str| {
+            let of = limiter
+                .refusals()
+                .filter(|(limit, ..)| limit.as_str() == name);
+            of.map(|(.., count)| count).sum()
+        };
+        let used = limiter
+            .used_with(state.semel.engine().waiting())
+            .into_iter();
+        let limits = used.map(|(name, used, most)| Self {
+            name,
+            used,
+            most,
+            refused: refused(name),
+        });
+        limits.collect()
+    }
 }
 
 /// How many jobs there are.
@@ -122,6 +162,7 @@ pub(super) async fn live(
         audit: AuditView::of(&state),
         jobs: JobCounts::of(&state).await,
         has_jobs: state.jobs.is_some(),
+        limits: LimitView::all(&state),
     };
     Ok(answered(StatusCode::OK, &view))
 }

@@ -32,6 +32,7 @@ pub use operators::{Operators, OperatorsError, Role, new_token};
 
 use crate::api::{Intake, with_fallbacks, wrong_method};
 use crate::audit::Trail;
+use crate::limits::Limiter;
 use crate::live::Live;
 use crate::telemetry::Seldom;
 
@@ -69,6 +70,7 @@ pub struct AdminState {
     jobs: Option<semel_jobs::Jobs>,
     size: Seldom<Stats>,
     depth: Seldom<Counts>,
+    limiter: Option<Limiter>,
 }
 
 impl AdminState {
@@ -87,6 +89,7 @@ impl AdminState {
             jobs: None,
             size: Seldom::default(),
             depth: Seldom::default(),
+            limiter: None,
         }
     }
 
@@ -94,6 +97,13 @@ impl AdminState {
     #[must_use]
     pub fn with_live(mut self, live: Live) -> Self {
         self.live = live;
+        self
+    }
+
+    /// With what is taken of the limits, which otherwise isn't known.
+    #[must_use]
+    pub fn with_limiter(mut self, limiter: Limiter) -> Self {
+        self.limiter = Some(limiter);
         self
     }
 

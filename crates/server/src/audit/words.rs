@@ -8,6 +8,7 @@ pub(crate) const fn busy(why: BusyReason) -> &'static str {
         BusyReason::WaitedTooLong => "waited_too_long",
         BusyReason::KeyWaiters => "key_waiters",
         BusyReason::ProcessWaiters => "process_waiters",
+        BusyReason::TenantWaiters => "tenant_waiters",
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | file | is |
 //! |---|---|
-//! | `tree`, `route`, `seen`, `kept`, `jobs`, `whose`, `units` | the settings as types, with their documentation |
+//! | `tree`, `route`, `seen`, `kept`, `jobs`, `limits`, `whose`, `units` | the settings as types, with their documentation |
 //! | `fields` | the schema made of them: what everything else goes by |
 //! | `source` | who said what, and where |
 //! | `check`, `rules` | everything that is wrong with it at once, each with its place and what to do |
@@ -12,6 +12,7 @@ mod check;
 mod fields;
 mod jobs;
 mod kept;
+mod limits;
 mod route;
 mod rules;
 mod seen;
@@ -33,6 +34,12 @@ pub(crate) fn is_at_loopback(url: &str) -> bool {
     host.is_some_and(|host| is_loopback(&format!("{host}:0")))
 }
 
+/// Whether a URL's host is this machine: what goes there stays here.
+#[must_use]
+pub fn is_local(url: &str) -> bool {
+    is_at_loopback(url)
+}
+
 /// Whether an address is one of this machine alone.
 pub(crate) fn is_loopback(address: &str) -> bool {
     let Ok(mut found) = std::net::ToSocketAddrs::to_socket_addrs(address) else {
@@ -44,6 +51,7 @@ pub(crate) fn is_loopback(address: &str) -> bool {
 pub use fields::{Field, Kind, Node, env_name, fields, schema};
 pub use jobs::Jobs;
 pub use kept::{Audit, AuditNats, AuditPostgres};
+pub use limits::Limits;
 pub use route::{
     Compare, Crash, Fingerprint, LostAnswer, Mode, OnBusy, Profile, RouteEntry, RouteSettings,
     StoreDown,

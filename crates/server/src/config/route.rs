@@ -47,6 +47,9 @@ pub struct RouteSettings {
     pub wait: Span,
     /// The most requests of this process that wait for one key.
     pub max_waiters: usize,
+    /// The most requests with a key that are with the service at a time, of this route. `limits.running` is for all together.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max_running: Option<usize>,
     /// How long answers are kept.
     pub retention: Span,
     /// The longest retention that callers may choose with `X-Idempotency-TTL` (milliseconds). They may not, where not set.
@@ -94,6 +97,7 @@ impl Default for RouteSettings {
             on_busy: None,
             wait: Span(std::time::Duration::from_secs(30)),
             max_waiters: policy.max_waiters_per_key,
+            max_running: None,
             retention: Span(policy.retention),
             caller_retention: None,
             lease: Span(policy.lease),

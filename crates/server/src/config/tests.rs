@@ -257,3 +257,35 @@ fn a_setting_explains_itself() {
     );
     assert!(explain("tenants").unwrap().contains("tenants.claim"));
 }
+
+#[test]
+fn redis_in_the_clear_on_another_machine_is_warned_about() {
+    let warned = |url: &str, name: &str| {
+        let toml = format!("store.url = \"{url}\"\nupstream.urls = [\"http://127.0.0.1:1\"]\n");
+        let (sources, file) = sources(&toml, name);
+        let loaded = load(&sources).unwrap();
+        std::fs::remove_file(file).unwrap();
+        let mut warnings = loaded.warnings.iter();
+        warnings.any(|warning| warning.message.contains("in the clear"))
+    };
+    for (at, url) in [
+        "redis://192.0.2.1:6379",
+        "redis://user:secret@192.0.2.1/1?x=y",
+        "redis+cluster://192.0.2.1:1,192.0.2.2:1",
+    ]
+    .iter()
+    .enumerate()
+    {
+        assert!(warned(url, &format!("plain-{at}")), "{url}");
+    }
+    for (at, url) in [
+        "redis://127.0.0.1",
+        "redis://user:secret@localhost:6379/1",
+        "rediss://192.0.2.1",
+    ]
+    .iter()
+    .enumerate()
+    {
+        assert!(!warned(url, &format!("fine-{at}")), "{url}");
+    }
+}

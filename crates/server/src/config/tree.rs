@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::jobs::Jobs;
 use super::kept::Audit;
+use super::limits::Limits;
 use super::route::{RouteEntry, RouteSettings};
 use super::seen::{Log, Metrics, Traces};
 use super::units::{Size, Span};
@@ -25,6 +26,8 @@ pub struct Config {
     pub upstream: Upstream,
     /// Where requests are taken.
     pub listener: Listener,
+    /// How much is taken at a time, and how much of that one caller may have.
+    pub limits: Limits,
     /// A second listener, for operators: health, and the admin API.
     pub admin: Admin,
     /// The protocol API, for code that isn't HTTP-shaped: claims by hand, under `listener.own_path`.
@@ -67,6 +70,7 @@ impl Default for Config {
             store: Store::default(),
             upstream: Upstream::default(),
             listener: Listener::default(),
+            limits: Limits::default(),
             admin: Admin::default(),
             api: Api::default(),
             jobs: Jobs::default(),
@@ -149,9 +153,6 @@ pub struct Upstream {
     pub idle_timeout: Span,
     /// The most unused connections kept for each URL.
     pub max_idle: usize,
-    /// The most requests with a key that are with the service at a time: they go on also when their clients have left. More wait for `connect_timeout`, and are then told so (503); nothing was sent.
-    #[schemars(range(min = 1))]
-    pub max_running: usize,
 }
 
 impl Default for Upstream {
@@ -165,7 +166,6 @@ impl Default for Upstream {
             response_timeout: seconds(60),
             idle_timeout: seconds(4),
             max_idle: 256,
-            max_running: 400,
         }
     }
 }
@@ -205,13 +205,10 @@ pub struct Listener {
     pub max_head: Size,
     /// The most bytes of any request's body, with a key or without. A request with a key has a bound of its own, `defaults.max_body`.
     pub max_body: Size,
-    /// How long a request's head may take, and how long a connection may be without one.
+    /// How long a request's head may take, and how long a connection may be without a request.
     pub head_timeout: Span,
-    /// How long a request's body may pause.
+    /// How long a request's body may pause, and how long a client may read nothing of an answer.
     pub body_timeout: Span,
-    /// The most connections at a time, WebSockets among them; more wait to be accepted.
-    #[schemars(range(min = 1))]
-    pub max_connections: usize,
     /// Whether `X-Forwarded-*` and their like are believed and added to, rather than taken out and replaced. Yes only behind another proxy, which `trusted_peers` names.
     pub trust_forwarded: bool,
     /// Addresses and networks (`10.0.0.0/8`) of what is in front. Nobody else says where a request comes from, or whose it is where that is read from a header. Needed for both, unless the listener is on loopback: there, whoever reaches it is believed where none are named.
@@ -235,7 +232,6 @@ impl Default for Listener {
             max_body: Size(1 << 30),
             head_timeout: seconds(30),
             body_timeout: seconds(30),
-            max_connections: 10_000,
             trust_forwarded: false,
             trusted_peers: Vec::new(),
             allow_underscores: false,
@@ -399,8 +395,6 @@ impl Default for Keys {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Engine {
-    /// The most requests that wait for another's run, over all keys.
-    pub max_waiters: usize,
     /// How long one call to the store may take.
     pub store_timeout: Span,
     /// Failures of the store in a row after which it is left alone for a while.
@@ -420,7 +414,6 @@ impl Default for Engine {
     fn default() -> Self {
         let config = semel::EngineConfig::default();
         Self {
-            max_waiters: config.max_waiters,
             store_timeout: Span(config.call_limit),
             breaker_failures: config.breaker.failures,
             breaker_first_try: Span(config.breaker.first_try),

@@ -11,7 +11,9 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::submit::raw;
 use super::{JobsState, failure, wait};
-use crate::api::{Caller, Failure, P400, P401, P403, P404, P500, P503, Query, answered, time};
+use crate::api::{
+    Caller, Failure, P400, P401, P403, P404, P429, P500, P503, Query, answered, time,
+};
 
 /// The job in the address.
 pub(crate) struct JobPath(pub(crate) JobId);
@@ -158,7 +160,7 @@ impl JobsState {
     params(("job_id" = String, Path, description = "The job.", pattern = "^job_[0-9a-f]{32}$"), WaitQuery),
     responses(
         (status = 200, description = "Where it stands.", body = JobView),
-        P400, P401, P403, P404, P500, P503
+        P400, P401, P403, P404, P429, P500, P503
     ),
     security(("bearer" = []))
 )]
@@ -173,6 +175,7 @@ pub(super) async fn look(
     if wait.is_zero() || job.state.has_ended() {
         return Ok(answered(StatusCode::OK, &JobView::from(job)));
     }
+    let _place = state.waiting.enter(&job.tenant)?;
     let found = state.jobs.wait(id, wait).await;
     let found = found.map_err(|error| failure(&error))?;
     let job = found.ok_or_else(|| failure(&semel_jobs::Error::NotFound))?;

@@ -6,6 +6,7 @@
 mod look;
 mod open;
 mod submit;
+mod waiting;
 mod work;
 
 use std::time::Duration;
@@ -19,9 +20,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::api::{Access, Failure, Intake, wrong_method};
+use crate::config::Limits;
 
 pub(crate) use look::{JobView, path_id};
 pub use open::{Reaper, open};
+use waiting::Waiting;
 
 /// Paths under this one are the queue's.
 pub const PATH: &str = "/mesh";
@@ -42,18 +45,27 @@ pub struct JobsState {
     access: Access,
     key_rules: KeyRules,
     env: Env,
+    waiting: Waiting,
 }
 
 impl JobsState {
     /// The API on `jobs`, for whom `access` lets in.
     #[must_use]
-    pub const fn new(jobs: Jobs, access: Access, key_rules: KeyRules, env: Env) -> Self {
+    pub fn new(jobs: Jobs, access: Access, key_rules: KeyRules, env: Env) -> Self {
         Self {
             jobs,
             access,
             key_rules,
             env,
+            waiting: Waiting::new(&Limits::default()),
         }
+    }
+
+    /// With so many calls that may wait.
+    #[must_use]
+    pub fn with_limits(mut self, limits: &Limits) -> Self {
+        self.waiting = Waiting::new(limits);
+        self
     }
 }
 

@@ -14,8 +14,8 @@ use super::look::JobPath;
 use super::submit::raw;
 use super::{JobsState, failure, wait};
 use crate::api::{
-    Caller, Failure, Json, P400, P401, P403, P404, P408, P409, P413, P415, P500, P503, answered,
-    given, present, unhex, whole_or_none,
+    Caller, Failure, Json, P400, P401, P403, P404, P408, P409, P413, P415, P429, P500, P503,
+    answered, given, present, unhex, whole_or_none,
 };
 
 /// The span of a lease, unless a worker says otherwise.
@@ -108,7 +108,7 @@ impl From<Leased> for LeasedJob {
     request_body = LeaseRequest,
     responses(
         (status = 200, description = "The jobs that are yours, if any.", body = LeasedView),
-        P400, P401, P403, P408, P413, P415, P500, P503
+        P400, P401, P403, P408, P413, P415, P429, P500, P503
     ),
     security(("bearer" = []))
 )]
@@ -124,7 +124,12 @@ pub(super) async fn lease(
         most: usize::try_from(asked.max_jobs.unwrap_or(1)).unwrap_or(usize::MAX),
         span: Duration::from_millis(asked.lease_ms.unwrap_or(SPAN_MS)),
     };
-    let leased = state.jobs.lease(&ask, wait(asked.wait_ms)?).await;
+    let wait = wait(asked.wait_ms)?;
+    let _place = match wait.is_zero() {
+        true => None,
+        false => Some(state.waiting.enter(&ask.tenant)?),
+    };
+    let leased = state.jobs.lease(&ask, wait).await;
     let leased = leased.map_err(|error| failure(&error))?;
     let jobs = leased.into_iter().map(LeasedJob::from).collect();
     Ok(answered(StatusCode::OK, &LeasedView { ok: true, jobs }))
@@ -241,7 +246,7 @@ pub(super) async fn complete(
     );
     let done = state.jobs.queue().complete(id, lease, result).await;
     done.map_err(|error| failure(&error))?;
-    state.jobs.tell_ended();
+    state.jobs.tell_ended(id);
     let status = JobState::Done.status();
     Ok(answered(StatusCode::OK, &EndView { ok: true, status }))
 }
@@ -294,7 +299,7 @@ pub(super) async fn fail(
     let state_now = state.jobs.queue().fail(id, lease, &failed).await;
     let state_now = state_now.map_err(|error| failure(&error))?;
     if state_now.has_ended() {
-        state.jobs.tell_ended();
+        state.jobs.tell_ended(id);
     }
     let status = state_now.status();
     Ok(answered(StatusCode::OK, &EndView { ok: true, status }))

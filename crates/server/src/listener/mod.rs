@@ -1,6 +1,9 @@
 //! Connections that come in: accepted within bounds, TLS and HTTP versions agreed on, ended gracefully.
 
+mod drive;
 mod guard;
+mod pace;
+mod room;
 mod watch;
 
 use std::convert::Infallible;
@@ -14,21 +17,25 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use rustls::ServerConfig;
 use semel::http::{Body, ClientCertificate};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use crate::config::Listener;
+use crate::config::Config;
+use crate::limits::Limiter;
 use crate::proxy::problem;
 use crate::tls;
+use drive::{briefly, drive};
 use guard::Guard;
 #[doc(hidden)]
 pub use guard::ambiguous;
-use watch::FirstRequest;
+use pace::Paced;
+pub(crate) use room::of_one_caller;
+use room::{Room, Taken};
+use watch::Requests;
 
 /// Who is at the other end of a connection. In the extensions of every request.
 #[derive(Clone, Debug)]
@@ -55,18 +62,30 @@ pub(crate) trait Answer: Clone + Send + Sync + 'static {
 pub(crate) struct Bounds {
     pub(crate) max_head: usize,
     pub(crate) head_timeout: Duration,
+    /// How long a client may read nothing.
+    pub(crate) write_timeout: Duration,
     pub(crate) max_connections: usize,
+    pub(crate) max_connections_per_address: usize,
+    pub(crate) age: Duration,
 }
 
 impl Bounds {
-    pub(crate) fn of(listener: &Listener) -> Self {
+    pub(crate) fn of(config: &Config) -> Self {
+        let (listener, limits) = (&config.listener, &config.limits);
         Self {
             max_head: listener.max_head.bytes(),
             head_timeout: listener.head_timeout.0,
-            max_connections: listener.max_connections,
+            write_timeout: listener.body_timeout.0,
+            max_connections: limits.connections,
+            max_connections_per_address: limits.connections_per_address,
+            age: limits.connection_age.0,
         }
     }
 }
+
+/// In the extensions of requests that came when there were as many connections as may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Overfull;
 
 /// The most headers of a request.
 const MAX_HEADERS: usize = 128;
@@ -80,7 +99,14 @@ pub(crate) struct Listening {
     pub(crate) tls: Arc<ArcSwapOption<ServerConfig>>,
     stop: CancellationToken,
     cut: CancellationToken,
-    accepting: tokio::task::JoinHandle<GracefulShutdown>,
+    accepting: tokio::task::JoinHandle<()>,
+    connections: TaskTracker,
+}
+
+/// Who is counted how.
+pub(crate) struct Counted {
+    pub(crate) trusted: Vec<ipnet::IpNet>,
+    pub(crate) limiter: Option<Limiter>,
 }
 
 impl Listening {
@@ -88,28 +114,35 @@ impl Listening {
         listener: TcpListener,
         tls: Option<Arc<ServerConfig>>,
         bounds: Bounds,
+        counted: Counted,
         answer: A,
     ) -> std::io::Result<Self> {
         let address = listener.local_addr()?;
         let (stop, cut) = (CancellationToken::new(), CancellationToken::new());
         let tls = Arc::new(ArcSwapOption::from(tls));
-        let accepting = tokio::spawn(accept(
-            listener,
-            Door {
-                tls: Arc::clone(&tls),
-                http: Arc::new(http_settings(bounds)),
-                bounds,
-                answer,
-                cut: cut.clone(),
-            },
-            stop.clone(),
-        ));
+        let connections = TaskTracker::new();
+        let room = Room::new(
+            bounds.max_connections,
+            bounds.max_connections_per_address,
+            counted.trusted,
+            counted.limiter,
+        );
+        let door = Door {
+            tls: Arc::clone(&tls),
+            http: Arc::new(http_settings(bounds)),
+            bounds,
+            answer,
+            stop: stop.clone(),
+            cut: cut.clone(),
+        };
+        let accepting = tokio::spawn(accept(listener, door, room, connections.clone()));
         Ok(Self {
             address,
             tls,
             stop,
             cut,
             accepting,
+            connections,
         })
     }
 
@@ -117,14 +150,19 @@ impl Listening {
     /// asked.
     pub(crate) async fn drain(self) {
         self.stop.cancel();
-        if let Ok(graceful) = self.accepting.await {
-            graceful.shutdown().await;
-        }
+        let _ = self.accepting.await;
+        self.connections.close();
+        self.connections.wait().await;
     }
 
     /// Ends every connection at once, whatever it does.
     pub(crate) fn cutter(&self) -> CancellationToken {
         self.cut.clone()
+    }
+
+    /// Takes no more connections once this is dropped.
+    pub(crate) fn until_dropped(&self) -> tokio_util::sync::DropGuard {
+        self.stop.clone().drop_guard()
     }
 
     /// Takes no more connections.
@@ -151,15 +189,14 @@ fn http_settings(bounds: Bounds) -> auto::Builder<TokioExecutor> {
 
 /// A connection's place among those that may be open. A tunnel keeps it when the connection's own task has ended.
 #[derive(Clone)]
-pub(crate) struct Place(
-    #[expect(dead_code, reason = "it is held")] Arc<Option<OwnedSemaphorePermit>>,
-);
+pub(crate) struct Place(Arc<Taken>);
 
 struct Door<A> {
     tls: Arc<ArcSwapOption<ServerConfig>>,
     http: Arc<auto::Builder<TokioExecutor>>,
     bounds: Bounds,
     answer: A,
+    stop: CancellationToken,
     cut: CancellationToken,
 }
 
@@ -170,6 +207,7 @@ impl<A: Clone> Clone for Door<A> {
             http: Arc::clone(&self.http),
             bounds: self.bounds,
             answer: self.answer.clone(),
+            stop: self.stop.clone(),
             cut: self.cut.clone(),
         }
     }
@@ -204,28 +242,26 @@ const BREATHE: Duration = Duration::from_millis(50);
 async fn accept<A: Answer>(
     listener: TcpListener,
     door: Door<A>,
-    stop: CancellationToken,
-) -> GracefulShutdown {
-    let graceful = GracefulShutdown::new();
-    let room = Arc::new(Semaphore::new(door.bounds.max_connections));
+    room: Arc<Room>,
+    connections: TaskTracker,
+) {
+    let stop = door.stop.clone();
     loop {
-        let next = async {
-            // The semaphore is never closed.
-            let place = Arc::clone(&room).acquire_owned().await.ok();
-            (listener.accept().await, place)
-        };
-        let (accepted, place) = tokio::select! {
+        let next = async { (room.free().await, listener.accept().await) };
+        let (free, accepted) = tokio::select! {
             next = next => next,
-            () = stop.cancelled() => return graceful,
+            () = stop.cancelled() => return,
         };
         match accepted {
             Ok((stream, address)) => {
-                let (door, watcher) = (door.clone(), graceful.watcher());
-                tokio::spawn(async move {
+                let place = free.and_then(|free| room.take(free, address.ip()));
+                let Some(place) = place else { continue };
+                let door = door.clone();
+                connections.spawn(async move {
                     let place = Place(Arc::new(place));
                     let cut = door.cut.clone();
                     tokio::select! {
-                        () = door.serve(stream, address, watcher, place) => {}
+                        () = door.serve(stream, address, place) => {}
                         () = cut.cancelled() => {}
                     }
                 });
@@ -239,7 +275,7 @@ async fn accept<A: Answer>(
 }
 
 impl<A: Answer> Door<A> {
-    async fn serve(self, stream: TcpStream, address: SocketAddr, watcher: Watcher, place: Place) {
+    async fn serve(self, stream: TcpStream, address: SocketAddr, place: Place) {
         let _ = stream.set_nodelay(true);
         let mut peer = Peer {
             address,
@@ -249,7 +285,7 @@ impl<A: Answer> Door<A> {
             certificate: None,
         };
         let Some(config) = self.tls.load_full() else {
-            return self.http(stream, peer, watcher, place).await;
+            return self.http(stream, peer, place).await;
         };
         let handshake = TlsAcceptor::from(config).accept(stream);
         match tokio::time::timeout(self.bounds.head_timeout, handshake).await {
@@ -262,21 +298,22 @@ impl<A: Answer> Door<A> {
                 peer.certificate_name = name.map(Into::into);
                 peer.certificate =
                     certificate.map(|shown| ClientCertificate(blake3::hash(shown).into()));
-                self.http(stream, peer, watcher, place).await;
+                self.http(stream, peer, place).await;
             }
             Ok(Err(error)) => tls_failed(&error.to_string()),
             Err(_) => tls_failed("it took too long"),
         }
     }
 
-    async fn http<I>(self, stream: I, peer: Peer, watcher: Watcher, place: Place)
+    async fn http<I>(self, stream: I, peer: Peer, place: Place)
     where
         I: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
-        let first = FirstRequest::default();
-        let guard = Guard::new(self.bounds.max_head);
+        let (requests, bounds) = (Requests::default(), self.bounds);
+        let guard = Guard::new(bounds.max_head);
+        let is_more = place.0.is_more;
         let service = service_fn(|mut request: Request<Incoming>| {
-            first.came();
+            let under_way = requests.came(request.version());
             let is_http1 = request.version() <= Version::HTTP_11;
             let refused = is_http1 && guard.is_ambiguous();
             let upgrades = is_http1 && request.headers().contains_key(header::UPGRADE);
@@ -287,32 +324,31 @@ impl<A: Answer> Door<A> {
             if upgrades {
                 request.extensions_mut().insert(place.clone());
             }
+            if is_more {
+                request.extensions_mut().insert(Overfull);
+            }
             let answer = self.answer.clone();
             async move {
                 if refused {
                     return Ok::<_, Infallible>(two_lengths());
                 }
                 let mut response = answer.answer(request).await;
-                if upgrades && response.status() != StatusCode::SWITCHING_PROTOCOLS {
-                    // The guard has stopped looking.
+                let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+                if is_http1 && (is_more || upgrades && !switches) {
+                    // The guard has stopped looking; or the place isn't one to stay at.
                     close(&mut response);
                 }
-                Ok(response)
+                Ok(match under_way {
+                    Some(under_way) => under_way.until_the_end_of(response),
+                    None => response,
+                })
             }
         });
-        let io = TokioIo::new(guard.around(stream));
+        let io = TokioIo::new(Paced::new(guard.around(stream), bounds.write_timeout));
         let connection = self.http.serve_connection_with_upgrades(io, service);
-        let connection = watcher.watch(connection);
-        // hyper's own limit begins with the first byte; a client that sends none is seen here.
-        tokio::select! {
-            ended = connection => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection ended badly");
-                }
-            }
-            () = first.overdue(self.bounds.head_timeout) => {
-                tracing::debug!("a client sent no request in time");
-            }
+        match is_more {
+            true => briefly(connection).await,
+            false => drive(connection, &requests, bounds, &self.stop).await,
         }
     }
 }

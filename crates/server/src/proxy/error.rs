@@ -6,6 +6,8 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{HeaderName, Response, StatusCode};
 use semel::http::Body;
 
+use crate::paced::TooSlow;
+
 /// Why the service gave no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
@@ -19,6 +21,8 @@ pub enum Cause {
     Timeout,
     /// As many requests are with the service as may be, and none of them ended in time.
     Full,
+    /// The same of this caller's requests.
+    Share,
     /// The connection broke before the answer.
     Broken,
     /// The client's own body broke off, paused too long, or was too large.
@@ -66,6 +70,7 @@ impl ProxyError {
         match self.cause {
             Cause::Unreachable => "upstream_unreachable",
             Cause::Full => "upstream_full",
+            Cause::Share => "too_many_requests",
             Cause::LeaseLost => "idempotency_lease_lost",
             Cause::Unforwardable => "request_not_forwardable",
             Cause::Timeout => "upstream_timeout",
@@ -80,6 +85,7 @@ impl ProxyError {
         match self.cause {
             Cause::Unreachable | Cause::Broken => StatusCode::BAD_GATEWAY,
             Cause::LeaseLost | Cause::Full => StatusCode::SERVICE_UNAVAILABLE,
+            Cause::Share => StatusCode::TOO_MANY_REQUESTS,
             Cause::Timeout => StatusCode::GATEWAY_TIMEOUT,
             Cause::Client(ClientFault::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
             Cause::Client(ClientFault::TooSlow) => StatusCode::REQUEST_TIMEOUT,
@@ -91,6 +97,7 @@ impl ProxyError {
         match self.cause {
             Cause::Unreachable => "The service can't be reached",
             Cause::Full => "The service has as many requests as it may have",
+            Cause::Share => "You have as many requests under way as you may",
             Cause::LeaseLost => "Another took the request over",
             Cause::Unforwardable => "The request can't be forwarded",
             Cause::Timeout => "The service did not answer in time",
@@ -220,7 +227,7 @@ pub(super) fn client_fault(error: &(dyn std::error::Error + 'static)) -> Option<
         if error.is::<http_body_util::LengthLimitError>() {
             return Some(ClientFault::TooLarge);
         }
-        if error.is::<tower_http::timeout::TimeoutError>() {
+        if error.is::<tower_http::timeout::TimeoutError>() || error.is::<TooSlow>() {
             return Some(ClientFault::TooSlow);
         }
         if let Some(error) = error.downcast_ref::<hyper::Error>()
@@ -232,6 +239,7 @@ pub(super) fn client_fault(error: &(dyn std::error::Error + 'static)) -> Option<
             if cause.is_some_and(|cause| {
                 !cause.is::<http_body_util::LengthLimitError>()
                     && !cause.is::<tower_http::timeout::TimeoutError>()
+                    && !cause.is::<TooSlow>()
             }) {
                 return Some(ClientFault::Gone);
             }

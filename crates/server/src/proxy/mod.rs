@@ -32,12 +32,13 @@ use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
 use crate::config::{Config, Host, Protocol};
+use crate::limits::{By, RunPlace, Ticket};
 use connect::UpstreamClient;
 pub use error::{Cause, ClientFault, ProxyError, Retry, SEMEL_OUTCOME};
 pub(crate) use error::{is_grpc, problem};
 use headers::Rewrite;
 pub use headers::{SEMEL_ATTEMPT, SEMEL_DOWNSTREAM_KEY, SEMEL_FENCE};
-use upgrade::Wanted;
+use upgrade::{Bounds, Wanted};
 
 /// What a route says about answers that are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,9 +66,8 @@ struct Shared {
     /// Only TLS agrees on HTTP/2: without it, a call of gRPC's can't be one.
     may_speak_http2: bool,
     response_timeout: Duration,
-    /// One for each request with a key that is with the service, until its answer has ended.
-    places: Arc<Semaphore>,
     place_timeout: Duration,
+    tunnel: Bounds,
     tunnels: TaskTracker,
 }
 
@@ -105,8 +105,11 @@ impl Proxy {
             trust_forwarded: config.listener.trust_forwarded,
             keep_host: upstream.host == Host::Client && upstream.protocol != Protocol::H2c,
             response_timeout: upstream.response_timeout.0,
-            places: Arc::new(Semaphore::new(upstream.max_running)),
             place_timeout: upstream.connect_timeout.0,
+            tunnel: Bounds {
+                idle: config.limits.tunnel_idle.0,
+                age: config.limits.tunnel_age.0,
+            },
             tunnels,
         };
         Self {
@@ -143,6 +146,8 @@ impl Service<Request<Body>> for Proxy {
 
 /// What a request is, beside its head and body.
 struct Errand {
+    ticket: Option<Ticket>,
+    route: Option<RoutePlaces>,
     lease: Option<Lease>,
     when_lost: Option<WhenLost>,
     upgrade: Option<Wanted>,
@@ -162,9 +167,11 @@ impl Shared {
             true => &self.http1,
             false => &self.client,
         };
-        let place = match errand.lease {
-            Some(_) => Some(self.place().await.map_err(|cause| errand.not_sent(cause))?),
-            None => None,
+        let place = self.place(&errand).await;
+        let place = place.map_err(|cause| errand.not_sent(cause))?;
+        let place = Held {
+            _ticket: errand.ticket.clone(),
+            _place: place,
         };
         let connection = capture_connection(&mut request);
         let answer = tokio::time::timeout(self.response_timeout, client.request(request)).await;
@@ -182,14 +189,32 @@ impl Shared {
         Err(error)
     }
 
-    /// A place for a request that goes on also when its client has left.
-    async fn place(&self) -> Result<OwnedSemaphorePermit, Cause> {
-        let place = Arc::clone(&self.places).acquire_owned();
-        let place = tokio::time::timeout(self.place_timeout, place).await;
-        place.ok().and_then(Result::ok).ok_or_else(|| {
-            tracing::warn!("upstream.max_running: as many requests are with the service as may be");
-            Cause::Full
-        })
+    /// A place for a request that goes on also when its client has left; others need none.
+    async fn place(&self, errand: &Errand) -> Result<Option<Places>, Cause> {
+        if errand.lease.is_none() {
+            return Ok(None);
+        }
+        let route = match &errand.route {
+            None => None,
+            Some(RoutePlaces(places)) => {
+                let place = Arc::clone(places).acquire_owned();
+                let place = tokio::time::timeout(self.place_timeout, place).await;
+                let place = place.ok().and_then(Result::ok);
+                Some(place.ok_or_else(|| full("max_running of the route"))?)
+            }
+        };
+        let run = match &errand.ticket {
+            None => None,
+            Some(ticket) => match ticket.run(self.place_timeout).await {
+                Ok(place) => Some(place),
+                Err(met) if met.by == By::Process => return Err(full("limits.running")),
+                Err(_) => return Err(Cause::Share),
+            },
+        };
+        Ok(Some(Places {
+            _route: route,
+            _run: run,
+        }))
     }
 
     /// The request as the service gets it; `None` where it can't be forwarded.
@@ -243,7 +268,7 @@ impl Shared {
         let version = response.version();
         headers::append_via(response.headers_mut(), version);
         if let (true, Some(wanted)) = (switches, errand.upgrade) {
-            upgrade::join(&mut response, wanted, &self.tunnels);
+            upgrade::join(&mut response, wanted, self.tunnel, &self.tunnels);
             upgrade::agree(response.headers_mut(), protocol);
         }
         let doubts = errand.when_lost.is_some_and(|lost| lost.doubts);
@@ -285,6 +310,8 @@ impl Errand {
         let wanted = headers::wanted_upgrade(request.headers());
         let upgrade = wanted.filter(|_| lease.is_none() && request.version() == Version::HTTP_11);
         Self {
+            ticket: request.extensions_mut().remove(),
+            route: request.extensions().get().cloned(),
             when_lost: request.extensions().get().copied(),
             upgrade: upgrade.map(|protocol| Wanted {
                 protocol,
@@ -338,9 +365,29 @@ impl Errand {
     }
 }
 
+/// The most requests with a key of one route that are with the service at a time.
+#[derive(Clone, Debug)]
+pub struct RoutePlaces(pub Arc<Semaphore>);
+
+/// The places of a request that is with the service.
+struct Places {
+    _route: Option<OwnedSemaphorePermit>,
+    _run: Option<RunPlace>,
+}
+
+/// What a request has taken.
+struct Held {
+    _ticket: Option<Ticket>,
+    _place: Option<Places>,
+}
+
+fn full(limit: &str) -> Cause {
+    tracing::warn!("{limit}: as many requests are with the service as may be");
+    Cause::Full
+}
+
 /// The answer, with its request's place until it has ended.
-fn held(response: Response<Body>, place: Option<OwnedSemaphorePermit>) -> Response<Body> {
-    let Some(place) = place else { return response };
+fn held(response: Response<Body>, place: Held) -> Response<Body> {
     response.map(|body| {
         Body::new(body.map_err(move |error| {
             let _until_the_body_is_dropped = &place;

@@ -30,6 +30,7 @@ use semel_jobs::Jobs;
 use crate::admin::Credential;
 use crate::audit::Trail;
 use crate::config::{Config, MetricsAccess};
+use crate::limits::Limiter;
 use crate::start::StartError;
 use lines::Lines;
 use meter::Meter;
@@ -97,6 +98,7 @@ impl Telemetry {
         semel: &Semel,
         trail: &Trail,
         jobs: Option<&Jobs>,
+        limiter: &Limiter,
         credential: Credential,
     ) -> Router {
         match &self.meter {
@@ -110,6 +112,7 @@ impl Telemetry {
                     size: Seldom::default(),
                     jobs: jobs.cloned(),
                     depth: Seldom::default(),
+                    limiter: limiter.clone(),
                 };
                 scrape::router(scraped, self.access == MetricsAccess::Open)
             }

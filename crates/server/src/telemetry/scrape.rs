@@ -18,6 +18,7 @@ use super::table as t;
 use crate::admin::{Credential, Operator};
 use crate::api::Failure;
 use crate::audit::Trail;
+use crate::limits::Limiter;
 
 /// What is scraped.
 #[derive(Clone)]
@@ -29,6 +30,7 @@ pub(super) struct Scraped {
     pub(super) size: Seldom<Stats>,
     pub(super) jobs: Option<Jobs>,
     pub(super) depth: Seldom<Counts>,
+    pub(super) limiter: Limiter,
 }
 
 impl FromRef<Scraped> for Credential {
@@ -58,6 +60,7 @@ impl Scraped {
     async fn render(&self) -> Response {
         self.look().await;
         self.look_at_jobs().await;
+        self.look_at_limits();
         let headers = [
             (
                 header::CONTENT_TYPE,
@@ -115,6 +118,24 @@ impl Scraped {
         let records = registry.gauge(&t::STORE_RECORDS, &of);
         if let Some(stats) = stats {
             records.set(stats.records as f64);
+        }
+    }
+
+    /// What is taken of the limits.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "Prometheus counts in floating point"
+    )]
+    fn look_at_limits(&self) {
+        let registry = &self.meter.registry;
+        for (limit, used, most) in self.limiter.used_with(self.semel.engine().waiting()) {
+            let of = [("limit", limit)];
+            registry.gauge(&t::LIMIT_USED, &of).set(used as f64);
+            registry.gauge(&t::LIMIT_MOST, &of).set(most as f64);
+        }
+        for (limit, by, count) in self.limiter.refusals() {
+            let of = [("limit", limit.as_str()), ("by", by.as_str())];
+            registry.counter(&t::LIMITED, &of).absolute(count);
         }
     }
 

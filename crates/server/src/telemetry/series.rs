@@ -97,7 +97,7 @@ pub(super) struct Series {
     request_seconds: [Histogram; 2],
     replays: [[Counter; 2]; 2],
     claims: [Counter; 2],
-    busy: [Counter; 4],
+    busy: [Counter; 5],
     effects: [Counter; 6],
     settled: [Counter; 4],
     pub(super) wait_seconds: Histogram,
@@ -182,6 +182,7 @@ impl Series {
             BusyReason::WaitedTooLong => 1,
             BusyReason::KeyWaiters => 2,
             BusyReason::ProcessWaiters => 3,
+            BusyReason::TenantWaiters => 4,
         }]
     }
 
@@ -206,11 +207,12 @@ impl Series {
     }
 }
 
-const BUSY: [&str; 4] = [
+const BUSY: [&str; 5] = [
     "policy",
     "waited_too_long",
     "key_waiters",
     "process_waiters",
+    "tenant_waiters",
 ];
 const VERDICTS: [&str; 6] = ["complete", "fail", "retry", "no_effect", "unknown", "panic"];
 const SETTLED: [&str; 4] = ["completed", "failed", "released", "in_doubt"];

@@ -226,6 +226,15 @@ table! {
     /// Audit entries copied.
     AUDIT_SENT = counter("semel_audit_sent_total", &["sink"],
         "Audit entries that a copy elsewhere took", "`Trail::copies`");
+    /// What is taken.
+    LIMIT_USED = gauge("semel_limit_used", &["limit"],
+        "What is taken of a limit now: connections, requests, running, waiting, buffered (bytes)", "`Limiter::used_with`");
+    /// What may be taken.
+    LIMIT_MOST = gauge("semel_limit_most", &["limit"],
+        "How much of it may be taken, by all callers together", "`[limits]`");
+    /// Who met a limit.
+    LIMITED = counter("semel_limited_total", &["limit", "by"],
+        "Requests and connections turned away, by what there was no more of and whose share that was", "`Limiter::refusals`");
     /// Which build.
     BUILD = gauge("semel_build_info", &["version"],
         "1; its label says which version runs", "the build");

@@ -203,17 +203,14 @@ async fn a_broken_file_is_refused_and_the_old_settings_stay() {
 async fn what_cannot_change_is_said() {
     let one = named("one").await;
     let sidecar = Sidecar::new(one, "").await;
-    let settings = "listener.max_connections = 5\nengine.max_waiters = 1\n";
+    let settings = "limits.connections = 5\nlimits.waiting = 1\n";
     write(
         &sidecar.file,
         "memory://?capacity=5",
         &format!("http://{one}"),
         settings,
     );
-    assert_eq!(
-        sidecar.server.reload().unwrap(),
-        ["store", "engine", "listener.max_connections"]
-    );
+    assert_eq!(sidecar.server.reload().unwrap(), ["store", "limits"]);
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The sidecar on real sockets, in front of real services.
 
+mod floods;
 mod forward;
 mod lifecycle;
 mod limits;

@@ -4,6 +4,7 @@ import { chart, highest, perSecond, quantile } from "../charts.js";
 import { code, emptyState, h, keyLink, say, table } from "../dom.js";
 import { count, percent, rate, span } from "../format.js";
 import { KEYED, PROBLEMS, health, live, sums } from "../live.js";
+import { limits } from "./limits.js";
 
 const RANGES = [[60, "1 min"], [300, "5 min"], [600, "10 min"]];
 
@@ -120,14 +121,14 @@ function firstSteps() {
 
 export function overview() {
   let seconds = Number(sessionStorage.getItem("semel.range")) || 300;
-  const [top, middle, hot, drawn] = [figures(), parts(), hotKeys(), plots()];
+  const [top, middle, hot, bounds, drawn] = [figures(), parts(), hotKeys(), limits(), plots()];
   const first = firstSteps();
   const choose = (chosen) => { seconds = chosen; sessionStorage.setItem("semel.range", String(chosen)); update(); };
   const ranges = h("fieldset", { class: "ranges" }, h("legend", { class: "unseen" }, "Time shown"), RANGES.map(([value, label]) =>
     h("label", {}, h("input", { type: "radio", name: "range", value: String(value), checked: value === seconds, on: { change: () => choose(value) } }), h("span", {}, label))));
   const grid = h("div", { class: "charts" }, drawn.map((one) => one.element));
   const element = h("div", { class: "view" },
-    h("div", { class: "heading" }, h("h1", {}, "Overview"), ranges), top.element, middle.element, first, grid, hot.element);
+    h("div", { class: "heading" }, h("h1", {}, "Overview"), ranges), top.element, middle.element, first, grid, hot.element, bounds.element);
   const update = () => {
     if (!live.view) return;
     top.update();
@@ -136,6 +137,7 @@ export function overview() {
     first.hidden = anything;
     hot.element.hidden = !anything;
     hot.update();
+    bounds.update();
     for (const one of drawn) one.draw(live.samples, seconds);
   };
   const stop = live.follow(update);

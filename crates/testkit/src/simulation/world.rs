@@ -152,6 +152,7 @@ impl World {
         };
         EngineConfig {
             max_waiters: 1024,
+            max_waiters_per_tenant: 512,
             call_limit: Duration::from_micros(call_limit),
             breaker: BreakerConfig {
                 failures: self.plan.breaker_failures,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import math
 from collections.abc import Mapping
@@ -20,8 +21,32 @@ def _is_lost(response: httpx.Response) -> bool:
     return response.status_code == 409 and problem_of(response).get("code") == "idempotency_lease_lost"
 
 
+def _check_way(url: str) -> None:
+    """A token goes to another machine encrypted, or not at all. Who brings a client of their own decides themselves."""
+    at = httpx.URL(url)
+    if at.scheme != "http" or at.host == "localhost":
+        return
+    try:
+        is_loopback = ipaddress.ip_address(at.host).is_loopback
+    except ValueError:
+        is_loopback = False
+    if not is_loopback:
+        fix = "use https://, or give a client of your own as http="
+        raise ValueError(f"the token would go to {at.host} in the clear: {fix}")
+
+
 class _Base:
-    def __init__(self, url: str, token: str | None, retry: RetryPolicy | None, budget: RetryBudget | None) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        retry: RetryPolicy | None,
+        budget: RetryBudget | None,
+        *,
+        has_own_way: bool,
+    ) -> None:
+        if token and not has_own_way:
+            _check_way(url)
         self.url = url.rstrip("/")
         self.retry = retry or RetryPolicy()
         self.budget = budget or RetryBudget()
@@ -116,7 +141,7 @@ class Api(_Base):
         budget: RetryBudget | None = None,
         http: httpx.Client | None = None,
     ) -> None:
-        super().__init__(url, token, retry, budget)
+        super().__init__(url, token, retry, budget, has_own_way=http is not None)
         self._http = http or httpx.Client()
 
     def send(self, method: str, path: str, body: Any = None, *, within: float | None = None) -> Reply:
@@ -178,7 +203,7 @@ class AsyncApi(_Base):
         budget: RetryBudget | None = None,
         http: httpx.AsyncClient | None = None,
     ) -> None:
-        super().__init__(url, token, retry, budget)
+        super().__init__(url, token, retry, budget, has_own_way=http is not None)
         self._http = http or httpx.AsyncClient()
 
     async def send(self, method: str, path: str, body: Any = None, *, within: float | None = None) -> Reply:

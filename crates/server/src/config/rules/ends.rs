@@ -1,9 +1,16 @@
 //! Where requests come in, where they go, and where records are kept.
 
 use super::Judge;
-use crate::config::is_loopback;
-use crate::config::tree::{Admin, ApiAccess, Config, Listener, Tls};
+use crate::config::tree::{Admin, ApiAccess, Config, Listener, Store, Tls};
 use crate::config::whose::From;
+use crate::config::{is_at_loopback, is_loopback};
+
+/// The same URL as one of HTTP: several hosts are judged by the first.
+fn without_scheme(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let end = rest.find(['/', '?', ',']).unwrap_or(rest.len());
+    format!("http://{}/", &rest[..end])
+}
 
 impl Judge<'_> {
     pub(super) fn ends(&mut self, config: &Config) {
@@ -39,6 +46,7 @@ impl Judge<'_> {
                 "use redis://, postgres://, mysql:// or sqlite:// for anything but trying out",
             );
         }
+        self.plain_redis(store);
         if store.secret_id.is_some() && store.secret_file.is_none() {
             self.wrong(
                 "store.secret_id",
@@ -66,6 +74,21 @@ impl Judge<'_> {
                     "write at least \"1ms\"",
                 );
             }
+        }
+    }
+
+    fn plain_redis(&mut self, store: &Store) {
+        let is_plain = |url: &str| url.starts_with("redis://") || url.starts_with("redis+");
+        if store
+            .url
+            .as_deref()
+            .is_some_and(|url| is_plain(url) && !is_at_loopback(&without_scheme(url)))
+        {
+            self.warn(
+                "store.url",
+                "redis:// to another machine: answers and the password go there in the clear",
+                "use rediss://, or a network that encrypts",
+            );
         }
     }
 
