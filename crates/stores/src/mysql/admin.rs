@@ -104,8 +104,8 @@ impl Inner {
                 let query = once(delete.to_owned()).bind(address.clone());
                 query.bind(seal.clone()).bind(fence)
             };
-            let gone = self.link.send(statement, false).await?;
-            // What is deleted is counted alike on every connection; one that was sent again may find it gone.
+            let gone = self.link.send_once(statement, false).await?;
+            // What is deleted is counted alike on every connection.
             if gone.affected > 0 {
                 return Ok(is_live != 0);
             }

@@ -86,8 +86,10 @@ impl Inner {
                 .bind(Uuid::from_bytes(address))
                 .bind(seal)
         };
-        let row = self.link.row(statement).await?;
-        let parts = row
+        let reply = self.link.send_once(statement, true).await?;
+        let parts = reply
+            .rows
+            .first()
             .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
             .transpose();
         let (live, waited) = parts.map_err(store_error)?.unwrap_or((false, false));

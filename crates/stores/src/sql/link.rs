@@ -88,6 +88,25 @@ impl<D: Dialect> Link<D> {
         statement: impl Fn() -> D::Bound,
         wants_rows: bool,
     ) -> Result<Reply<D>, Failure<D>> {
+        self.send_with(statement, wants_rows, true).await
+    }
+
+    /// Like [`Self::send`], for a statement that is not sent again once it may have been applied: a deletion would deny
+    /// what it did, or meet the key's next record.
+    pub(crate) async fn send_once(
+        &self,
+        statement: impl Fn() -> D::Bound,
+        wants_rows: bool,
+    ) -> Result<Reply<D>, Failure<D>> {
+        self.send_with(statement, wants_rows, false).await
+    }
+
+    async fn send_with(
+        &self,
+        statement: impl Fn() -> D::Bound,
+        wants_rows: bool,
+        is_repeatable: bool,
+    ) -> Result<Reply<D>, Failure<D>> {
         let (mut resent, mut uncertain) = (0, false);
         loop {
             let fail = |error, sent| Failure::new(error, sent, uncertain);
@@ -107,7 +126,8 @@ impl<D: Dialect> Link<D> {
                 held.give_back();
             }
             let (most, pause) = D::resends(&error);
-            if resent >= most {
+            let may_resend = is_repeatable || !is_unknown::<D>(&error);
+            if resent >= most || !may_resend {
                 return Err(fail(error, true));
             }
             uncertain |= is_unknown::<D>(&error);
