@@ -6,7 +6,7 @@ use semel_testkit::history::seeded::{SEEDED, Seeded, sound_violations};
 use semel_testkit::private::new_folder;
 use serde::Serialize;
 
-use crate::servers::Memory;
+use crate::servers::{Memory, Name, flawed_split, why_not};
 
 /// One bug's row.
 #[derive(Debug, Serialize)]
@@ -79,13 +79,46 @@ async fn hunt_in_load(first: u64, runs: u64) -> Result<Found> {
             workers: 2,
             tasks: 8,
             restless: true,
+            only: Vec::new(),
         };
         let (folder, backend) = (new_folder("restless"), Box::new(Memory::sound(seed)));
-        let row = crate::run::run(RESTLESS_WAITER, backend, how, &folder).await;
+        let row = crate::run::run(RESTLESS_WAITER, backend, &how, &folder).await;
         // Left-over files are no reason to fail.
         let _ = std::fs::remove_dir_all(&folder);
         let mut wrong = row?.violations.into_iter();
         if let Some(wrong) = wrong.find(|wrong| wrong.invariant == "load") {
+            (found.run, found.shown) = (Some(number + 1), wrong.what);
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// A flaw of a set-up that only a network which is split shows: callers don't wait for a replica, and nothing may be lost.
+const SPLIT_WITHOUT_WAIT: &str = "split_without_wait";
+
+/// Runs that set-up until it is found, at most a few times: each run makes machines and cuts them from each other.
+async fn hunt_in_split(first: u64, runs: u64) -> Result<Found> {
+    let mut found = Found {
+        bug: SPLIT_WITHOUT_WAIT,
+        invariant: "any",
+        run: None,
+        shown: String::new(),
+    };
+    for number in 0..runs.min(3) {
+        let how = crate::run::Options {
+            seconds: 8,
+            seed: first.wrapping_add(number),
+            workers: 4,
+            tasks: 8,
+            restless: false,
+            only: Vec::new(),
+        };
+        let (folder, backend) = (new_folder("split"), flawed_split().await?);
+        let row = crate::run::run(SPLIT_WITHOUT_WAIT, backend, &how, &folder).await;
+        // Left-over files are no reason to fail.
+        let _ = std::fs::remove_dir_all(&folder);
+        if let Some(wrong) = row?.violations.into_iter().next() {
             (found.run, found.shown) = (Some(number + 1), wrong.what);
             break;
         }
@@ -101,8 +134,9 @@ pub(crate) async fn hunt_all(name: &str, seed: u64, runs: u64) -> Result<Vec<Fou
         .collect();
     let in_ledger = name == "all" || name == SETTLES_OUTSIDE;
     let in_load = name == "all" || name == RESTLESS_WAITER;
-    if wanted.is_empty() && !in_ledger && !in_load {
-        let others = [SETTLES_OUTSIDE, RESTLESS_WAITER];
+    let in_split = name == "all" || name == SPLIT_WITHOUT_WAIT;
+    if wanted.is_empty() && !in_ledger && !in_load && !in_split {
+        let others = [SETTLES_OUTSIDE, RESTLESS_WAITER, SPLIT_WITHOUT_WAIT];
         let names: Vec<_> = SEEDED.iter().map(Seeded::name).chain(others).collect();
         bail!("no bug {name}; there are: {}", names.join(", "));
     }
@@ -124,6 +158,11 @@ pub(crate) async fn hunt_all(name: &str, seed: u64, runs: u64) -> Result<Vec<Fou
     }
     if in_ledger {
         rows.push(hunt_in_ledger(seed, runs).await?);
+    }
+    match why_not(Name::SentinelSplit) {
+        Some(why) if in_split => println!("{SPLIT_WITHOUT_WAIT} not run: {why}"),
+        None if in_split => rows.push(hunt_in_split(seed, runs).await?),
+        _ => {}
     }
     Ok(rows)
 }

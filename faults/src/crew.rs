@@ -13,6 +13,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
+use crate::servers::on_machine;
 use crate::worker::{Order, Setup, Source, Word, serve};
 
 /// How long a worker may take to end what is under way. Not a limit on anything that is checked: a worker that hangs is
@@ -26,6 +27,16 @@ pub(crate) enum Place {
     Processes {
         urls: Vec<String>,
         skew: Option<PathBuf>,
+    },
+    /// In processes that all have the same clock, which these variables set.
+    OneClock {
+        url: String,
+        environment: Vec<(&'static str, String)>,
+    },
+    /// In processes on machines of their own, which are network namespaces.
+    Machines {
+        url: String,
+        namespaces: Vec<String>,
     },
     /// In threads of the harness, on a store in its memory.
     Threads(Arc<dyn StoreAdmin>),
@@ -89,7 +100,7 @@ impl Crew {
 
     /// Whether workers are processes.
     pub(crate) const fn has_processes(&self) -> bool {
-        matches!(self.place, Place::Processes { .. })
+        !matches!(self.place, Place::Threads(_))
     }
 
     /// Whether workers can be given another clock.
@@ -107,7 +118,27 @@ impl Crew {
                 let index = usize::try_from(setup.worker).unwrap_or(0);
                 setup.url.clone_from(&urls[index % urls.len()]);
                 let library = library.as_deref().filter(|_| skew != 0);
-                process(&setup, library, skew, say)?
+                let mut command = Command::new(std::env::current_exe()?);
+                if let Some(library) = library {
+                    command
+                        .env("LD_PRELOAD", library)
+                        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+                    command.env("FAKETIME", format!("{skew:+}s"));
+                }
+                process(command, &setup, say)?
+            }
+            Place::OneClock { url, environment } => {
+                setup.url.clone_from(url);
+                let mut command = Command::new(std::env::current_exe()?);
+                command.envs(environment.iter().cloned());
+                process(command, &setup, say)?
+            }
+            Place::Machines { url, namespaces } => {
+                let index = usize::try_from(setup.worker).unwrap_or(0);
+                setup.url.clone_from(url);
+                let namespace = &namespaces[index % namespaces.len()];
+                let command = on_machine(namespace, &std::env::current_exe()?);
+                process(command.into(), &setup, say)?
             }
             Place::Threads(store) => thread(setup.clone(), Arc::clone(store), say),
         };
@@ -269,13 +300,7 @@ impl Member {
     }
 }
 
-fn process(
-    setup: &Setup,
-    library: Option<&Path>,
-    skew: i64,
-    say: UnboundedSender<Word>,
-) -> Result<Body> {
-    let mut command = Command::new(std::env::current_exe()?);
+fn process(mut command: Command, setup: &Setup, say: UnboundedSender<Word>) -> Result<Body> {
     command.arg("worker").args(["--url", &setup.url]);
     let numbers = [
         ("--worker", setup.worker),
@@ -293,12 +318,6 @@ fn process(
     }
     if setup.restless {
         command.arg("--restless");
-    }
-    if let Some(library) = library {
-        command
-            .env("LD_PRELOAD", library)
-            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
-        command.env("FAKETIME", format!("{skew:+}s"));
     }
     command
         .stdin(Stdio::piped())

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::points::Point;
 
 /// What can go wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
     /// `kill -9` of a worker, at any moment.
@@ -34,12 +34,18 @@ pub(crate) enum Kind {
     Latency,
     /// A worker that reaches the store no more for longer than its lease; what was on its way arrives afterwards.
     Partition,
+    /// Servers are cut from each other, with clients on both sides, until the other side has a master of its own.
+    NetworkSplit,
+    /// A replica is cut off from its master and from everybody else.
+    ReplicaCut,
     /// `kill -9` of the store, which starts again on its data.
     KillStore,
     /// SIGSTOP of the store.
     PauseStore,
     /// The store's machine fails; its replica takes its place.
     Failover,
+    /// The same, where the replica has not received what was acknowledged last.
+    FailoverBehind,
     /// A replica takes over from a living master.
     PlannedFailover,
     /// A slot moves to another server, key by key, under load.
@@ -62,6 +68,8 @@ pub(crate) enum Kind {
     MaxClients,
     /// The server may open no more files, and callers have to connect anew.
     FileHandles,
+    /// A table is locked, so that all connections of a worker's pool are in use and its callers wait for one.
+    PoolExhausted,
     /// The server ends a transaction to resolve a deadlock.
     Deadlock,
     /// The server ends a session that was idle in its transaction.

@@ -24,7 +24,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand, ValueEnum};
 use semel_testkit::private::new_folder;
 
-use report::Row;
+use report::{NotRun, Report, Row};
 use servers::Name;
 
 #[derive(Parser)]
@@ -64,6 +64,9 @@ struct Options {
     /// Callers in each worker.
     #[arg(long, default_value_t = 8)]
     tasks: u64,
+    /// Of what strikes the store and the ways to it, only these; all, where none is named.
+    #[arg(long, value_delimiter = ',', hide_possible_values = true)]
+    only: Vec<kinds::Kind>,
     /// Instead: lets the checker find a seeded bug, or `all`.
     #[arg(long)]
     bug: Option<String>,
@@ -122,8 +125,14 @@ async fn harness(options: &Options) -> Result<ExitCode> {
     if options.peer.is_some() {
         return peer(options).await;
     }
-    let mut rows = Vec::new();
+    let (mut rows, mut not_run) = (Vec::new(), Vec::new());
     for name in names(&options.store)? {
+        if let Some(why) = servers::why_not(name) {
+            println!("{} not run: {why}", name.text());
+            let what = name.text();
+            not_run.push(NotRun { what, why });
+            continue;
+        }
         let mut row = if name == Name::Sidecars {
             sidecars::run(options.seconds, options.seed).await?
         } else if ledger::is_one(name) {
@@ -143,7 +152,7 @@ async fn harness(options: &Options) -> Result<ExitCode> {
         "{operations} operations checked; {}",
         if met { "all met" } else { "NOT met" }
     );
-    finish(options, &rows, met)
+    finish(options, &Report::of(rows, not_run), met)
 }
 
 async fn one(
@@ -159,8 +168,9 @@ async fn one(
         workers: options.workers,
         tasks: options.tasks,
         restless: false,
+        only: options.only.clone(),
     };
-    let row = run::run(name, backend, how, &folder).await;
+    let row = run::run(name, backend, &how, &folder).await;
     let _ = std::fs::remove_dir_all(&folder);
     row
 }

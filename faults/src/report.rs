@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use comfy_table::Table;
 use serde::Serialize;
 
-use crate::kinds::Struck;
+use crate::kinds::{Kind, Struck};
 use crate::verdict::Verdict;
 use crate::worker::doors::Doors;
 
@@ -43,11 +43,73 @@ pub(crate) struct Row {
     /// Checked operations by door.
     pub(crate) doors: Doors,
     pub(crate) faults: Struck,
+    /// Faults that could not be tried on this machine.
+    pub(crate) left_out: Vec<LeftOut>,
     /// Whether the store's guarantee is that a failover may lose what was acknowledged.
     pub(crate) may_lose: bool,
     pub(crate) lost_as_stated: u64,
     pub(crate) violations: Vec<Wrong>,
     pub(crate) met: bool,
+}
+
+/// A fault that was not tried, and why.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct LeftOut {
+    pub(crate) fault: Kind,
+    pub(crate) why: &'static str,
+}
+
+impl LeftOut {
+    /// These faults, where they can't be tried.
+    pub(crate) fn unless(can_be: bool, kinds: &[Kind], why: &'static str) -> Vec<Self> {
+        let left_out = |fault: &Kind| Self { fault: *fault, why };
+        let kinds = if can_be { &[] } else { kinds };
+        kinds.iter().map(left_out).collect()
+    }
+}
+
+/// All that a run has shown, and what it has not.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) stores: Vec<Row>,
+    pub(crate) not_run: Vec<NotRun>,
+}
+
+/// What was not run, and why.
+#[derive(Debug, Serialize)]
+pub(crate) struct NotRun {
+    pub(crate) what: String,
+    pub(crate) why: String,
+}
+
+/// What no run tries.
+const NEVER_RUN: [(&str, &str); 6] = [
+    ("a loss of power", "no machine here can lose it"),
+    (
+        "a disk that lies about what it has written",
+        "no such disk can be made without a kernel module",
+    ),
+    ("a full disk under MariaDB", "not written yet"),
+    ("a full disk under SeaweedFS", "not written yet"),
+    (
+        "a master that is cut from its replica in one direction",
+        "the switch between the machines cuts both",
+    ),
+    (
+        "processes of two versions on one store",
+        "there is one version",
+    ),
+];
+
+impl Report {
+    /// The stores that were run, and those that can't be on this machine.
+    pub(crate) fn of(stores: Vec<Row>, mut not_run: Vec<NotRun>) -> Self {
+        not_run.extend(NEVER_RUN.map(|(what, why)| NotRun {
+            what: what.to_owned(),
+            why: why.to_owned(),
+        }));
+        Self { stores, not_run }
+    }
 }
 
 /// A violation, with all that happened to its key.
@@ -78,6 +140,7 @@ impl Row {
             kept_busy: 0,
             doors: Doors::new(),
             faults: Struck::default(),
+            left_out: Vec::new(),
             may_lose: false,
             lost_as_stated: 0,
             violations: Vec::new(),
@@ -157,6 +220,9 @@ impl Row {
                 "{}: acknowledged and lost: {}, as stated",
                 self.store, self.lost_as_stated
             );
+        }
+        for LeftOut { fault, why } in &self.left_out {
+            println!("{}: {} not run: {why}", self.store, fault.name());
         }
         for why in short {
             println!("{}: not met: {why}", self.store);

@@ -21,7 +21,7 @@ use crate::verdict::{Verdict, Windows, judge};
 use crate::worker::Setup;
 
 /// How a run is done.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) seconds: u64,
     pub(crate) seed: u64,
@@ -29,6 +29,8 @@ pub(crate) struct Options {
     pub(crate) tasks: u64,
     /// Seeded flaw: waiters without pauses.
     pub(crate) restless: bool,
+    /// What may strike the store; everything, where nothing is named.
+    pub(crate) only: Vec<Kind>,
 }
 
 /// How long a round's calls go on, in seconds.
@@ -41,7 +43,7 @@ type Shared = Arc<parking_lot::Mutex<Windows>>;
 pub(crate) async fn run(
     name: &str,
     mut backend: Box<dyn Backend>,
-    options: Options,
+    options: &Options,
     folder: &Path,
 ) -> Result<Row> {
     let setup = Setup {
@@ -68,7 +70,7 @@ pub(crate) async fn run(
         let windows = Shared::default();
         crew.lock().await.begin(number).await?;
         let seed = options.seed.wrapping_mul(1_000_003).wrapping_add(number);
-        let struck = strike(&crew, &mut *backend, &windows, seed, left).await?;
+        let struck = strike(&crew, &mut *backend, &windows, (seed, left), &options.only).await?;
         row.faults.merge(&struck);
         let (files, unanswered) = crew.lock().await.finish().await?;
         // Set back an hour, the store's clock lets a lease that it has begun live an hour longer.
@@ -100,6 +102,7 @@ pub(crate) async fn run(
     row.faults
         .add(Kind::CallFault, backend.by_itself() - by_itself);
     row.faults.add(Kind::ExpiryRace, row.expired);
+    row.left_out = backend.left_out();
     row.may_lose = backend.strictness().may_lose;
     row.rounds = rounds;
     row.seconds = Duration::from_nanos(tick() - began).as_secs_f64();
@@ -113,8 +116,8 @@ async fn strike(
     crew: &Arc<Mutex<Crew>>,
     backend: &mut dyn Backend,
     windows: &Shared,
-    seed: u64,
-    seconds: u64,
+    (seed, seconds): (u64, u64),
+    only: &[Kind],
 ) -> Result<Struck> {
     let until = tick() + seconds * 1_000_000_000;
     let lease = backend.lease();
@@ -135,13 +138,14 @@ async fn strike(
     if !backend.ways().is_empty() {
         kinds.extend(ON_WAYS);
     }
+    kinds.retain(|kind| only.is_empty() || only.contains(kind));
     while tick() < until {
         pass(Duration::from_millis(rng.random_range(100..800))).await;
         if kinds.is_empty() || tick() >= until {
             continue;
         }
         let kind = kinds[rng.random_range(0..kinds.len())];
-        let times = if ON_WAYS.contains(&kind) {
+        let times = if ON_WAYS.contains(&kind) && !backend.ways().is_empty() {
             strike_ways(kind, backend.ways(), &mut rng, lease).await
         } else {
             backend

@@ -9,7 +9,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use semel::core::Terms;
 use semel_testkit::history::callers::{self, Outcome, Reading};
-use semel_testkit::history::{Ask, Call, Read, Reply, Violation, check_with_losses, read_lines};
+use semel_testkit::history::{
+    Ask, Call, Clocks, Read, Reply, Violation, check_with_losses, read_lines,
+};
 
 use crate::worker::doors::{self, Doors};
 use crate::{load, resends};
@@ -30,6 +32,8 @@ pub(crate) struct Windows {
 pub(crate) struct Strictness {
     /// How far the store's clock and the history's may be apart over a lease.
     pub(crate) slack: Duration,
+    /// For how long the store may put off the end of a lease.
+    pub(crate) margin: Duration,
     /// Whether the store's guarantee is that a failover may lose what was acknowledged.
     pub(crate) may_lose: bool,
 }
@@ -95,7 +99,11 @@ pub(crate) fn judge(files: &[PathBuf], windows: &Windows, how: Strictness) -> Re
     } else {
         &[]
     };
-    let checked = check_with_losses(&all.history, how.slack, failovers);
+    let clocks = Clocks {
+        slack: how.slack,
+        margin: how.margin,
+    };
+    let checked = check_with_losses(&all.history, clocks, failovers);
     let mut found = checked.violations;
     found.extend(load::check(&all));
     verdict.lost_as_stated = checked.lost.len() as u64;
@@ -119,6 +127,7 @@ pub(crate) fn judge(files: &[PathBuf], windows: &Windows, how: Strictness) -> Re
         !(is_lost && is_across(violation, &all, failovers))
     }));
     found.retain(|violation| !is_of_a_pause(violation, windows) && !is_of_a_resend(violation));
+    found.retain(|violation| !is_of_a_jump(violation, &all.history.calls, windows));
     // A busy machine stops a process for as long as the shortest leases last, between its look at the clock and its effect.
     found.retain(|violation| violation.invariant != "I4" || lasting(&violation.key));
     let shown = found.into_iter().map(|violation| {
@@ -238,6 +247,26 @@ fn is_of_a_pause(violation: &Violation, windows: &Windows) -> bool {
         })
 }
 
+/// A clock that is set forward ends a lease whose owner has not begun yet, and can't know it: another takes over, and is done
+/// first. The clock was set between the claim that won this very lease and its effect.
+fn is_of_a_jump(violation: &Violation, calls: &[Call], windows: &Windows) -> bool {
+    let [effect] = &*violation.effects else {
+        return false;
+    };
+    let is_its_claim = |call: &Call| {
+        call.key == violation.key
+            && matches!(call.reply, Reply::Won { fence, .. } if fence == effect.fence)
+    };
+    let claim = calls.iter().find(|call| is_its_claim(call));
+    violation.invariant == "I9"
+        && claim.is_some_and(|claim| {
+            let is_between = |(from, to, by): &(u64, u64, i64)| {
+                *by > 0 && claim.start <= *to && effect.start >= *from
+            };
+            windows.jumps.iter().any(is_between)
+        })
+}
+
 /// A store that sends a settlement again by itself, when its reply was lost, is told *Lost* where the record has expired
 /// in between: what it wrote at first was shown until then. Only a call that took longer than the record lives can be
 /// such a one.
@@ -307,6 +336,8 @@ fn story(key: &str, all: &Read, windows: &Windows) -> String {
 
 #[cfg(test)]
 mod tests {
+    use semel_testkit::history::Effect;
+
     use super::*;
 
     fn claim(start: u64, end: u64) -> Call {
@@ -320,6 +351,47 @@ mod tests {
             ask: Ask::Read,
             reply: Reply::Seen(None),
         }
+    }
+
+    /// Only a clock that is set forward, and only between a claim and its own effect, explains an effect that comes too late.
+    #[test]
+    fn a_jump_explains_the_effect_of_a_lease_that_it_ended() {
+        let won = Call {
+            reply: Reply::Won {
+                fence: 5,
+                token: 1,
+                attempt: 1,
+                own: true,
+                checkpoint: 0,
+            },
+            ..claim(10, 20)
+        };
+        let late = |start: u64| Violation {
+            invariant: "I9",
+            key: "k".to_owned(),
+            sentence: String::new(),
+            calls: Vec::new(),
+            effects: vec![Effect {
+                client: 1,
+                key: "k".to_owned(),
+                fence: 5,
+                attempt: 1,
+                start,
+                began: 0,
+                end: None,
+            }],
+        };
+        let explains = |jump: (u64, u64, i64), start: u64| {
+            let windows = Windows {
+                jumps: vec![jump],
+                ..Windows::default()
+            };
+            is_of_a_jump(&late(start), std::slice::from_ref(&won), &windows)
+        };
+        assert!(explains((15, 25, 3_600), 30));
+        assert!(!explains((15, 25, -3_600), 30), "set back");
+        assert!(!explains((5, 8, 3_600), 30), "before the claim");
+        assert!(!explains((40, 45, 3_600), 30), "after the effect");
     }
 
     /// What is before the jump stays, what is after it is moved, and what is during it may have been both.

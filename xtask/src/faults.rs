@@ -26,6 +26,9 @@ pub(crate) struct Faults {
     /// Where the random numbers start.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Of what strikes the store and the ways to it, only these, with commas between them.
+    #[arg(long)]
+    only: Option<String>,
     /// Instead: lets the checker find a seeded bug, or `all`.
     #[arg(long)]
     bug: Option<String>,
@@ -66,6 +69,9 @@ pub(crate) fn run(workspace: &Workspace, faults: &Faults) -> Result<()> {
         "--seed",
         &seed.to_string(),
     ]);
+    if let Some(only) = &faults.only {
+        command.args(["--only", only]);
+    }
     if let Some(bug) = &faults.bug {
         command.args(["--bug", bug, "--runs", &faults.runs.to_string()]);
     }

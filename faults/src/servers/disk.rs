@@ -9,9 +9,11 @@ use anyhow::Result;
 use semel_testkit::private::new_folder;
 
 use crate::clock::pass;
+use crate::kinds::Kind;
+use crate::report::LeftOut;
 
 /// Room for the records of a long run, and soon full.
-const SIZE: &str = "size=512m";
+pub(super) const SIZE: &str = "size=512m";
 
 /// A folder, on a disk of its own if that can be.
 pub(super) struct Disk {
@@ -20,11 +22,12 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    pub(super) fn new(name: &str) -> Self {
+    /// A folder on a disk of this size, in words of the file system.
+    pub(super) fn new(name: &str, size: &str) -> Self {
         let folder = new_folder(name);
         let mut mount = Command::new("mount");
         mount
-            .args(["-t", "tmpfs", "-o", SIZE, "semel-faults"])
+            .args(["-t", "tmpfs", "-o", size, "semel-faults"])
             .arg(&folder);
         let mounted = mount.stdout(Stdio::null()).stderr(Stdio::null()).status();
         let is_small = mounted.is_ok_and(|status| status.success());
@@ -59,4 +62,10 @@ impl Drop for Disk {
         // Left-over files are no reason to fail.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// What can't be tried without a small disk.
+pub(super) fn left_out(is_small: bool) -> Vec<LeftOut> {
+    let why = "no small disk can be mounted: needs root";
+    LeftOut::unless(is_small, &[Kind::DiskFull], why)
 }

@@ -9,6 +9,7 @@ use semel_testkit::private::new_folder;
 use super::Shared;
 use crate::clock::{pass, tick};
 use crate::kinds::Kind;
+use crate::report::LeftOut;
 
 /// How long the library may go on telling the last time, and longer.
 const SETTLES: Duration = Duration::from_millis(2_500);
@@ -54,11 +55,26 @@ impl FakeTime {
         ]
     }
 
+    /// The same for processes that all have this clock: each asks for it every time, so that it is set for all at once.
+    pub(super) fn shared_environment(&self) -> Vec<(&'static str, String)> {
+        let asked_once = |name: &str| name == "FAKETIME_CACHE_DURATION";
+        let environment = self.environment().into_iter();
+        let mut environment: Vec<_> = environment.filter(|(name, _)| !asked_once(name)).collect();
+        environment.push(("FAKETIME_NO_CACHE", "1".to_owned()));
+        environment
+    }
+
     /// In one piece: a server reads it at any moment.
     fn write(&self) -> Result<()> {
         let beside = self.folder.join("next");
         std::fs::write(&beside, format!("{:+}s\n", self.offset))?;
         Ok(std::fs::rename(beside, self.folder.join("offset"))?)
+    }
+
+    /// Whether the server tells another time than the machine. Where it can open no files, the library that makes it do so
+    /// can't read what time that is, and tells the machine's.
+    pub(super) const fn is_off(&self) -> bool {
+        self.offset != 0
     }
 
     /// Sets the clock an hour forward or back, at most one hour off. → whether it did.
@@ -94,4 +110,10 @@ pub(super) fn library() -> Option<PathBuf> {
     let found = ["x86_64-linux-gnu", "aarch64-linux-gnu"]
         .map(|machine| PathBuf::from(format!("/usr/lib/{machine}/faketime/libfaketime.so.1")));
     told.into_iter().chain(found).find(|path| path.is_file())
+}
+
+/// What can't be tried without that library.
+pub(super) fn left_out(has_clock: bool) -> Vec<LeftOut> {
+    let kinds = [Kind::ClockForward, Kind::ClockBack];
+    LeftOut::unless(has_clock, &kinds, "libfaketime is not installed")
 }

@@ -1,14 +1,21 @@
 //! The stores that are run against, each a private one that may be struck.
 
 mod cluster;
+mod dated;
 mod disk;
 mod exhaust;
 mod faketime;
+mod mariadb;
 mod memory;
+mod network;
+mod node;
+mod postgres;
 mod redis;
+mod replicas;
 mod seaweed;
 mod sentinel;
-mod sql;
+mod split_cluster;
+mod split_sentinel;
 pub(crate) mod sqlite;
 
 use std::sync::Arc;
@@ -23,9 +30,13 @@ use semel_testkit::proxy::Proxy;
 use crate::clock::MachineClock;
 use crate::crew::Place;
 use crate::kinds::Kind;
+use crate::report::LeftOut;
 use crate::verdict::{Strictness, Windows};
 
+use split_sentinel::Level;
+
 pub(crate) use memory::Memory;
+pub(crate) use network::on_machine;
 
 /// A store by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -41,6 +52,14 @@ pub(crate) enum Name {
     RedisSentinel,
     /// Six servers, with `durability=wait:1`.
     RedisCluster,
+    /// A master with three replicas, and `durability=wait:1`: what is lost with a replica that didn't confirm is counted.
+    RedisReplicas,
+    /// Under three sentinels, on machines that are cut from each other.
+    SentinelSplit,
+    /// The same without a level of durability: what a failover loses is counted.
+    SentinelSplitAsync,
+    /// A cluster of machines that are cut from each other.
+    ClusterSplit,
     Postgres,
     /// With an asynchronous replica: what a failover loses is counted.
     PostgresAsync,
@@ -79,6 +98,7 @@ pub(crate) trait Backend: Send {
     fn strictness(&self) -> Strictness {
         Strictness {
             slack: Duration::from_millis(10),
+            margin: Duration::ZERO,
             may_lose: false,
         }
     }
@@ -99,6 +119,11 @@ pub(crate) trait Backend: Send {
     /// What can strike it, besides its ways.
     fn kinds(&self) -> Vec<Kind>;
 
+    /// What could strike it elsewhere, and not on this machine.
+    fn left_out(&self) -> Vec<LeftOut> {
+        Vec::new()
+    }
+
     /// Strikes, and makes it whole again. → how often it struck.
     fn strike<'a>(
         &'a mut self,
@@ -113,6 +138,14 @@ pub(crate) trait Backend: Send {
     }
 }
 
+/// Why a store can't be run on this machine, where that is so.
+pub(crate) fn why_not(name: Name) -> Option<String> {
+    match name {
+        Name::SentinelSplit | Name::SentinelSplitAsync | Name::ClusterSplit => network::why_not(),
+        _ => None,
+    }
+}
+
 /// Starts one.
 pub(crate) async fn start(name: Name, workers: usize, seed: u64) -> Result<Box<dyn Backend>> {
     Ok(match name {
@@ -122,18 +155,32 @@ pub(crate) async fn start(name: Name, workers: usize, seed: u64) -> Result<Box<d
         Name::RedisAsync => Box::new(redis::Pair::start(workers).await?),
         Name::RedisSentinel => Box::new(sentinel::Watched::start().await?),
         Name::RedisCluster => Box::new(cluster::Cluster::start().await?),
-        Name::Postgres => Box::new(sql::Postgres::start(workers, sql::Replica::None).await?),
-        Name::PostgresAsync => Box::new(sql::Postgres::start(workers, sql::Replica::Behind).await?),
-        Name::PostgresSync => {
-            Box::new(sql::Postgres::start(workers, sql::Replica::Synchronous).await?)
+        Name::RedisReplicas => Box::new(replicas::Replicas::start(workers).await?),
+        Name::SentinelSplit => Box::new(split_sentinel::Split::start(Level::Waits).await?),
+        Name::SentinelSplitAsync => Box::new(split_sentinel::Split::start(Level::Loses).await?),
+        Name::ClusterSplit => Box::new(split_cluster::Split::start().await?),
+        Name::Postgres => {
+            Box::new(postgres::Postgres::start(workers, postgres::Replica::None).await?)
         }
-        Name::Mariadb => Box::new(sql::MariaDb::start(workers).await?),
+        Name::PostgresAsync => {
+            Box::new(postgres::Postgres::start(workers, postgres::Replica::Behind).await?)
+        }
+        Name::PostgresSync => {
+            Box::new(postgres::Postgres::start(workers, postgres::Replica::Synchronous).await?)
+        }
+        Name::Mariadb => Box::new(mariadb::MariaDb::start(workers).await?),
         Name::S3 => Box::new(seaweed::Seaweed::start(workers).await?),
-        Name::Sqlite => Box::new(sqlite::Sqlite::start()),
+        Name::Sqlite => Box::new(sqlite::Sqlite::start()?),
         Name::Sidecars | Name::LedgerPostgres | Name::LedgerFailover | Name::LedgerMariadb => {
             anyhow::bail!("sidecars and ledgers have runs of their own")
         }
     })
+}
+
+/// Masters on both sides of a network that is split, and callers that don't wait for a replica although nothing may be lost:
+/// a flaw that has to be found.
+pub(crate) async fn flawed_split() -> Result<Box<dyn Backend>> {
+    Ok(Box::new(split_sentinel::Split::start(Level::Flawed).await?))
 }
 
 /// A way of its own for each worker.

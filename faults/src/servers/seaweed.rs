@@ -11,6 +11,7 @@ use semel::core::BoxFuture;
 use semel_testkit::private::{Private, free_port, new_folder};
 use semel_testkit::proxy::Proxy;
 
+use super::dated::Dated;
 use super::{Backend, Shared, ways};
 use crate::clock::pass;
 use crate::crew::Place;
@@ -21,6 +22,9 @@ use crate::verdict::Strictness;
 /// (no code of ours is needed to see it; docs/stores/object.md). Nobody is let in before that is over.
 const SETTLES: Duration = Duration::from_secs(1);
 
+/// The margin between clocks that a bucket's leases have, and the second within which a time is told.
+const MARGIN: Duration = Duration::from_secs(3);
+
 /// A server, and the ways to it.
 pub(super) struct Seaweed {
     folder: PathBuf,
@@ -28,6 +32,7 @@ pub(super) struct Seaweed {
     arguments: Vec<String>,
     port: u16,
     process: Private,
+    clock: Dated,
     ways: Vec<Proxy>,
 }
 
@@ -69,7 +74,8 @@ impl Seaweed {
         }
         let program = PathBuf::from(program);
         let process = Private::start(Command::new(&program).args(&arguments));
-        let ways = ways(([127, 0, 0, 1], ports[0]).into(), workers).await?;
+        let clock = Dated::before(([127, 0, 0, 1], ports[0]).into()).await?;
+        let ways = ways(clock.address(), workers).await?;
         let port = ports[0];
         let mut server = Self {
             folder,
@@ -77,6 +83,7 @@ impl Seaweed {
             arguments,
             port,
             process,
+            clock,
             ways,
         };
         server.answers().await?;
@@ -124,6 +131,7 @@ impl Backend for Seaweed {
     fn strictness(&self) -> Strictness {
         Strictness {
             slack: Duration::from_millis(50),
+            margin: MARGIN,
             may_lose: false,
         }
     }
@@ -141,16 +149,19 @@ impl Backend for Seaweed {
     }
 
     fn kinds(&self) -> Vec<Kind> {
-        vec![Kind::KillStore]
+        vec![Kind::KillStore, Kind::ClockForward, Kind::ClockBack]
     }
 
     fn strike<'a>(
         &'a mut self,
-        _: Kind,
+        kind: Kind,
         rng: &'a mut StdRng,
-        _: &'a Shared,
+        windows: &'a Shared,
     ) -> BoxFuture<'a, Result<u64>> {
         Box::pin(async move {
+            if kind != Kind::KillStore {
+                return Ok(self.clock.jump(kind, windows).await);
+            }
             self.process.kill();
             for way in &self.ways {
                 way.refuse(true);

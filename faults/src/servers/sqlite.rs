@@ -13,21 +13,26 @@ use semel_testkit::proxy::Proxy;
 use sqlx::Connection as _;
 
 use super::disk::Disk;
-use super::{Backend, Shared};
+use super::faketime::FakeTime;
+use super::{Backend, Shared, disk, faketime};
 use crate::clock::pass;
 use crate::crew::Place;
 use crate::kinds::Kind;
+use crate::report::LeftOut;
 
 /// The file.
 pub(super) struct Sqlite {
     disk: Disk,
+    /// The clock of all processes.
+    clock: Option<FakeTime>,
 }
 
 impl Sqlite {
-    pub(super) fn start() -> Self {
-        Self {
-            disk: Disk::new("sqlite"),
-        }
+    pub(super) fn start() -> Result<Self> {
+        Ok(Self {
+            disk: Disk::new("sqlite", disk::SIZE),
+            clock: FakeTime::new()?,
+        })
     }
 
     fn file(&self) -> PathBuf {
@@ -61,10 +66,10 @@ pub(crate) async fn hold_lock(file: &Path) -> Result<()> {
 impl Backend for Sqlite {
     fn place(&self) -> Place {
         // The processes' own clock decides: one of them with another would break the store's rule, not the store.
-        let url = format!("sqlite://{}", self.file().display());
-        Place::Processes {
-            urls: vec![url],
-            skew: None,
+        let clock = self.clock.as_ref();
+        Place::OneClock {
+            url: format!("sqlite://{}", self.file().display()),
+            environment: clock.map(FakeTime::shared_environment).unwrap_or_default(),
         }
     }
 
@@ -77,19 +82,33 @@ impl Backend for Sqlite {
         if self.disk.is_small() {
             kinds.push(Kind::DiskFull);
         }
+        if self.clock.is_some() {
+            kinds.extend([Kind::ClockForward, Kind::ClockBack]);
+        }
         kinds
+    }
+
+    fn left_out(&self) -> Vec<LeftOut> {
+        let clock = faketime::left_out(self.clock.is_some());
+        [clock, disk::left_out(self.disk.is_small())].concat()
     }
 
     fn strike<'a>(
         &'a mut self,
         kind: Kind,
         rng: &'a mut StdRng,
-        _: &'a Shared,
+        windows: &'a Shared,
     ) -> BoxFuture<'a, Result<u64>> {
         Box::pin(async move {
             let a_while = Duration::from_millis(rng.random_range(300..1_500));
             match kind {
                 Kind::DiskFull => self.disk.fill(a_while).await?,
+                Kind::ClockForward | Kind::ClockBack => {
+                    return match &mut self.clock {
+                        Some(clock) => clock.jump(kind, windows).await,
+                        None => Ok(0),
+                    };
+                }
                 _ => self.lock(a_while).await?,
             }
             Ok(1)

@@ -75,6 +75,16 @@ async fn a_reply_lost_with_no_way_to_ask_again_is_not_definite() {
     lost_reply::is_not_definite(&proxy, &store, &direct, fresh).await;
 }
 
+#[tokio::test]
+async fn a_deletion_whose_reply_was_lost_is_not_denied() {
+    let server = MariaDbServer::start(&[]).await;
+    let proxy = proxy(&server).await;
+    let url = MariaDbServer::url_at(proxy.address());
+    let store = open(&format!("{url}?max_connections=1")).await;
+    let direct = open(&server.url()).await;
+    lost_reply::of_a_deletion_is_not_denied(&proxy, &store, &direct, fresh).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_that_leave_in_mid_call_never_leave_their_answer_to_another() {
     let server = MariaDbServer::start(&[]).await;

@@ -63,6 +63,20 @@ async fn a_reply_lost_with_no_way_to_ask_again_is_not_definite() {
     lost_reply::is_not_definite(&proxy, &store, &direct, in_first).await;
 }
 
+#[tokio::test]
+async fn a_deletion_whose_reply_was_lost_is_not_denied() {
+    let server = PostgresServer::start(&[]).await;
+    let proxy = proxy(&server).await;
+    let store = open(&format!("{}?max_connections=1", url_at(proxy.address()))).await;
+    let direct = open(&server.url()).await;
+    let in_first = || {
+        let claims = std::iter::repeat_with(fresh);
+        let mut first = claims.filter(|claim| claim.identity.address()[0] >> 6 == 0);
+        first.next().expect("some key is in it")
+    };
+    lost_reply::of_a_deletion_is_not_denied(&proxy, &store, &direct, in_first).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_that_leave_in_mid_call_never_leave_their_answer_to_another() {
     let server = PostgresServer::start(&[]).await;

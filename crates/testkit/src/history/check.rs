@@ -84,14 +84,36 @@ pub struct Checked {
     pub lost: BTreeSet<String>,
 }
 
+/// How a store's clock is to be read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Clocks {
+    /// How far it and the history's may run apart over the length of a lease or retention.
+    pub slack: Duration,
+    /// How long after the end of a lease or retention the store may still decide as if it were just before it: a store that
+    /// knows the time only roughly ends nothing early that way.
+    pub margin: Duration,
+}
+
+impl From<Duration> for Clocks {
+    fn from(slack: Duration) -> Self {
+        Self {
+            slack,
+            margin: Duration::ZERO,
+        }
+    }
+}
+
 /// Like [`check_with_slack`], where the store may have gone back to an earlier record of a key at some moment within each of `losses`, in ticks: as an
 /// asynchronous replica does that takes over. Fences grow all the same.
 #[must_use]
-pub fn check_with_losses(history: &History, slack: Duration, losses: &[(u64, u64)]) -> Checked {
+pub fn check_with_losses(
+    history: &History,
+    clocks: impl Into<Clocks>,
+    losses: &[(u64, u64)],
+) -> Checked {
     let endings = Endings::of(history);
-    let slack = u64::try_from(slack.as_micros()).unwrap_or(u64::MAX);
     let mut checked = Checked::default();
-    for view in View::each(history, slack) {
+    for view in View::each(history, clocks.into()) {
         let mut found = Vec::new();
         for rule in rules::ALL {
             rule(&view, &endings, &mut found);

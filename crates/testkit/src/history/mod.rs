@@ -44,7 +44,7 @@ mod told;
 mod unlock;
 mod view;
 
-pub use check::{Checked, Violation, check, check_with_losses, check_with_slack};
+pub use check::{Checked, Clocks, Violation, check, check_with_losses, check_with_slack};
 pub use event::{
     Ask, Call, Effect, Ending, History, OPERATOR, Reply, Stand, answer_mark, checkpoint_mark,
     key_of,

@@ -1,8 +1,9 @@
 //! One key's part of a history, laid out for the rules.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
-use super::check::Violation;
+use super::check::{Clocks, Violation};
 use super::event::{Ask, Call, Effect, Ending, History, Reply};
 
 /// Which keys anybody ever tried to end in which way.
@@ -37,6 +38,8 @@ pub(super) struct View<'h> {
     pub(super) wins: Vec<Win<'h>>,
     /// How far the clocks may be apart.
     pub(super) slack: u64,
+    /// For how long an end may be put off.
+    pub(super) margin: u64,
 }
 
 /// A claim that was told it won.
@@ -64,7 +67,9 @@ pub(super) struct End<'h> {
 
 impl<'h> View<'h> {
     /// One view per key.
-    pub(super) fn each(history: &'h History, slack: u64) -> Vec<Self> {
+    pub(super) fn each(history: &'h History, clocks: Clocks) -> Vec<Self> {
+        let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        let (slack, margin) = (micros(clocks.slack), micros(clocks.margin));
         let mut views: BTreeMap<&str, Self> = BTreeMap::new();
         let empty = |key| Self {
             key,
@@ -72,6 +77,7 @@ impl<'h> View<'h> {
             effects: vec![],
             wins: vec![],
             slack,
+            margin,
         };
         for call in &history.calls {
             views

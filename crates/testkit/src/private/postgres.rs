@@ -42,7 +42,18 @@ impl PostgresServer {
     /// # Panics
     /// Where it doesn't start.
     pub async fn start_in(settings: &[&str], environment: &[(&str, &str)]) -> Self {
-        let folder = new_folder("postgres");
+        Self::start_at(new_folder("postgres"), settings, environment).await
+    }
+
+    /// Like [`Self::start_in`], in this folder, which is removed at the end: on a small disk, for example.
+    ///
+    /// # Panics
+    /// Where it doesn't start.
+    pub async fn start_at(
+        folder: PathBuf,
+        settings: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Self {
         give_away(&folder);
         let mut init = as_owner(&program("initdb"));
         init.args(["--auth=trust", "--username", NAME, "--encoding=UTF8"]);
@@ -114,6 +125,12 @@ impl PostgresServer {
         &self.folder
     }
 
+    /// Its process.
+    #[must_use]
+    pub const fn process(&self) -> &Private {
+        &self.process
+    }
+
     /// Kills it at once, as a machine that fails does.
     pub fn kill(&mut self) {
         self.process.kill();
@@ -124,8 +141,16 @@ impl PostgresServer {
     /// # Panics
     /// Where it doesn't start.
     pub async fn restart(&mut self) {
-        let mut pause = tokio::time::interval(ASK_EVERY);
         self.process.kill();
+        self.recover().await;
+    }
+
+    /// Waits until it answers, and starts it again where it has ended.
+    ///
+    /// # Panics
+    /// Where it doesn't start.
+    pub async fn recover(&mut self) {
+        let mut pause = tokio::time::interval(ASK_EVERY);
         for _ in 0..PATIENCE {
             // Until the last session of the killed one is gone, the new one refuses to start, sooner or later.
             if !self.process.runs() {
@@ -174,6 +199,18 @@ impl PostgresServer {
     /// # Errors
     /// What the client said.
     pub fn try_sql(&self, database: &str, text: &str) -> Result<String, String> {
+        let mut command = self.psql(database, text);
+        let output = command.output().map_err(|error| error.to_string())?;
+        if output.status.success() {
+            Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+    }
+
+    /// The client, which runs statements as the owner.
+    #[must_use]
+    pub fn psql(&self, database: &str, text: &str) -> Command {
         let mut command = Command::new(program("psql"));
         command.args([
             "-X",
@@ -189,12 +226,7 @@ impl PostgresServer {
         command.args(["-c", text]).env("PGCONNECT_TIMEOUT", "3");
         // What a test limits is what it tests, not what prepares it.
         command.env("PGOPTIONS", "-c statement_timeout=0");
-        let output = command.output().map_err(|error| error.to_string())?;
-        if output.status.success() {
-            Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-        } else {
-            Err(String::from_utf8_lossy(&output.stderr).into_owned())
-        }
+        command
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel_testkit::history::{Ask, Ending, Reply, check_with_losses};
+use semel_testkit::history::{Ask, Clocks, Ending, Reply, check_with_losses};
 
 use crate::story::*;
 
@@ -30,6 +30,27 @@ fn i16_a_lapsed_lease_that_is_not_taken_over() {
         .wait(LEASE - 1)
         .then(claim(2), Reply::Busy)
         .is_fine();
+}
+
+/// A store that knows the time only roughly puts the end of a lease off, for so long and no longer.
+#[test]
+fn i16_a_lapsed_lease_within_the_margin() {
+    let margin = Duration::from_micros(LEASE);
+    let found = |after: u64, clocks: Clocks| {
+        let story = Story::tell(claim(1), won(5, 1))
+            .wait(after)
+            .then(claim(2), Reply::Busy);
+        check_with_losses(&story.history, clocks, &[])
+            .violations
+            .len()
+    };
+    let with_margin = Clocks {
+        slack: Duration::ZERO,
+        margin,
+    };
+    assert_eq!(found(LEASE, Clocks::default()), 1);
+    assert_eq!(found(LEASE, with_margin), 0);
+    assert_eq!(found(3 * LEASE, with_margin), 1);
 }
 
 /// Several calls without an answer in a row explain what one does not.

@@ -41,6 +41,8 @@ pub(super) struct Terrain {
     hint: KeyHint,
     /// How far clocks may be apart.
     pub(super) slack: u64,
+    /// For how long an end may be put off.
+    pub(super) margin: u64,
     /// Whether records may come back.
     pub(super) keeps_past: bool,
     /// Whether the store's clock was set back meanwhile.
@@ -59,6 +61,7 @@ impl Terrain {
             namespace: Namespace::new("", "", "scope").expect("plain text"),
             hint: name.hint(),
             slack,
+            margin: view.margin,
             keeps_past,
             is_set_back: view.is_set_back(),
         }

@@ -118,6 +118,13 @@ fn elapsed(found: Option<&Held>, call: &Call, terrain: &Terrain) -> Vec<u64> {
             .into_iter()
             .filter(|end| (least + 1..=most).contains(end)),
     );
+    // An end that is put off: decided as just before it.
+    times.extend(
+        [held.lease, held.retention]
+            .into_iter()
+            .filter(|end| *end > 0 && (*end..end.saturating_add(terrain.margin)).contains(&least))
+            .map(|end| end - 1),
+    );
     times
 }
 

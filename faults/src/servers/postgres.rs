@@ -1,19 +1,22 @@
-//! PostgreSQL, alone or with a replica, and MariaDB.
+//! PostgreSQL, alone or with a replica.
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use semel::core::BoxFuture;
-use semel_testkit::private::{MariaDbServer, PostgresServer, url_at};
+use semel_testkit::private::{PostgresServer, url_at};
 use semel_testkit::proxy::{Proxy, Way};
 
+use super::disk::Disk;
+use super::exhaust::{can_limit_files, take_files, take_sessions};
 use super::faketime::FakeTime;
-use super::{Backend, Shared, faketime, ways};
+use super::{Backend, Shared, disk, exhaust, faketime, ways};
 use crate::clock::{MachineClock, pass, tick};
 use crate::crew::Place;
 use crate::kinds::Kind;
+use crate::report::LeftOut;
 use crate::verdict::Strictness;
 
 /// What stands by.
@@ -26,6 +29,14 @@ pub(super) enum Replica {
     Synchronous,
 }
 
+/// As many as callers and the harness need, and soon taken.
+const MOST_SESSIONS: &str = "max_connections=80";
+/// How many connections a worker has, fewer than its callers.
+const POOL: usize = 6;
+/// Room for the records of a long run; the log of changes may take a part of it.
+const DISK: &str = "size=1536m";
+const LOG: [&str; 2] = ["max_wal_size=128MB", "min_wal_size=32MB"];
+
 /// A PostgreSQL.
 pub(super) struct Postgres {
     primary: PostgresServer,
@@ -33,6 +44,8 @@ pub(super) struct Postgres {
     ways: Vec<Proxy>,
     kind: Replica,
     clock: Option<FakeTime>,
+    /// Where there is no replica. It ends after the server on it.
+    disk: Option<Disk>,
 }
 
 impl Postgres {
@@ -43,14 +56,23 @@ impl Postgres {
         } else {
             None
         };
-        let environment = clock.as_ref().map(FakeTime::environment);
+        // Each of its sessions is a process, and all of them have one clock.
+        let environment = clock.as_ref().map(FakeTime::shared_environment);
         let environment: Vec<(&str, &str)> = environment
             .iter()
             .flatten()
             .map(|(name, value)| (*name, &**value))
             .collect();
-        let settings = ["max_connections=120"];
-        let primary = PostgresServer::start_in(&settings, &environment).await;
+        let disk = (kind == Replica::None).then(|| Disk::new("postgres-disk", DISK));
+        let settings = [&[MOST_SESSIONS], &LOG[..]].concat();
+        let primary = match &disk {
+            Some(disk) => {
+                let folder = disk.folder().join("server");
+                std::fs::create_dir(&folder)?;
+                PostgresServer::start_at(folder, &settings, &environment).await
+            }
+            None => PostgresServer::start_in(&settings, &environment).await,
+        };
         let ways = ways(primary.address(), workers).await?;
         let mut this = Self {
             primary,
@@ -58,6 +80,7 @@ impl Postgres {
             ways,
             kind,
             clock,
+            disk,
         };
         // Before the replica is: it would wait for it.
         semel::open_store(&this.primary.url()).await?;
@@ -75,7 +98,7 @@ impl Postgres {
     /// A new replica of the primary.
     async fn follow(&mut self) -> Result<()> {
         let between = Proxy::to(self.primary.address(), MachineClock::shared()).await?;
-        let settings = ["max_connections=120"];
+        let settings = [MOST_SESSIONS];
         let replica = PostgresServer::replica_of(between.address(), "replica", &settings).await;
         let following = "select count(*) from pg_stat_replication where state = 'streaming'";
         for _ in 0..600 {
@@ -121,6 +144,39 @@ impl Postgres {
         Ok(1)
     }
 
+    /// Where it can't write its log, the server ends: it starts again when there is room.
+    async fn fill_disk(&mut self, for_time: Duration) -> Result<u64> {
+        let Some(disk) = &self.disk else {
+            return Ok(0);
+        };
+        disk.fill(for_time).await?;
+        self.primary.recover().await;
+        Ok(1)
+    }
+
+    /// Another session locks all records. → whether more calls were seen to wait than all pools but one have connections for.
+    async fn exhaust_pools(&self, for_time: Duration) -> Result<u64> {
+        let lock = format!(
+            "do $$ begin execute (select 'lock table ' || string_agg('semel.' || tablename, ', ' order by tablename) \
+             from pg_tables where schemaname = 'semel' and tablename like 'records%'); \
+             perform pg_sleep({}); end $$",
+            for_time.as_secs_f64()
+        );
+        let mut locking = tokio::process::Command::from(self.primary.psql("semel", &lock));
+        let mut locking = locking.kill_on_drop(true).spawn()?;
+        let waiting = "select count(*) from pg_stat_activity where datname = 'semel' and wait_event_type = 'Lock'";
+        let (mut most, enough) = (0, self.ways.len() * (POOL - 1));
+        while matches!(locking.try_wait(), Ok(None)) {
+            let count = self
+                .primary
+                .try_sql("postgres", waiting)
+                .unwrap_or_default();
+            most = count.parse().unwrap_or(0).max(most);
+            pass(Duration::from_millis(20)).await;
+        }
+        Ok(u64::from(most > enough))
+    }
+
     fn end_sessions(&self) -> Result<u64> {
         let end = "select count(pg_terminate_backend(pid)) from pg_stat_activity \
                    where datname = 'semel' and pid <> pg_backend_pid()";
@@ -131,7 +187,7 @@ impl Postgres {
 
 impl Backend for Postgres {
     fn place(&self) -> Place {
-        let url = |way: &Proxy| format!("{}?max_connections=6", url_at(way.address()));
+        let url = |way: &Proxy| format!("{}?max_connections={POOL}", url_at(way.address()));
         Place::Processes {
             urls: self.ways.iter().map(url).collect(),
             skew: faketime::library(),
@@ -141,6 +197,7 @@ impl Backend for Postgres {
     fn strictness(&self) -> Strictness {
         Strictness {
             slack: Duration::from_millis(10),
+            margin: Duration::ZERO,
             may_lose: self.kind == Replica::Behind,
         }
     }
@@ -152,7 +209,18 @@ impl Backend for Postgres {
     fn kinds(&self) -> Vec<Kind> {
         match self.kind {
             Replica::None => {
-                let mut kinds = vec![Kind::KillStore, Kind::SessionsEnded];
+                let mut kinds = vec![
+                    Kind::KillStore,
+                    Kind::SessionsEnded,
+                    Kind::MaxClients,
+                    Kind::PoolExhausted,
+                ];
+                if self.disk.as_ref().is_some_and(Disk::is_small) {
+                    kinds.push(Kind::DiskFull);
+                }
+                if can_limit_files() {
+                    kinds.push(Kind::FileHandles);
+                }
                 if self.clock.is_some() {
                     kinds.extend([Kind::ClockForward, Kind::ClockBack]);
                 }
@@ -163,6 +231,15 @@ impl Backend for Postgres {
             // replica may not have: the server's own rule, and no failure of the level.
             Replica::Synchronous => vec![Kind::Failover],
         }
+    }
+
+    fn left_out(&self) -> Vec<LeftOut> {
+        let Some(disk) = &self.disk else {
+            return Vec::new();
+        };
+        let clock = faketime::left_out(self.clock.is_some());
+        let disk = disk::left_out(disk.is_small());
+        [clock, disk, exhaust::left_out()].concat()
     }
 
     fn strike<'a>(
@@ -185,127 +262,17 @@ impl Backend for Postgres {
                     None => Ok(0),
                 },
                 Kind::Failover => self.fail_over(a_while, windows).await,
+                Kind::MaxClients => take_sessions(&self.primary.url(), &self.ways, a_while).await,
+                Kind::PoolExhausted => self.exhaust_pools(a_while).await,
+                Kind::FileHandles if self.clock.as_ref().is_some_and(FakeTime::is_off) => Ok(0),
+                Kind::FileHandles => {
+                    take_files(self.primary.process().id(), &self.ways, a_while).await?;
+                    self.primary.recover().await;
+                    Ok(1)
+                }
+                Kind::DiskFull => self.fill_disk(a_while).await,
                 _ => self.end_sessions(),
             }
-        })
-    }
-}
-
-/// A MariaDB that has every commit on disk.
-pub(super) struct MariaDb {
-    server: MariaDbServer,
-    ways: Vec<Proxy>,
-    clock: Option<FakeTime>,
-}
-
-impl MariaDb {
-    pub(super) async fn start(workers: usize) -> Result<Self> {
-        let clock = FakeTime::new()?;
-        let environment = clock.as_ref().map(FakeTime::environment);
-        let environment: Vec<(&str, &str)> = environment
-            .iter()
-            .flatten()
-            .map(|(name, value)| (*name, &**value))
-            .collect();
-        let server = MariaDbServer::start_in(&[], &environment).await;
-        let ways = ways(server.address(), workers).await?;
-        Ok(Self {
-            server,
-            ways,
-            clock,
-        })
-    }
-
-    /// Callers have to connect anew, and find fewer places than they need.
-    async fn take_connections(&self, for_time: Duration) -> Result<()> {
-        let allow = |most: u32| {
-            let set = format!("set global max_connections = {most}");
-            self.server.try_sql(&set).map_err(anyhow::Error::msg)
-        };
-        allow(10)?;
-        for way in &self.ways {
-            way.cut_all();
-        }
-        pass(for_time).await;
-        // Somebody has to leave before we can connect.
-        for way in &self.ways {
-            way.refuse(true);
-            way.cut_all();
-        }
-        let mut allowed = allow(151);
-        for _ in 0..100 {
-            if allowed.is_ok() {
-                break;
-            }
-            pass(Duration::from_millis(50)).await;
-            allowed = allow(151);
-        }
-        for way in &self.ways {
-            way.refuse(false);
-        }
-        allowed.map(drop)
-    }
-
-    fn end_sessions(&self) -> Result<u64> {
-        let list = "select id from information_schema.processlist where user = 'semel'";
-        let ids = self.server.try_sql(list).map_err(anyhow::Error::msg)?;
-        let kills: Vec<String> = ids.lines().map(|id| format!("kill {id}")).collect();
-        ensure!(kills.len() < 1_000, "too many sessions");
-        let mut ended = 0;
-        for kill in kills {
-            // Gone by itself is as good.
-            ended |= u64::from(self.server.try_sql(&kill).is_ok());
-        }
-        Ok(ended)
-    }
-}
-
-impl Backend for MariaDb {
-    fn place(&self) -> Place {
-        let url =
-            |way: &Proxy| format!("{}?max_connections=6", MariaDbServer::url_at(way.address()));
-        Place::Processes {
-            urls: self.ways.iter().map(url).collect(),
-            skew: faketime::library(),
-        }
-    }
-
-    fn ways(&self) -> &[Proxy] {
-        &self.ways
-    }
-
-    fn kinds(&self) -> Vec<Kind> {
-        let mut kinds = vec![Kind::KillStore, Kind::SessionsEnded, Kind::MaxClients];
-        if self.clock.is_some() {
-            kinds.extend([Kind::ClockForward, Kind::ClockBack]);
-        }
-        kinds
-    }
-
-    fn strike<'a>(
-        &'a mut self,
-        kind: Kind,
-        rng: &'a mut StdRng,
-        windows: &'a Shared,
-    ) -> BoxFuture<'a, Result<u64>> {
-        Box::pin(async move {
-            let a_while = Duration::from_millis(rng.random_range(100..700));
-            match kind {
-                Kind::SessionsEnded => return self.end_sessions(),
-                Kind::ClockForward | Kind::ClockBack => {
-                    return match &mut self.clock {
-                        Some(clock) => clock.jump(kind, windows).await,
-                        None => Ok(0),
-                    };
-                }
-                Kind::MaxClients => self.take_connections(a_while).await?,
-                _ => {
-                    self.server.kill();
-                    pass(a_while).await;
-                    self.server.restart().await;
-                }
-            }
-            Ok(1)
         })
     }
 }
