@@ -204,17 +204,20 @@ fn clients_that_leave_hold_no_more_connections_than_may_be() {
         address,
         "limits.running = 20\nupstream.connect_timeout = \"1s\"\n",
     );
+    let mut clients = Vec::new();
     for number in 0..100 {
         let mut stream = TcpStream::connect(sidecar.address).expect("a connection");
         let request = format!(
             "POST /r HTTP/1.1\r\nHost: a\r\nIdempotency-Key: d-{number}\r\nContent-Length: 0\r\n\r\n"
         );
         stream.write_all(request.as_bytes()).expect("a connection");
+        clients.push(stream);
     }
     for _ in 0..20 {
         let patience = std::time::Duration::from_secs(30);
         taken.recv_timeout(patience).expect("a connection");
     }
+    drop(clients);
     let last = post(sidecar.address, "/r", "last", &[], "{}");
     assert_eq!(last.status(), 503, "{last:?}");
     assert!(last.header("retry-after").is_some(), "{last:?}");
