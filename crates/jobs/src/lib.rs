@@ -28,6 +28,11 @@
 //! | `nats` | `nats::Submitter`: a JetStream stream as the queue, with duplicates found in front of it |
 //! | `tower` | `tower::OnceLayer`: for workers that are tower services, such as those of `apalis` |
 
+#![cfg_attr(
+    not(all(feature = "object", feature = "postgres")),
+    allow(dead_code, reason = "each kind of queue uses a part")
+)]
+
 mod ends;
 mod error;
 mod id;
