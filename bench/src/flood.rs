@@ -1,4 +1,5 @@
-//! `bench flood`: one tenant sends far more than it may, and leaves half of it behind; how another fares meanwhile.
+//! `bench flood`: one tenant floods the sidecar and abandons half of its requests; measures another
+//! tenant meanwhile.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -180,14 +181,14 @@ async fn status(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> anyhow::Result<
     }
 }
 
-struct Seen {
+struct FloodResult {
     p50: f64,
     p99: f64,
     refused: usize,
 }
 
 /// How long the requests of a tenant take that sends few, evenly.
-async fn latencies(at: SocketAddr, phase: &str, seconds: u64) -> anyhow::Result<Seen> {
+async fn latencies(at: SocketAddr, phase: &str, seconds: u64) -> anyhow::Result<FloodResult> {
     let clock = SystemTime::default();
     let mut stream = TcpStream::connect(at).await?;
     stream.set_nodelay(true)?;
@@ -205,7 +206,7 @@ async fn latencies(at: SocketAddr, phase: &str, seconds: u64) -> anyhow::Result<
     }
     times.sort_by(f64::total_cmp);
     let at = |part: usize| times[(times.len() * part / 100).min(times.len() - 1)];
-    Ok(Seen {
+    Ok(FloodResult {
         p50: at(50),
         p99: at(99),
         refused,

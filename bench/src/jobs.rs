@@ -1,4 +1,5 @@
-//! `bench jobs`: the queue in PostgreSQL, against the bare statements that do the same on a plain table.
+//! `bench jobs`: the queue in PostgreSQL, against the bare statements that do the same on a plain
+//! table.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use anyhow::{Context as _, ensure};
 use semel::core::Key;
 use semel::{Semel, tokio_env};
 use semel_jobs::postgres::PostgresQueue;
-use semel_jobs::{LeaseAsk, NewJob, Queue, QueueConfig};
+use semel_jobs::{LeaseOptions, NewJob, Queue, QueueConfig};
 use sqlx::postgres::PgPool;
 use sqlx::types::Uuid;
 use sqlx::{AssertSqlSafe, Row as _};
@@ -82,7 +83,7 @@ async fn whole(queue: &Arc<dyn Queue>, pool: &PgPool) -> anyhow::Result<Row> {
 
 async fn ours(queue: Arc<dyn Queue>, key: String) -> anyhow::Result<()> {
     submit(&*queue, &key).await?;
-    let ask = LeaseAsk::new("w", &["bench"]);
+    let ask = LeaseOptions::new("w", &["bench"]);
     for leased in queue.lease(&ask).await? {
         queue
             .complete(leased.id, leased.token, ANSWER.into())
@@ -211,7 +212,7 @@ impl Depth {
     async fn lease_micros(&self) -> anyhow::Result<f64> {
         let clock = tokio_env().clock;
         let began = clock.now();
-        let leased = self.queue.lease(&LeaseAsk::new("w", &["deep"])).await?;
+        let leased = self.queue.lease(&LeaseOptions::new("w", &["deep"])).await?;
         let took = clock.now().since(began);
         ensure!(leased.len() == 1, "there are jobs");
         Ok(took.as_secs_f64() * 1e6)

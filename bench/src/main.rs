@@ -1,6 +1,7 @@
-//! Measures Semel against the bare thing, in one run: `cargo xtask bench NAME`.
+//! Benchmarks Semel against the bare alternative, in one run: `cargo xtask bench NAME`.
 //!
-//! A figure is an instruction count, or a ratio to something measured beside it; never a time alone.
+//! A figure is an instruction count, or a ratio to something measured beside it; never a time
+//! alone.
 
 mod core;
 mod flood;

@@ -1,5 +1,5 @@
-//! `bench mcp`: one call of a tool after the other through the gateway, beside the same calls to the server itself. Both
-//! sides take turns, so that whatever else the machine does falls on each.
+//! `bench mcp`: tool calls through the gateway, beside the same calls to the server. Both sides
+//! take turns, so that other load affects both.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -115,7 +115,7 @@ fn start(words: &[String], ledger: &Path, is_piped: bool) -> anyhow::Result<Chil
         .with_context(|| format!("{} can't be started", words[0]))
 }
 
-/// Whoever takes requests and answers them.
+/// A peer that answers requests.
 trait Peer {
     async fn ask(&mut self, message: &Value) -> anyhow::Result<()>;
 }
@@ -240,7 +240,7 @@ impl Peer for Stdin {
     }
 }
 
-/// A measurement of errors would be a fast one.
+/// Checks the answer, because errors would be fast.
 fn right(answer: &Value) -> anyhow::Result<()> {
     if answer.get("error").is_some() || answer["result"]["isError"] == true {
         bail!("{answer}");

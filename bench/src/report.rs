@@ -51,7 +51,8 @@ impl Row {
         }
     }
 
-    /// The same row with a ratio that was measured pair by pair, rather than that of the two medians.
+    /// The same row with a ratio that was measured pair by pair, rather than that of the two
+    /// medians.
     pub(crate) fn with_ratio(self, ratio: f64) -> Self {
         let meets = |target: f64| match self.bound {
             "≤" => ratio <= target,

@@ -1,5 +1,5 @@
-//! `bench sidecar`: requests through the sidecar beside nginx as a plain proxy to the same service, taking turns on the
-//! same cores.
+//! `bench sidecar`: requests through the sidecar, beside nginx as a plain proxy to the same
+//! service, in turns on the same cores.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Not killed: nginx has to end its workers.
+        // SIGTERM instead of a kill, so that nginx ends its workers.
         let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
         let _ = self.0.wait();
     }
@@ -128,7 +128,7 @@ async fn rows() -> anyhow::Result<Vec<Row>> {
         move |_| bare.clone().ask(None),
     );
     rows.push(row.await?);
-    // Done before: callers that all came for the first time would have to wait for each other.
+    // The key is completed first, so that callers do not wait for each other.
     local
         .clone()
         .ask(Some(format!("bench-{run}-replay")))
@@ -205,7 +205,7 @@ pub(crate) fn start_program(
     }
     command.args(["serve", "--store", store, "--listen", &at.to_string()]);
     command.args(["--upstream", &format!("http://{service}")]);
-    // As long as the other benches keep theirs: no litter for a day.
+    // A short retention leaves nothing behind.
     command.args(["--set", "defaults.retention=60s", "--set", "log.level=warn"]);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let child = command.spawn();
@@ -233,14 +233,14 @@ async fn once(address: SocketAddr, request: &[u8]) -> anyhow::Result<()> {
 }
 
 /// A connection, and room for what is read on it.
-type Kept = (TcpStream, Vec<u8>);
+type KeptConnection = (TcpStream, Vec<u8>);
 
 /// Connections that are kept. The client does as little as it can: all sides share the
 /// cores with it.
 #[derive(Clone)]
 struct Connections {
     address: SocketAddr,
-    idle: Arc<Mutex<Vec<Kept>>>,
+    idle: Arc<Mutex<Vec<KeptConnection>>>,
 }
 
 impl Connections {

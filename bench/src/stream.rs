@@ -1,4 +1,5 @@
-//! `bench stream`: the window of keys beside a bare LRU map, threads beside one, marks beside the window.
+//! `bench stream`: the window of keys beside a bare LRU map, threads beside one, marks beside the
+//! window.
 //!
 //! Rounds of all of them take turns, so that whatever else the machine does falls on each.
 
@@ -37,7 +38,8 @@ pub(crate) fn bench(most: usize) -> anyhow::Result<()> {
     publish("stream", &rows)
 }
 
-/// The keys of one round, none of them in the rounds before but for the repeats. Made before the clock runs.
+/// The keys of one round, none of them in the rounds before but for the repeats. Made before the
+/// clock runs.
 fn keys(round: u64) -> Vec<IdempotencyKey> {
     let session = SessionId::named("bench");
     let key = |n: u64| {
@@ -202,7 +204,8 @@ fn times() -> anyhow::Result<Times> {
 
 fn speed() -> anyhow::Result<Vec<Row>> {
     let times = times()?;
-    // Two threads take what two processors give: the rounds that were disturbed least say what they can.
+    // Two threads take what two processors give: the rounds that were disturbed least say what they
+    // can.
     let best = |sides: &[Vec<f64>; 2]| (least(&sides[0]), least(&sides[1]));
     let (one_at_best, two_at_best) = best(&times.shared);
     let (one_batched, two_batched) = best(&times.batched);

@@ -1,5 +1,4 @@
-//! The sidecar with telemetry on against the same with it off: requests over real sockets, in short turns, pair by
-//! pair.
+//! The sidecar with telemetry on and off: requests over real sockets, in short alternating turns.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use semel::core::clock::SystemTime;
 use semel_server::config::{Flag, Sources, load};
-use semel_server::{Opened, Server, open_audited};
+use semel_server::{OpenOptions, Server, Services};
 
 use crate::report::{Row, publish};
 
@@ -24,7 +23,7 @@ const PAIRS: usize = 31;
 const TURN: Duration = Duration::from_millis(200);
 /// Connections that ask, one request at a time each.
 const CALLERS: usize = 16;
-/// What telemetry may cost.
+/// The allowed ratio.
 const TARGET: f64 = 0.95;
 
 pub(crate) fn bench() -> anyhow::Result<()> {
@@ -72,7 +71,7 @@ async fn measure() -> anyhow::Result<Vec<Row>> {
 async fn against(name: String, on: &Sidecar, off: &Sidecar, fresh: bool) -> anyhow::Result<Row> {
     let (mut ours, mut bare, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for pair in 0..=PAIRS {
-        // Whoever goes first changes from pair to pair.
+        // The order alternates between pairs.
         let first_on = pair % 2 == 0;
         let (mut with, mut without) = (0.0, 0.0);
         for turn in [first_on, !first_on] {
@@ -105,7 +104,7 @@ async fn service() -> anyhow::Result<SocketAddr> {
 
 struct Sidecar {
     server: Server,
-    _opened: Opened,
+    _opened: Services,
     callers: Vec<Arc<tokio::sync::Mutex<http1::SendRequest<Full<Bytes>>>>>,
     number: Arc<AtomicU64>,
 }
@@ -128,7 +127,7 @@ impl Sidecar {
             flags: flags.collect(),
             ..Sources::default()
         })?;
-        let opened = open_audited(&loaded.config).await?;
+        let opened = OpenOptions::for_node(&loaded.config).open().await?;
         let mounts = opened.mounts(&loaded.config)?;
         let server = Server::start(loaded, opened.semel.clone(), mounts).await?;
         let mut callers = Vec::new();

@@ -1,4 +1,5 @@
-//! The checker is held to account: stores and clients with one bug each, and in which run it is found.
+//! Mutation tests of the checker: stores and clients with one seeded bug each, and the run in which
+//! it is found.
 
 use anyhow::{Result, bail};
 use comfy_table::Table;
@@ -8,17 +9,17 @@ use serde::Serialize;
 
 use crate::servers::{Memory, Name, flawed_split, why_not};
 
-/// One bug's row.
+/// The result for one bug.
 #[derive(Debug, Serialize)]
 pub(crate) struct Found {
     bug: &'static str,
     invariant: &'static str,
-    /// In which run, counted from 1.
+    /// The number of the run that found it, from 1.
     run: Option<u64>,
     shown: String,
 }
 
-/// Runs a bug until it is found, or `runs` times.
+/// Runs a bug until it is found, at most `runs` times.
 async fn hunt(bug: &Seeded, first: u64, runs: u64) -> Found {
     let mut found = Found {
         bug: bug.name(),
@@ -39,10 +40,11 @@ async fn hunt(bug: &Seeded, first: u64, runs: u64) -> Found {
     found
 }
 
-/// A flaw of a client that only the books of a ledger show: it settles outside of the transaction.
+/// A client that settles outside of the transaction. Only the books of a ledger show it.
 const SETTLES_OUTSIDE: &str = "settles_outside";
 
-/// Runs the ledger with that flaw until its books are wrong, at most a few times: each run starts a server and kills clients.
+/// Runs the ledger with that bug until its books are wrong. The number of runs is small, because
+/// each starts a server and kills clients.
 async fn hunt_in_ledger(first: u64, runs: u64) -> Result<Found> {
     let mut found = Found {
         bug: SETTLES_OUTSIDE,
@@ -60,10 +62,10 @@ async fn hunt_in_ledger(first: u64, runs: u64) -> Result<Found> {
     Ok(found)
 }
 
-/// A flaw of waiters that only the calls for a request show: they ask again without a pause.
+/// A waiter that polls without a pause. Only the number of its calls shows it.
 const RESTLESS_WAITER: &str = "restless_waiter";
 
-/// Runs callers with that flaw on a sound store in memory until it is found, at most a few times.
+/// Runs callers with that bug on a sound store in memory until it is found.
 async fn hunt_in_load(first: u64, runs: u64) -> Result<Found> {
     let mut found = Found {
         bug: RESTLESS_WAITER,
@@ -83,7 +85,7 @@ async fn hunt_in_load(first: u64, runs: u64) -> Result<Found> {
         };
         let (folder, backend) = (new_folder("restless"), Box::new(Memory::sound(seed)));
         let row = crate::run::run(RESTLESS_WAITER, backend, &how, &folder).await;
-        // Left-over files are no reason to fail.
+        // Leftover files do no harm.
         let _ = std::fs::remove_dir_all(&folder);
         let mut wrong = row?.violations.into_iter();
         if let Some(wrong) = wrong.find(|wrong| wrong.invariant == "load") {
@@ -94,10 +96,12 @@ async fn hunt_in_load(first: u64, runs: u64) -> Result<Found> {
     Ok(found)
 }
 
-/// A flaw of a set-up that only a network which is split shows: callers don't wait for a replica, and nothing may be lost.
+/// A configuration that only a network split shows: callers do not wait for a replica, although
+/// nothing may be lost.
 const SPLIT_WITHOUT_WAIT: &str = "split_without_wait";
 
-/// Runs that set-up until it is found, at most a few times: each run makes machines and cuts them from each other.
+/// Runs that configuration until it is found. The number of runs is small, because each sets up
+/// network namespaces.
 async fn hunt_in_split(first: u64, runs: u64) -> Result<Found> {
     let mut found = Found {
         bug: SPLIT_WITHOUT_WAIT,
@@ -116,7 +120,7 @@ async fn hunt_in_split(first: u64, runs: u64) -> Result<Found> {
         };
         let (folder, backend) = (new_folder("split"), flawed_split().await?);
         let row = crate::run::run(SPLIT_WITHOUT_WAIT, backend, &how, &folder).await;
-        // Left-over files are no reason to fail.
+        // Leftover files do no harm.
         let _ = std::fs::remove_dir_all(&folder);
         if let Some(wrong) = row?.violations.into_iter().next() {
             (found.run, found.shown) = (Some(number + 1), wrong.what);
@@ -126,7 +130,7 @@ async fn hunt_in_split(first: u64, runs: u64) -> Result<Found> {
     Ok(found)
 }
 
-/// Hunts one bug, or all of them; and shows that the same runs on a sound store find nothing.
+/// Hunts one bug or all of them, and shows that the same runs on a sound store find nothing.
 pub(crate) async fn hunt_all(name: &str, seed: u64, runs: u64) -> Result<Vec<Found>> {
     let wanted: Vec<_> = SEEDED
         .iter()
@@ -167,7 +171,7 @@ pub(crate) async fn hunt_all(name: &str, seed: u64, runs: u64) -> Result<Vec<Fou
     Ok(rows)
 }
 
-/// The rows as people read them. → whether every bug was found.
+/// Prints the rows. Returns whether every bug was found.
 pub(crate) fn tell(rows: &[Found], runs: u64) -> bool {
     let mut table = Table::new();
     table.set_header(["seeded bug", "breaks", "found in run"]);

@@ -1,4 +1,5 @@
-//! The workers, as the harness holds them: started, told, killed, paused, replaced.
+//! [`WorkerPool`]: the workers of a run, which the harness starts, commands, kills, pauses and
+//! replaces.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -13,52 +14,31 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
+use crate::place::WorkerPlace;
 use crate::servers::on_machine;
 use crate::worker::{Order, Setup, Source, Word, serve};
 
-/// How long a worker may take to end what is under way. Not a limit on anything that is checked: a worker that hangs is
-/// a failure of the harness, and is told as one.
+/// How long a worker may take to finish. A worker that hangs is a failure of the harness, not of
+/// the store.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Where workers run.
-#[derive(Clone)]
-pub(crate) enum Place {
-    /// In processes of their own, each with its way to the store; some with another clock.
-    Processes {
-        urls: Vec<String>,
-        skew: Option<PathBuf>,
-    },
-    /// In processes that all have the same clock, which these variables set.
-    OneClock {
-        url: String,
-        environment: Vec<(&'static str, String)>,
-    },
-    /// In processes on machines of their own, which are network namespaces.
-    Machines {
-        url: String,
-        namespaces: Vec<String>,
-    },
-    /// In threads of the harness, on a store in its memory.
-    Threads(Arc<dyn StoreAdmin>),
-}
-
 /// All workers of a run.
-pub(crate) struct Crew {
-    place: Place,
+pub(crate) struct WorkerPool {
+    place: WorkerPlace,
     template: Setup,
     folder: PathBuf,
     round: u64,
-    members: Vec<Member>,
-    /// Files of the round under way.
+    members: Vec<WorkerHandle>,
+    /// The files of the current round.
     files: Vec<PathBuf>,
 }
 
-struct Member {
+struct WorkerHandle {
     setup: Setup,
     body: Body,
     words: UnboundedReceiver<Word>,
     stopped: bool,
-    /// How far its wall clock is off, in seconds.
+    /// The offset of its wall clock, in seconds.
     skew: i64,
 }
 
@@ -73,8 +53,8 @@ enum Body {
     },
 }
 
-impl Crew {
-    pub(crate) fn new(place: Place, template: Setup, folder: &Path) -> Result<Self> {
+impl WorkerPool {
+    pub(crate) fn new(place: WorkerPlace, template: Setup, folder: &Path) -> Result<Self> {
         let mut crew = Self {
             place,
             folder: folder.to_owned(),
@@ -98,20 +78,20 @@ impl Crew {
         self.members.len()
     }
 
-    /// Whether workers are processes.
+    /// Whether the workers are processes.
     pub(crate) const fn has_processes(&self) -> bool {
-        !matches!(self.place, Place::Threads(_))
+        !matches!(self.place, WorkerPlace::Threads(_))
     }
 
-    /// Whether workers can be given another clock.
+    /// Whether a worker can have another clock.
     pub(crate) const fn can_skew(&self) -> bool {
-        matches!(self.place, Place::Processes { skew: Some(_), .. })
+        matches!(self.place, WorkerPlace::Processes { skew: Some(_), .. })
     }
 
-    fn start(&self, mut setup: Setup, skew: i64) -> Result<Member> {
+    fn start(&self, mut setup: Setup, skew: i64) -> Result<WorkerHandle> {
         let (say, words) = unbounded_channel();
         let body = match &self.place {
-            Place::Processes {
+            WorkerPlace::Processes {
                 urls,
                 skew: library,
             } => {
@@ -127,22 +107,22 @@ impl Crew {
                 }
                 process(command, &setup, say)?
             }
-            Place::OneClock { url, environment } => {
+            WorkerPlace::OneClock { url, environment } => {
                 setup.url.clone_from(url);
                 let mut command = Command::new(std::env::current_exe()?);
                 command.envs(environment.iter().cloned());
                 process(command, &setup, say)?
             }
-            Place::Machines { url, namespaces } => {
+            WorkerPlace::Machines { url, namespaces } => {
                 let index = usize::try_from(setup.worker).unwrap_or(0);
                 setup.url.clone_from(url);
                 let namespace = &namespaces[index % namespaces.len()];
                 let command = on_machine(namespace, &std::env::current_exe()?);
                 process(command.into(), &setup, say)?
             }
-            Place::Threads(store) => thread(setup.clone(), Arc::clone(store), say),
+            WorkerPlace::Threads(store) => thread(setup.clone(), Arc::clone(store), say),
         };
-        Ok(Member {
+        Ok(WorkerHandle {
             setup,
             body,
             words,
@@ -151,7 +131,7 @@ impl Crew {
         })
     }
 
-    /// Begins a round.
+    /// Starts a round.
     pub(crate) async fn begin(&mut self, round: u64) -> Result<()> {
         self.round = round;
         self.files.clear();
@@ -172,7 +152,7 @@ impl Crew {
         self.members[index].tell(&order).await;
     }
 
-    /// Kills a worker, and starts another in its place, which goes on with the round.
+    /// Kills a worker, and starts a replacement that continues the round.
     pub(crate) async fn replace(&mut self, index: usize, skew: i64) -> Result<()> {
         let member = &mut self.members[index];
         member.kill().await;
@@ -197,7 +177,7 @@ impl Crew {
         self.members[index].tell(&Order::Die(at)).await;
     }
 
-    /// Whether a worker has ended by itself.
+    /// Whether a worker has exited.
     pub(crate) fn is_dead(&mut self, index: usize) -> bool {
         match &mut self.members[index].body {
             Body::Process { child, .. } => !matches!(child.try_wait(), Ok(None)),
@@ -205,15 +185,15 @@ impl Crew {
         }
     }
 
-    /// Stops a worker where it stands, or lets it go on.
+    /// Stops a worker with SIGSTOP, or lets it continue.
     pub(crate) fn stop(&mut self, index: usize, stop: bool) {
         let member = &mut self.members[index];
         member.stopped = stop;
         member.signal(if stop { Signal::STOP } else { Signal::CONT });
     }
 
-    /// Ends the round: nothing is under way, and every key was asked for once more. → the files, and how many keys gave
-    /// no answer.
+    /// Ends the round: no call is running, and every key was requested once more. Returns the
+    /// files, and the number of keys without an answer.
     pub(crate) async fn finish(&mut self) -> Result<(Vec<PathBuf>, u64)> {
         let mut keys = 0;
         for index in 0..self.members.len() {
@@ -224,7 +204,7 @@ impl Crew {
         }
         for index in 0..self.members.len() {
             while keys_of(&mut keys, self.members[index].word().await?).is_none() {
-                // It died of what it was told before; another ends the round in its place.
+                // It died of an earlier command; a replacement ends the round.
                 self.replace(index, 0).await?;
                 self.members[index].tell(&Order::Pause).await;
             }
@@ -257,8 +237,8 @@ fn keys_of(keys: &mut u64, word: Option<Word>) -> Option<()> {
     Some(())
 }
 
-impl Member {
-    /// A worker that is dead hears nothing.
+impl WorkerHandle {
+    /// Sends a command. A dead worker ignores it.
     async fn tell(&mut self, order: &Order) {
         match &mut self.body {
             Body::Process { stdin, .. } => {
@@ -271,7 +251,7 @@ impl Member {
         }
     }
 
-    /// Its next word; nothing where it is dead.
+    /// The next report of the worker; `None` if it is dead.
     async fn word(&mut self) -> Result<Option<Word>> {
         let word = tokio::time::timeout(PATIENCE, self.words.recv()).await;
         word.with_context(|| format!("worker {} says nothing", self.setup.worker))
@@ -280,7 +260,7 @@ impl Member {
     async fn kill(&mut self) {
         match &mut self.body {
             Body::Process { child, .. } => {
-                // An error means that it is gone already.
+                // An error means that it is already gone.
                 let _ = child.kill().await;
             }
             Body::Thread { end, .. } => {
@@ -343,7 +323,8 @@ fn process(mut command: Command, setup: &Setup, say: UnboundedSender<Word>) -> R
     })
 }
 
-/// A worker with a runtime of its own, which ends as a process does: whatever is under way is dropped.
+/// A worker on a thread with its own runtime. It ends like a process: everything that runs is
+/// dropped.
 fn thread(setup: Setup, store: Arc<dyn StoreAdmin>, say: UnboundedSender<Word>) -> Body {
     let (orders, to_do) = unbounded_channel();
     let (end, ended) = oneshot::channel();

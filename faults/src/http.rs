@@ -1,4 +1,4 @@
-//! As much HTTP as the run with sidecars needs: one request on one connection, bodies of a known length.
+//! A minimal HTTP client and server: one request per connection, bodies of known length.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -6,31 +6,31 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// No head and no body of ours is longer.
+/// The largest head and the largest body.
 const MOST: usize = 64 * 1024;
 
-/// What was read: the head, and the body.
+/// A received message: head and body.
 pub(crate) struct Message {
     head: String,
     pub(crate) body: String,
 }
 
 impl Message {
-    /// The value of a header, by its name in small letters.
+    /// The value of a header, by its lower-case name.
     pub(crate) fn header(&self, name: &str) -> &str {
         let lines = self.head.lines().filter_map(|line| line.split_once(':'));
         let mut values = lines.filter(|(of, _)| of.eq_ignore_ascii_case(name));
         values.next().map_or("", |(_, value)| value.trim())
     }
 
-    /// The status of an answer.
+    /// The status of a response.
     pub(crate) fn status(&self) -> u16 {
         let status = self.head.split_whitespace().nth(1);
         status.and_then(|status| status.parse().ok()).unwrap_or(0)
     }
 }
 
-/// Reads a message whole; nothing where it ends before.
+/// Reads a complete message; `None` if the connection ends first.
 async fn read(stream: &mut TcpStream) -> Option<Message> {
     let mut bytes = Vec::new();
     loop {
@@ -55,16 +55,16 @@ async fn read(stream: &mut TcpStream) -> Option<Message> {
     }
 }
 
-/// What is posted.
+/// A POST request.
 pub(crate) struct Post<'a> {
     pub(crate) path: &'a str,
-    /// The idempotency key, where it goes into a header.
+    /// The idempotency key, if it is sent in a header.
     pub(crate) key: Option<&'a str>,
-    /// JSON.
+    /// The JSON body.
     pub(crate) body: &'a str,
 }
 
-/// Posts, and waits so long for an answer.
+/// Sends the request, and waits for the response for at most this time.
 pub(crate) async fn post(to: SocketAddr, what: &Post<'_>, patience: Duration) -> Option<Message> {
     let Post { path, key, body } = what;
     let key = key.map_or_else(String::new, |key| format!("idempotency-key: {key}\r\n"));
@@ -81,7 +81,7 @@ pub(crate) async fn post(to: SocketAddr, what: &Post<'_>, patience: Duration) ->
     tokio::time::timeout(patience, asked).await.ok()?
 }
 
-/// Serves a listener: each request is answered 201 with what `answer` says.
+/// Serves a listener: each request is answered 201 with the result of `answer`.
 pub(crate) async fn serve<F, Fut>(listener: TcpListener, answer: F)
 where
     F: Fn(Message) -> Fut + Clone + Send + 'static,

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::points::Point;
 
-/// What can go wrong.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
@@ -14,37 +14,38 @@ pub(crate) enum Kind {
     KillWorker,
     /// `kill -9` of a worker before its claim is sent.
     KillBeforeClaim,
-    /// … when its claim is answered.
+    /// `kill -9` of a worker when its claim is answered.
     KillAfterClaim,
-    /// … in the middle of its effect.
+    /// `kill -9` of a worker in the middle of its effect.
     KillInEffect,
-    /// … when the effect is done, and the settlement not sent.
+    /// `kill -9` of a worker between its effect and the settlement.
     KillBeforeSettle,
-    /// … when the settlement is acknowledged, and its caller not told.
+    /// `kill -9` of a worker after the settlement, before its caller gets the response.
     KillAfterSettle,
     /// SIGSTOP of a worker for longer than its lease.
     PauseWorker,
     /// A worker whose wall clock is an hour off.
     ClientClockSkew,
-    /// A connection that is cut before a request reaches the store.
+    /// A connection is cut before a request reaches the store.
     CutBeforeWrite,
-    /// A connection that is cut after the store has done what was asked, before its reply.
+    /// A connection is cut after the store has acted, before its reply.
     CutAfterWrite,
-    /// Everything comes late.
+    /// Every message is delayed.
     Latency,
-    /// A worker that reaches the store no more for longer than its lease; what was on its way arrives afterwards.
+    /// A worker is cut off from the store for longer than its lease; delayed messages arrive
+    /// afterwards.
     Partition,
-    /// Servers are cut from each other, with clients on both sides, until the other side has a master of its own.
+    /// Servers are separated, with clients on both sides, until the other side has its own master.
     NetworkSplit,
     /// A replica is cut off from its master and from everybody else.
     ReplicaCut,
-    /// `kill -9` of the store, which starts again on its data.
+    /// `kill -9` of the store, which restarts on its data.
     KillStore,
     /// SIGSTOP of the store.
     PauseStore,
-    /// The store's machine fails; its replica takes its place.
+    /// The store's machine fails, and its replica takes over.
     Failover,
-    /// The same, where the replica has not received what was acknowledged last.
+    /// A failover to a replica that misses the latest acknowledged writes.
     FailoverBehind,
     /// A replica takes over from a living master.
     PlannedFailover,
@@ -64,21 +65,21 @@ pub(crate) enum Kind {
     SessionsEnded,
     /// The disk is full.
     DiskFull,
-    /// Others hold all connections that the server allows, and callers have to connect anew.
+    /// Other clients hold all connections of the server, and callers have to reconnect.
     MaxClients,
-    /// The server may open no more files, and callers have to connect anew.
+    /// The server may open no more files, and callers have to reconnect.
     FileHandles,
-    /// A table is locked, so that all connections of a worker's pool are in use and its callers wait for one.
+    /// A table lock exhausts the connection pool of a worker.
     PoolExhausted,
     /// The server ends a transaction to resolve a deadlock.
     Deadlock,
     /// The server ends a session that was idle in its transaction.
     IdleInTransaction,
-    /// Another process has the write lock, and stays.
+    /// Another process holds the write lock.
     WriteLock,
-    /// A call to the store in memory is refused, lost, late, or its reply is.
+    /// A call to the store in memory is refused, lost or delayed, or its reply is.
     CallFault,
-    /// A record expires at the moment it is asked for.
+    /// A record expires at the moment of a request.
     ExpiryRace,
 }
 
@@ -102,9 +103,9 @@ impl Kind {
 /// How often each kind has struck.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(transparent)]
-pub(crate) struct Struck(pub(crate) BTreeMap<Kind, u64>);
+pub(crate) struct StrikeCounts(pub(crate) BTreeMap<Kind, u64>);
 
-impl Struck {
+impl StrikeCounts {
     pub(crate) fn add(&mut self, kind: Kind, times: u64) {
         if times > 0 {
             *self.0.entry(kind).or_default() += times;

@@ -1,18 +1,18 @@
-//! How many calls to the store a request costs, and how many it may cost: whoever waits is woken or pauses.
+//! The number of store calls per request: waiters must be woken or pause, and not poll.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use semel_testkit::history::{Ask, Call, Read, Reply, Violation};
+use semel_testkit::history::{CallRecord, CallReply, CallRequest, Read, Violation};
 
 use crate::worker::INCARNATION;
 
-/// A waiter that nobody wakes asks again after pauses that grow from 50 ms on, less a part by chance.
+/// The shortest pause of a waiter that nobody wakes; pauses grow, with jitter.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-/// A claim, one more after a lost reply, a settlement, a renewal, each sent again.
+/// A claim, a claim after a lost reply, a settlement, a renewal; each may be sent twice.
 const PER_REQUEST: u64 = 8;
 
-/// What one process did about one key.
+/// The calls of one process for one key.
 #[derive(Default)]
 struct Share {
     claims: u64,
@@ -20,10 +20,10 @@ struct Share {
     waited: u64,
 }
 
-/// Keys about which a process asked more often than its requests explain.
+/// Finds keys for which a process called more often than its requests explain.
 pub(crate) fn check(all: &Read) -> Vec<Violation> {
     let mut shares: BTreeMap<(u32, &str), Share> = BTreeMap::new();
-    for told in &all.told {
+    for told in &all.reports {
         let share = shares.entry((told.client, &told.key)).or_default();
         share.requests += 1;
         share.waited += told.end.saturating_sub(told.start);
@@ -31,7 +31,7 @@ pub(crate) fn check(all: &Read) -> Vec<Violation> {
     let mut changes: BTreeMap<&str, u64> = BTreeMap::new();
     for call in &all.history.calls {
         *changes.entry(&call.key).or_default() += u64::from(changes_the_record(call));
-        if matches!(call.ask, Ask::Claim { .. }) {
+        if matches!(call.ask, CallRequest::Claim { .. }) {
             let share = shares.entry((call.client, &call.key)).or_default();
             share.claims += 1;
         }
@@ -59,10 +59,10 @@ pub(crate) fn check(all: &Read) -> Vec<Violation> {
     found
 }
 
-/// The last process in each worker's place. Of the others, which were killed, nobody knows how many callers waited.
+/// The last process in each worker's place. How many callers waited in a killed process is unknown.
 fn never_killed(all: &Read) -> BTreeSet<u32> {
     let mut last: BTreeMap<u32, u32> = BTreeMap::new();
-    for told in &all.told {
+    for told in &all.reports {
         let place = last.entry(told.client % INCARNATION).or_default();
         *place = told.client.max(*place);
     }
@@ -70,48 +70,51 @@ fn never_killed(all: &Read) -> BTreeSet<u32> {
 }
 
 impl Share {
-    /// Each request asks once, is woken by each change, and asks after each pause.
+    /// The largest number of calls: one per request, one per wake-up, one per pause.
     fn most(&self, changes: u64) -> u64 {
         let pause = u64::try_from(SHORTEST_PAUSE.as_nanos()).unwrap_or(u64::MAX);
         self.requests * PER_REQUEST + self.requests.min(16) * changes + self.waited / pause
     }
 }
 
-fn changes_the_record(call: &Call) -> bool {
+fn changes_the_record(call: &CallRecord) -> bool {
     matches!(
         call.reply,
-        Reply::Won { .. } | Reply::Done | Reply::Deleted(true) | Reply::InDoubt { .. }
+        CallReply::Won { .. }
+            | CallReply::Done
+            | CallReply::Deleted(true)
+            | CallReply::InDoubt { .. }
     )
 }
 
 #[cfg(test)]
 mod tests {
-    use semel_testkit::history::callers::{Outcome, Told};
+    use semel_testkit::history::callers::{CallerOutcome, CallerReport};
 
     use super::*;
 
-    /// One request that waits for a second, and claims so often.
+    /// One request that waits for a second, with this number of claims.
     fn waits(claims: u64) -> Read {
         let mut all = Read::default();
         let key = "k".to_owned();
-        all.told.push(Told {
+        all.reports.push(CallerReport {
             client: 1,
             key: key.clone(),
             payload: 1,
             start: 0,
             end: 1_000_000_000,
-            what: Outcome::Busy,
+            what: CallerOutcome::Busy,
         });
         for number in 0..claims {
             let start = number * 1_000_000_000 / claims;
-            all.history.calls.push(Call {
+            all.history.calls.push(CallRecord {
                 client: 1,
                 key: key.clone(),
                 start,
                 end: Some(start + 1),
                 began: start / 1_000,
                 ended: Some(start / 1_000),
-                ask: Ask::Claim {
+                ask: CallRequest::Claim {
                     token: 1,
                     payload: 1,
                     hold: false,
@@ -119,7 +122,7 @@ mod tests {
                     retention: 1,
                     max_attempts: 1,
                 },
-                reply: Reply::Busy,
+                reply: CallReply::Busy,
             });
         }
         all

@@ -1,4 +1,5 @@
-//! Real processes on real stores while everything fails, and a checker that decides what they saw: `cargo xtask faults`.
+//! Fault injection: real processes on real stores while everything fails, and a checker for what
+//! they saw (`cargo xtask faults`).
 
 mod bugs;
 mod clock;
@@ -8,6 +9,7 @@ mod kinds;
 mod ledger;
 mod load;
 mod nemesis;
+mod place;
 mod points;
 mod report;
 mod resends;
@@ -36,7 +38,7 @@ struct Cli {
     options: Options,
 }
 
-/// What the harness starts itself as.
+/// The subcommands that the harness runs itself as.
 #[derive(Subcommand)]
 enum Hidden {
     #[command(hide = true)]
@@ -49,41 +51,42 @@ enum Hidden {
 
 #[derive(clap::Args, Clone)]
 struct Options {
-    /// The stores, with commas between them; or `all`.
+    /// The stores, separated by commas; or `all`.
     #[arg(long, default_value = "all")]
     store: String,
-    /// How long each store is run.
+    /// How long each store is run, in seconds.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Where whims and faults come from.
+    /// The seed of all random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Workers, each a process where the store allows.
+    /// The number of workers, each a process if the store allows it.
     #[arg(long, default_value_t = 4)]
     workers: u64,
-    /// Callers in each worker.
+    /// The number of callers in each worker.
     #[arg(long, default_value_t = 8)]
     tasks: u64,
-    /// Of what strikes the store and the ways to it, only these; all, where none is named.
+    /// Only these faults of the store and the network; all by default.
     #[arg(long, value_delimiter = ',', hide_possible_values = true)]
     only: Vec<kinds::Kind>,
-    /// Instead: lets the checker find a seeded bug, or `all`.
+    /// Instead: hunts a seeded bug, or `all`.
     #[arg(long)]
     bug: Option<String>,
-    /// How many short runs a bug may take.
+    /// The maximum number of short runs for a bug.
     #[arg(long, default_value_t = 100)]
     runs: u64,
-    /// Instead: runs somebody else's design, which has to fail.
+    /// Instead: runs another design, which must fail.
     #[arg(long)]
     peer: Option<Peer>,
-    /// Writes the result to this file, too.
+    /// Also writes the result to this file.
     #[arg(long)]
     json: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Peer {
-    /// A store that completes without a look at who asks: a re-creation of how some layers do it, not their code.
+    /// A store that completes without checking the owner. It imitates the design of some layers,
+    /// not their code.
     Unconditional,
 }
 
@@ -175,12 +178,12 @@ async fn one(
     row
 }
 
-/// How many runs the checker has to find a peer out: in a short one, nobody may happen to come late.
+/// The number of runs to detect a peer's bug: in a short run, no call may come late.
 const PEER_RUNS: u64 = 8;
-/// How many more callers each worker has then: most of them wait for a call that is late.
+/// The factor of callers per worker for peers, most of which wait for a late call.
 const PEER_CALLERS: u64 = 6;
 
-/// A peer has to be found out, on days on which a sound store has nothing to be blamed for.
+/// Runs a peer until its bug is found, under faults that a sound store survives.
 async fn peer(options: &Options) -> Result<ExitCode> {
     println!(
         "a store of ours that completes without checking who asks: that design re-created, not anybody's code"

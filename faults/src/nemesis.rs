@@ -1,4 +1,5 @@
-//! What strikes workers and the ways to the store: chosen from the seed, undone before the round ends.
+//! The nemesis: faults of workers and of the network, chosen from the seed, and undone before the
+//! round ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,22 +11,22 @@ use semel_testkit::proxy::{Cut, Proxy, Way};
 use tokio::sync::Mutex;
 
 use crate::clock::{pass, tick};
-use crate::crew::Crew;
-use crate::kinds::{Kind, Struck};
+use crate::crew::WorkerPool;
+use crate::kinds::{Kind, StrikeCounts};
 use crate::points::Point;
 use crate::verdict::Windows;
 
 const HOUR: i64 = 3600;
 
-/// Strikes workers until `until` (a tick).
+/// Strikes workers until the tick `until`.
 pub(crate) async fn strike_workers(
-    crew: Arc<Mutex<Crew>>,
+    crew: Arc<Mutex<WorkerPool>>,
     windows: Arc<parking_lot::Mutex<Windows>>,
     mut rng: StdRng,
     lease: Duration,
     until: u64,
-) -> Result<Struck> {
-    let mut struck = Struck::default();
+) -> Result<StrikeCounts> {
+    let mut struck = StrikeCounts::default();
     loop {
         pass(Duration::from_millis(rng.random_range(100..500))).await;
         if tick() >= until {
@@ -72,8 +73,8 @@ pub(crate) async fn strike_workers(
     }
 }
 
-/// Lets a worker die at a point; where it doesn't come there, it lives. → whether it died.
-async fn kill_at(crew: &Mutex<Crew>, index: usize, point: Point, after: u32) -> Result<bool> {
+/// Lets a worker die at a point, if it gets there. Returns whether it died.
+async fn kill_at(crew: &Mutex<WorkerPool>, index: usize, point: Point, after: u32) -> Result<bool> {
     crew.lock().await.arm(index, Some((point, after))).await;
     for _ in 0..40 {
         pass(Duration::from_millis(25)).await;
@@ -87,7 +88,7 @@ async fn kill_at(crew: &Mutex<Crew>, index: usize, point: Point, after: u32) -> 
     Ok(false)
 }
 
-/// What can strike the ways to the store.
+/// The faults of the network.
 pub(crate) const ON_WAYS: [Kind; 4] = [
     Kind::CutBeforeWrite,
     Kind::CutAfterWrite,
@@ -95,7 +96,7 @@ pub(crate) const ON_WAYS: [Kind; 4] = [
     Kind::Partition,
 ];
 
-/// One strike on the ways to the store, undone when it returns. → how often it struck.
+/// Strikes the network once, and undoes it. Returns how often it struck.
 pub(crate) async fn strike_ways(
     kind: Kind,
     ways: &[Proxy],

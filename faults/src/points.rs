@@ -1,4 +1,5 @@
-//! Points on an operation's way at which a worker can be told to die: a store wrapper, and the effect itself.
+//! Crash points of an operation, at which a worker can be told to die: a store wrapper, and the
+//! effect itself.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use semel::core::{
 use semel_testkit::history::Recorder;
 use serde::{Deserialize, Serialize};
 
-/// Where.
+/// A crash point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ValueEnum)]
 pub(crate) enum Point {
     BeforeClaim,
@@ -31,7 +32,7 @@ impl Point {
     ];
 }
 
-/// The point at which this process dies, and how often it is passed before that.
+/// The point at which this process dies, and how often it passes it before.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Points(Arc<Mutex<Option<(Point, u32)>>>);
 
@@ -40,7 +41,7 @@ impl Points {
         *self.0.lock() = at;
     }
 
-    /// Passes a point, or dies there: at once, with nothing flushed and nobody told.
+    /// Passes a point, or dies there at once without flushing anything.
     pub(crate) fn pass(&self, point: Point) {
         let mut armed = self.0.lock();
         match &mut *armed {
@@ -56,8 +57,8 @@ pub(crate) fn die() {
     let _ = kill_process(getpid(), Signal::KILL);
 }
 
-/// A store with points before and after its calls.
-pub(crate) struct Pointed {
+/// A store with crash points before and after its calls.
+pub(crate) struct PausingStore {
     pub(crate) inner: Recorder,
     pub(crate) points: Points,
 }
@@ -66,7 +67,7 @@ pub(crate) struct Pointed {
     clippy::missing_trait_methods,
     reason = "a wrapper passes every call on"
 )]
-impl Store for Pointed {
+impl Store for PausingStore {
     fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
         Box::pin(async move {
             self.points.pass(Point::BeforeClaim);
@@ -96,6 +97,6 @@ impl Store for Pointed {
     clippy::missing_trait_methods,
     reason = "a wrapper passes every call on"
 )]
-impl StoreAdmin for Pointed {
+impl StoreAdmin for PausingStore {
     semel::core::forward_store!(|self| self.inner => list, delete, restore, sweep, expired, now, stats, connections, diagnose);
 }

@@ -1,4 +1,4 @@
-//! What a run is told as: rows, a table, a file.
+//! The result of a run: rows, a table, a file.
 
 use std::path::Path;
 
@@ -6,49 +6,50 @@ use anyhow::{Context as _, Result};
 use comfy_table::Table;
 use serde::Serialize;
 
-use crate::kinds::{Kind, Struck};
+use crate::kinds::{Kind, StrikeCounts};
 use crate::verdict::Verdict;
 use crate::worker::doors::Doors;
 
-/// A run in which nothing worked shows nothing.
+/// The minimum number of answers: a run in which nothing worked proves nothing.
 const LEAST_ANSWERED: u64 = 200;
-/// Most operations cost a claim or less, some a settlement, a renewal or a second sending; operators' calls are among them.
+/// The maximum number of calls per operation: most need a claim, some a settlement, a renewal or a
+/// retry. Operators' calls count, too.
 const MOST_CALLS: f64 = 4.0;
-/// How many violations are told in full.
+/// The number of violations that are shown in full.
 const SHOWN: usize = 5;
 
-/// One store's run.
+/// The run of one store.
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) store: String,
     pub(crate) seed: u64,
     pub(crate) seconds: f64,
     pub(crate) rounds: u64,
-    /// What callers asked for.
+    /// The number of requests.
     pub(crate) operations: u64,
-    /// Those that got an answer or a final failure.
+    /// The number of requests with a response or a final failure.
     pub(crate) answered: u64,
     pub(crate) store_calls: u64,
-    /// Calls to the store for each operation, at most [`MOST_CALLS`]; 0 where they are not written down.
+    /// Store calls per operation, at most [`MOST_CALLS`]; 0 if they are not recorded.
     pub(crate) calls_per_operation: f64,
     pub(crate) keys: u64,
     pub(crate) effects: u64,
     pub(crate) takeovers: u64,
     pub(crate) doubts: u64,
     pub(crate) expired: u64,
-    /// Keys that gave no answer at the close of a round, when all was whole again.
+    /// Keys without an answer at the end of a round, when all faults were undone.
     pub(crate) unanswered: u64,
     /// Keys of vanished owners that a clock set back keeps busy.
     pub(crate) kept_busy: u64,
     /// Checked operations by door.
     pub(crate) doors: Doors,
-    pub(crate) faults: Struck,
+    pub(crate) faults: StrikeCounts,
     /// Faults that could not be tried on this machine.
     pub(crate) left_out: Vec<LeftOut>,
-    /// Whether the store's guarantee is that a failover may lose what was acknowledged.
+    /// Whether the store's guarantee allows a failover to lose acknowledged writes.
     pub(crate) may_lose: bool,
     pub(crate) lost_as_stated: u64,
-    pub(crate) violations: Vec<Wrong>,
+    pub(crate) violations: Vec<FailedRun>,
     pub(crate) met: bool,
 }
 
@@ -60,7 +61,7 @@ pub(crate) struct LeftOut {
 }
 
 impl LeftOut {
-    /// These faults, where they can't be tried.
+    /// These faults, if they can't be tried.
     pub(crate) fn unless(can_be: bool, kinds: &[Kind], why: &'static str) -> Vec<Self> {
         let left_out = |fault: &Kind| Self { fault: *fault, why };
         let kinds = if can_be { &[] } else { kinds };
@@ -68,21 +69,21 @@ impl LeftOut {
     }
 }
 
-/// All that a run has shown, and what it has not.
+/// The result of all runs, and what was left out.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) stores: Vec<Row>,
     pub(crate) not_run: Vec<NotRun>,
 }
 
-/// What was not run, and why.
+/// A run that was left out, and why.
 #[derive(Debug, Serialize)]
 pub(crate) struct NotRun {
     pub(crate) what: String,
     pub(crate) why: String,
 }
 
-/// What no run tries.
+/// Faults that no run tries.
 const NEVER_RUN: [(&str, &str); 6] = [
     ("a loss of power", "no machine here can lose it"),
     (
@@ -102,7 +103,7 @@ const NEVER_RUN: [(&str, &str); 6] = [
 ];
 
 impl Report {
-    /// The stores that were run, and those that can't be on this machine.
+    /// A report of the stores that were run, and of those that can't run on this machine.
     pub(crate) fn of(stores: Vec<Row>, mut not_run: Vec<NotRun>) -> Self {
         not_run.extend(NEVER_RUN.map(|(what, why)| NotRun {
             what: what.to_owned(),
@@ -112,9 +113,9 @@ impl Report {
     }
 }
 
-/// A violation, with all that happened to its key.
+/// A violation, with the whole history of its key.
 #[derive(Debug, Serialize)]
-pub(crate) struct Wrong {
+pub(crate) struct FailedRun {
     pub(crate) invariant: &'static str,
     pub(crate) what: String,
     pub(crate) history: String,
@@ -139,7 +140,7 @@ impl Row {
             unanswered: 0,
             kept_busy: 0,
             doors: Doors::new(),
-            faults: Struck::default(),
+            faults: StrikeCounts::default(),
             left_out: Vec::new(),
             may_lose: false,
             lost_as_stated: 0,
@@ -162,7 +163,7 @@ impl Row {
             *self.doors.entry(door).or_default() += times;
         }
         for (violation, history) in verdict.violations {
-            self.violations.push(Wrong {
+            self.violations.push(FailedRun {
                 invariant: violation.invariant,
                 what: violation.to_string(),
                 history,
@@ -170,7 +171,8 @@ impl Row {
         }
     }
 
-    /// Decides whether the run has shown what it should: enough worked, something failed, and nothing is wrong. → why not.
+    /// Decides whether the run proves what it should: enough worked, something failed, and nothing
+    /// is wrong. Returns the reasons against it.
     pub(crate) fn decide(&mut self) -> Vec<String> {
         let mut short = Vec::new();
         if self.answered < LEAST_ANSWERED {
@@ -230,7 +232,7 @@ impl Row {
     }
 }
 
-/// The rows as people read them.
+/// The rows as a table.
 pub(crate) fn table(rows: &[Row]) -> String {
     let mut table = Table::new();
     table.set_header([
@@ -271,7 +273,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
             if row.met { "yes" } else { "NO" }.to_owned(),
         ]);
     }
-    let mut all = Struck::default();
+    let mut all = StrikeCounts::default();
     for row in rows {
         all.merge(&row.faults);
     }

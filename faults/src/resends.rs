@@ -2,14 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use semel_testkit::history::{Ask, Call, History, Reply};
+use semel_testkit::history::{CallRecord, CallReply, CallRequest, History};
 
-/// A store may send a claim again whose reply was lost, and only the answer to the last sending is told. The first sending is
-/// written down as what it is, a claim without an answer, where it can have been another's:
+/// Adds claims that a store has sent twice. After a lost reply a store may repeat a claim, and
+/// only the last answer is recorded. The first sending becomes a claim without an answer where it
+/// may have won a lease of its own:
 ///
-/// - an operator unlocked the lease that it had won, and the second won another: where an unlock was done whose fence nobody was
-///   told, under the token of a claim that was on its way then and was told a larger fence;
-/// - the record that it had written expired, and the second found another's: where a call took longer than its record lives.
+/// - An operator unlocked the lease that it had won, and the repetition won another. The unlock
+///   names a fence that no caller knows, under the token of a claim that was in flight and got a
+///   larger fence.
+/// - Its record expired, and the repetition found another one. The call took longer than its
+///   record lives.
 pub(crate) fn write_down(history: &mut History) {
     let mut sendings = unlocked(history);
     sendings.extend(
@@ -22,67 +25,73 @@ pub(crate) fn write_down(history: &mut History) {
     history.calls.extend(sendings);
 }
 
-fn first_sending(claim: &Call) -> Call {
-    Call {
+fn first_sending(claim: &CallRecord) -> CallRecord {
+    CallRecord {
         end: None,
         ended: None,
-        reply: Reply::Unanswered,
+        reply: CallReply::Unanswered,
         ..claim.clone()
     }
 }
 
-fn outlives_its_record(call: &Call) -> bool {
+fn outlives_its_record(call: &CallRecord) -> bool {
     let took = call.ended.map(|ended| ended.saturating_sub(call.began));
     match call.ask {
-        Ask::Claim { retention, .. } => took.is_some_and(|took| took >= retention),
+        CallRequest::Claim { retention, .. } => took.is_some_and(|took| took >= retention),
         _ => false,
     }
 }
 
-fn unlocked(history: &History) -> Vec<Call> {
+fn unlocked(history: &History) -> Vec<CallRecord> {
     let told: BTreeSet<(&str, u64)> = history.calls.iter().filter_map(fence_of).collect();
     history
         .calls
         .iter()
-        .filter(|call| call.is_operators() && call.reply == Reply::Done)
+        .filter(|call| call.is_operators() && call.reply == CallReply::Done)
         .filter_map(|unlock| match unlock.ask {
-            Ask::Settle { fence, token, .. } if !told.contains(&(&unlock.key, fence)) => {
+            CallRequest::Settle { fence, token, .. } if !told.contains(&(&unlock.key, fence)) => {
                 Some((unlock, fence, token))
             }
             _ => None,
         })
         .filter_map(|(unlock, fence, token)| {
-            let is_it = |call: &&Call| is_won_by(call, unlock, fence, token);
+            let is_it = |call: &&CallRecord| is_won_by(call, unlock, fence, token);
             history.calls.iter().find(is_it)
         })
         .map(first_sending)
         .collect()
 }
 
-fn fence_of(call: &Call) -> Option<(&str, u64)> {
+fn fence_of(call: &CallRecord) -> Option<(&str, u64)> {
     match call.reply {
-        Reply::Won { fence, .. } => Some((&call.key, fence)),
+        CallReply::Won { fence, .. } => Some((&call.key, fence)),
         _ => None,
     }
 }
 
-/// Whether `claim` was on its way when `unlock` was sent, in the name of `token`, and was told a larger fence.
-fn is_won_by(claim: &Call, unlock: &Call, fence: u64, token: u128) -> bool {
+/// Whether `claim` was on its way when `unlock` was sent, in the name of `token`, and was told a
+/// larger fence.
+fn is_won_by(claim: &CallRecord, unlock: &CallRecord, fence: u64, token: u128) -> bool {
     let is_on_its_way =
         claim.start < unlock.start && claim.end.is_some_and(|end| end > unlock.start);
-    let is_of_token = matches!(claim.ask, Ask::Claim { token: of, .. } if of == token);
-    let is_larger = matches!(claim.reply, Reply::Won { fence: won, .. } if won > fence);
+    let is_of_token = matches!(claim.ask, CallRequest::Claim { token: of, .. } if of == token);
+    let is_larger = matches!(claim.reply, CallReply::Won { fence: won, .. } if won > fence);
     claim.key == unlock.key && is_on_its_way && is_of_token && is_larger
 }
 
 #[cfg(test)]
 mod tests {
-    use semel_testkit::history::{Ending, OPERATOR, check};
+    use semel_testkit::history::{KeyEnding, OPERATOR, check};
 
     use super::*;
 
-    fn call(client: u32, (start, end): (u64, u64), ask: Ask, reply: Reply) -> Call {
-        Call {
+    fn call(
+        client: u32,
+        (start, end): (u64, u64),
+        ask: CallRequest,
+        reply: CallReply,
+    ) -> CallRecord {
+        CallRecord {
             client,
             key: "k".to_owned(),
             start,
@@ -96,7 +105,7 @@ mod tests {
 
     /// A claim that is told fence 9, and an unlock of fence 5 under its token, sent at a time.
     fn unlocked(at: u64) -> History {
-        let claim = Ask::Claim {
+        let claim = CallRequest::Claim {
             token: 1,
             payload: 7,
             hold: false,
@@ -104,21 +113,21 @@ mod tests {
             retention: 300_000_000,
             max_attempts: 3,
         };
-        let won = Reply::Won {
+        let won = CallReply::Won {
             fence: 9,
             token: 1,
             attempt: 1,
             own: true,
             checkpoint: 0,
         };
-        let unlock = Ask::Settle {
+        let unlock = CallRequest::Settle {
             fence: 5,
             token: 1,
-            ending: Ending::Released,
+            ending: KeyEnding::Released,
         };
         let calls = vec![
             call(1, (10, 50), claim, won),
-            call(1 | OPERATOR, (at, at + 1), unlock, Reply::Done),
+            call(1 | OPERATOR, (at, at + 1), unlock, CallReply::Done),
         ];
         History {
             calls,
@@ -143,8 +152,8 @@ mod tests {
         }
     }
 
-    fn brief(token: u128) -> Ask {
-        Ask::Claim {
+    fn brief(token: u128) -> CallRequest {
+        CallRequest::Claim {
             token,
             payload: 7,
             hold: false,
@@ -154,9 +163,10 @@ mod tests {
         }
     }
 
-    /// A claim that takes so long, beside it one that finds a free key busy, and a third that wins in the end.
+    /// A claim that takes so long, beside it one that finds a free key busy, and a third that wins
+    /// in the end.
     fn busy_beside(takes: u64) -> History {
-        let won = Reply::Won {
+        let won = CallReply::Won {
             fence: 9,
             token: 3,
             attempt: 1,
@@ -164,8 +174,8 @@ mod tests {
             checkpoint: 0,
         };
         let calls = vec![
-            call(1, (1_000, 1_000 + takes), brief(1), Reply::Busy),
-            call(2, (2_000, 3_000), brief(2), Reply::Busy),
+            call(1, (1_000, 1_000 + takes), brief(1), CallReply::Busy),
+            call(2, (2_000, 3_000), brief(2), CallReply::Busy),
             call(3, (70_000, 80_000), brief(3), won),
         ];
         History {

@@ -1,5 +1,5 @@
-//! One store, round by round: workers call while everything fails, then all is made whole, every key is asked for once
-//! more, and the round is judged while the next one runs.
+//! Runs one store in rounds: workers call while everything fails, then all faults are undone, every
+//! key is requested once more, and the round is checked while the next one runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,34 +9,34 @@ use anyhow::{Context as _, Result};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use tokio::sync::Mutex;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
-use crate::clock::{pass, tick};
-use crate::crew::Crew;
-use crate::kinds::{Kind, Struck};
+use crate::clock::{WallClockWatch, pass, tick};
+use crate::crew::WorkerPool;
+use crate::kinds::{Kind, StrikeCounts};
 use crate::nemesis::{ON_WAYS, strike_ways, strike_workers};
 use crate::report::Row;
 use crate::servers::Backend;
 use crate::verdict::{Verdict, Windows, judge};
 use crate::worker::Setup;
 
-/// How a run is done.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) seconds: u64,
     pub(crate) seed: u64,
     pub(crate) workers: u64,
     pub(crate) tasks: u64,
-    /// Seeded flaw: waiters without pauses.
+    /// Seeded bug: waiters without pauses.
     pub(crate) restless: bool,
-    /// What may strike the store; everything, where nothing is named.
+    /// The faults that may strike; all if empty.
     pub(crate) only: Vec<Kind>,
 }
 
-/// How long a round's calls go on, in seconds.
+/// How long the calls of a round go on, in seconds.
 const ROUND: u64 = 8;
 
-/// Windows of earlier rounds are of no use to later ones, whose keys are new.
+/// The fault windows of the current round. Later rounds have new keys.
 type Shared = Arc<parking_lot::Mutex<Windows>>;
 
 /// Runs one store.
@@ -57,7 +57,7 @@ pub(crate) async fn run(
         tiny: backend.has_fine_clock(),
         restless: options.restless,
     };
-    let crew = Arc::new(Mutex::new(Crew::new(backend.place(), setup, folder)?));
+    let crew = Arc::new(Mutex::new(WorkerPool::new(backend.place(), setup, folder)?));
     let mut row = Row::new(name, options.seed);
     let (began, rounds) = (tick(), options.seconds.div_ceil(ROUND).max(1));
     let mut judging: Option<JoinHandle<Result<Verdict>>> = None;
@@ -68,13 +68,15 @@ pub(crate) async fn run(
             .saturating_sub(number * ROUND)
             .clamp(1, ROUND);
         let windows = Shared::default();
+        let watching = watch_wall_clock(&*backend, &windows);
         crew.lock().await.begin(number).await?;
         let seed = options.seed.wrapping_mul(1_000_003).wrapping_add(number);
         let struck = strike(&crew, &mut *backend, &windows, (seed, left), &options.only).await?;
         row.faults.merge(&struck);
         let (files, unanswered) = crew.lock().await.finish().await?;
-        // Set back an hour, the store's clock lets a lease that it has begun live an hour longer.
-        if windows.lock().jumps.iter().any(|(_, _, by)| *by < 0) {
+        drop(watching);
+        // A clock set back by an hour prolongs a running lease by an hour.
+        if windows.lock().jumps.iter().any(|jump| jump.micros < 0) {
             row.kept_busy += unanswered;
         } else {
             row.unanswered += unanswered;
@@ -87,7 +89,7 @@ pub(crate) async fn run(
         judging = Some(tokio::task::spawn_blocking(move || {
             let verdict = judge(&files, &windows, how);
             for file in &files {
-                // A worker that was killed early has none.
+                // A worker that was killed early has no file.
                 let _ = std::fs::remove_file(file);
             }
             verdict
@@ -111,14 +113,30 @@ pub(crate) async fn run(
     Ok(row)
 }
 
-/// Two nemeses, for workers and for the store and the ways to it, until the round's calls are over.
+/// Writes down when the machine's clock is set, until the result is dropped.
+fn watch_wall_clock(backend: &dyn Backend, windows: &Shared) -> JoinSet<()> {
+    let mut watching = JoinSet::new();
+    if backend.has_wall_clock() {
+        let (windows, mut watch) = (Arc::clone(windows), WallClockWatch::start());
+        watching.spawn(async move {
+            loop {
+                let jump = watch.next().await;
+                eprintln!("the machine's clock was set by {} µs", jump.micros);
+                windows.lock().jumps.push(jump);
+            }
+        });
+    }
+    watching
+}
+
+/// Runs two nemeses until the end of the round: one for workers, one for the store and the network.
 async fn strike(
-    crew: &Arc<Mutex<Crew>>,
+    crew: &Arc<Mutex<WorkerPool>>,
     backend: &mut dyn Backend,
     windows: &Shared,
     (seed, seconds): (u64, u64),
     only: &[Kind],
-) -> Result<Struck> {
+) -> Result<StrikeCounts> {
     let until = tick() + seconds * 1_000_000_000;
     let lease = backend.lease();
     let workers = tokio::spawn(strike_workers(
@@ -129,9 +147,9 @@ async fn strike(
         until,
     ));
     let mut rng = StdRng::seed_from_u64(!seed);
-    let mut struck = Struck::default();
+    let mut struck = StrikeCounts::default();
     let mut kinds = backend.kinds();
-    // In every second round the store's clock is left alone: what its keys show when they expire can be decided then.
+    // In every second round the store's clock is not touched, so that expiry can be checked.
     if seed.is_multiple_of(2) {
         kinds.retain(|kind| !matches!(kind, Kind::ClockForward | Kind::ClockBack));
     }

@@ -1,4 +1,4 @@
-//! What a round has shown: the histories of all its processes, put together and decided key by key.
+//! Checks a round: merges the histories of all processes, and judges them key by key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -7,67 +7,68 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use semel::core::Terms;
-use semel_testkit::history::callers::{self, Outcome, Reading};
+use semel::core::ClaimTerms;
+use semel_testkit::history::callers::{self, CallerOutcome, Reading};
 use semel_testkit::history::{
-    Ask, Call, Clocks, Read, Reply, Violation, check_with_losses, read_lines,
+    CallRecord, CallReply, CallRequest, Clocks, Read, Violation, check_with_losses, read_lines,
 };
 
+use crate::clock::ClockJump;
 use crate::worker::doors::{self, Doors};
 use crate::{load, resends};
 
-/// When something happened that the rules must know of.
+/// Times of faults that the checker must know.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Windows {
-    /// A client was stopped from … to ….
+    /// A client was stopped during this time.
     pub(crate) pauses: Vec<(u32, u64, u64)>,
-    /// The store's clock was set by so many seconds, at some moment from … to ….
-    pub(crate) jumps: Vec<(u64, u64, i64)>,
-    /// A replica took over that may not have had everything, from … to ….
+    /// Jumps of the store's clock.
+    pub(crate) jumps: Vec<ClockJump>,
+    /// A replica that may have been behind took over during this time.
     pub(crate) failovers: Vec<(u64, u64)>,
 }
 
-/// How strictly a store is to be read.
+/// How strictly a history is checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Strictness {
-    /// How far the store's clock and the history's may be apart over a lease.
+    /// How far the clocks of store and history may diverge over a lease.
     pub(crate) slack: Duration,
-    /// For how long the store may put off the end of a lease.
+    /// How long the store may delay the end of a lease.
     pub(crate) margin: Duration,
-    /// Whether the store's guarantee is that a failover may lose what was acknowledged.
+    /// Whether the store's guarantee allows a failover to lose acknowledged writes.
     pub(crate) may_lose: bool,
 }
 
-/// What a round has shown.
+/// The result of a round.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
-    /// What callers asked for.
+    /// The number of requests.
     pub(crate) operations: u64,
-    /// Those that got the answer, or the final failure.
+    /// The number of requests with a response or a final failure.
     pub(crate) answered: u64,
-    /// Calls to the store.
+    /// The number of store calls.
     pub(crate) calls: u64,
     pub(crate) effects: u64,
     pub(crate) keys: u64,
     /// Keys that some caller found in doubt.
     pub(crate) doubts: u64,
-    /// Takeovers that were won.
+    /// Successful takeovers.
     pub(crate) takeovers: u64,
-    /// Keys that expired and were won anew.
+    /// Keys that expired and were claimed again.
     pub(crate) expired: u64,
-    /// Keys whose acknowledged record a failover lost, where the guarantee says that it may.
+    /// Keys whose acknowledged record a failover lost, as the guarantee allows.
     pub(crate) lost_as_stated: u64,
-    /// How many of them came through each door.
+    /// Checked operations by door.
     pub(crate) doors: Doors,
-    /// What can't be, with all that happened to the key.
+    /// Violations, with the whole history of the key.
     pub(crate) violations: Vec<(Violation, String)>,
 }
 
-/// Reads the files of a round and decides.
+/// Reads the files of a round, and checks them.
 pub(crate) fn judge(files: &[PathBuf], windows: &Windows, how: Strictness) -> Result<Verdict> {
     let mut all = Read::default();
     for file in files {
-        // A worker that was killed before it had a store wrote nothing.
+        // A worker that was killed early wrote nothing.
         let Ok(text) = File::open(file) else { continue };
         let read = read_lines(BufReader::new(text));
         all.merge(read.with_context(|| format!("{}", file.display()))?);
@@ -77,7 +78,8 @@ pub(crate) fn judge(files: &[PathBuf], windows: &Windows, how: Strictness) -> Re
     resends::write_down(&mut all.history);
     shift(&mut all.history.calls, &windows.jumps);
     if !windows.jumps.is_empty() {
-        // When an effect may begin is told by its owner's clock (I4), and calls are by the store's now.
+        // The owner's clock decides when an effect may begin (I4), and calls are on the store's
+        // clock by now.
         all.history
             .effects
             .iter_mut()
@@ -85,8 +87,8 @@ pub(crate) fn judge(files: &[PathBuf], windows: &Windows, how: Strictness) -> Re
     }
     let expiring: BTreeSet<String> = expiring(&all.history.calls);
     if !windows.jumps.is_empty() {
-        // A clock that is set back makes what has expired live again, where it was not swept yet: what such keys show
-        // in such a round is not decided.
+        // A clock set back revives expired records that are not swept yet, so such keys are not
+        // judged in such a round.
         all.history
             .calls
             .retain(|call| !expiring.contains(&call.key));
@@ -107,7 +109,7 @@ pub(crate) fn judge(files: &[PathBuf], windows: &Windows, how: Strictness) -> Re
     let mut found = checked.violations;
     found.extend(load::check(&all));
     verdict.lost_as_stated = checked.lost.len() as u64;
-    all.told.retain(|told| !expiring.contains(&told.key));
+    all.reports.retain(|told| !expiring.contains(&told.key));
     let lasting = |key: &String| !expiring.contains(key);
     let effects: Vec<_> = all
         .history
@@ -120,15 +122,15 @@ pub(crate) fn judge(files: &[PathBuf], windows: &Windows, how: Strictness) -> Re
         store: Some(&all.history),
         undisturbed: false,
     };
-    let told = callers::check(&all.told, &effects, reading).into_iter();
-    // What callers were told is of a record that was lost, where that is shown for this key.
+    let told = callers::check(&all.reports, &effects, reading).into_iter();
+    // The response belongs to a record that was lost, as shown for this key.
     found.extend(told.filter(|violation| {
         let is_lost = checked.lost.contains(&violation.key);
         !(is_lost && is_across(violation, &all, failovers))
     }));
     found.retain(|violation| !is_of_a_pause(violation, windows) && !is_of_a_resend(violation));
     found.retain(|violation| !is_of_a_jump(violation, &all.history.calls, windows));
-    // A busy machine stops a process for as long as the shortest leases last, between its look at the clock and its effect.
+    // A busy machine may stop a process for longer than the shortest leases.
     found.retain(|violation| violation.invariant != "I4" || lasting(&violation.key));
     let shown = found.into_iter().map(|violation| {
         let story = story(&violation.key, &all, windows);
@@ -141,12 +143,15 @@ pub(crate) fn judge(files: &[PathBuf], windows: &Windows, how: Strictness) -> Re
 fn count(all: &Read) -> Verdict {
     let wins = |least: u16| {
         let won = all.history.calls.iter().filter(
-            move |call| matches!(call.reply, Reply::Won { attempt, .. } if attempt >= least),
+            move |call| matches!(call.reply, CallReply::Won { attempt, .. } if attempt >= least),
         );
         won.count() as u64
     };
-    let doubtful = all.told.iter().filter(|told| told.what == Outcome::InDoubt);
-    let keys: BTreeSet<&str> = all.told.iter().map(|told| &*told.key).collect();
+    let doubtful = all
+        .reports
+        .iter()
+        .filter(|told| told.what == CallerOutcome::InDoubt);
+    let keys: BTreeSet<&str> = all.reports.iter().map(|told| &*told.key).collect();
     let tiny = expiring(&all.history.calls);
     let mut lives: BTreeMap<&str, u64> = BTreeMap::new();
     for call in all
@@ -155,16 +160,16 @@ fn count(all: &Read) -> Verdict {
         .iter()
         .filter(|call| tiny.contains(&call.key))
     {
-        if matches!(call.reply, Reply::Won { attempt: 1, .. }) {
+        if matches!(call.reply, CallReply::Won { attempt: 1, .. }) {
             *lives.entry(&call.key).or_default() += 1;
         }
     }
     Verdict {
-        operations: all.told.len() as u64,
+        operations: all.reports.len() as u64,
         answered: all
-            .told
+            .reports
             .iter()
-            .filter(|told| matches!(told.what, Outcome::Answer(_)))
+            .filter(|told| matches!(told.what, CallerOutcome::Answer(_)))
             .count() as u64,
         calls: all.history.calls.len() as u64,
         effects: all.history.effects.len() as u64,
@@ -180,10 +185,10 @@ fn count(all: &Read) -> Verdict {
     }
 }
 
-/// The record by which processes find out that they share a secret is older than the round: its history is elsewhere.
+/// The canary record of the shared secret is older than the round, and its history is elsewhere.
 fn leave_canaries_out(all: &mut Read) {
-    let forever = Terms::MAX_RETENTION.as_micros();
-    let is_canary = |call: &&Call| matches!(call.ask, Ask::Claim { retention, .. } if u128::from(retention) >= forever);
+    let forever = ClaimTerms::MAX_RETENTION.as_micros();
+    let is_canary = |call: &&CallRecord| matches!(call.ask, CallRequest::Claim { retention, .. } if u128::from(retention) >= forever);
     let canaries: BTreeSet<String> = all
         .history
         .calls
@@ -197,9 +202,8 @@ fn leave_canaries_out(all: &mut Read) {
 }
 
 /// The keys that expire within a round.
-fn expiring(calls: &[Call]) -> BTreeSet<String> {
-    let short =
-        |call: &&Call| matches!(call.ask, Ask::Claim { retention, .. } if retention < 60_000_000);
+fn expiring(calls: &[CallRecord]) -> BTreeSet<String> {
+    let short = |call: &&CallRecord| matches!(call.ask, CallRequest::Claim { retention, .. } if retention < 60_000_000);
     calls
         .iter()
         .filter(short)
@@ -207,35 +211,32 @@ fn expiring(calls: &[Call]) -> BTreeSet<String> {
         .collect()
 }
 
-/// Puts the times of calls on the store's clock. A call during a jump may have been before or after it.
-fn shift(calls: &mut [Call], jumps: &[(u64, u64, i64)]) {
+/// Converts the times of calls to the store's clock. A call during a jump may have been before or
+/// after it.
+fn shift(calls: &mut [CallRecord], jumps: &[ClockJump]) {
     if jumps.is_empty() {
         return;
     }
-    // Whole days ahead, so that no clock is set to before its start.
-    let far = 10_i64 * 24 * 3600;
+    // Whole days ahead, so that no clock starts below zero.
+    let far = 10_i64 * 24 * 3600 * 1_000_000;
     for call in calls {
         let (mut least, mut most) = (far, far);
-        for (from, to, seconds) in jumps {
+        for ClockJump { from, to, micros } in jumps {
             if call.start > *to {
-                least += seconds;
-            } else if call.start > *from {
-                least += seconds.min(&0);
-            }
-            match call.end {
-                Some(end) if end < *from => {}
-                Some(end) if end > *to => most += seconds,
-                _ => most += seconds.max(&0),
+                least += micros;
+                most += micros;
+            } else if call.end.is_none_or(|end| end >= *from) {
+                least += micros.min(&0);
+                most += micros.max(&0);
             }
         }
-        let on_its_clock = |time: u64, by: i64| time.saturating_add_signed(by * 1_000_000);
-        call.began = on_its_clock(call.began, least);
-        call.ended = call.ended.map(|ended| on_its_clock(ended, most));
+        call.began = call.began.saturating_add_signed(least);
+        call.ended = call.ended.map(|ended| ended.saturating_add_signed(most));
     }
 }
 
-/// A process that was stopped between its look at the clock and its effect can't know it: what `docs/guarantees.md`
-/// says of a paused process.
+/// A process that was stopped between its look at the clock and its effect can't notice it (see
+/// `docs/guarantees.md`).
 fn is_of_a_pause(violation: &Violation, windows: &Windows) -> bool {
     let [effect] = &*violation.effects else {
         return false;
@@ -247,48 +248,48 @@ fn is_of_a_pause(violation: &Violation, windows: &Windows) -> bool {
         })
 }
 
-/// A clock that is set forward ends a lease whose owner has not begun yet, and can't know it: another takes over, and is done
-/// first. The clock was set between the claim that won this very lease and its effect.
-fn is_of_a_jump(violation: &Violation, calls: &[Call], windows: &Windows) -> bool {
+/// A clock set forward ends a lease whose owner can't notice it before its effect; another owner
+/// takes over and finishes first. The jump must lie between the winning claim and its effect.
+fn is_of_a_jump(violation: &Violation, calls: &[CallRecord], windows: &Windows) -> bool {
     let [effect] = &*violation.effects else {
         return false;
     };
-    let is_its_claim = |call: &Call| {
+    let is_its_claim = |call: &CallRecord| {
         call.key == violation.key
-            && matches!(call.reply, Reply::Won { fence, .. } if fence == effect.fence)
+            && matches!(call.reply, CallReply::Won { fence, .. } if fence == effect.fence)
     };
     let claim = calls.iter().find(|call| is_its_claim(call));
     violation.invariant == "I9"
         && claim.is_some_and(|claim| {
-            let is_between = |(from, to, by): &(u64, u64, i64)| {
-                *by > 0 && claim.start <= *to && effect.start >= *from
+            let is_between = |jump: &ClockJump| {
+                jump.micros > 0 && claim.start <= jump.to && effect.start >= jump.from
             };
             windows.jumps.iter().any(is_between)
         })
 }
 
-/// A store that sends a settlement again by itself, when its reply was lost, is told *Lost* where the record has expired
-/// in between: what it wrote at first was shown until then. Only a call that took longer than the record lives can be
-/// such a one.
+/// A store that repeats a settlement after a lost reply gets *Lost* if the record has expired
+/// meanwhile. Only a call that took longer than the record lives is excused.
 fn is_of_a_resend(violation: &Violation) -> bool {
     let [settle, shown] = &*violation.calls else {
         return false;
     };
-    let Ask::Claim { retention, .. } = shown.ask else {
+    let CallRequest::Claim { retention, .. } = shown.ask else {
         return false;
     };
     let took = settle.ended.map(|ended| ended.saturating_sub(settle.began));
     violation.invariant == "I3"
-        && matches!(settle.ask, Ask::Settle { .. })
-        && settle.reply == Reply::Lost
+        && matches!(settle.ask, CallRequest::Settle { .. })
+        && settle.reply == CallReply::Lost
         && took.is_some_and(|took| took >= retention)
 }
 
-/// Whether a replica took over after a caller was first told an answer, and before the last effect or answer that shows the violation.
+/// Whether a replica took over between the first response to a caller and the last effect or
+/// response of the violation.
 fn is_across(violation: &Violation, all: &Read, failovers: &[(u64, u64)]) -> bool {
     let answers = || {
-        let is_answer = |what| matches!(what, Outcome::Answer(_));
-        let told = all.told.iter().filter(|told| told.key == violation.key);
+        let is_answer = |what| matches!(what, CallerOutcome::Answer(_));
+        let told = all.reports.iter().filter(|told| told.key == violation.key);
         told.filter(move |told| is_answer(told.what))
     };
     let first = answers().map(|told| told.start).min().unwrap_or(u64::MAX);
@@ -301,7 +302,7 @@ fn is_across(violation: &Violation, all: &Read, failovers: &[(u64, u64)]) -> boo
             .any(|(from, to)| first < *to && last > *from)
 }
 
-/// All that happened to one key, in order: the minimal history.
+/// The history of one key, in order.
 fn story(key: &str, all: &Read, windows: &Windows) -> String {
     let mut lines: Vec<(u64, String)> = Vec::new();
     for (from, to) in &windows.failovers {
@@ -318,7 +319,7 @@ fn story(key: &str, all: &Read, windows: &Windows) -> String {
     {
         lines.push((effect.start, effect.to_string()));
     }
-    for told in all.told.iter().filter(|told| told.key == key) {
+    for told in all.reports.iter().filter(|told| told.key == key) {
         let line = format!(
             "[{}–{}] client {}: told {:?}",
             told.start, told.end, told.client, told.what
@@ -336,28 +337,29 @@ fn story(key: &str, all: &Read, windows: &Windows) -> String {
 
 #[cfg(test)]
 mod tests {
-    use semel_testkit::history::Effect;
+    use semel_testkit::history::EffectRecord;
 
     use super::*;
 
-    fn claim(start: u64, end: u64) -> Call {
-        Call {
+    fn claim(start: u64, end: u64) -> CallRecord {
+        CallRecord {
             client: 1,
             key: "k".to_owned(),
             start,
             end: Some(end),
             began: start / 1_000,
             ended: Some(end / 1_000),
-            ask: Ask::Read,
-            reply: Reply::Seen(None),
+            ask: CallRequest::Read,
+            reply: CallReply::Seen(None),
         }
     }
 
-    /// Only a clock that is set forward, and only between a claim and its own effect, explains an effect that comes too late.
+    /// An effect after its lease is explained only by a forward jump between the claim and that
+    /// effect.
     #[test]
     fn a_jump_explains_the_effect_of_a_lease_that_it_ended() {
-        let won = Call {
-            reply: Reply::Won {
+        let won = CallRecord {
+            reply: CallReply::Won {
                 fence: 5,
                 token: 1,
                 attempt: 1,
@@ -371,7 +373,7 @@ mod tests {
             key: "k".to_owned(),
             sentence: String::new(),
             calls: Vec::new(),
-            effects: vec![Effect {
+            effects: vec![EffectRecord {
                 client: 1,
                 key: "k".to_owned(),
                 fence: 5,
@@ -381,9 +383,9 @@ mod tests {
                 end: None,
             }],
         };
-        let explains = |jump: (u64, u64, i64), start: u64| {
+        let explains = |(from, to, by): (u64, u64, i64), start: u64| {
             let windows = Windows {
-                jumps: vec![jump],
+                jumps: vec![ClockJump::of_seconds(from, to, by)],
                 ..Windows::default()
             };
             is_of_a_jump(&late(start), std::slice::from_ref(&won), &windows)
@@ -394,17 +396,18 @@ mod tests {
         assert!(!explains((40, 45, 3_600), 30), "after the effect");
     }
 
-    /// What is before the jump stays, what is after it is moved, and what is during it may have been both.
+    /// Times before a jump stay, times after it are shifted, and times during it may be either.
     #[test]
     fn a_jump_moves_what_comes_after_it() {
         let second = 1_000_000_000;
-        let jumps = [(10 * second, 12 * second, -3_600_i64)];
+        let jumps = [ClockJump::of_seconds(10 * second, 12 * second, -3_600)];
         let far = 10 * 24 * 3_600 * 1_000_000_u64;
         let mut calls = [
             claim(second, 2 * second),
             claim(13 * second, 14 * second),
             claim(11 * second, 14 * second),
             claim(9 * second, 11 * second),
+            claim(9 * second, 14 * second),
         ];
         shift(&mut calls, &jumps);
         let times = calls.each_ref().map(|call| {
@@ -414,11 +417,8 @@ mod tests {
         let hour = 3_600_000_000;
         assert_eq!(times[0], (1_000_000, Some(2_000_000)));
         assert_eq!(times[1], (13_000_000 - hour, Some(14_000_000 - hour)));
-        assert_eq!(times[2], (11_000_000 - hour, Some(14_000_000 - hour)));
-        assert_eq!(
-            times[3],
-            (9_000_000, Some(11_000_000)),
-            "it may have been before"
-        );
+        assert_eq!(times[2], (11_000_000 - hour, Some(14_000_000)));
+        assert_eq!(times[3], (9_000_000 - hour, Some(11_000_000)));
+        assert_eq!(times[4], (9_000_000 - hour, Some(14_000_000)));
     }
 }

@@ -7,7 +7,8 @@ mod support;
 use std::collections::HashMap;
 
 use libfuzzer_sys::fuzz_target;
-use semel_server::api::{Access, ApiConfig, ApiState, router};
+use semel_server::api::{ApiConfig, ApiState, router};
+use semel_server::web::Access;
 use serde_json::Value;
 use support::router::{next, semel, send};
 

@@ -56,7 +56,7 @@ fuzz_target!(|data: &[u8]| {
             let again = toml::to_string(&config).expect("TOML");
             let again = self::loaded(&again).unwrap_or_else(|findings| panic!("{findings}\n{again}"));
             assert_eq!(without_nothing(serde_json::to_value(&again.config).expect("JSON")), config);
-            format!("{:?} {:?}", loaded.shown(), loaded.warnings)
+            format!("{:?} {:?}", loaded.effective_settings(), loaded.warnings)
         }
     };
     if passwords > 0 && passwords == text.matches("hunter2").count() {

@@ -11,7 +11,7 @@ use semel_core::clock::Sleep;
 use semel_core::store::{Cursor, Query};
 use semel_core::{
     BoxFuture, Claim, Clock, CrashPolicy, Fingerprint, Identity, Key, MemoryConfig, MemoryStore,
-    Namespace, Secret, Store as _, StoreAdmin as _, StoreErrorKind, Terms, Tick, Timestamp, Token,
+    Namespace, Secret, Store as _, StoreAdmin as _, StoreErrorKind, ClaimTerms, Tick, Timestamp, Token,
 };
 
 struct Still;
@@ -47,10 +47,10 @@ static STORE: LazyLock<MemoryStore> = LazyLock::new(|| {
     for number in 0..RECORDS {
         let key = Key::parse(&format!("key-{number}")).expect("a key");
         let claim = Claim {
-            identity: Identity::of(&secret, &namespace, &key),
+            identity: Identity::new(&secret, &namespace, &key),
             fingerprint: Fingerprint::from_bytes([1; Fingerprint::BYTES]),
             token: Token(number as u128),
-            terms: Terms::new(hour, hour, CrashPolicy::Hold, 1).expect("terms"),
+            terms: ClaimTerms::new(hour, hour, CrashPolicy::Hold, 1).expect("terms"),
             secret_id: 0,
             namespace: namespace.clone(),
             hint: key.hint(),

@@ -2,14 +2,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use semel_server::ambiguous;
+use semel_server::scan_for_ambiguity;
 
 const MAX_HEAD: usize = 1024;
 
 fuzz_target!(|data: &[u8]| {
-    let found = ambiguous(data, data.len(), MAX_HEAD);
+    let found = scan_for_ambiguity(data, data.len(), MAX_HEAD);
     for piece in [1, 2, 3, 16] {
-        assert_eq!(ambiguous(data, piece, MAX_HEAD), found, "in pieces of {piece}");
+        assert_eq!(scan_for_ambiguity(data, piece, MAX_HEAD), found, "in pieces of {piece}");
     }
     // What the server's own parser takes for a head, with the headers that it sees.
     let mut headers = [httparse::EMPTY_HEADER; 64];

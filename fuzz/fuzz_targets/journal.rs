@@ -6,18 +6,18 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use semel_stream::{
-    Fsync, Gate, IdempotencyKey, Limits, Mark, Operation, SessionId, Tenant, Verdict,
+    Fsync, Gate, IdempotencyKey, GateLimits, Mark, Operation, SessionId, Tenant, GateVerdict,
 };
 
 const OPERATIONS: u64 = 24;
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> GateLimits {
+    GateLimits {
         tenants: 8,
         window: 64,
         shards: 1,
         sessions: 64,
-        ..Limits::default()
+        ..GateLimits::default()
     }
 }
 
@@ -40,7 +40,7 @@ static SOUND: LazyLock<(std::ffi::OsString, Vec<u8>)> = LazyLock::new(|| {
         let at = Mark::new(0, number / 3 + 1);
         let key = IdempotencyKey::of_text(&number.to_le_bytes());
         let mut batch = gate.batch();
-        let Verdict::Apply(ticket) = batch.offer(&Operation::sequenced(session(number), at).with_key(key))
+        let GateVerdict::Apply(ticket) = batch.offer(&Operation::sequenced(session(number), at).with_key(key))
         else {
             panic!("each is the next one");
         };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use libfuzzer_sys::fuzz_target;
 use semel_core::KeyRules;
 use semel_jobs::Jobs;
-use semel_server::api::Access;
+use semel_server::web::Access;
 use semel_server::jobs::{JobsState, router};
 use serde_json::Value;
 use support::queue::Kept;

@@ -28,7 +28,7 @@ fn check(sent: &[u8], refusal: &Refusal, response: Response<Body>) {
     assert!(response.status().is_client_error());
     let told = text(response.into_body());
     let document: Value = serde_json::from_str(&told).expect("a problem is JSON");
-    assert_eq!(document["code"], refusal.code());
+    assert_eq!(document["code"], refusal.code().as_str());
     assert_eq!(document["retryable"], false);
     // A caller could send words of ours.
     let ours =

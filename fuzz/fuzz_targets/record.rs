@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use semel_core::Record;
-use semel_http::Head;
+use semel_http::StoredHead;
 
 /// Sections from this tag on may be skipped by a reader that doesn't know them. They come last.
 const OPTIONAL: u8 = 128;
@@ -16,8 +16,8 @@ fuzz_target!(|data: &[u8]| {
         assert!(rest.first().is_none_or(|tag| *tag >= OPTIONAL));
         assert_eq!(Record::decode(&packed.into()), Ok(record));
     }
-    if let Ok(head) = Head::decode(data) {
-        let again = Head::decode(&head.encode());
+    if let Ok(head) = StoredHead::decode(data) {
+        let again = StoredHead::decode(&head.encode());
         assert_eq!(again.as_ref(), Ok(&head));
     }
 });

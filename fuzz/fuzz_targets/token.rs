@@ -31,7 +31,7 @@ static WHOSE: LazyLock<Whose> = LazyLock::new(|| {
     let flag = |(path, value): (&str, &str)| Flag { name: "--set".into(), path: path.into(), value: value.into() };
     let sources = Sources { flags: said.map(flag).to_vec(), ..Sources::default() };
     let loaded = load(&sources).expect("settings");
-    let whose = semel_server::whose(&loaded.config).expect("a key");
+    let whose = semel_server::identity_reader(&loaded.config).expect("a key");
     let _ = std::fs::remove_file(file);
     Box::new(whose)
 });

@@ -2,16 +2,16 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use semel_mcp::fuzzing::call;
+use semel_mcp::fuzzing::parse_call;
 use serde_json::Value;
 
 const KEYS: [&str; 2] = ["idempotencyKey", "idempotency_key"];
 
 fuzz_target!(|data: &[u8]| {
-    let Some(seen) = call(data) else { return };
+    let Some(seen) = parse_call(data) else { return };
     let Ok(mut said) = serde_json::from_slice::<Value>(data) else {
         // Half a character in something that is passed on unread: the same call all the same.
-        let again = call(&seen.sent).expect("a call");
+        let again = parse_call(&seen.sent).expect("a call");
         assert_eq!((&again.tool, &again.fingerprint, &again.sent), (&seen.tool, &seen.fingerprint, &seen.sent));
         return;
     };
@@ -31,13 +31,13 @@ fuzz_target!(|data: &[u8]| {
     }
     assert_eq!(sent, said);
     // What is sent on is the same call, without a key in its arguments.
-    let again = call(&seen.sent).expect("a call");
+    let again = parse_call(&seen.sent).expect("a call");
     assert_eq!((&again.tool, &again.derived), (&seen.tool, &seen.derived));
     assert_eq!((&again.fingerprint, &again.sent), (&seen.fingerprint, &seen.sent));
     // Asked by another message, with its members in another order, it is the same call too.
     let has_one_form = semel_core::canonicalize(&seen.sent).is_ok();
     sent["id"] = "another".into();
-    let other = call(sent.to_string().as_bytes()).expect("a call");
+    let other = parse_call(sent.to_string().as_bytes()).expect("a call");
     if has_one_form {
         assert_eq!((other.derived, other.fingerprint), (seen.derived, seen.fingerprint));
     }

@@ -1,5 +1,6 @@
 // The dashboard in a real browser, in front of a real sidecar. `node scenarios.mjs NAME`; the test outside does the rest.
 
+import { dev } from "./dev.mjs";
 import { check, needed, open, shot, tabbed, tell, usable } from "./page.mjs";
 
 const args = JSON.parse(process.env.ARGS ?? "{}");
@@ -237,7 +238,7 @@ async function jobs() {
   await end();
 }
 
-const scenarios = { empty, load, doubts, timeline, outage, jobs };
+const scenarios = { empty, load, doubts, timeline, outage, jobs, dev };
 const name = process.argv[2];
 try {
   await scenarios[name]();

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use semel::core::{
-    Claim, Claimed, CrashPolicy, Fingerprint, Identity, Key, Namespace, Secret, StoreAdmin, Terms,
-    Token,
+    Claim, ClaimTerms, Claimed, CrashPolicy, Fingerprint, Identity, Key, Namespace, Secret,
+    StoreAdmin, Token,
 };
 use semel::{Failure, Semel, tokio_env};
 use sqlx::Connection as _;
@@ -144,10 +144,10 @@ async fn claim(store: Arc<dyn StoreAdmin>, key: String) -> anyhow::Result<bool> 
     let minute = Duration::from_secs(60);
     let claim = Claim {
         retry: false,
-        identity: Identity::of(&Secret::none(), &namespace, &key),
+        identity: Identity::new(&Secret::none(), &namespace, &key),
         fingerprint: Fingerprint::builder(&Secret::none()).part(b"same").finish(),
         token: Token(tokio_env().entropy.next_u128()),
-        terms: Terms::new(minute, minute, CrashPolicy::Takeover, 5)?,
+        terms: ClaimTerms::new(minute, minute, CrashPolicy::Takeover, 5)?,
         secret_id: 0,
         hint: key.hint(),
         namespace,
@@ -216,7 +216,7 @@ async fn charge(
         cap: Duration::from_millis(100),
         ..semel_client::RetryPolicy::default()
     };
-    let idempotency = semel_client::Idempotency::default().policy(policy);
+    let idempotency = semel_client::IdempotencyMiddleware::default().policy(policy);
     let builder = reqwest_middleware::ClientBuilder::new(reqwest::Client::new());
     let client = builder.with(idempotency).build();
     let outbox = semel_client::Outbox::open(outbox).await?;

@@ -5,6 +5,11 @@ pub mod pages;
 
 pub use client::{Client, Reply};
 
+/// The README's Rust, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
+
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 

@@ -48,3 +48,98 @@ pub fn blocks(page: &str) -> Vec<Block> {
     }
     blocks
 }
+
+/// A shell block, and what the page says that it prints.
+#[derive(Debug)]
+pub struct ShellBlock {
+    /// The commands.
+    pub text: String,
+    /// The `text` block that follows it directly.
+    pub output: Option<String>,
+    /// Where it begins.
+    pub line: usize,
+}
+
+/// The shell blocks of a page, each with the output that the page shows.
+#[must_use]
+pub fn commands(page: &str) -> Vec<ShellBlock> {
+    let mut found: Vec<ShellBlock> = Vec::new();
+    let mut follows_shell = false;
+    for block in blocks(page) {
+        match block.kind.as_str() {
+            "sh" => found.push(ShellBlock {
+                text: block.text,
+                output: None,
+                line: block.line,
+            }),
+            "text" if follows_shell => {
+                if let Some(last) = found.last_mut() {
+                    last.output = Some(block.text);
+                }
+                follows_shell = false;
+                continue;
+            }
+            _ => {
+                follows_shell = false;
+                continue;
+            }
+        }
+        follows_shell = true;
+    }
+    found
+}
+
+/// Checks that every line of `expected` was printed, in this order. `…` stands for any text within a line; other lines may
+/// stand in between.
+///
+/// # Panics
+/// Where a line is missing.
+pub fn assert_shown(expected: &str, printed: &str, line: usize) {
+    let mut lines = printed.lines().map(str::trim_end);
+    for wanted in expected.lines().filter(|wanted| !wanted.trim().is_empty()) {
+        assert!(
+            lines.any(|line| is_like(wanted.trim_end(), line)),
+            "the block at line {line} does not print {wanted:?}, but:\n{printed}"
+        );
+    }
+}
+
+/// Whether `line` is `pattern`, in which `…` stands for any text.
+fn is_like(pattern: &str, line: &str) -> bool {
+    let mut parts = pattern.split('…');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = line.strip_prefix(first) else {
+        return false;
+    };
+    let mut ends_open = false;
+    for part in parts {
+        let Some(at) = rest.find(part) else {
+            return false;
+        };
+        rest = &rest[at + part.len()..];
+        ends_open = part.is_empty();
+    }
+    rest.is_empty() || ends_open
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_is_compared_line_by_line() {
+        assert!(is_like("a…c", "abbc") && is_like("a…", "abc") && is_like("…", "x"));
+        assert!(!is_like("a…c", "abd") && !is_like("ab", "abc") && !is_like("a", "b"));
+        let page = "```sh\necho 1\n```\n\n```text\n1\n```\n\n```sh\necho 2\n```\n\n```json\n{}\n```\n\n```text\nno\n```\n";
+        let found = commands(page);
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[0].output.as_deref(), Some("1\n"));
+        assert_eq!(found[1].output, None, "something else stands in between");
+    }
+
+    #[test]
+    #[should_panic(expected = "does not print")]
+    fn a_missing_line_is_noticed() {
+        assert_shown("1\n3\n", "1\n2\n", 1);
+    }
+}

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use semel_testkit::private::{RedisServer, free_port, new_folder};
-use semel_tests::pages::{blocks, root};
+use semel_tests::pages::{assert_shown, blocks, commands, root};
 use semel_tests::{semel, semel_command};
 use serde_json::{Value, json};
 
@@ -58,11 +58,12 @@ async fn every_shell_block_does_what_the_readme_says() {
         "for url in http://127.0.0.1:{service}/charges http://127.0.0.1:{sidecar}/_semel/readyz; do\n\
          curl -s -o wait --retry 60 --retry-delay 1 --retry-connrefused \"$url\"; done\n"
     );
-    let blocks = blocks_of("sh");
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("the README");
+    let commands = commands(&readme);
     let mut script = "set -eu\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n".to_owned();
-    for (number, block) in blocks.iter().enumerate() {
-        script += &format!("echo '=== {number}'\n{}", own(block));
-        if block.trim_end().ends_with('&') {
+    for (number, command) in commands.iter().enumerate() {
+        script += &format!("echo '=== {number}'\n{}", own(&command.text));
+        if command.text.trim_end().ends_with('&') {
             script += &started;
         }
     }
@@ -75,23 +76,17 @@ async fn every_shell_block_does_what_the_readme_says() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{script}\n{said}\n{errors}");
     let parts: Vec<&str> = said.split("=== ").skip(1).collect();
-    assert_eq!(parts.len(), blocks.len(), "{said}");
-    let part = |what: &str| {
-        let at = blocks.iter().position(|block| block.contains(what));
-        parts[at.unwrap_or_else(|| panic!("no block with {what}"))]
-    };
-    let curls = part("curl -i").to_ascii_lowercase();
-    assert_eq!(curls.matches("http/1.1 201 created").count(), 2, "{curls}");
-    assert_eq!(curls.matches(r#"{"charge": "ch_1"}"#).count(), 2, "{curls}");
-    assert_eq!(
-        curls.matches("idempotent-replayed: true").count(),
-        1,
-        "{curls}"
-    );
-    assert!(curls.contains(r#"{"charges": 1}"#), "one charge: {curls}");
-    assert!(part("semel plan").contains("primaries"), "{said}");
-    let demo = part("semel demo");
-    assert!(demo.contains("every order was charged once"), "{demo}");
+    assert_eq!(parts.len(), commands.len(), "{said}");
+    for (part, command) in parts.iter().zip(&commands) {
+        let (_, printed) = part.split_once('\n').unwrap_or_default();
+        if let Some(expected) = &command.output {
+            assert_shown(expected, printed, command.line);
+        }
+    }
+    let plan = commands.iter().zip(&parts);
+    let mut plan = plan.filter(|(command, _)| command.text.contains("semel plan"));
+    let (_, plan) = plan.next().expect("the README shows a plan");
+    assert!(plan.contains("primaries"), "{plan}");
     std::fs::remove_dir_all(folder).expect("a folder of our own");
 }
 

@@ -115,7 +115,7 @@ pub(crate) fn run(workspace: &Workspace, name: &str, arguments: &[String]) -> Re
     };
     workspace.result_file(&format!("bench-{name}"))?;
     if let Some(package) = bench.starts {
-        // As it is handed out.
+        // The release build.
         let mut build = exec::cargo();
         build.args(["build", "--profile", "dist", "--package", package]);
         exec::run(build.current_dir(workspace.root()))?;

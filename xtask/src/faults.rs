@@ -1,4 +1,5 @@
-//! `cargo xtask faults`: real processes on real stores while everything fails; or one store held to the reference.
+//! `cargo xtask faults`: real processes on real stores while everything fails; or one store held to
+//! the reference.
 
 use std::process::Command;
 

@@ -1,6 +1,8 @@
-//! `cargo xtask features`: each feature alone on the oldest Rust that is promised, each example alone, and the packages.
+//! `cargo xtask features`: each feature alone on the oldest Rust that is promised, each example
+//! alone, and the packages.
 //!
-//! Everything else is built with all features at once, which hides a feature that lacks something of its own.
+//! Everything else is built with all features at once, which hides a feature that lacks something
+//! of its own.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: the fuzz targets, one after another.
+//! `cargo xtask fuzz`: runs the fuzz targets, one after another.
 
 use std::process::{Command, Stdio};
 
@@ -17,10 +17,11 @@ pub(crate) struct Fuzz {
     /// How long each target runs.
     #[arg(long, default_value_t = 30)]
     seconds: u64,
-    /// Tries nothing new: gives each target the inputs that are kept in `fuzz/corpus`. Needs no fuzzer, and a stable compiler.
+    /// Only replay the inputs of `fuzz/corpus`. This needs no fuzzer, and works with a stable
+    /// compiler.
     #[arg(long)]
     replay: bool,
-    /// All, unless some are named.
+    /// The targets; all by default.
     targets: Vec<String>,
 }
 
@@ -38,7 +39,7 @@ struct Row {
     seconds: f64,
 }
 
-/// Runs the targets; one that finds something fails, after the others have had their turn.
+/// Runs the targets. A failure is reported after all of them have run.
 pub(crate) fn run(workspace: &Workspace, fuzz: &Fuzz) -> Result<()> {
     let targets = chosen(workspace, &fuzz.targets)?;
     let mut rows = Vec::new();
@@ -151,7 +152,8 @@ fn replay(workspace: &Workspace, target: String) -> Result<Row> {
     if let Some(feature) = feature(workspace, &target) {
         command.arg(format!("--features={feature}"));
     }
-    // Files, and not their folder: a fuzzer that is given a folder wants to know which edges are reached.
+    // Files, and not their folder: a fuzzer that is given a folder wants to know which edges are
+    // reached.
     let output = command
         .arg("--")
         .args(&inputs)
@@ -186,7 +188,8 @@ fn fuzzer(workspace: &Workspace, target: &str) -> Command {
     command
         .env("RUSTC_BOOTSTRAP", "1")
         .current_dir(workspace.path("fuzz"));
-    // Our code has no `unsafe` for a sanitizer to find anything in, and it takes time from trying inputs.
+    // Our code has no `unsafe` for a sanitizer to find anything in, and it takes time from trying
+    // inputs.
     command.args(["fuzz", "run", target, "--sanitizer=none"]);
     if let Some(feature) = feature(workspace, target) {
         command.arg(format!("--features={feature}"));
@@ -194,7 +197,7 @@ fn fuzzer(workspace: &Workspace, target: &str) -> Command {
     command
 }
 
-/// The feature that a target asks for: what takes minutes to build is built for those alone that need it.
+/// The feature that a target needs, so that slow dependencies are built only where they are needed.
 fn feature_of(manifest: &str, target: &str) -> Option<String> {
     let name = format!("name = \"{target}\"");
     let mut tables = manifest.split("[[bin]]").skip(1);
@@ -211,7 +214,8 @@ fn stat(told: &str, name: &str) -> u64 {
     line.and_then(|rest| rest.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Edges and kept inputs, from the last line of progress: `#123  DONE  cov: 45 ft: 67 corp: 8/9b …`.
+/// Edges and kept inputs, from the last line of progress: `#123  DONE  cov: 45 ft: 67 corp: 8/9b
+/// …`.
 fn reached(told: &str) -> (u64, u64) {
     let line = told.lines().rev().find(|line| line.contains(" cov: "));
     let after = |word: &str| {

@@ -1,4 +1,4 @@
-//! The one command surface of the repository: `cargo xtask COMMAND`.
+//! The commands of the repository: `cargo xtask COMMAND`.
 //!
 //! Every command prints a short table, leaves its result in `target/xtask/NAME.json`, and ends with
 //! a code other than 0 when something is broken.
@@ -8,6 +8,7 @@ mod book;
 mod ci;
 mod conformance;
 mod deps;
+mod dist;
 mod exec;
 mod faults;
 mod features;
@@ -33,7 +34,7 @@ use clap::{Parser, Subcommand};
 
 use workspace::Workspace;
 
-/// Everything that is done to this repository, in one place.
+/// All checks, generators and measurements of this repository.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Cli {
@@ -76,7 +77,7 @@ enum Command {
     Faults(faults::Faults),
     /// Run the real engine in simulated worlds of faults, from seeds.
     Simulate(simulate::Simulate),
-    /// Give any bytes to whatever takes bytes from outside.
+    /// Run the fuzz targets on everything that parses bytes from outside.
     Fuzz(fuzz::Fuzz),
     /// Test both APIs from outside, by what their OpenAPI document says.
     Schemathesis(schemathesis::Options),
@@ -87,15 +88,18 @@ enum Command {
     },
     /// Compare the list of requirements with the tests that exist.
     Conformance,
-    /// Check each feature alone, each example alone, and the packages, on the oldest Rust that is promised.
+    /// Check each feature alone, each example alone, and the packages, on the oldest Rust that is
+    /// promised.
     Features,
     /// Check the files that tell a forge what to run.
     Workflows,
-    /// Check which crates may depend on which.
+    /// Check the direction of dependencies between crates, and import circles between modules.
     Deps,
-    /// Write what the program is made of, as CycloneDX reads it: `target/xtask/sbom.cdx.json`.
+    /// Build the packages that carry the program, and try each in an empty place.
+    Dist(dist::Options),
+    /// Write the software bill of materials (CycloneDX): `target/xtask/sbom.cdx.json`.
     Sbom,
-    /// Check the rules of the house: file sizes, forbidden words, inherited lints, links, examples.
+    /// Check the rules for files: sizes, forbidden words, inherited lints, links, examples.
     House,
     /// Build the documentation as a book, into `target/book/html`.
     Book,
@@ -129,6 +133,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Features => features::run(&workspace)?,
         Command::Workflows => workflows::run(&workspace)?,
         Command::Deps => deps::run(&workspace)?,
+        Command::Dist(options) => dist::run(&workspace, &options)?,
         Command::Sbom => sbom::run(&workspace)?,
         Command::House => house::run(&workspace)?,
         Command::Book => book::run(&workspace)?,

@@ -1,4 +1,4 @@
-//! What the checks and the book need to know of a Markdown page: where it leads, what can be led to, its code.
+//! A reader of Markdown pages: links, anchors and code blocks.
 
 use std::collections::HashMap;
 
@@ -80,7 +80,8 @@ pub(crate) fn read(text: &str) -> Page {
     page
 }
 
-/// The name of a heading: its letters, digits, hyphens and low lines, in lower case; spaces are hyphens.
+/// The name of a heading: its letters, digits, hyphens and low lines, in lower case; spaces are
+/// hyphens.
 pub(crate) fn slug(heading: &str) -> String {
     let kept = heading.trim().chars().filter_map(|c| match c {
         ' ' => Some('-'),
@@ -91,7 +92,8 @@ pub(crate) fn slug(heading: &str) -> String {
     kept.flat_map(char::to_lowercase).collect()
 }
 
-/// `target` as seen from `file`, without `.` and `..`; `None` where it leads out of the root. Both are relative to the root.
+/// `target` as seen from `file`, without `.` and `..`; `None` where it leads out of the root. Both
+/// are relative to the root.
 pub(crate) fn resolve(file: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = file.split('/').collect();
     parts.pop();

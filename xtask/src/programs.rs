@@ -1,4 +1,4 @@
-//! Commands that are programs of other crates: build them the right way, run them, say how it went.
+//! Builds and runs the programs of other crates.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,8 +11,9 @@ use crate::table::{seconds, table};
 use crate::time::Stopwatch;
 use crate::workspace::Workspace;
 
-/// The programs that checks start. All with one command, of the whole workspace and with what tests depend on: built one by
-/// one, each would have other features of what they share, and that would be compiled again for each and for the tests.
+/// The programs that checks start. All with one command, of the whole workspace and with what tests
+/// depend on: built one by one, each would have other features of what they share, and that would
+/// be compiled again for each and for the tests.
 const PROGRAMS: [&str; 10] = [
     "--bin=semel",
     "--bin=semel-faults",
@@ -26,8 +27,9 @@ const PROGRAMS: [&str; 10] = [
     "--all-features",
 ];
 
-/// Chooses every test for nextest. Those that need servers are left out of a plain `cargo test`, as whole targets
-/// (`test = false` in the manifest, named here by the glob) or one by one (`#[ignore]`).
+/// Chooses every test for nextest. Those that need servers are left out of a plain `cargo test`, as
+/// whole targets (`test = false` in the manifest, named here by the glob) or one by one
+/// (`#[ignore]`).
 pub(crate) const EVERY_TEST: [&str; 7] = [
     "--run-ignored=all",
     "--workspace",
@@ -45,9 +47,9 @@ pub(crate) fn build(workspace: &Workspace) -> Result<()> {
     exec::run(build.current_dir(workspace.root()))
 }
 
-/// Set for a command that starts after the programs were built. It does not begin with `SEMEL_`: the program refuses settings
-/// that it does not know. Asking cargo again would wait for the lock that a build of
-/// something else may hold.
+/// Set for a command that starts after the programs were built. It does not begin with `SEMEL_`:
+/// the program refuses settings that it does not know. Asking cargo again would wait for the lock
+/// that a build of something else may hold.
 pub(crate) const BUILT: &str = "XTASK_PROGRAMS_BUILT";
 
 /// A program of ours as the tests have it, built if need be: `semel`, or `examples/apis`.

@@ -1,4 +1,4 @@
-//! `cargo xtask sbom`: what the program is made of, as CycloneDX reads it.
+//! `cargo xtask sbom`: a software bill of materials in CycloneDX format.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use crate::workspace::Workspace;
 
-/// The program that is handed out.
+/// The shipped program.
 const PROGRAM: &str = "semel-cli";
 
-/// Writes `target/xtask/sbom.cdx.json`: every package that the program is built from, with its licence and the checksum of
-/// its source.
+/// Writes `target/xtask/sbom.cdx.json`: every package that the program is built from, with its
+/// licence and the checksum of its source.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let metadata = MetadataCommand::new()
         .manifest_path(workspace.path("Cargo.toml"))

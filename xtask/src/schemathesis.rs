@@ -1,7 +1,7 @@
 //! `cargo xtask schemathesis`: both APIs, tested from outside by what their OpenAPI document says.
 //!
-//! Starts a real server on a free loopback port and ends it afterwards. The tool comes from the Python package index into a
-//! virtual environment under `target`.
+//! Starts a real server on a free loopback port and ends it afterwards. The tool comes from the
+//! Python package index into a virtual environment under `target`.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -16,7 +16,8 @@ use crate::{exec, programs};
 /// Which version: another may check other things.
 const VERSION: &str = "4.32.5";
 
-/// The one token of the server that is tested. It listens on loopback, for as long as the test runs.
+/// The one token of the server that is tested. It listens on loopback, for as long as the test
+/// runs.
 const TOKEN: &str = "a-token-for-this-test-alone";
 
 /// `cargo xtask schemathesis`.

@@ -1,4 +1,4 @@
-//! The one look of the tables that commands print.
+//! The layout of the tables that commands print.
 
 use comfy_table::{ContentArrangement, Table, presets};
 
@@ -11,7 +11,8 @@ where
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
     table.set_content_arrangement(ContentArrangement::Dynamic);
-    // Output of a CI run has no terminal to ask, and a table wider than this is hard to read anyway.
+    // Output of a CI run has no terminal to ask, and a table wider than this is hard to read
+    // anyway.
     table.set_width(110);
     table.set_header(heading.iter().map(ToString::to_string).collect::<Vec<_>>());
     for row in rows {

@@ -27,7 +27,7 @@ impl Stopwatch {
     }
 }
 
-/// Blocks this thread; every caller polls something of another process.
+/// Blocks this thread. Callers poll another process.
 pub(crate) fn pause(how_long: Duration) {
     #[expect(
         clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! `cargo xtask workflows`: the files that tell a forge what to run, read by actionlint.
+//! `cargo xtask workflows`: checks the CI workflow files with actionlint.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! Callers that come at once, ask again and hang up, on the peer and on our own layer; what they were told is decided
-//! by the rules that our own faults are decided by.
+//! Concurrent callers that retry and disconnect, on the peer and on our layer, judged by the rules
+//! of the fault runs.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,8 +16,8 @@ use axum::routing::post;
 use comfy_table::Table;
 use semel::Semel;
 use semel::core::clock::SystemTime;
-use semel_testkit::history::callers::{Outcome, Reading, Told, check};
-use semel_testkit::history::{Effect, Ending};
+use semel_testkit::history::callers::{CallerOutcome, CallerReport, Reading, check};
+use semel_testkit::history::{EffectRecord, KeyEnding};
 
 use crate::load::Connection;
 use crate::peer;
@@ -31,7 +31,7 @@ const CALLERS: u32 = 6;
 struct App {
     clock: SystemTime,
     runs: Arc<AtomicU64>,
-    effects: Arc<Mutex<Vec<Effect>>>,
+    effects: Arc<Mutex<Vec<EffectRecord>>>,
 }
 
 impl App {
@@ -58,7 +58,7 @@ async fn charge(State(app): State<App>, headers: HeaderMap) -> (StatusCode, Stri
     let key = headers.get("idempotency-key");
     let key = key.and_then(|key| key.to_str().ok()).unwrap_or_default();
     let run = app.runs.fetch_add(1, Ordering::SeqCst) + 1;
-    let effect = Effect {
+    let effect = EffectRecord {
         client: 0,
         key: key.to_owned(),
         fence: run,
@@ -74,7 +74,7 @@ async fn charge(State(app): State<App>, headers: HeaderMap) -> (StatusCode, Stri
 }
 
 /// What one layer has shown.
-struct Shown {
+struct FaultSummary {
     name: &'static str,
     operations: usize,
     effects: usize,
@@ -88,7 +88,7 @@ async fn serve(router: Router) -> anyhow::Result<SocketAddr> {
     Ok(address)
 }
 
-/// One caller of a key: every third one hangs up before its answer and asks again.
+/// One caller of a key. Every third disconnects before its answer and retries.
 async fn call(
     app: App,
     mut connection: Connection,
@@ -96,7 +96,7 @@ async fn call(
     key: u64,
     seed: u64,
     client: u32,
-) -> Option<Told> {
+) -> Option<CallerReport> {
     let name = format!("{seed:08}-{key:08}");
     let start = app.tick();
     if (key + u64::from(client)).is_multiple_of(3) {
@@ -109,13 +109,13 @@ async fn call(
     }
     connection.charge(&name).await.ok()?;
     let run = connection.body().parse().ok()?;
-    Some(Told {
+    Some(CallerReport {
         client,
         key: name,
         payload: 0,
         start,
         end: app.tick(),
-        what: Outcome::Answer(Ending::Completed(run)),
+        what: CallerOutcome::Answer(KeyEnding::Completed(run)),
     })
 }
 
@@ -125,7 +125,7 @@ async fn drive(
     router: Router,
     session: bool,
     seed: u64,
-) -> anyhow::Result<Shown> {
+) -> anyhow::Result<FaultSummary> {
     let address = serve(router).await?;
     let first = Connection::open(address, session).await?;
     let mut told = Vec::new();
@@ -161,7 +161,7 @@ async fn drive(
         undisturbed: true,
     };
     let violations = check(&told, &effects, reading);
-    Ok(Shown {
+    Ok(FaultSummary {
         name,
         operations: told.len(),
         effects: effects.len(),
@@ -169,7 +169,7 @@ async fn drive(
     })
 }
 
-/// Runs both, prints the table, and fails unless the peer is found out and our layer is not.
+/// Runs both, prints the table, and fails unless the peer breaks a rule and our layer does not.
 pub(crate) fn show(seed: u64, json: Option<&Path>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -206,7 +206,7 @@ pub(crate) fn show(seed: u64, json: Option<&Path>) -> anyhow::Result<()> {
         println!("the first of the peer's:\n{first}");
     }
     if let Some(path) = json {
-        let row = |row: &Shown| {
+        let row = |row: &FaultSummary| {
             serde_json::json!({ "layer": row.name, "operations": row.operations, "keys": KEYS,
             "effects": row.effects, "violations": row.violations.len(), "first": row.violations.first() })
         };

@@ -1,8 +1,9 @@
-//! `bench http`: one small axum application, under no layer, under ours, under the peer; taking turns.
+//! `bench http`: one small axum application, under no layer, under ours, under the peer; taking
+//! turns.
 //!
-//! Every server has a thread of its own, and so has the load: on two cores neither takes the other's
-//! time. Rates are over 32 connections; what the layer adds to a request is taken on one connection at
-//! a time, as the difference of the medians and of the 99th percentiles.
+//! Every server has a thread of its own, and so has the load: on two cores neither takes the
+//! other's time. Rates are over 32 connections; what the layer adds to a request is taken on one
+//! connection at a time, as the difference of the medians and of the 99th percentiles.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

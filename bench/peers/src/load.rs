@@ -1,4 +1,5 @@
-//! A load generator that costs little beside what it measures: raw bytes on connections that stay open.
+//! A load generator that costs little beside what it measures: raw bytes on connections that stay
+//! open.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The HTTP layer beside no layer and beside a published peer: `cargo xtask bench http`, and what the
-//! peer gets wrong: `cargo xtask bench peers`, `cargo xtask faults --peer axum-idempotent`.
+//! The HTTP layer beside no layer and beside a published peer: `cargo xtask bench http`, and what
+//! the peer gets wrong: `cargo xtask bench peers`, `cargo xtask faults --peer axum-idempotent`.
 
 #[path = "../../../crates/http/tests/defects/mod.rs"]
 mod defects;
@@ -26,9 +26,10 @@ enum Command {
     Http,
     /// Our tests of other layers' defects, on a published peer.
     Peers,
-    /// Callers that come at once and hang up, checked as our own are: on the peer, and on our layer.
+    /// Callers that come at once and hang up, checked as our own are: on the peer, and on our
+    /// layer.
     Faults {
-        /// Where whims come from.
+        /// The seed of the random choices.
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// Writes the result to this file.

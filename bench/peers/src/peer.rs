@@ -1,4 +1,5 @@
-//! `axum-idempotent` as its documentation sets it up: answers kept in a session, keys from the header.
+//! `axum-idempotent` as its documentation sets it up: answers kept in a session, keys from the
+//! header.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Our layer's tests, on the peer: a table of what it gets wrong.
+//! The tests of our layer, run on the peer: a table of its failures.
 
 use std::sync::Arc;
 use std::{fs, io};
@@ -9,9 +9,10 @@ use comfy_table::{Table, presets};
 use crate::defects::DEFECTS;
 use crate::peer::Peer;
 
-/// Runs every check, prints the table, and fails if none of them did: they would then prove nothing.
+/// Runs every check, prints the table, and fails if no check failed: the checks would then prove
+/// nothing.
 pub(crate) fn show() -> anyhow::Result<()> {
-    // Panics on purpose are part of it.
+    // Panics are part of the checks.
     std::panic::set_hook(Box::new(|_| {}));
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);

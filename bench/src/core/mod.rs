@@ -1,8 +1,8 @@
 //! `bench core`: what the protocol costs in process.
 //!
-//! Instructions are counted by callgrind, as the difference between two runs of different length, so
-//! that start-up doesn't count. Latency over the number of records is a ratio between sizes, taken in
-//! one process, interleaved.
+//! Instructions are counted by callgrind, as the difference between two runs of different length,
+//! so that start-up doesn't count. Latency over the number of records is a ratio between sizes,
+//! taken in one process, interleaved.
 
 pub(crate) mod ops;
 mod sizes;

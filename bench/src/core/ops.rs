@@ -13,8 +13,8 @@ use hashbrown::{DefaultHashBuilder, HashMap};
 use parking_lot::Mutex;
 use semel::core::engine::{Engine, Report, Request, Response, Verdict};
 use semel::core::{
-    Answer, Claim, Claimed, CrashPolicy, Fingerprint, Identity, Key, MemoryConfig, MemoryStore,
-    Namespace, Settled, Settlement, Store, Terms, Token,
+    Answer, Claim, ClaimTerms, Claimed, CrashPolicy, Fingerprint, Identity, Key, MemoryConfig,
+    MemoryStore, Namespace, Settled, Settlement, Store, Token,
 };
 use semel::{Policy, tokio_env};
 
@@ -58,7 +58,7 @@ impl Op {
 
 pub(crate) const ANSWER_BYTES: usize = 256;
 
-/// The most times that an operation is repeated.
+/// The maximum number of repetitions.
 pub(crate) const MOST_TIMES: u64 = 6_000;
 
 pub(crate) fn repeat(op: Op, times: u64) -> anyhow::Result<()> {
@@ -72,7 +72,7 @@ pub(crate) fn repeat(op: Op, times: u64) -> anyhow::Result<()> {
             Op::RunPayload => semel_run(times).await?,
             _ => store_op(op, times)?,
         }
-        // Taking the records down again is nobody's operation: leave without it.
+        // Exits without dropping the records, which is no part of the operation.
         std::process::exit(0)
     })
 }
@@ -90,12 +90,12 @@ fn store_op(op: Op, times: u64) -> anyhow::Result<()> {
             _ => assert!(claim_settle_once(&store, &namespace, terms, i)),
         }
     }
-    // As above: what was written stays.
+    // Leaks the records, which is no part of the operation.
     std::mem::forget((store, map));
     Ok(())
 }
 
-/// A sharded map that takes the same two writes, byte for byte, and promises nothing.
+/// A sharded map that takes the same two writes, without any guarantees.
 struct BareMap {
     shards: Vec<Mutex<HashMap<[u8; 16], Bytes>>>,
     hasher: DefaultHashBuilder,
@@ -154,7 +154,7 @@ fn packed_records() -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
         anyhow::bail!("the store was empty")
     };
     let running = packed()?;
-    let settlement = Settlement::Complete(Answer::of(vec![7_u8; ANSWER_BYTES]).into());
+    let settlement = Settlement::Complete(Answer::from_body(vec![7_u8; ANSWER_BYTES]).into());
     store
         .settle(&grant, &settlement)
         .now_or_never()
@@ -162,9 +162,9 @@ fn packed_records() -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
     Ok((running, packed()?))
 }
 
-pub(crate) fn terms() -> anyhow::Result<Terms> {
+pub(crate) fn terms() -> anyhow::Result<ClaimTerms> {
     let day = Duration::from_secs(24 * 60 * 60);
-    Ok(Terms::new(
+    Ok(ClaimTerms::new(
         Duration::from_secs(30),
         day,
         CrashPolicy::Takeover,
@@ -172,7 +172,7 @@ pub(crate) fn terms() -> anyhow::Result<Terms> {
     )?)
 }
 
-/// Spread like a digest, without the cost of one: both sides get it for the same price.
+/// Spread like a digest, at no cost.
 pub(crate) fn identity(i: u64) -> Identity {
     let mut bytes = [0; 32];
     let mut x = i;
@@ -188,7 +188,7 @@ pub(crate) fn memory(capacity: usize) -> MemoryStore {
     MemoryStore::new(MemoryConfig { capacity }, tokio_env().clock)
 }
 
-pub(crate) fn claim(namespace: &Namespace, terms: Terms, i: u64) -> Claim {
+pub(crate) fn claim(namespace: &Namespace, terms: ClaimTerms, i: u64) -> Claim {
     Claim {
         retry: false,
         identity: identity(i),
@@ -205,7 +205,7 @@ pub(crate) fn claim(namespace: &Namespace, terms: Terms, i: u64) -> Claim {
 pub(crate) fn claim_settle_once(
     store: &MemoryStore,
     namespace: &Namespace,
-    terms: Terms,
+    terms: ClaimTerms,
     i: u64,
 ) -> bool {
     let claim = claim(namespace, terms, i);
@@ -217,7 +217,7 @@ pub(crate) fn claim_settle_once(
         black_box(claimed.expect("the store has room"));
         return false;
     };
-    let settlement = Settlement::Complete(Answer::of(vec![7_u8; ANSWER_BYTES]).into());
+    let settlement = Settlement::Complete(Answer::from_body(vec![7_u8; ANSWER_BYTES]).into());
     let settled = store.settle(&grant, &settlement).now_or_never();
     assert!(matches!(settled, Some(Ok(Settled::Done))));
     true
@@ -240,7 +240,7 @@ async fn engine_run(times: u64, number: impl Fn(u64) -> u64) -> anyhow::Result<(
         let (namespace, policy) = (namespace.clone(), Arc::clone(&policy));
         let request = Request::new(&engine, namespace, &key, fingerprint, policy);
         let effect = |_| async {
-            let answer = Answer::of(vec![7_u8; ANSWER_BYTES]);
+            let answer = Answer::from_body(vec![7_u8; ANSWER_BYTES]);
             Report {
                 value: (),
                 verdict: Verdict::Complete(answer),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use semel::core::clock::SystemTime;
-use semel::core::{MemoryStore, Namespace, Terms};
+use semel::core::{ClaimTerms, MemoryStore, Namespace};
 
 use super::ops::{ANSWER_BYTES, claim_settle_once, memory, terms};
 use crate::report::Row;
@@ -47,7 +47,7 @@ pub(super) fn rows(most: usize) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn fill(size: usize, namespace: &Namespace, terms: Terms) -> MemoryStore {
+fn fill(size: usize, namespace: &Namespace, terms: ClaimTerms) -> MemoryStore {
     // Room for what is claimed while timing.
     let store = memory(size + usize::try_from(BATCHES * BATCH).unwrap_or(0) + 1);
     for i in 0..size as u64 {
@@ -57,7 +57,12 @@ fn fill(size: usize, namespace: &Namespace, terms: Terms) -> MemoryStore {
 }
 
 /// The median over batches of the mean time of one claim + settle of a new key, in nanoseconds.
-fn time(stores: &[MemoryStore], sizes: &[usize], namespace: &Namespace, terms: Terms) -> Vec<f64> {
+fn time(
+    stores: &[MemoryStore],
+    sizes: &[usize],
+    namespace: &Namespace,
+    terms: ClaimTerms,
+) -> Vec<f64> {
     let clock = SystemTime::default();
     let mut batches = vec![Vec::new(); stores.len()];
     for batch in 0..BATCHES {

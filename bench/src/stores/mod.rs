@@ -1,5 +1,5 @@
-//! `bench stores`: each store against its bare engine, in one run: same client library, same number of
-//! connections and callers, same bytes, taking turns.
+//! `bench stores`: each store against its bare engine, in one run: same client library, same number
+//! of connections and callers, same bytes, taking turns.
 
 mod mysql;
 mod object;
@@ -15,15 +15,15 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use semel::core::clock::SystemTime;
-use semel::core::{Answer, Claim, CrashPolicy, Identity, Namespace, Settlement, Terms, Token};
+use semel::core::{Answer, Claim, ClaimTerms, CrashPolicy, Identity, Namespace, Settlement, Token};
 
 use crate::core::ops::{ANSWER_BYTES, claim};
 use crate::report::{Row, publish};
 
 /// Callers at the same time.
 const CALLERS: usize = 64;
-/// How long one turn takes, and how many turns each side gets. Short, so that whatever else the machine does falls on
-/// both sides of a pair alike.
+/// How long one turn takes, and how many turns each side gets. Short, so that whatever else the
+/// machine does falls on both sides of a pair alike.
 const TURN: Duration = Duration::from_millis(100);
 const TURNS: usize = 60;
 /// Turns that don't count.
@@ -69,7 +69,7 @@ static NAMESPACE: OnceLock<Namespace> = OnceLock::new();
 /// The `i`-th claim of a run.
 fn asked(run: u128, i: u64) -> Claim {
     // As long as the bare side keeps its keys: a bench leaves no litter for a day.
-    let terms = Terms::new(RETENTION / 2, RETENTION, CrashPolicy::Takeover, 5);
+    let terms = ClaimTerms::new(RETENTION / 2, RETENTION, CrashPolicy::Takeover, 5);
     let terms = terms.expect("the terms are within bounds");
     let namespace =
         NAMESPACE.get_or_init(|| Namespace::new("", "", "bench").expect("within bounds"));
@@ -87,7 +87,7 @@ fn asked(run: u128, i: u64) -> Claim {
 
 /// The answer that every side keeps.
 fn completed() -> Settlement {
-    Settlement::Complete(Answer::of(vec![7; ANSWER_BYTES]).into())
+    Settlement::Complete(Answer::from_body(vec![7; ANSWER_BYTES]).into())
 }
 
 /// Bytes per record: at most 1.25 times the bare key and answer, and 100 more.
@@ -102,7 +102,8 @@ fn bytes_row(name: &str, ours: f64, bare: f64) -> Row {
     )
 }
 
-/// Operations a second of `ours` and of `bare`, taking turns: the medians, and the median of the pairs' ratios.
+/// Operations a second of `ours` and of `bare`, taking turns: the medians, and the median of the
+/// pairs' ratios.
 pub(crate) async fn compare<A, B, FutA, FutB>(
     name: String,
     target: Option<f64>,

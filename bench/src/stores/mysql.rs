@@ -201,7 +201,8 @@ async fn transfer(tx: &mut sqlx::MySqlConnection, i: u64) -> Result<(), sqlx::Er
     Ok(())
 }
 
-/// What a settled record takes on disk, against a key and an answer, as the server's own statistics say.
+/// What a settled record takes on disk, against a key and an answer, as the server's own statistics
+/// say.
 async fn bytes(store: &Arc<MySqlStore>, pool: &MySqlPool) -> anyhow::Result<Row> {
     const RECORDS: u64 = 20_000;
     let clear = "TRUNCATE semel_records; TRUNCATE answers";

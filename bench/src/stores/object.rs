@@ -1,4 +1,5 @@
-//! Object storage, against the plain conditional requests: the same client, the same connections, the same bytes.
+//! Object storage, against the plain conditional requests: the same client, the same connections,
+//! the same bytes.
 
 use std::sync::Arc;
 

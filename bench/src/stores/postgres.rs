@@ -191,7 +191,8 @@ async fn replay(store: &Arc<PostgresStore>, pool: &PgPool) -> anyhow::Result<Row
     .await
 }
 
-/// Everybody claims one key that is running, against an `INSERT` that loses and a `SELECT` of the winner.
+/// Everybody claims one key that is running, against an `INSERT` that loses and a `SELECT` of the
+/// winner.
 async fn contended(store: &Arc<PostgresStore>, pool: &PgPool) -> anyhow::Result<Row> {
     let run = tokio_env().entropy.next_u128();
     ensure!(matches!(

@@ -86,7 +86,8 @@ async fn bare_loses(mut link: MultiplexedConnection, run: u128) -> anyhow::Resul
     Ok(())
 }
 
-/// What a settled record takes in the server's memory, against a key of the same length and an answer.
+/// What a settled record takes in the server's memory, against a key of the same length and an
+/// answer.
 async fn bytes(name: &str, mut link: MultiplexedConnection, run: u128) -> anyhow::Result<Row> {
     let ours = format!("semel:{}", hex(&asked(run, u64::MAX).identity.address()));
     let bare = "x".repeat(ours.len());

@@ -1,4 +1,4 @@
-//! How long a claim takes with few and with many records present: a ratio between sizes, the sizes taking turns.
+//! The latency of a claim with few and with many records: a ratio between sizes, measured in turns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::report::Row;
 const BATCH: u64 = 200;
 const TURNS: u64 = 15;
 
-/// A claim with more records present may take so much longer.
+/// The allowed ratio.
 const TARGET: f64 = 1.5;
 
 pub(super) async fn rows(most: u64, only: &str) -> anyhow::Result<Vec<Row>> {
@@ -57,7 +57,8 @@ async fn on_postgres(sizes: &[u64]) -> anyhow::Result<Vec<Row>> {
     Ok(judge("PostgreSQL", sizes, &times))
 }
 
-/// Each size in a database of its own of the same server: they share a process, and no table of keys.
+/// Each size in a database of its own of the same server: they share a process, and no table of
+/// keys.
 async fn on_redis(sizes: &[u64]) -> anyhow::Result<Vec<Row>> {
     let url = std::env::var("SEMEL_TEST_REDIS_URL").context("SEMEL_TEST_REDIS_URL is not set")?;
     let mut stores: Vec<Arc<dyn Store>> = Vec::new();

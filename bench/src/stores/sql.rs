@@ -1,4 +1,4 @@
-//! What the rows of MariaDB and SQLite share.
+//! Helpers that the rows of MariaDB and SQLite share.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! SQLite, against plain statements on a plain table: the same settings, one connection that writes.
+//! SQLite, against plain statements on a plain table: the same settings, one connection that
+//! writes.
 //!
-//! The bare side commits every statement by itself, as a program does that has one statement to run. Semel's writer
-//! commits together what waits together, which is why it can be faster.
+//! The bare side commits every statement by itself, as a program does that has one statement to
+//! run. Semel's writer commits together what waits together, which is why it can be faster.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ use super::{CALLERS, asked, bytes_row, compare};
 use crate::core::ops::ANSWER_BYTES;
 use crate::report::Row;
 
-/// A folder for this run, removed at its end. Under `target`, so on a disk where the system's temp folder may be none.
+/// A folder for this run, removed at its end. Under `target`, so on a disk where the system's temp
+/// folder may be none.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -1,38 +1,40 @@
-//! `semel audit`.
+//! `semel audit`: verifies the files of an audit trail.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use semel_server::audit::{Expected, Head, Verified, verify};
+use semel_server::audit::{ChainHead, VerificationBaseline, VerificationReport, verify};
 
 use crate::exit::{self, Exit};
 use crate::out;
 
-/// Looks at the audit trail's files.
+/// Verifies the files of the audit trail.
 #[derive(Subcommand)]
 pub(crate) enum Audit {
-    /// Checks that nobody changed, added or removed an entry.
+    /// Checks that no entry was changed, added or removed.
     Verify(Verify),
 }
 
-/// Follows the chain of hashes through all files of a trail, and checks its signatures.
+/// Verifies the hash chain and the signatures of an audit trail, through all of its files.
 #[derive(Args)]
 #[command(after_help = "\
-Whoever can read the signing key can write a trail that verifies. Keep a copy of the trail, or its head, on another machine.
+Everybody who can read the signing key can write a trail that verifies. Keep a copy of the trail,
+or of its head, on another machine.
 
 Examples:
   semel audit verify /var/lib/semel/audit.jsonl
-  semel audit verify /var/lib/semel/audit.jsonl --key \"$PUBLIC_KEY\" --head \"$HEAD_OF_YESTERDAY\"")]
+  semel audit verify /var/lib/semel/audit.jsonl --key \"$KEY\" --head \"$OLD_HEAD\"")]
 pub(crate) struct Verify {
-    /// The trail: `audit.file` of the settings.
+    /// The file of the trail: `audit.file` of the settings.
     file: PathBuf,
-    /// The public key that signs it; the one that it names itself, where not given.
+    /// The public key that signs the trail. Without it, the key that the trail names itself is
+    /// used.
     #[arg(long, value_name = "HEX")]
     key: Option<String>,
-    /// What an earlier run told as its head: it must still be there.
+    /// The head that an earlier run printed: it must still be part of the trail.
     #[arg(long, value_name = "NUMBER:HASH")]
-    head: Option<Head>,
-    /// As JSON, for programs.
+    head: Option<ChainHead>,
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -47,7 +49,7 @@ impl Audit {
 
 impl Verify {
     fn run(self) -> Exit {
-        let expected = Expected {
+        let expected = VerificationBaseline {
             key: self.key.clone(),
             head: self.head.clone(),
         };
@@ -66,36 +68,34 @@ impl Verify {
         if found.problems.is_empty() {
             return Exit::Ok;
         }
-        Exit::failed(exit::TAMPERED, "the audit trail is not as it was written")
+        Exit::failed(exit::TAMPERED, "the audit trail was changed")
     }
 
-    fn show(&self, found: &Verified) {
+    fn show(&self, found: &VerificationReport) {
         out::say(format_args!(
-            "{} entries hold, {} of them checkpoints, {} without their actor's name",
+            "{} entries verified, {} of them checkpoints, {} with an erased actor",
             found.entries, found.checkpoints, found.erased
         ));
         if found.unsigned > 0 {
             let many = found.unsigned;
             out::say(format_args!(
-                "{many} behind the last checkpoint: hashed, and not signed yet"
+                "{many} after the last checkpoint: hashed, but not signed yet"
             ));
         }
         if found.unchained > 0 {
             let many = found.unchained;
             out::say(format_args!(
-                "{many} from before the chain began: not checked"
+                "{many} from before the hash chain: not checked"
             ));
         }
         if found.cut > 0 {
             let many = found.cut;
-            out::say(format_args!(
-                "{many} lines are cut short, as a crash leaves them"
-            ));
+            out::say(format_args!("{many} lines are truncated, as after a crash"));
         }
         if let Some(key) = &found.key {
             let told = match self.key {
                 Some(_) => "",
-                None => " (as the trail says itself: compare it, or give --key)",
+                None => " (named by the trail itself: compare it, or give --key)",
             };
             out::say(format_args!("signed by {key}{told}"));
         }

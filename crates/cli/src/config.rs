@@ -1,4 +1,4 @@
-//! `semel config`.
+//! `semel config`: checks, shows and explains settings.
 
 use clap::{Args, Subcommand};
 use semel_server::config::{explain, fields, reference, schema};
@@ -10,15 +10,15 @@ use crate::serve::Settings;
 /// Checks, shows and explains settings.
 #[derive(Subcommand)]
 pub(crate) enum Config {
-    /// Says everything that is wrong, each with what to do.
+    /// Reports everything that is wrong with the settings, and how to fix it.
     Check(Settings),
-    /// Shows the settings in force, and who said so.
+    /// Shows the effective settings, and where each value comes from.
     Show(Show),
-    /// Explains a setting, or a table of them; without one, lists all.
+    /// Explains a setting or a table; without a name, lists all settings.
     Explain(Explain),
     /// Prints the JSON schema, for editors.
     Schema,
-    /// Prints the page of all settings.
+    /// Prints the reference page of all settings.
     #[command(hide = true)]
     Reference,
 }
@@ -27,17 +27,17 @@ pub(crate) enum Config {
 pub(crate) struct Show {
     #[command(flatten)]
     settings: Settings,
-    /// As JSON, for programs.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Also those that nobody set.
+    /// Include settings that have their default value.
     #[arg(long)]
     all: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct Explain {
-    /// Such as `upstream.response_timeout`.
+    /// The name of a setting, such as `upstream.response_timeout`.
     setting: Option<String>,
 }
 
@@ -63,7 +63,7 @@ fn check(settings: &Settings) -> Exit {
     match settings.load() {
         Ok(loaded) => {
             for warning in &loaded.warnings {
-                println!("worth knowing: {warning}");
+                println!("note: {warning}");
             }
             println!("the configuration is fine");
             Exit::Ok
@@ -78,12 +78,12 @@ impl Show {
             Ok(loaded) => loaded,
             Err(exit) => return exit,
         };
-        let all = loaded.shown().into_iter();
+        let all = loaded.effective_settings().into_iter();
         let shown: Vec<_> = all
             .filter(|one| self.all || self.json || one.origin.to_string() != "default")
             .collect();
         if self.json {
-            let row = |one: &semel_server::config::Shown| {
+            let row = |one: &semel_server::config::EffectiveSetting| {
                 let mut row = Map::new();
                 row.insert("setting".to_owned(), one.path.clone().into());
                 row.insert("value".to_owned(), one.value.clone());
@@ -103,7 +103,7 @@ impl Show {
             println!("{:width$}  {value}  # {}", one.path, one.origin);
         }
         if !self.all {
-            println!("# everything else is as by default; --all shows it");
+            println!("# other settings have their defaults; --all shows them");
         }
         Exit::Ok
     }

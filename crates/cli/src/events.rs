@@ -1,22 +1,22 @@
-//! The admin API's stream of events.
+//! The event stream of the admin API (server-sent events).
 
 use axum::body::Body;
 use futures_util::StreamExt as _;
 use serde_json::Value;
 use sse_stream::SseStream;
 
-use crate::client::{Client, Path};
+use crate::client::{ApiPath, Client};
 use crate::exit::{self, Exit};
 
 /// Entries of the audit trail, as they are written.
-pub(crate) struct Events {
+pub(crate) struct AuditStream {
     stream: SseStream<Body>,
     name: String,
 }
 
-/// Which entries.
+/// The filter of a stream.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct EventFilter {
     pub(crate) id: Option<String>,
     pub(crate) tenant: Option<String>,
     pub(crate) scope: Option<String>,
@@ -25,19 +25,25 @@ pub(crate) struct Wanted {
     pub(crate) limit: Option<u32>,
 }
 
-impl Events {
-    pub(crate) async fn open(client: &Client, wanted: &Wanted) -> Result<Self, Exit> {
-        let path = Path::new("/admin/v1/events")
+impl AuditStream {
+    pub(crate) async fn open(client: &Client, wanted: &EventFilter) -> Result<Self, Exit> {
+        let path = ApiPath::new("/admin/v1/events")
             .with("id", wanted.id.as_ref())
             .with("tenant", wanted.tenant.as_ref())
             .with("scope", wanted.scope.as_ref())
             .with("kind", wanted.kind.as_ref())
             .with("recent", wanted.recent)
             .with("limit", wanted.limit);
-        Ok(Self {
-            stream: SseStream::new(client.stream(&path).await?),
-            name: client.name.clone(),
-        })
+        let body = client.stream(&path).await?;
+        Ok(Self::of(body, client.name.clone()))
+    }
+
+    /// The entries of a stream that is open already.
+    pub(crate) fn of(body: Body, name: String) -> Self {
+        Self {
+            stream: SseStream::new(body),
+            name,
+        }
     }
 
     /// The next entry; `None` at the end.
@@ -45,10 +51,10 @@ impl Events {
         loop {
             match self.stream.next().await? {
                 Err(error) => {
-                    let message = format!("{} broke off: {error}", self.name);
+                    let message = format!("the stream of {} broke off: {error}", self.name);
                     return Some(Err(Exit::failed(exit::UNREACHABLE, message)));
                 }
-                // Without data it only says that the connection lives.
+                // An event without data is a keep-alive.
                 Ok(event) => {
                     let data = event.data.as_deref().map(serde_json::from_str::<Value>);
                     if let Some(Ok(entry)) = data {

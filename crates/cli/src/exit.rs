@@ -11,31 +11,31 @@ pub(crate) enum Exit {
     Failed { code: u8, message: String },
 }
 
-/// Something that nobody foresaw.
+/// An unexpected error.
 pub(crate) const UNEXPECTED: u8 = 1;
 /// The settings are wrong.
 pub(crate) const CONFIG: u8 = 3;
 /// The store can't be used.
 pub(crate) const STORE: u8 = 4;
-/// An address can't be listened on.
+/// The address can't be listened on.
 pub(crate) const LISTEN: u8 = 5;
 /// The self-check failed.
 pub(crate) const SELF_CHECK: u8 = 6;
-/// It ended although something had not finished.
+/// The process ended before all work was finished.
 pub(crate) const CUT_OFF: u8 = 7;
 /// There is no such record.
 pub(crate) const NOT_FOUND: u8 = 8;
-/// It was refused, and nothing was changed.
+/// The change was refused, and nothing was changed.
 pub(crate) const REFUSED: u8 = 9;
 /// The admin API can't be reached.
 pub(crate) const UNREACHABLE: u8 = 10;
-/// The admin API doesn't let this caller in.
+/// The admin API denies access.
 pub(crate) const NOT_ALLOWED: u8 = 11;
-/// `doctor` found something broken.
+/// `doctor` found a problem.
 pub(crate) const BROKEN: u8 = 12;
-/// Two stores say different things.
+/// Two stores disagree.
 pub(crate) const DISAGREE: u8 = 13;
-/// Records of the old store can't be read, and are not in the new one.
+/// Records of the old store can't be read, and are missing in the new one.
 pub(crate) const UNREADABLE: u8 = 14;
 /// The audit trail was changed.
 pub(crate) const TAMPERED: u8 = 15;
@@ -59,7 +59,7 @@ impl From<StartError> for Exit {
     fn from(error: StartError) -> Self {
         let code = match &error {
             StartError::Config(_)
-            | StartError::File { .. }
+            | StartError::Setting(_)
             | StartError::Stack(_)
             | StartError::Tls(_) => CONFIG,
             StartError::Store { .. } => STORE,

@@ -1,16 +1,16 @@
-//! `semel gc`.
+//! `semel gc`: removes expired records.
 
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::client::{Path, Target};
+use crate::client::{ApiPath, Target};
 use crate::exit::Exit;
 use crate::keys::default_actor;
 use crate::out;
 use crate::progress::Progress;
 use crate::runtime;
 
-/// Removes expired records. They count as absent already: this makes room.
+/// Removes expired records to free space. They already count as absent.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -19,24 +19,24 @@ Examples:
 pub(crate) struct Gc {
     #[command(flatten)]
     target: Target,
-    /// Only count them.
+    /// Only count the records.
     #[arg(long)]
     dry_run: bool,
-    /// At most about so many.
+    /// The approximate maximum number of records to remove.
     #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     limit: u64,
-    /// Why, for the audit trail.
+    /// The reason, for the audit trail.
     #[arg(long, value_name = "TEXT", default_value = "makes room")]
     reason: String,
-    /// Who; you on this host unless said.
+    /// The actor, for the audit trail. The default is you on this host.
     #[arg(long, value_name = "NAME")]
     actor: Option<String>,
-    /// As JSON, for programs.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// How many are removed at once: a call stays short, and the bar moves.
+/// The number of records removed by one call: each call stays short, and the progress bar moves.
 const AT_ONCE: u64 = 10_000;
 
 impl Gc {
@@ -48,10 +48,10 @@ impl Gc {
         let client = self.target.client().await?;
         let progress = Progress::counting("removing", "expired records");
         let actor = self.actor.clone().unwrap_or_else(default_actor);
-        let stats = client.get(&Path::new("/admin/v1/stats")).await?;
+        let stats = client.get(&ApiPath::new("/admin/v1/stats")).await?;
         let (mut found, mut short) = (0, stretches(&stats));
         loop {
-            // Counting again would count the same ones.
+            // A second dry run would count the same records again.
             let most = if self.dry_run {
                 self.limit.min(1_000_000)
             } else {
@@ -78,7 +78,7 @@ impl Gc {
             return Ok(());
         }
         out::say(match (found, self.dry_run) {
-            (0, _) => "no record has expired that is still there".to_owned(),
+            (0, _) => "there are no expired records".to_owned(),
             (_, true) => format!(
                 "{} expired records could be removed",
                 out::number(found as f64)
@@ -89,16 +89,17 @@ impl Gc {
     }
 }
 
-/// How many calls may remove fewer than they are asked to before nothing is left: one, where the store has an index. A
-/// bucket has none: each call looks at a stretch of it, and goes on where the last one ended.
+/// The number of calls that may remove less than asked before nothing is left. A store with an
+/// index needs one. A bucket has no index: each call reads one part of it and continues where the
+/// last one ended.
 fn stretches(stats: &Value) -> u64 {
     let store = &stats["store"];
     if store["name"] != "object" {
         return 1;
     }
     let records = store["records"].as_u64().unwrap_or(0);
-    // A large number is an estimate. And up to three are cut short: where the first one begins, at the end of the bucket,
-    // and one that finds that it is there already.
+    // The count is an estimate for large stores. Up to three calls are cut short: the first, the
+    // one at the end of the bucket, and the one that finds the start again.
     (records + records / 10) / AT_ONCE + 3
 }
 
@@ -107,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_is_gone_through_to_its_end() {
+    fn gc_reads_a_bucket_to_its_end() {
         let of = |name: &str, records: u64| {
             stretches(&json!({"store": {"name": name, "records": records}}))
         };

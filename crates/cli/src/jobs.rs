@@ -1,25 +1,25 @@
-//! `semel jobs`: look at jobs, and give dead letters another chance.
+//! `semel jobs`: shows jobs, and retries dead letters.
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::client::{Client, Path, Target, typed};
+use crate::client::{ApiPath, Client, Target, typed};
 use crate::exit::Exit;
-use crate::keys::Signed;
-use crate::out::{self, Look, Tone};
+use crate::keys::AuditArgs;
+use crate::out::{self, Style, Tone};
 use crate::runtime;
 
-/// Looks at jobs, and gives dead letters another chance.
+/// Shows jobs, and retries dead letters.
 #[derive(Subcommand)]
 pub(crate) enum Jobs {
-    /// Lists jobs, the newest first.
+    /// Lists jobs, newest first.
     List(List),
     /// Lists dead letters.
     Dead(Dead),
     /// Shows a job.
     Inspect(Inspect),
-    /// Gives dead letters another chance: the same jobs, with the same ids.
+    /// Retries dead letters: the same jobs with the same IDs.
     Retry(Retry),
 }
 
@@ -37,26 +37,26 @@ impl Jobs {
     }
 }
 
-/// Which jobs, and how they are shown.
+/// The filter and the output of a list.
 #[derive(Args)]
-struct Which {
+struct JobFilter {
     #[command(flatten)]
     target: Target,
-    /// Only of this kind.
+    /// Only this kind.
     #[arg(long, value_name = "NAME")]
     kind: Option<String>,
-    /// Only of this tenant.
+    /// Only this tenant.
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// At most so many.
+    /// The maximum number of jobs.
     #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     limit: u32,
-    /// As JSON, for programs.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// Lists jobs, the newest first.
+/// Lists jobs, newest first.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -64,8 +64,8 @@ Examples:
   semel jobs list --kind charge --json --store postgres://app@127.0.0.1/app")]
 pub(crate) struct List {
     #[command(flatten)]
-    which: Which,
-    /// Only those that stand so.
+    which: JobFilter,
+    /// Only jobs in this state.
     #[arg(long)]
     state: Option<State>,
 }
@@ -74,17 +74,17 @@ pub(crate) struct List {
 #[derive(Args)]
 pub(crate) struct Dead {
     #[command(flatten)]
-    which: Which,
+    which: JobFilter,
 }
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum State {
-    /// It waits for a worker, or for its time.
+    /// Waiting for a worker or for its start time.
     Queued,
-    /// A worker has it.
+    /// A worker runs it.
     Running,
-    /// Done.
+    /// Finished.
     Done,
     /// A dead letter.
     Dead,
@@ -101,7 +101,7 @@ impl State {
     }
 }
 
-/// A page, as the API gives it.
+/// A page of the API.
 #[derive(Deserialize)]
 struct Page {
     jobs: Vec<Value>,
@@ -114,7 +114,7 @@ struct Page {
     damaged_file: Option<String>,
 }
 
-/// The largest page that the API gives.
+/// The largest page of the API.
 const PAGE: usize = 1000;
 
 impl List {
@@ -129,7 +129,7 @@ impl Dead {
     }
 }
 
-impl Which {
+impl JobFilter {
     async fn run(&self, state: Option<State>) -> Result<(), Exit> {
         let client = self.target.client_for_jobs().await?;
         let (mut jobs, mut after) = (Vec::new(), None);
@@ -165,7 +165,7 @@ impl Which {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Page, Exit> {
-        let path = Path::new("/admin/v1/jobs")
+        let path = ApiPath::new("/admin/v1/jobs")
             .with("state", state.map(State::name))
             .with("tenant", self.tenant.as_deref())
             .with("kind", self.kind.as_deref())
@@ -189,9 +189,9 @@ fn tone(state: &str) -> Tone {
 }
 
 fn show(jobs: &[Value], page: &Page) {
-    let look = Look::of_stdout();
+    let look = Style::for_stdout();
     if jobs.is_empty() {
-        out::say("no job fits");
+        out::say("no job matches");
     } else {
         let mut table = look.table(["JOB", "STATE", "KIND", "TRY", "CREATED", "WORKER", "ERROR"]);
         for job in jobs {
@@ -215,7 +215,7 @@ fn show(jobs: &[Value], page: &Page) {
     out::say(look.paint(Tone::Quiet, total));
     if let Some(file) = &page.damaged_file {
         let told = format!(
-            "{} can't be read as a job, so no worker gets it; one is {file}: mend it, or move it away",
+            "{} can't be read as a job, so no worker gets it; one is {file}: repair or move it",
             plural(page.damaged)
         );
         out::say(look.paint(Tone::Bad, told));
@@ -234,10 +234,10 @@ fn plural(files: u64) -> String {
 pub(crate) struct Inspect {
     #[command(flatten)]
     target: Target,
-    /// The job: job_ and 32 digits.
+    /// The ID of the job: job_ and 32 hexadecimal digits.
     #[arg(value_name = "JOB")]
     job: String,
-    /// As JSON, for programs.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -245,13 +245,13 @@ pub(crate) struct Inspect {
 impl Inspect {
     async fn run(&self) -> Result<(), Exit> {
         let client = self.target.client_for_jobs().await?;
-        let path = Path::new(format!("/admin/v1/jobs/{}", plain(&self.job)));
+        let path = ApiPath::new(format!("/admin/v1/jobs/{}", plain(&self.job)));
         let job = client.get(&path).await?;
         if self.json {
             out::json(&job);
             return Ok(());
         }
-        let look = Look::of_stdout();
+        let look = Style::for_stdout();
         let mut table = look.bare_table();
         for (name, value) in job.as_object().into_iter().flatten() {
             if name == "ok" {
@@ -269,13 +269,13 @@ impl Inspect {
     }
 }
 
-/// What can be part of an address as it is.
+/// Removes characters that are not allowed in a path.
 fn plain(job: &str) -> String {
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
     job.chars().filter(is_plain).take(64).collect()
 }
 
-/// Gives dead letters another chance.
+/// Retries dead letters.
 #[derive(Args)]
 #[command(after_help = "\
 Example:
@@ -283,11 +283,11 @@ Example:
 pub(crate) struct Retry {
     #[command(flatten)]
     target: Target,
-    /// The jobs.
+    /// The IDs of the jobs.
     #[arg(value_name = "JOB", required = true)]
     jobs: Vec<String>,
     #[command(flatten)]
-    signed: Signed,
+    signed: AuditArgs,
 }
 
 impl Retry {
@@ -302,7 +302,7 @@ impl Retry {
             if self.signed.json {
                 out::json(&done);
             } else {
-                out::say(format!("{} waits again", text(&done, "job_id")));
+                out::say(format!("{} is queued again", text(&done, "job_id")));
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! `semel lifecycle`.
+//! `semel lifecycle`: prints the lifecycle rule of a bucket.
 
 use clap::Args;
 use semel_server::config::Span;
@@ -6,10 +6,11 @@ use semel_server::config::Span;
 use crate::exit::{self, Exit};
 use crate::out;
 
-/// Prints the rule with which a bucket itself removes expired records, and the command that sets it.
+/// Prints the lifecycle rule by which a bucket removes expired records, and the command that sets
+/// it.
 ///
-/// Expired records count as absent whether or not they are removed. The rule goes by whole days since an object was last
-/// written, so it has to be as long as the longest retention of any route.
+/// Expired records count as absent even before they are removed. The rule counts whole days since
+/// an object was last written, so it must be as long as the longest retention of any route.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -19,10 +20,10 @@ pub(crate) struct Lifecycle {
     /// The bucket: s3://…, gs://…, az://…
     #[arg(long, value_name = "URL", env = "SEMEL_STORE_URL")]
     store: String,
-    /// The longest that any record is kept.
+    /// The longest retention of any route.
     #[arg(long, value_name = "SPAN", default_value = "24h")]
     retention: Span,
-    /// The rule alone, for a file.
+    /// Print only the rule, for a file.
     #[arg(long)]
     json: bool,
 }
@@ -43,7 +44,8 @@ impl Lifecycle {
         out::json(&made.rule);
         if !self.json {
             out::note(format_args!(
-                "removes what was not written for {} days; put it into rule.json, then\n  {}",
+                "removes objects {} days after their last write; save it as rule.json, then \
+                 run\n  {}",
                 made.days, made.command
             ));
         }

@@ -1,4 +1,4 @@
-//! The log: text on a terminal, JSON elsewhere.
+//! Logging: text on a terminal, JSON elsewhere.
 
 use std::io::IsTerminal as _;
 
@@ -24,6 +24,6 @@ pub(crate) fn start(log: &Log) {
         builder.json().flatten_event(true).try_init()
     };
     if let Err(error) = started {
-        eprintln!("semel: the log could not be started: {error}");
+        eprintln!("semel: logging could not be started: {error}");
     }
 }

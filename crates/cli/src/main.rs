@@ -5,6 +5,8 @@ mod bench;
 mod client;
 mod config;
 mod demo;
+mod dev;
+mod docs;
 mod doctor;
 mod events;
 mod exit;
@@ -19,6 +21,7 @@ mod migrate_store;
 mod operator;
 mod out;
 mod pages;
+mod payments;
 mod plan;
 mod progress;
 mod runtime;
@@ -30,8 +33,8 @@ use clap::{Parser, Subcommand};
 
 use exit::Exit;
 
-/// A request's memory is often given back by another thread than the one that took it, which the system's
-/// allocator is slow at (ADR 0016).
+/// Memory of a request is often freed by another thread, and cross-thread frees are slow in the
+/// system's allocator (ADR 0016).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -41,7 +44,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
     name = "semel",
     version,
     propagate_version = true,
-    after_help = "New here? `semel demo` shows what it does, in seconds, without a server."
+    after_help = "New to Semel? `semel dev` opens a page to try it on; `semel demo` shows it in the terminal, in seconds."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -50,45 +53,49 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Forwards requests to a service; those with a key run once.
+    /// Runs the sidecar: forwards requests to a service, and runs requests with a key once.
     Serve(Box<serve::Serve>),
-    /// Stands before an MCP server: a tool call that is made again does not act again.
+    /// Runs a gateway in front of an MCP server: repeated tool calls act once.
     Mcp(Box<mcp::Mcp>),
-    /// Shows what it does: payments, a network that loses responses, and a client that retries.
+    /// Shows Semel at work: payments, a network that loses responses, and a client that retries.
     Demo(demo::Demo),
-    /// Looks at records, and mends them.
+    /// Opens a page on which you lose replies, retry and kill sidecars, and watch what happens.
+    Dev(dev::Dev),
+    /// Shows and repairs records.
     #[command(subcommand)]
     Keys(Box<keys::Keys>),
-    /// Looks at jobs, and gives dead letters another chance.
+    /// Shows jobs, and retries dead letters.
     #[command(subcommand)]
     Jobs(Box<jobs::Jobs>),
-    /// Follows what happens in a running sidecar.
+    /// Follows the events of a running sidecar.
     Tail(Box<tail::Tail>),
-    /// Shows a running sidecar, live.
+    /// Shows a live dashboard of a running sidecar.
     Top(Box<top::Top>),
-    /// Makes a token for an operator of the admin API.
+    /// Creates a token for an operator of the admin API.
     Operator(operator::Operator),
-    /// Looks at the audit trail's files.
+    /// Verifies the files of the audit trail.
     #[command(subcommand)]
     Audit(Box<audit::Audit>),
     /// Removes expired records.
     Gc(Box<gc::Gc>),
-    /// Checks what breaks people, each finding with its fix.
+    /// Checks for common problems, each finding with its fix.
     Doctor(Box<doctor::Doctor>),
-    /// Brings a store's tables up to date.
+    /// Creates or updates the tables of a store.
     Migrate(migrate::Migrate),
-    /// Copies all records from one store to another, while requests go on.
+    /// Copies all records from one store to another, while requests continue.
     MigrateStore(migrate_store::MigrateStore),
-    /// Prints the rule with which a bucket removes expired records itself.
+    /// Prints the lifecycle rule by which a bucket removes expired records.
     Lifecycle(lifecycle::Lifecycle),
     /// Checks, shows and explains the settings of `serve`.
     #[command(subcommand)]
     Config(Box<config::Config>),
     /// Measures your store, for `plan`.
     Bench(bench::Bench),
-    /// Says how much store a load needs, with the arithmetic.
+    /// Calculates how much store a load needs, and shows the arithmetic.
     Plan(plan::Plan),
-    /// Prints what a shell needs to complete commands.
+    /// Shows the documentation; with --mcp, serves it to coding agents.
+    Docs(docs::Docs),
+    /// Prints a completion script for a shell.
     Completions(pages::Completions),
     /// Prints the manual page.
     Man(pages::Man),
@@ -99,6 +106,7 @@ fn main() -> std::process::ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Mcp(mcp) => mcp.run(),
         Command::Demo(demo) => demo.run(),
+        Command::Dev(dev) => dev.run(),
         Command::Keys(keys) => keys.run(),
         Command::Jobs(jobs) => jobs.run(),
         Command::Tail(tail) => tail.run(),
@@ -113,6 +121,7 @@ fn main() -> std::process::ExitCode {
         Command::Config(config) => config.run(),
         Command::Bench(bench) => bench.run(),
         Command::Plan(plan) => plan.run(),
+        Command::Docs(docs) => docs.run(),
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),
     };

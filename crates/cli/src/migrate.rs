@@ -1,4 +1,4 @@
-//! `semel migrate`.
+//! `semel migrate`: creates or updates the tables of a store.
 
 use clap::Args;
 use semel::core::{StoreError, StoreResult};
@@ -13,31 +13,31 @@ use crate::out;
 use crate::progress::Progress;
 use crate::runtime;
 
-/// Brings a store's tables up to date, and says what it did.
+/// Creates or updates the tables of a store, and lists the changes.
 ///
-/// For deployments where the sidecar itself may not make tables (migrate=off in the store's URL). Redis and Valkey have
-/// none.
+/// For deployments in which the sidecar may not create tables (migrate=off in the store's URL).
+/// Redis and Valkey have no tables.
 #[derive(Args)]
 #[command(after_help = "\
 Example:
   semel migrate --dry-run --store postgres://owner@127.0.0.1/app")]
 pub(crate) struct Migrate {
-    /// The store: postgres://…, mysql://…, sqlite://…; migrate=off in it is ignored here.
+    /// The store: postgres://…, mysql://…, sqlite://…; migrate=off in the URL is ignored here.
     #[arg(long, value_name = "URL", env = "SEMEL_STORE_URL")]
     store: String,
-    /// The tables of jobs too (jobs.enabled); in PostgreSQL.
+    /// Include the tables for jobs (jobs.enabled); PostgreSQL only.
     #[arg(long)]
     jobs: bool,
-    /// Only say what would be done.
+    /// Only print what would be done.
     #[arg(long)]
     dry_run: bool,
-    /// As JSON, for programs.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
 /// Stores without tables.
-const HAVE_NONE: &[&str] = &["memory", "redis", "rediss", "s3", "gs", "az"];
+const WITHOUT_TABLES: &[&str] = &["memory", "redis", "rediss", "s3", "gs", "az"];
 
 impl Migrate {
     pub(crate) fn run(self) -> Exit {
@@ -48,16 +48,16 @@ impl Migrate {
         let scheme = self.store.split("://").next().unwrap_or_default();
         let base = scheme.split('+').next().unwrap_or_default();
         if self.jobs && matches!(base, "mysql" | "mariadb" | "sqlite") {
-            let message =
-                "jobs need their records in PostgreSQL or in a bucket\n    fix: leave out --jobs";
+            let message = "jobs require PostgreSQL or a bucket\n    fix: leave out --jobs";
             return Err(Exit::failed(exit::CONFIG, message));
         }
         let steps = match base {
             "postgres" | "postgresql" | "mysql" | "mariadb" | "sqlite" => self.tables(base).await?,
-            base if HAVE_NONE.contains(&base) => Vec::new(),
+            base if WITHOUT_TABLES.contains(&base) => Vec::new(),
             _ => {
-                let message = "no store of this build has that scheme\n    fix: --store postgres://USER@HOST/DATABASE, \
-                               mysql://USER@HOST/DATABASE or sqlite:///PATH";
+                let message = "unknown scheme of the store's URL\n    fix: --store \
+                               postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE or \
+                               sqlite:///PATH";
                 return Err(Exit::failed(exit::CONFIG, message));
             }
         };
@@ -66,8 +66,8 @@ impl Migrate {
             return Ok(());
         }
         match (steps.as_slice(), self.dry_run) {
-            ([], _) if !HAVE_NONE.contains(&base) => out::say("the tables are up to date"),
-            ([], _) => out::say(format_args!("{base} has no tables: there is nothing to do")),
+            ([], _) if !WITHOUT_TABLES.contains(&base) => out::say("the tables are up to date"),
+            ([], _) => out::say(format_args!("{base} has no tables; nothing to do")),
             (steps, true) => out::say(format_args!("to be applied: {}", steps.join(", "))),
             (steps, false) => out::say(format_args!("applied: {}", steps.join(", "))),
         }
@@ -84,7 +84,7 @@ impl Migrate {
             return Ok(steps);
         }
         let _progress = Progress::counting("making tables", "");
-        self.make(base, &url)
+        self.create_tables(base, &url)
             .await
             .map_err(|error| self.failed(&error))?;
         Ok(steps)
@@ -107,8 +107,8 @@ impl Migrate {
         }
     }
 
-    /// Of several that do this at once, one does it; what a crash cuts short can be done again.
-    async fn make(&self, base: &str, url: &str) -> StoreResult<()> {
+    /// Safe to run concurrently, and to repeat after a crash.
+    async fn create_tables(&self, base: &str, url: &str) -> StoreResult<()> {
         let clock = semel::tokio_env().clock;
         match base {
             "mysql" | "mariadb" => MySqlStore::open(url, clock).await.map(drop),
@@ -129,7 +129,8 @@ impl Migrate {
             .source()
             .map_or(String::new(), |cause| format!(": {cause}"));
         let message = format!(
-            "the store {} can't be used: {error}{cause}\n    fix: is it running, and may this user make tables?",
+            "the store {} can't be used: {error}{cause}\n    fix: start it, and let this user \
+             create tables",
             without_password(&self.store)
         );
         Exit::failed(exit::STORE, message)
@@ -153,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_migrate_is_left_out_of_the_url() {
+    fn only_the_migrate_parameter_is_removed() {
         let url = "postgres://u@h/d?sslmode=disable&migrate=off&max_connections=2";
         assert_eq!(
             with_tables(url),

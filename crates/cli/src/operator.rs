@@ -1,40 +1,41 @@
-//! `semel operator`.
+//! `semel operator`: creates a token for an operator.
 
 use clap::{Args, ValueEnum};
-use semel_server::admin::new_token;
+use semel_server::operators::new_token;
 
 use crate::exit::{self, Exit};
 use crate::out;
 
-/// Makes a token for an operator, and the lines of `admin.operators_file` that let it in.
+/// Creates a token for an operator, and prints the lines for `admin.operators_file`.
 #[derive(Args)]
 #[command(after_help = "\
-The token is shown once, on the error output: the file has its digest alone. The file counts at once when it changes.
+The token is printed once, on standard error; the file holds only its digest. Changes of the file
+take effect at once.
 
 Examples:
-  semel operator jo --role operate >> /etc/semel/operators.toml
-  semel operator night-shift --role read --tenant acme --expires 2027-01-31 >> /etc/semel/operators.toml")]
+  semel operator jo --role operate >> operators.toml
+  semel operator night-shift --role read --tenant acme --expires 2027-01-31 >> operators.toml")]
 pub(crate) struct Operator {
-    /// Its name, as the audit trail has it.
+    /// The name of the operator, for the audit trail.
     name: String,
-    /// What it may do.
+    /// The role of the operator.
     #[arg(long, value_enum)]
     role: RoleName,
-    /// The only tenant whose records it may see.
+    /// Restrict the operator to this tenant.
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// The day from which on its token is refused, in UTC.
+    /// The expiry date of the token, in UTC.
     #[arg(long, value_name = "YYYY-MM-DD")]
     expires: Option<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum RoleName {
-    /// Looks at records, figures and histories, and at no answer.
+    /// Reads records, figures and histories, but no stored responses.
     Read,
-    /// Reads answers too; unlocks, resolves, resets; gives dead letters another chance.
+    /// Also reads stored responses, unlocks, resolves and resets records, and retries dead letters.
     Operate,
-    /// Erases and purges too.
+    /// Also erases and purges.
     Admin,
 }
 

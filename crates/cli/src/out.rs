@@ -1,4 +1,4 @@
-//! What people see: lines, tables, colours only on a terminal, spans of time in words.
+//! Output for people: lines, tables, colours on a terminal, readable durations and sizes.
 
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 
@@ -11,7 +11,7 @@ pub(crate) fn say(line: impl std::fmt::Display) {
     write(format_args!("{line}\n"));
 }
 
-/// Writes to standard output. A reader that has seen enough (`| head`) ends the command in peace.
+/// Writes to standard output. A closed pipe (`| head`) ends the command without an error.
 pub(crate) fn write(text: std::fmt::Arguments<'_>) {
     let mut out = std::io::stdout().lock();
     if let Err(error) = out.write_fmt(text).and_then(|()| out.flush()) {
@@ -20,27 +20,27 @@ pub(crate) fn write(text: std::fmt::Arguments<'_>) {
     }
 }
 
-/// Writes a value as JSON, for programs.
+/// Writes a value as JSON.
 pub(crate) fn json(value: &impl Serialize) {
     match serde_json::to_string_pretty(value) {
         Ok(text) => say(text),
-        Err(error) => note(format_args!("this could not be written as JSON: {error}")),
+        Err(error) => note(format_args!("the output can't be written as JSON: {error}")),
     }
 }
 
-/// Tells people something beside the output.
+/// Writes a note to standard error.
 pub(crate) fn note(text: impl std::fmt::Display) {
     eprintln!("semel: {text}");
 }
 
-/// How to look: colours or none.
+/// The style of the output: with or without colours.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
+pub(crate) struct Style {
     colours: bool,
     width: Option<u16>,
 }
 
-/// What a colour means, one meaning each.
+/// The meaning of a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Good,
@@ -51,9 +51,9 @@ pub(crate) enum Tone {
     Plain,
 }
 
-impl Look {
-    /// As standard output deserves it.
-    pub(crate) fn of_stdout() -> Self {
+impl Style {
+    /// Chooses the style for standard output.
+    pub(crate) fn for_stdout() -> Self {
         let is_terminal = std::io::stdout().is_terminal();
         let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -64,7 +64,7 @@ impl Look {
         }
     }
 
-    /// Whether somebody looks at it on a terminal.
+    /// Whether standard output is a terminal.
     pub(crate) const fn is_terminal(self) -> bool {
         self.width.is_some()
     }
@@ -84,14 +84,14 @@ impl Look {
         }
     }
 
-    /// An empty table that fits the terminal; as wide as it likes elsewhere.
+    /// An empty table. On a terminal it fits the width.
     pub(crate) fn table<const N: usize>(self, header: [&str; N]) -> Table {
         let mut table = self.bare_table();
         table.set_header(header.map(|name| self.cell(Tone::Quiet, name)));
         table
     }
 
-    /// The same without a header.
+    /// An empty table without a header.
     pub(crate) fn bare_table(self) -> Table {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
@@ -112,7 +112,7 @@ impl Look {
         table
     }
 
-    /// A cell of such a table.
+    /// A cell of a table.
     pub(crate) fn cell(self, tone: Tone, text: impl std::fmt::Display) -> Cell {
         let cell = Cell::new(text.to_string());
         match tone {
@@ -139,12 +139,12 @@ pub(crate) fn tone_of_state(state: &str) -> Tone {
     }
 }
 
-/// States are written as words, not as names of a format.
+/// A state as words: underscores become spaces.
 pub(crate) fn words(name: &str) -> String {
     name.replace('_', " ")
 }
 
-/// A span as people say it, in the two largest units: `2h 5m`, `41s`, `250ms`.
+/// A duration in its two largest units: `2h 5m`, `41s`, `250ms`.
 pub(crate) fn span(millis: u64) -> String {
     let seconds = millis / 1000;
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
@@ -164,7 +164,7 @@ pub(crate) fn span(millis: u64) -> String {
     }
 }
 
-/// Bytes as people say them.
+/// A size with a unit.
 pub(crate) fn bytes(count: f64) -> String {
     let mut left = count;
     for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
@@ -177,7 +177,7 @@ pub(crate) fn bytes(count: f64) -> String {
     format!("{left:.1} PiB")
 }
 
-/// A number with a thin gap every three digits.
+/// A number with a thin space every three digits.
 pub(crate) fn number(count: f64) -> String {
     let digits = format!("{count:.0}");
     let mut text = String::new();
@@ -190,7 +190,7 @@ pub(crate) fn number(count: f64) -> String {
     text
 }
 
-/// The beginning of a record's id: enough to tell it by, in a table.
+/// A prefix of a record's ID, long enough for a table.
 pub(crate) fn short(id: &str) -> &str {
     id.get(..12).unwrap_or(id)
 }
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_and_sizes_read_as_people_say_them() {
+    fn spans_and_sizes_are_readable() {
         for (millis, text) in [
             (0, "0ms"),
             (250, "250ms"),
@@ -220,8 +220,8 @@ mod tests {
     }
 
     #[test]
-    fn without_a_terminal_nothing_is_coloured() {
-        let plain = Look {
+    fn output_has_no_colours_without_a_terminal() {
+        let plain = Style {
             colours: false,
             width: None,
         };

@@ -1,4 +1,4 @@
-//! `semel completions` and `semel man`: made from the same definition as the commands themselves.
+//! `semel completions` and `semel man`, generated from the command definitions.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::Cli;
 use crate::exit::{self, Exit};
 use crate::out;
 
-/// Prints what a shell needs to complete commands.
+/// Prints a completion script for a shell.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -17,7 +17,7 @@ Examples:
   semel completions zsh > ~/.zfunc/_semel
   semel completions fish > ~/.config/fish/completions/semel.fish")]
 pub(crate) struct Completions {
-    /// Which shell.
+    /// The shell.
     shell: Shell,
 }
 
@@ -30,14 +30,14 @@ impl Completions {
     }
 }
 
-/// Prints the manual page; with --out, one for every command.
+/// Prints the manual page; with --out, writes one for every command.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   semel man | man -l -
   semel man --out ~/.local/share/man/man1")]
 pub(crate) struct Man {
-    /// A folder to write the pages of all commands to.
+    /// A folder for the pages of all commands.
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
 }

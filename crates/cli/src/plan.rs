@@ -1,4 +1,4 @@
-//! `semel plan`: how much store a load needs, from measured constants, with the arithmetic.
+//! `semel plan`: capacity planning from measured figures, with the arithmetic.
 
 use std::path::PathBuf;
 
@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use crate::bench::constants::{self, Constants};
 use crate::exit::Exit;
-use crate::out::{self, Look, Tone, bytes, number};
+use crate::out::{self, Style, Tone, bytes, number};
 
-/// Says how much store a load needs, with the arithmetic.
+/// Calculates how much store a load needs, and shows the arithmetic.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -18,38 +18,38 @@ Examples:
   semel bench --store redis://127.0.0.1 --out mine.json
   semel plan --rps 5000 --ttl 24h --body 2KiB --constants mine.json")]
 pub(crate) struct Plan {
-    /// Requests with a key, per second, at the busiest time.
+    /// Requests with a key per second, at peak.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     rps: u64,
-    /// How long records are kept (the retention).
+    /// The retention of records.
     #[arg(long, value_name = "SPAN", default_value = "24h")]
     ttl: Span,
-    /// The size of an answer's body.
+    /// The size of a response body.
     #[arg(long, value_name = "SIZE", default_value = "2KiB")]
     body: Size,
-    /// Of a hundred requests, how many are repeats.
+    /// The percentage of requests that are repeats.
     #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=99))]
     repeats: u64,
-    /// Which store.
+    /// The kind of store.
     #[arg(long, default_value = "redis")]
     store: Kind,
     /// Memory (redis) or disk (postgres) of one primary.
     #[arg(long, value_name = "SIZE")]
     per_primary: Option<Size>,
-    /// How much of what a primary can do, or hold, is to be used at most.
+    /// The maximum utilization of a primary, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=100))]
     fill: u64,
-    /// Figures that `semel bench` measured on your own store.
+    /// A file with the figures of your own store, from `semel bench`.
     #[arg(long, value_name = "FILE")]
     constants: Option<PathBuf>,
-    /// As JSON, for programs.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
-    /// Redis or Valkey, one or a cluster.
+    /// Redis or Valkey, a single server or a cluster.
     Redis,
     /// PostgreSQL.
     Postgres,
@@ -63,7 +63,7 @@ impl Kind {
         }
     }
 
-    /// Of one primary, where nobody says otherwise: a common size.
+    /// The default size of one primary.
     const fn size(self) -> u64 {
         match self {
             Self::Redis => 32 << 30,
@@ -72,7 +72,7 @@ impl Kind {
     }
 }
 
-/// One figure, and how it comes about.
+/// A figure, and how it is calculated.
 #[derive(Debug, Serialize)]
 struct Figure {
     name: &'static str,
@@ -87,7 +87,7 @@ impl Plan {
             Ok(all) => all,
             Err(exit) => return exit,
         };
-        let constants = match constants::of(&all, self.store.name()) {
+        let constants = match constants::for_store(&all, self.store.name()) {
             Ok(constants) => constants,
             Err(exit) => return exit,
         };
@@ -173,7 +173,7 @@ impl Plan {
         figures
     }
 
-    /// What the primaries are asked for.
+    /// The load on the primaries.
     fn traffic(
         &self,
         constants: &Constants,
@@ -206,7 +206,9 @@ impl Plan {
                         name: "connections",
                         value: primaries + 1.0,
                         unit: "per process",
-                        arithmetic: "one to each primary, shared, and one for wake-ups; up to 64 more to each with durability=wait".to_owned(),
+                        arithmetic: "one shared connection to each primary, and one for wake-ups; \
+                                     up to 64 more to each with durability=wait"
+                            .to_owned(),
                     },
                 ]
             }
@@ -218,7 +220,8 @@ impl Plan {
                         value: fresh * 2.0,
                         unit: "",
                         arithmetic: format!(
-                            "{} × 2 (claim, settle); as many flushes of the log at most, fewer where commits share one",
+                            "{} × 2 (claim, settle); at most as many log flushes, fewer with \
+                             group commit",
                             number(fresh)
                         ),
                     },
@@ -248,9 +251,10 @@ impl Plan {
     }
 
     fn show(&self, figures: &[Figure], constants: &Constants) {
-        let look = Look::of_stdout();
+        let look = Style::for_stdout();
         out::say(format!(
-            "{} requests/s with a key, {} % of them repeats; answers of {}, kept for {}; on {}\n",
+            "{} requests/s with a key, {} % of them repeats; responses of {}, stored for {}; on \
+             {}\n",
             number(self.rps as f64),
             self.repeats,
             bytes(self.body.0 as f64),
@@ -279,7 +283,8 @@ impl Plan {
             ),
         ));
         if self.constants.is_none() {
-            let hint = "your machine is another: `semel bench --store URL --out mine.json`, then --constants mine.json";
+            let hint = "measure your own store: `semel bench --store URL --out mine.json`, then \
+                        --constants mine.json";
             out::say(look.paint(Tone::Quiet, hint));
         }
     }

@@ -1,21 +1,21 @@
-//! Progress of long work: on standard error, and only where somebody looks.
+//! Progress bars, on standard error and only on a terminal.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Shows how far something is.
+/// A progress bar.
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// Of work whose end isn't known: a spinner and a count of `things`.
+    /// A spinner with a count of `things`, for work of unknown length.
     pub(crate) fn counting(what: &'static str, things: &str) -> Self {
         let template = format!("{{spinner}} {{msg}}: {{pos}} {things}");
         Self::new(ProgressBar::no_length(), what, &template)
     }
 
-    /// Of `steps` steps.
+    /// A bar for `steps` steps.
     pub(crate) fn steps(what: &'static str, steps: u64) -> Self {
         let template = "{msg:<28} {bar:32} {percent:>3} %";
         Self::new(ProgressBar::new(steps), what, template)

@@ -1,4 +1,4 @@
-//! The runtime of commands that end by themselves.
+//! The async runtime of short-lived commands.
 
 use std::future::Future;
 
@@ -11,7 +11,7 @@ pub(crate) fn block_on(command: impl Future<Output = Result<(), Exit>>) -> Resul
         .build()
         .map_err(|error| Exit::failed(exit::UNEXPECTED, error.to_string()))?;
     let ended = runtime.block_on(command);
-    // Connections that are kept open have nobody left to talk to.
+    // Idle connections must not delay the exit.
     runtime.shutdown_background();
     ended
 }

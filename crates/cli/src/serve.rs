@@ -1,39 +1,39 @@
-//! `semel serve`.
+//! `semel serve`: runs the sidecar.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use semel_server::config::{Config, Finding, Findings, Flag, Loaded, Origin, Sources, load};
-use semel_server::{Drained, StartError, open_audited, run};
+use semel_server::{DrainOutcome, OpenOptions, StartError, run};
 
 use crate::exit::{self, Exit};
 use crate::log;
 
-/// What may be said on the command line.
+/// The settings that flags can set.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Settings {
-    /// The file with the settings (TOML).
+    /// The settings file (TOML).
     #[arg(long, short, env = "SEMEL_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Where your service listens; several for copies of it.
+    /// The URL of your service. Repeat it for several replicas.
     #[arg(long, value_name = "URL")]
     upstream: Vec<String>,
-    /// Where the records are kept: redis://…, postgres://…, mysql://…, sqlite://…, s3://…, memory:// to try things out.
+    /// The store: redis://…, postgres://…, mysql://…, sqlite://…, s3://…, or memory:// for a trial.
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// Where to listen.
+    /// The address to listen on.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Where to listen for operators.
+    /// The address of the admin listener.
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<String>,
     /// The environment, such as production.
     #[arg(long, value_name = "NAME")]
     environment: Option<String>,
-    /// The form of the log: auto, text or json.
+    /// The log format: auto, text or json.
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
-    /// Any other setting; `semel config explain` lists them.
+    /// Any other setting. `semel config explain` lists them.
     #[arg(long = "set", value_name = "SETTING=VALUE")]
     set: Vec<String>,
 }
@@ -45,7 +45,7 @@ impl Settings {
         load(&sources).map_err(|findings| StartError::from(findings).into())
     }
 
-    /// The same, for somebody who wants to look at what is wrong.
+    /// Like `load`, but returns the findings.
     pub(crate) fn read(&self) -> Result<Loaded, Findings> {
         match self.sources() {
             Ok(sources) => load(&sources),
@@ -58,13 +58,13 @@ impl Settings {
         }
     }
 
-    /// Whether settings come from a file.
-    pub(crate) const fn names_a_file(&self) -> bool {
+    /// Whether the settings come from a file.
+    pub(crate) const fn has_file(&self) -> bool {
         self.config.is_some()
     }
 
-    /// Nothing but the store that was named by a flag or a variable.
-    pub(crate) fn only_store(&self) -> Config {
+    /// Only the store that a flag or a variable names.
+    pub(crate) fn store_only(&self) -> Config {
         let mut config = Config::default();
         let named = self.store.clone();
         config.store.url = named.or_else(|| std::env::var("SEMEL_STORE_URL").ok());
@@ -114,17 +114,20 @@ impl Settings {
     }
 }
 
-/// The sidecar: puts a service of any language behind idempotency keys.
+/// Runs the sidecar, which adds idempotency keys to a service in any language.
 #[derive(Args)]
 #[command(after_help = "\
 Example:
   semel serve --upstream http://127.0.0.1:3000 --store redis://127.0.0.1
 
-Signals: SIGHUP reads the settings again, SIGTERM and SIGINT drain, a second one ends at once.
-Exit codes: 0 drained, 2 usage, 3 settings, 4 store, 5 address, 6 self-check, 7 ended with something unfinished.")]
+Signals: SIGHUP reloads the settings, SIGTERM and SIGINT drain, a second one exits at once.
+Exit codes: 0 drained, 2 usage, 3 settings, 4 store, 5 address, 6 self-check, 7 unfinished work.")]
 pub(crate) struct Serve {
     #[command(flatten)]
     settings: Settings,
+    /// Ends at once when standard input ends, so that no sidecar outlives the process that started it.
+    #[arg(long, hide = true)]
+    end_with_stdin: bool,
 }
 
 impl Serve {
@@ -134,6 +137,9 @@ impl Serve {
             Err(exit) => return exit,
         };
         log::start(&loaded.config.log);
+        if self.end_with_stdin {
+            std::thread::spawn(end_with_stdin);
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build();
@@ -142,21 +148,28 @@ impl Serve {
             Err(error) => return Exit::failed(exit::UNEXPECTED, error.to_string()),
         };
         let ended = runtime.block_on(serve(loaded));
-        // Whatever still runs now was given its time.
+        // Remaining tasks have had their drain time.
         runtime.shutdown_background();
         match ended {
-            Ok(Drained::Whole) => Exit::Ok,
-            Ok(Drained::CutOff) => Exit::failed(exit::CUT_OFF, ""),
+            Ok(DrainOutcome::Complete) => Exit::Ok,
+            Ok(DrainOutcome::CutOff) => Exit::failed(exit::CUT_OFF, ""),
             Err(error) => error.into(),
         }
     }
 }
 
-async fn serve(loaded: Loaded) -> Result<Drained, StartError> {
+/// Reads standard input to its end, then ends the process without draining.
+fn end_with_stdin() {
+    // A broken pipe is an end too.
+    let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+    std::process::exit(i32::from(exit::CUT_OFF));
+}
+
+async fn serve(loaded: Loaded) -> Result<DrainOutcome, StartError> {
     for warning in &loaded.warnings {
         tracing::warn!("{}: {}; {}", warning.path, warning.message, warning.fix);
     }
-    let opened = open_audited(&loaded.config).await?;
+    let opened = OpenOptions::for_node(&loaded.config).open().await?;
     let mounts = opened.mounts(&loaded.config)?;
     let drained = run(loaded, opened.semel, mounts).await;
     opened.trail.flush().await;

@@ -1,16 +1,16 @@
-//! `semel tail`.
+//! `semel tail`: follows the events of a sidecar.
 
 use clap::Args;
 use serde_json::Value;
 
 use crate::client::view::Entry;
 use crate::client::{Target, typed};
-use crate::events::{Events, Wanted};
+use crate::events::{AuditStream, EventFilter};
 use crate::exit::{self, Exit};
-use crate::out::{self, Look, Tone};
+use crate::out::{self, Style, Tone};
 use crate::runtime;
 
-/// Follows what happens in a running sidecar: claims, replays, conflicts, operators' changes.
+/// Follows the events of a running sidecar: claims, replays, conflicts, changes by operators.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -19,25 +19,25 @@ Examples:
 pub(crate) struct Tail {
     #[command(flatten)]
     target: Target,
-    /// Only of kinds that begin so, such as idempotency.replay or admin.
+    /// Only kinds with this prefix, such as idempotency.replay or admin.
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
-    /// Only of this tenant.
+    /// Only this tenant.
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// Only of this scope.
+    /// Only this scope.
     #[arg(long, value_name = "NAME")]
     scope: Option<String>,
-    /// Only about the record with this (whole) id.
+    /// Only the record with this full ID.
     #[arg(long, value_name = "ID")]
     id: Option<String>,
-    /// Begin with so many of the last events.
+    /// Start with this number of recent events.
     #[arg(long, value_name = "NUMBER", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=1000))]
     recent: u32,
-    /// End after so many.
+    /// Stop after this number of events.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     limit: Option<u32>,
-    /// One JSON object a line, for programs.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
 }
@@ -50,11 +50,11 @@ impl Tail {
     async fn follow(&self) -> Result<(), Exit> {
         let client = self.target.client().await?;
         if !client.is_remote() {
-            let message = "a store tells nothing of what happens; a running sidecar does\n    fix: --admin \
+            let message = "a store has no events; a running sidecar has\n    fix: --admin \
                            http://HOST:PORT, of a sidecar with admin.address set";
             return Err(Exit::failed(exit::CONFIG, message));
         }
-        let wanted = Wanted {
+        let wanted = EventFilter {
             id: self.id.clone(),
             tenant: self.tenant.clone(),
             scope: self.scope.clone(),
@@ -62,10 +62,13 @@ impl Tail {
             recent: Some(self.recent),
             limit: self.limit,
         };
-        let mut events = Events::open(&client, &wanted).await?;
-        let look = Look::of_stdout();
+        let mut events = AuditStream::open(&client, &wanted).await?;
+        let look = Style::for_stdout();
         if look.is_terminal() && !self.json {
-            out::note(format_args!("following {}; Ctrl-C ends", client.name));
+            out::note(format_args!(
+                "following {}; press Ctrl-C to stop",
+                client.name
+            ));
         }
         let mut seen = 0;
         while let Some(entry) = events.next().await {
@@ -98,7 +101,7 @@ pub(crate) fn tone(kind: &str) -> Tone {
     }
 }
 
-fn line(look: Look, entry: Value) -> Result<String, Exit> {
+fn line(look: Style, entry: Value) -> Result<String, Exit> {
     let entry: Entry = typed(entry)?;
     let place = match entry.tenant.as_str() {
         "" => entry.scope.clone(),

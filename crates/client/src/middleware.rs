@@ -1,4 +1,4 @@
-//! [`Idempotency`]: the middleware that makes a call safe to repeat, and repeats it.
+//! [`IdempotencyMiddleware`]: gives a call its idempotency key, and retries it.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -12,19 +12,19 @@ use http::{Extensions, HeaderValue, Method};
 use reqwest::{Body, Request, Response, ResponseBuilderExt as _};
 use reqwest_middleware::{ClientWithMiddleware, Middleware, Next, Result};
 
-use crate::course::Course;
+use crate::body_sentinel::BodySentinel;
+use crate::decision::{Decision, Problem, decide};
 use crate::error::Error;
-use crate::judge::{Judged, Problem, judge};
-use crate::left::Left;
 use crate::policy::{RetryBudget, RetryPolicy};
+use crate::retry_state::RetryState;
 
 /// The header that a key travels in.
 const HEADER: &str = "idempotency-key";
 
-/// Answers up to this size are read within the attempt, so that one that breaks off is asked for again.
+/// Answers up to this size are read within the attempt, so that a truncated one is retried.
 const MOST_BUFFERED: usize = 16 * 1024 * 1024;
 
-/// The key of one operation: given with the request, where it has a name of its own.
+/// The idempotency key of one operation. Give it with the request to choose the key.
 ///
 /// ```no_run
 /// # async fn example(client: reqwest_middleware::ClientWithMiddleware) -> Result<(), Box<dyn std::error::Error>> {
@@ -43,10 +43,10 @@ const MOST_BUFFERED: usize = 16 * 1024 * 1024;
 pub struct IdempotencyKey(HeaderValue);
 
 impl IdempotencyKey {
-    /// A key that the caller has.
+    /// A key chosen by the caller.
     ///
     /// # Errors
-    /// [`Error::Key`] where it isn't 1 to 255 visible ASCII characters.
+    /// [`Error::Key`] if it isn't 1 to 255 visible ASCII characters.
     pub fn new(key: &str) -> std::result::Result<Self, Error> {
         let fits = (1..=255).contains(&key.len()) && key.bytes().all(|b| b.is_ascii_graphic());
         if !fits {
@@ -57,25 +57,25 @@ impl IdempotencyKey {
         Ok(Self(value))
     }
 
-    /// A new one: make it when the operation begins, and keep it.
+    /// A random key. Create it when the operation begins, and keep it for all attempts.
     #[must_use]
     pub fn random() -> Self {
         let text = format!("idem_{:032x}", rand::random::<u128>());
-        // Letters and digits.
+        // Only letters, digits and an underscore, so this can't fail.
         let mut value =
             HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("idem_"));
         value.set_sensitive(true);
         Self(value)
     }
 
-    /// Its text.
+    /// The text of the key.
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.to_str().unwrap_or_default()
     }
 }
 
-/// Shows how it begins.
+/// Shows the first characters only.
 impl std::fmt::Debug for IdempotencyKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let text = self.as_str();
@@ -83,49 +83,49 @@ impl std::fmt::Debug for IdempotencyKey {
     }
 }
 
-/// In the extensions of a request that may have been sent with its key before, by this process or another: then it may
-/// be done, whatever becomes of the attempts of now.
+/// Marks a request, in its extensions, that may have been sent with its key before, by this process or another. Its outcome
+/// is unknown until an answer comes.
 #[derive(Clone)]
 pub(crate) struct SentBefore;
 
-/// What became of a call, beside its answer: in the extensions of the response.
+/// Details of a call, in the extensions of its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Called {
-    /// Under which it was asked: to be kept with the order.
+pub struct CallInfo {
+    /// The key of the call, for the caller's own records.
     pub key: IdempotencyKey,
     /// How many attempts it took.
     pub attempts: u32,
-    /// Whether an earlier attempt did it, and this is its answer.
+    /// Whether this is the stored answer of an earlier attempt.
     pub replayed: bool,
 }
 
-impl Called {
-    /// Of an answer that came through [`Idempotency`].
+impl CallInfo {
+    /// The details of a response that came through [`IdempotencyMiddleware`].
     #[must_use]
-    pub fn of(response: &Response) -> Option<&Self> {
+    pub fn from_response(response: &Response) -> Option<&Self> {
         response.extensions().get()
     }
 }
 
-/// Gives POST and PATCH a key, once, and repeats what may be repeated with it. Other methods pass untouched, unless they
-/// come with an [`IdempotencyKey`].
+/// Gives POST and PATCH requests one key for all attempts, and retries them. Other methods pass unchanged, unless they have
+/// an [`IdempotencyKey`].
 ///
-/// A key that the request has already (as a header or an extension) is kept.
+/// A key that the request already has, as a header or an extension, is kept.
 #[derive(Clone, Debug, Default)]
-pub struct Idempotency {
+pub struct IdempotencyMiddleware {
     policy: RetryPolicy,
     budget: Arc<RetryBudget>,
 }
 
-impl Idempotency {
-    /// With another policy.
+impl IdempotencyMiddleware {
+    /// Sets the retry policy.
     #[must_use]
     pub fn policy(mut self, policy: RetryPolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// With a budget that other clients share.
+    /// Sets a retry budget, which other clients may share.
     #[must_use]
     pub fn budget(mut self, budget: Arc<RetryBudget>) -> Self {
         self.budget = budget;
@@ -133,7 +133,7 @@ impl Idempotency {
     }
 }
 
-/// A client with [`Idempotency`] as it is by default.
+/// A client with the default [`IdempotencyMiddleware`].
 ///
 /// ```
 /// let client = semel_client::client(reqwest::Client::new());
@@ -141,11 +141,11 @@ impl Idempotency {
 #[must_use]
 pub fn client(client: reqwest::Client) -> ClientWithMiddleware {
     let builder = reqwest_middleware::ClientBuilder::new(client);
-    builder.with(Idempotency::default()).build()
+    builder.with(IdempotencyMiddleware::default()).build()
 }
 
 #[async_trait]
-impl Middleware for Idempotency {
+impl Middleware for IdempotencyMiddleware {
     async fn handle(
         &self,
         mut request: Request,
@@ -166,7 +166,7 @@ impl Middleware for Idempotency {
     }
 }
 
-impl Idempotency {
+impl IdempotencyMiddleware {
     async fn repeat(
         &self,
         key: &IdempotencyKey,
@@ -175,38 +175,38 @@ impl Idempotency {
         next: Next<'_>,
     ) -> Result<Response> {
         let sent_before = extensions.get::<SentBefore>().is_some();
-        let mut course = Course::new(&self.policy, &self.budget, sent_before);
+        let mut retries = RetryState::new(&self.policy, &self.budget, sent_before);
         loop {
-            let (mut attempt, left) = Left::copy(request).ok_or(Error::OneShot)?;
-            let limit = course.begin();
+            let (mut attempt, sentinel) = BodySentinel::watch(request).ok_or(Error::OneShot)?;
+            let limit = retries.begin();
             *attempt.timeout_mut() = Some(limit);
             metrics::counter!("semel_client_attempts_total").increment(1);
-            let asked = async { whole(next.clone().run(attempt, extensions).await?).await };
-            let asked = tokio::time::timeout(limit, left.before(asked)).await;
-            let pause = match asked {
-                // reqwest's own limit should have ended it.
-                Err(_) => course.next(None, true, false),
+            let answer = async { read_body(next.clone().run(attempt, extensions).await?).await };
+            let answer = tokio::time::timeout(limit, sentinel.observe(answer)).await;
+            let pause = match answer {
+                // A safety net: reqwest's own timeout should have ended the attempt.
+                Err(_) => retries.next(None, true, false),
                 Ok((had_left, Err(error))) => match never_sent(&error) {
                     None => return Err(error),
-                    Some(never_sent) => course.next(None, true, never_sent && !had_left),
+                    Some(never_sent) => retries.next(None, true, never_sent && !had_left),
                 },
                 Ok((_, Ok((response, problem)))) => {
-                    match judge(response.status(), response.headers(), &problem) {
-                        Judged::Final => return Ok(told(response, key, course.attempts)),
-                        Judged::Conflict => {
+                    match decide(response.status(), response.headers(), &problem) {
+                        Decision::Final => return Ok(with_info(response, key, retries.attempts)),
+                        Decision::Conflict => {
                             metrics::counter!("semel_client_conflicts_total").increment(1);
                             let status = response.status();
                             return Err(Error::Conflict { status }.into());
                         }
-                        Judged::InDoubt => {
+                        Decision::InDoubt => {
                             metrics::counter!("semel_client_in_doubt_total").increment(1);
                             return Err(Error::InDoubt.into());
                         }
-                        Judged::Again {
+                        Decision::Again {
                             after,
                             counts,
                             nothing_done,
-                        } => course.next(after, counts, nothing_done),
+                        } => retries.next(after, counts, nothing_done),
                     }
                 }
             };
@@ -219,20 +219,20 @@ impl Idempotency {
     }
 }
 
-/// Whether the request never left, as far as the last hop says; `None` where asking again is no use.
+/// Whether the last hop of the request was certainly never sent. `None` if a retry can't help.
 fn never_sent(error: &reqwest_middleware::Error) -> Option<bool> {
     match error {
         reqwest_middleware::Error::Reqwest(error) if error.is_builder() || error.is_redirect() => {
             None
         }
         reqwest_middleware::Error::Reqwest(error) => Some(error.is_connect()),
-        // Another middleware's: it knows why.
+        // An error of another middleware isn't retried.
         reqwest_middleware::Error::Middleware(_) => None,
     }
 }
 
-/// The answer with its body read, up to a bound, and what it says of a problem. One that breaks off is an error.
-async fn whole(response: Response) -> Result<(Response, Problem)> {
+/// Reads the body of a response up to a bound, and parses its problem document. A truncated body is an error.
+async fn read_body(response: Response) -> Result<(Response, Problem)> {
     let (status, url) = (response.status(), response.url().clone());
     let (version, headers) = (response.version(), response.headers().clone());
     let extensions = response.extensions().clone();
@@ -243,13 +243,13 @@ async fn whole(response: Response) -> Result<(Response, Problem)> {
             Some(bytes) => body.extend_from_slice(&bytes),
             None => {
                 let body = body.freeze();
-                let problem = Problem::of(status, &headers, &body);
+                let problem = Problem::parse(status, &headers, &body);
                 let made = rebuilt(status, version, headers, extensions, url, body.into());
                 return Ok((made, problem));
             }
         }
     }
-    // Larger than what is kept here: the caller reads the rest, and sees by itself where it breaks off.
+    // Larger than the buffer: the caller reads the rest, and notices a truncated body itself.
     let first = stream::once(std::future::ready(Ok::<Bytes, reqwest::Error>(
         body.freeze(),
     )));
@@ -277,13 +277,13 @@ fn rebuilt(
     Response::from(made)
 }
 
-fn told(mut response: Response, key: &IdempotencyKey, attempts: u32) -> Response {
+fn with_info(mut response: Response, key: &IdempotencyKey, attempts: u32) -> Response {
     let replayed = response.headers().get("idempotent-replayed");
     let replayed = replayed.is_some_and(|value| value == "true");
     if replayed {
         metrics::counter!("semel_client_replays_total").increment(1);
     }
-    response.extensions_mut().insert(Called {
+    response.extensions_mut().insert(CallInfo {
         key: key.clone(),
         attempts,
         replayed,

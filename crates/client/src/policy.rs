@@ -1,22 +1,22 @@
-//! How often and how long: [`RetryPolicy`] for one call, [`RetryBudget`] for all of them.
+//! [`RetryPolicy`] of one call, and [`RetryBudget`] of all calls of a process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How one call is repeated.
+/// How one call is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// The most attempts; being told to wait for a run under way doesn't count. 6.
+    /// The most attempts. A wait for a run in progress doesn't count. 6.
     pub max_attempts: u32,
-    /// The first pause is random between nothing and this; the bound doubles with each attempt. 0.2 s.
+    /// The first pause is random between zero and this. The bound doubles with each attempt. 0.2 s.
     pub base: Duration,
-    /// The bound's bound. 10 s.
+    /// The largest bound of a pause. 10 s.
     pub cap: Duration,
-    /// For one attempt, its answer's body included. Longer than a server waits for a run under way. 35 s.
+    /// The timeout of one attempt, including the body of its response. Longer than a server waits for a run in progress. 35 s.
     pub attempt_timeout: Duration,
-    /// For all of them, pauses included. 2 minutes.
+    /// The timeout of the call, including all attempts and pauses. 2 minutes.
     pub total_timeout: Duration,
-    /// A server that asks for a longer pause is not waited for. 1 minute.
+    /// The longest pause that a server may ask for; the call ends if it asks for more. 1 minute.
     pub max_retry_after: Duration,
 }
 
@@ -33,9 +33,9 @@ impl Default for RetryPolicy {
     }
 }
 
-/// How many retries a process may spend: a reserve, and a share of its calls.
+/// The retry budget of a process: a reserve, and a share of its calls.
 ///
-/// When a server is down, every client that retries multiplies its load; the budget bounds that to a share.
+/// When a server is down, retries multiply its load. The budget bounds them to a share of the calls.
 ///
 /// ```
 /// let budget = semel_client::RetryBudget::new(1, 0.5);
@@ -72,7 +72,7 @@ impl RetryBudget {
         }
     }
 
-    /// A first attempt: earns its share.
+    /// Records a first attempt, which earns its share of a retry.
     pub fn call(&self) {
         let earn = |left: u64| Some((left + self.per_call).min(self.reserve));
         let _ = self
@@ -80,7 +80,7 @@ impl RetryBudget {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, earn);
     }
 
-    /// Whether one more retry may be spent.
+    /// Spends one retry. Returns whether there was one.
     #[must_use]
     pub fn retry(&self) -> bool {
         let spend = |left: u64| left.checked_sub(WHOLE);

@@ -1,10 +1,11 @@
-//! The canary: nodes with different secrets would silently split the keyspace, each running what the
-//! other has already run. So every node claims one well-known key with a fingerprint of its secret
-//! before it serves, and doesn't start where another secret was there first (P41).
+//! The canary record: detects nodes with different secrets before they serve (P41).
+//!
+//! Such nodes would silently split the keyspace, and each would run what the other has already run. So every node claims
+//! one well-known key with a fingerprint of its secret, and doesn't start if another secret was first.
 
 use std::time::Duration;
 
-use crate::claim::{Claim, Claimed, Settlement, Terms};
+use crate::claim::{Claim, ClaimTerms, Claimed, Settlement};
 use crate::env::Env;
 use crate::error::StoreError;
 use crate::fingerprint::Fingerprint;
@@ -18,7 +19,7 @@ use crate::store::{Query, Store, StoreAdmin};
 /// The scope of the canary's record.
 pub const SCOPE: &str = "semel.canary";
 
-/// How many pages of records are looked at where there is no canary.
+/// How many pages of records are read if there is no canary.
 const PAGES: usize = 16;
 
 /// Why a node must not start.
@@ -28,21 +29,21 @@ pub enum CanaryError {
     /// The store was first used with another secret.
     #[error(
         "this store is used with another secret than this node's (id {id}); \
-         give every node the same one, or use another store"
+         give every node the same secret, or use another store"
     )]
     OtherSecret {
-        /// Of this node's secret.
+        /// The id of this node's secret.
         id: u16,
     },
     /// The store gave no answer.
-    #[error("the store could not be asked which secret it is used with")]
+    #[error("could not read from the store which secret it is used with")]
     Store(#[from] StoreError),
 }
 
 /// Checks that this store is used with `secret` and no other, for one environment.
 ///
-/// Where there is no canary, the first node makes it; but not if records of the environment were made with another secret, as
-/// far as their secrets' ids tell: somebody removed the canary.
+/// If there is no canary, the first node writes it, unless the environment already has records under the id of another
+/// secret: then somebody removed the canary.
 ///
 /// # Errors
 /// [`CanaryError`] says why the node must not start.
@@ -56,24 +57,24 @@ pub async fn check(
         return Ok(());
     };
     let other = CanaryError::OtherSecret { id: secret.id() };
-    let is_there = store.read(&claim.identity).await?.is_some();
-    if !is_there && is_anothers(store, secret, environment).await? {
+    let exists = store.read(&claim.identity).await?.is_some();
+    if !exists && has_other_secret(store, secret, environment).await? {
         return Err(other);
     }
     match store.claim(&claim).await? {
         Claimed::Mismatch => Err(other),
         Claimed::Won(grant) => {
-            let settlement = Settlement::Complete(Answer::of("").into());
+            let settlement = Settlement::Complete(Answer::from_body("").into());
             store.settle(&grant, &settlement).await?;
             Ok(())
         }
-        // Another node of the same secret has just asked, or did before.
+        // Another node with the same secret has claimed it.
         Claimed::Busy(_) | Claimed::Replay(_) | Claimed::InDoubt(_) => Ok(()),
     }
 }
 
-/// Whether the first records of the environment were made with another secret than this, and none with this one.
-async fn is_anothers(
+/// Whether the first records of the environment were all made with another secret.
+async fn has_other_secret(
     store: &dyn StoreAdmin,
     secret: &Secret,
     environment: &str,
@@ -99,12 +100,12 @@ async fn is_anothers(
     Ok(found)
 }
 
-/// The same for a tool that looks after records and serves nobody: it must have the nodes' secret, and where there was no node yet
-/// it leaves the choice to the first.
+/// Checks the secret without writing the canary, for a tool that only manages records. It must have the nodes' secret. If
+/// no node has started yet, any secret passes.
 ///
 /// # Errors
-/// [`CanaryError`] says why the tool would find nothing.
-pub async fn look(
+/// [`CanaryError`] says why the tool would find no records.
+pub async fn check_read_only(
     store: &dyn Store,
     env: &Env,
     secret: &Secret,
@@ -121,18 +122,24 @@ pub async fn look(
     }
 }
 
-/// All parts are constants, so making them only fails for an environment that nobody could use.
+/// The claim of the canary's key. `None` only for an invalid environment, because all other parts are constants.
 fn claim(env: &Env, secret: &Secret, environment: &str) -> Option<Claim> {
     let namespace = Namespace::new(environment, "", SCOPE).ok()?;
     let key = Key::parse("secret").ok()?;
     let lease = Duration::from_secs(10);
     Some(Claim {
         retry: false,
-        // The same place for every secret: that is the point.
-        identity: Identity::of(&Secret::none(), &namespace, &key),
+        // The same identity for every secret, so that different secrets meet.
+        identity: Identity::new(&Secret::none(), &namespace, &key),
         fingerprint: Fingerprint::builder(secret).part(b"canary").finish(),
         token: Token(env.entropy.next_u128()),
-        terms: Terms::new(lease, Terms::MAX_RETENTION, CrashPolicy::Takeover, u16::MAX).ok()?,
+        terms: ClaimTerms::new(
+            lease,
+            ClaimTerms::MAX_RETENTION,
+            CrashPolicy::Takeover,
+            u16::MAX,
+        )
+        .ok()?,
         secret_id: secret.id(),
         hint: key.hint(),
         namespace,

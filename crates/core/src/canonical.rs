@@ -19,8 +19,8 @@ pub const MAX_DEPTH: usize = 64;
 /// The largest number that every JSON reader keeps exactly.
 const MAX_EXACT: u64 = (1 << 53) - 1;
 
-/// The name under which serde_json gives a number by its digits: the only member of an object that isn't in the text. It
-/// does so where any crate of the build enables its `arbitrary_precision`, and no fingerprint may depend on that (P3).
+/// The member name under which serde_json gives a number by its digits if any crate of the build enables its
+/// `arbitrary_precision` feature. Fingerprints must not depend on that (P3).
 const DIGITS: &str = "$serde_json::private::Number";
 
 /// Why a text has no canonical form. Says where; never repeats the text.
@@ -80,21 +80,21 @@ pub fn canonicalize(text: &[u8]) -> Result<Vec<u8>, CanonicalError> {
     Ok(out)
 }
 
-/// Appends the canonical form of a JSON text to `out`; after an error, what was appended means nothing.
+/// Appends the canonical form of a JSON text to `out`. After an error, discard what was appended.
 pub(crate) fn append(out: &mut Vec<u8>, text: &[u8]) -> Result<(), CanonicalError> {
-    // Checked as a whole, which is quicker than string by string; what isn't UTF-8 fails below, by its place.
+    // Checked as a whole, which is quicker than string by string. Invalid UTF-8 fails below, with its position.
     match std::str::from_utf8(text) {
         Ok(text) => write(out, serde_json::Deserializer::from_str(text)),
         Err(_) => write(out, serde_json::Deserializer::from_slice(text)),
     }?;
-    match decimal::inexact(text) {
+    match decimal::find_inexact(text) {
         None => Ok(()),
         Some(at) => Err(CanonicalError::at(text, at)),
     }
 }
 
 impl CanonicalError {
-    /// A number at this place of the text.
+    /// The error for a number at this offset of the text.
     fn at(text: &[u8], at: usize) -> Self {
         let before = &text[..at];
         let start = before.iter().rposition(|byte| *byte == b'\n');
@@ -139,7 +139,7 @@ fn kind(error: &serde_json::Error) -> CanonicalErrorKind {
 struct Writer<'a> {
     out: &'a mut Vec<u8>,
     depth: usize,
-    /// Whether the value is a number's digits, to be told: where its name is [`DIGITS`], and comes first.
+    /// Set to true if the value is a number's digits: its name is [`DIGITS`], and it comes first.
     digits: Option<&'a mut bool>,
 }
 
@@ -327,7 +327,7 @@ fn sort<E: de::Error>(out: &mut Vec<u8>, start: usize, found: &mut [Member<'_>])
     Ok(())
 }
 
-/// A member's name, borrowed from the text where it has no escapes.
+/// A member's name, borrowed from the text if it has no escapes.
 struct Name<'de>(Cow<'de, str>);
 
 impl<'de> de::Deserialize<'de> for Name<'de> {
@@ -367,7 +367,7 @@ mod tests {
 
     use super::*;
 
-    /// A number as serde_json gives it where a crate of the build enables `arbitrary_precision`.
+    /// A number as serde_json gives it if a crate of the build enables `arbitrary_precision`.
     struct Digits(&'static str);
 
     impl<'de> de::IntoDeserializer<'de, serde_json::Error> for Digits {

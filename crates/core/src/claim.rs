@@ -1,6 +1,6 @@
-//! The values that go into and come out of a store: [`Claim`], [`Claimed`], [`Settlement`] and kin.
+//! The values that go into and come out of a store: [`Claim`], [`Claimed`], [`Settlement`] and others.
 //!
-//! Losing is one of the answers, so that whoever asks has to look at it.
+//! A lost claim or lease is a value, not an error, so that a caller can't overlook it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,42 +12,42 @@ use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::key::KeyHint;
 use crate::namespace::Namespace;
-use crate::record::{Answer, CrashPolicy, Fence, State, Token};
+use crate::record::{Answer, CrashPolicy, Fence, Record, State, Token};
 
-/// Asks to be the one who runs.
+/// A request to become the owner of a key and run its effect.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// Whose record.
+    /// The key.
     pub identity: Identity,
     /// Digest of the payload.
     pub fingerprint: Fingerprint,
-    /// The mark of this asker. Sent again after a lost reply, the claim keeps its token.
+    /// The random mark of this claimant. A claim that is sent again after a lost reply keeps its token.
     pub token: Token,
-    /// The terms on which to run, if this claim is the first.
-    pub terms: Terms,
-    /// Which secret made identity and fingerprint.
+    /// The terms of the run, if this claim is the first.
+    pub terms: ClaimTerms,
+    /// The id of the secret behind identity and fingerprint.
     pub secret_id: u16,
-    /// For people: where the key lives.
+    /// The namespace of the key, for people.
     pub namespace: Namespace,
-    /// For people: how the key begins.
+    /// The first characters of the key, for people.
     pub hint: KeyHint,
-    /// Whether the asker has reason to think that the key was claimed before: it waited, or its caller says that it
-    /// asks again. A store may then look before it writes; the answer is the same (P4).
+    /// Whether the key was probably claimed before: the claimant waited, or its caller says that this is a retry. A store
+    /// may then read before it writes; the answer is the same (P4).
     pub retry: bool,
 }
 
-/// The terms of a claim: how long, and what if the owner vanishes.
+/// The terms of a claim: lease, retention, crash policy and attempts.
 ///
-/// Checked once, here; whole milliseconds, so that every store keeps them exactly.
+/// Checked once, here. Spans are whole milliseconds, so that every store keeps them exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Terms {
+pub struct ClaimTerms {
     lease: Duration,
     retention: Duration,
     crash: CrashPolicy,
     max_attempts: u16,
 }
 
-impl Terms {
+impl ClaimTerms {
     /// The shortest lease.
     pub const MIN_LEASE: Duration = Duration::from_millis(10);
     /// The longest lease.
@@ -58,28 +58,28 @@ impl Terms {
     /// Checks the terms.
     ///
     /// # Errors
-    /// [`TermsError`] where a value is out of bounds, or the retention is shorter than the lease: a
-    /// record that expired under its owner would let a second one in.
+    /// [`ClaimTermsError`] if a value is out of bounds, or the retention is shorter than the lease: a record that expired
+    /// before its lease would let a second owner in.
     pub fn new(
         lease: Duration,
         retention: Duration,
         crash: CrashPolicy,
         max_attempts: u16,
-    ) -> Result<Self, TermsError> {
+    ) -> Result<Self, ClaimTermsError> {
         let whole_millis =
             |d: Duration| Duration::from_millis(d.as_millis().try_into().unwrap_or(u64::MAX));
         let (lease, retention) = (whole_millis(lease), whole_millis(retention));
         if lease < Self::MIN_LEASE || lease > Self::MAX_LEASE {
-            return Err(TermsError::Lease);
+            return Err(ClaimTermsError::Lease);
         }
         if retention > Self::MAX_RETENTION {
-            return Err(TermsError::Retention);
+            return Err(ClaimTermsError::Retention);
         }
         if retention < lease {
-            return Err(TermsError::RetentionUnderLease);
+            return Err(ClaimTermsError::RetentionUnderLease);
         }
         if max_attempts == 0 {
-            return Err(TermsError::NoAttempts);
+            return Err(ClaimTermsError::NoAttempts);
         }
         Ok(Self {
             lease,
@@ -101,13 +101,13 @@ impl Terms {
         self.retention
     }
 
-    /// What becomes of the key when its owner vanishes.
+    /// What happens to the key if its owner crashes.
     #[must_use]
     pub const fn crash(&self) -> CrashPolicy {
         self.crash
     }
 
-    /// The most runs begun before a lapsed lease means "in doubt".
+    /// The most runs begun before a lapsed lease leaves the key in doubt.
     #[must_use]
     pub const fn max_attempts(&self) -> u16 {
         self.max_attempts
@@ -117,7 +117,7 @@ impl Terms {
 /// Why terms were refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum TermsError {
+pub enum ClaimTermsError {
     /// The lease is out of bounds.
     #[error("the lease must be between 10 ms and 24 h")]
     Lease,
@@ -135,48 +135,80 @@ pub enum TermsError {
 /// The answer to a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claimed {
-    /// Run it: the lease is yours (P5, P6, P9).
+    /// The claimant has the lease and runs the effect (P5, P6, P9).
     Won(Grant),
-    /// Somebody else runs it now (P8).
+    /// Another owner runs the effect now (P8).
     Busy(Busy),
-    /// It is done; here is the answer (P12).
+    /// The effect has run; this is its answer (P12).
     Replay(Replay),
     /// The key was used with another payload (P7).
     Mismatch,
-    /// Nobody knows whether it happened (P10, P11).
+    /// It is unknown whether the effect happened (P10, P11).
     InDoubt(InDoubt),
 }
 
-/// The right to run, until a time.
+/// A lease as the store grants it: the right to run for a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Whose record.
+    /// The key.
     pub identity: Identity,
-    /// Larger than that of any earlier lease of the key.
+    /// Larger than the fence of any earlier lease of the key.
     pub fence: Fence,
-    /// The mark of the owner.
+    /// The random mark of the owner.
     pub token: Token,
-    /// Runs begun since the key was last free, this one included.
+    /// Runs begun since the key was last free, including this one.
     pub attempt: u16,
-    /// What the last owner kept for this one. Empty for nothing.
+    /// The checkpoint that the last owner kept. Empty if there is none.
     pub checkpoint: Bytes,
     /// How long the lease lives after each write.
     pub lease: Duration,
-    /// The stored crash policy, which may differ from the one asked for (P13, P36).
+    /// The stored crash policy, which may differ from the one in the claim (P13, P36).
     pub crash: CrashPolicy,
-    /// What the store wants to be given back with every call under this lease, to save itself a look.
-    /// Means nothing to anybody else; a lease that comes back without it is as good.
+    /// Bytes that the store wants back with every call under this lease, to save itself a read. Opaque to everybody
+    /// else. A lease without it is as valid.
     pub memo: Bytes,
 }
 
-/// Somebody else runs it.
+impl Grant {
+    /// The lease of a record's current or last owner, without a memo.
+    #[must_use]
+    pub fn from_record(identity: Identity, record: &Record) -> Self {
+        Self {
+            identity,
+            fence: record.fence,
+            token: record.token,
+            attempt: record.attempt,
+            checkpoint: record.checkpoint.clone(),
+            lease: record.lease,
+            crash: record.crash,
+            memo: Bytes::new(),
+        }
+    }
+
+    /// The lease that `claim` wins for the first run of its key, without a memo.
+    #[must_use]
+    pub const fn first_run(claim: &Claim, fence: Fence) -> Self {
+        Self {
+            identity: claim.identity,
+            fence,
+            token: claim.token,
+            attempt: 1,
+            checkpoint: Bytes::new(),
+            lease: claim.terms.lease(),
+            crash: claim.terms.crash(),
+            memo: Bytes::new(),
+        }
+    }
+}
+
+/// Another owner runs the effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy {
     /// How long ago the key was first claimed.
     pub since: Duration,
-    /// Runs begun, the current one included.
+    /// Runs begun, including the current one.
     pub attempt: u16,
-    /// When the current lease ends, unless renewed: asking earlier is only worth it after a wake-up.
+    /// The rest of the current lease, unless it is renewed. An earlier retry only helps after a wake-up.
     pub retry_after: Duration,
 }
 
@@ -200,11 +232,11 @@ pub struct Replay {
 /// An operation of unknown outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InDoubt {
-    /// The fence of the run whose outcome is unknown: a resolution names it.
+    /// The fence of the run whose outcome is unknown. A resolution names it.
     pub fence: Fence,
     /// Runs begun.
     pub attempt: u16,
-    /// What the last owner kept. Empty for nothing.
+    /// The checkpoint that the last owner kept. Empty if there is none.
     pub checkpoint: Bytes,
 }
 
@@ -213,25 +245,25 @@ pub struct InDoubt {
 pub enum Renewed {
     /// The lease lives for its full span again (P14).
     Held,
-    /// The lease isn't yours any more. Nothing was changed.
+    /// The lease belongs to another owner, or has ended. Nothing was changed.
     Lost,
 }
 
 /// How an owner ends its lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settlement {
-    /// It happened; keep and replay the answer. Shared, as it may have to be sent again.
+    /// The effect happened; keep and replay the answer. Shared, because it may have to be sent again.
     Complete(Arc<Answer>),
-    /// It failed for good; keep and replay the failure.
+    /// The effect failed for good; keep and replay the failure.
     Fail(Arc<Answer>),
-    /// Free the key. Only where the effect provably did not happen, or may happen again (P36).
+    /// Free the key. Only if the effect provably did not happen, or may happen again (P36).
     Release,
-    /// The outcome isn't known.
+    /// The outcome is unknown.
     Doubt,
 }
 
 impl Settlement {
-    /// The state that a record is in afterwards.
+    /// The state of the record after this settlement.
     #[must_use]
     pub const fn state(&self) -> State {
         match self {
@@ -242,7 +274,7 @@ impl Settlement {
         }
     }
 
-    /// The answer to keep, where there is one.
+    /// The answer to keep, if there is one.
     #[must_use]
     pub const fn answer(&self) -> Option<&Arc<Answer>> {
         match self {
@@ -255,20 +287,20 @@ impl Settlement {
 /// The answer to a settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// The record says so now, or said so already (P16, P18).
+    /// The settlement is recorded, now or by an earlier call (P16, P18).
     Done,
-    /// The lease isn't yours any more. Nothing was changed.
+    /// The lease belongs to another owner, or has ended. Nothing was changed.
     Lost,
 }
 
 /// How an operator, or a recover hook, ends a doubt (P19).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// It did happen; keep and replay this answer.
+    /// The effect happened; keep and replay this answer.
     Complete(Arc<Answer>),
-    /// It failed for good; keep and replay this failure.
+    /// The effect failed for good; keep and replay this failure.
     Fail(Arc<Answer>),
-    /// It did not happen; free the key.
+    /// The effect did not happen; free the key.
     Release,
 }
 
@@ -285,17 +317,17 @@ impl From<Resolution> for Settlement {
 /// The answer to a resolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolved {
-    /// The doubt is ended, or was already ended in the same way.
+    /// The doubt has ended, now or earlier in the same way.
     Done,
     /// There is no doubt under that fence. Nothing was changed.
     NotInDoubt,
 }
 
-/// The answer to a record that is brought from another store (P43).
+/// The answer to a record that is copied from another store (P43).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restored {
-    /// It stands here now, or stood here already.
+    /// The record is stored, now or by an earlier call.
     Written,
-    /// Something else stands here, or it has expired. Nothing was changed.
+    /// The key has another record here, or the copied one has expired. Nothing was changed.
     Kept,
 }

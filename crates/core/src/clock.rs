@@ -1,8 +1,8 @@
-//! Time, passed in: the only place of this crate that may ask a machine what time it is.
+//! Clocks, passed in: the only place of this crate that reads the machine's time.
 //!
-//! Two kinds of time never mix. [`Tick`] is this process's own monotonic clock: it measures how long
-//! something took and when our own deadline is. [`Timestamp`] is the *store's* clock: it decides when
-//! a lease has lapsed and when a record has expired. No rule compares the clocks of two processes.
+//! Two kinds of time never mix. [`Tick`] is this process's monotonic clock: it measures durations and the owner's own
+//! deadline. [`Timestamp`] is the *store's* clock: it decides when a lease has lapsed and when a record has expired. No
+//! rule compares the clocks of two processes.
 
 use std::fmt;
 use std::future::Future;
@@ -84,14 +84,13 @@ pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Where time comes from.
 ///
-/// A runtime provides one ([`crate::env::Env`]); tests hold one that stands still until told to move.
+/// A runtime provides one ([`crate::env::Env`]). Tests use one that only moves when they advance it.
 pub trait Clock: Send + Sync + 'static {
-    /// Now, on this process's monotonic clock. Never runs backwards. It should go on while the machine is suspended: a lease
-    /// does (P30).
+    /// Now, on this process's monotonic clock. Never runs backwards. It should advance while the machine is suspended,
+    /// because leases do (P30).
     fn now(&self) -> Tick;
 
-    /// Now, as this machine's wall clock tells it. Only for showing to people and for the store
-    /// whose clock this process's is (the memory store).
+    /// Now, on this machine's wall clock. Only for display, and for the memory store, whose clock it is.
     fn wall(&self) -> Timestamp;
 
     /// Completes once `for_time` has passed on the monotonic clock.

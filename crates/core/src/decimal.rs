@@ -1,6 +1,6 @@
-//! Whether a double holds a number of a JSON text exactly: by its decimal digits, not by what is left of them.
+//! Checks by its decimal digits whether a number of a JSON text survives as a double.
 
-/// A number by its digits: sign, digits without zeros at either end, and the power of ten of the last of them.
+/// A decimal number: sign, digits without zeros at either end, and the power of ten of the last digit.
 #[derive(PartialEq, Eq)]
 struct Decimal {
     is_negative: bool,
@@ -8,13 +8,13 @@ struct Decimal {
     power: i64,
 }
 
-/// So many digits always survive a double, where its power isn't too small or too large.
+/// The number of digits that always survive as a double, within [`SAFE_POWER`].
 const SAFE_DIGITS: usize = 15;
-/// Such powers are far from both ends.
+/// The largest power of ten that is far from both ends of a double's range.
 const SAFE_POWER: u64 = 250;
 
-/// Where a well-formed JSON text has its first number that doesn't survive being read as a double. Strings are stepped over.
-pub(crate) fn inexact(text: &[u8]) -> Option<usize> {
+/// Finds the first number in a well-formed JSON text that doesn't survive as a double. Skips strings.
+pub(crate) fn find_inexact(text: &[u8]) -> Option<usize> {
     let mut at = 0;
     while let Some(&byte) = text.get(at) {
         match byte {
@@ -53,13 +53,13 @@ fn after_number(text: &[u8], start: usize) -> usize {
     start + length
 }
 
-/// Whether a number survives being read as a double, and written as briefly as that can be.
+/// Whether a number survives being read as a double and written in its shortest form.
 fn is_exact(number: &[u8]) -> bool {
     let has_power = number.iter().any(|byte| matches!(byte, b'e' | b'E'));
     if !has_power && number.len() <= SAFE_DIGITS {
         return true;
     }
-    let Some(given) = Decimal::of(number) else {
+    let Some(given) = Decimal::parse(number) else {
         return false;
     };
     if given.digits.len() <= SAFE_DIGITS && given.power.unsigned_abs() <= SAFE_POWER {
@@ -70,13 +70,13 @@ fn is_exact(number: &[u8]) -> bool {
     let value = value.filter(|value| value.is_finite());
     value.is_some_and(|value| {
         let written = ryu_js::Buffer::new().format_finite(value).to_owned();
-        Decimal::of(written.as_bytes()) == Some(given)
+        Decimal::parse(written.as_bytes()) == Some(given)
     })
 }
 
 impl Decimal {
-    /// `None` where the power is no number that a double could have.
-    fn of(number: &[u8]) -> Option<Self> {
+    /// `None` if the power is outside the range of a double.
+    fn parse(number: &[u8]) -> Option<Self> {
         let is_negative = number.first() == Some(&b'-');
         let end = number.iter().position(|byte| matches!(byte, b'e' | b'E'));
         let (mantissa, power) = match end {
@@ -160,8 +160,11 @@ mod tests {
     }
 
     #[test]
-    fn p03_digits_in_strings_are_no_numbers() {
-        assert_eq!(inexact(br#"{"a 1e-400 \" 1e-400":["1e-400","\\"]}"#), None);
-        assert_eq!(inexact(br#"{"a":["\\",1e-400]}"#), Some(11));
+    fn p03_digits_in_strings_are_skipped() {
+        assert_eq!(
+            find_inexact(br#"{"a 1e-400 \" 1e-400":["1e-400","\\"]}"#),
+            None
+        );
+        assert_eq!(find_inexact(br#"{"a":["\\",1e-400]}"#), Some(11));
     }
 }

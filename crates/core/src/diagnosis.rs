@@ -1,35 +1,35 @@
-//! What an operator should know of a backend before it hurts: each finding with what to do about it.
+//! Findings of a backend's health check, each with what to do about it.
 
 use std::time::Duration;
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at, in a word or two: `eviction`, `clock`.
+    /// The name of the check, in a word or two: `eviction`, `clock`.
     pub check: &'static str,
-    /// How good it is.
+    /// How serious it is.
     pub severity: Severity,
     /// What was found.
     pub found: String,
-    /// What to do, where something should be done.
+    /// What to do about it, if anything.
     pub fix: Option<String>,
 }
 
-/// How good a finding is, from best to worst.
+/// How serious a finding is, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// As it should be.
     Good,
-    /// A choice whose price should be known.
+    /// A choice with a cost that the operator should know.
     Note,
-    /// Will hurt some day.
+    /// Will cause trouble later.
     Warning,
-    /// Breaks a promise now.
+    /// Breaks a guarantee now.
     Broken,
 }
 
 impl Finding {
-    /// As it should be.
+    /// A check that passed.
     #[must_use]
     pub fn good(check: &'static str, found: impl Into<String>) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl Finding {
         }
     }
 
-    /// Something to know or to mend.
+    /// Something that the operator should know or fix.
     #[must_use]
     pub fn bad(
         check: &'static str,
@@ -56,8 +56,8 @@ impl Finding {
         }
     }
 
-    /// How far this host's clock is from the store's. No promise depends on it (P23), but people compare logs and
-    /// records, and a clock that is far off is wrong for everything else on the host.
+    /// The clock skew between this host and the store. No guarantee depends on it (P23), but people compare logs and
+    /// records, and a wrong clock harms other software on the host.
     ///
     /// ```
     /// use semel_core::diagnosis::{Finding, Severity};
@@ -70,7 +70,7 @@ impl Finding {
     /// ```
     #[must_use]
     pub fn clock(apart: Duration, round_trip: Duration) -> Self {
-        /// Asking takes time, so less than this can't be told from nothing.
+        /// The round trip takes time, so a smaller difference can't be measured.
         const NEAR: Duration = Duration::from_secs(1);
         let found = format!(
             "this host and the store are {} apart (asking took {})",
@@ -80,8 +80,8 @@ impl Finding {
         if apart <= NEAR + round_trip {
             return Self::good("clock", found);
         }
-        let fix = "no promise depends on it, since only the store's clock counts; but times in logs and in records \
-                   won't agree: run a time service such as chrony on both";
+        let fix = "no guarantee depends on it, because only the store's clock counts; but times in logs and records \
+                   won't agree: run a time service such as chrony on both hosts";
         Self::bad("clock", Severity::Warning, found, fix)
     }
 }

@@ -1,7 +1,6 @@
-//! What the engine needs of the world besides a store: time, tasks and chance.
+//! The environment of the engine: clock, task spawner and random source, passed in.
 //!
-//! This crate knows no runtime. Whoever has one (the `semel` crate brings Tokio's, a simulation brings
-//! its own) hands the engine an [`Env`].
+//! This crate depends on no runtime. The `semel` crate passes in Tokio's, and a simulation its own, as an [`Env`].
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,13 +15,13 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Starts tasks.
 pub trait Spawn: Send + Sync + 'static {
-    /// Runs `task` to its end, whatever becomes of the caller.
+    /// Runs `task` to its end, independent of the caller.
     fn spawn(&self, task: BoxFuture<'static, ()>);
 }
 
 /// Where random numbers come from.
 pub trait Entropy: Send + Sync + 'static {
-    /// 128 bits that nobody can foresee.
+    /// 128 unpredictable bits.
     fn next_u128(&self) -> u128;
 }
 
@@ -33,14 +32,14 @@ pub struct SystemEntropy;
 impl Entropy for SystemEntropy {
     #[expect(
         clippy::disallowed_methods,
-        reason = "this is the one blessed source of chance"
+        reason = "this is the one blessed source of randomness"
     )]
     fn next_u128(&self) -> u128 {
         rand::rng().random()
     }
 }
 
-/// Time, tasks and chance, together.
+/// Clock, task spawner and random source.
 #[derive(Clone)]
 pub struct Env {
     /// Where time comes from.

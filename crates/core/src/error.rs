@@ -1,16 +1,17 @@
-//! [`StoreError`]: a store call that did not answer, and what is known about it.
+//! [`StoreError`]: why a store call failed, and whether it may have changed something.
 
 use std::fmt;
 use std::sync::Arc;
 
+use crate::code::Code;
 use crate::record::RecordError;
 
-/// What is known about a store call that failed.
+/// What is known about the effect of a failed store call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Certainty {
-    /// It changed nothing: it was refused, or never sent.
+    /// It changed nothing: it was rejected, or never sent.
     Definite,
-    /// It may or may not have changed something: sent, and the reply never came.
+    /// It may have changed something: it was sent, and no reply came.
     Unknown,
 }
 
@@ -18,20 +19,20 @@ pub enum Certainty {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// The store can't be reached, or didn't answer in time. Try again later.
+    /// The store can't be reached, or didn't answer in time. A retry may help.
     Unavailable,
-    /// The store has no room for another record and won't forget a live one (P26).
+    /// The store has no room for another record and doesn't evict live ones (P26).
     Full,
-    /// The record is there, and this version of Semel can't use it (P24, P25).
+    /// The key has a record that this version of Semel can't use (P24, P25).
     Record,
-    /// The record is there, and its body, which is kept elsewhere, doesn't come (P44). Try again later; nothing may run.
+    /// The key has a record, but its external body could not be loaded (P44). A retry may help; no effect may run.
     Body,
-    /// The store refused for a reason that only a change of configuration mends.
+    /// The store rejected the call for a reason that only a change of configuration fixes.
     Rejected,
 }
 
 impl StoreErrorKind {
-    /// The word for it in logs, metrics and problem documents.
+    /// The name of the kind in logs, metrics and problem documents.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -43,30 +44,31 @@ impl StoreErrorKind {
         }
     }
 
-    /// Whether a claim that failed so is sent again. Nothing has happened yet, so the caller is told soon.
+    /// Whether a claim that failed with this kind is sent again. No effect has run yet, so the caller gets other errors at
+    /// once.
     #[must_use]
     pub const fn is_retried_for_claim(self) -> bool {
         matches!(self, Self::Unavailable)
     }
 
-    /// Whether a settlement that failed so is sent again, for as long as one lease. The effect has happened, and without a
-    /// record it would happen again, so every failure may pass but a record that can't be read (P33).
+    /// Whether a settlement that failed with this kind is sent again, for at most one lease. The effect has happened, and
+    /// without a record it would happen again. So every failure is retried except a record that can't be read (P33).
     #[must_use]
     pub const fn is_retried_for_settle(self) -> bool {
         !matches!(self, Self::Record)
     }
 }
 
-/// A store call that did not answer.
+/// A store call that failed.
 ///
-/// Losing (busy, mismatch, a lost lease) is an answer, never one of these.
+/// Busy, mismatch and a lost lease are answers, never errors.
 #[derive(Clone, Debug, thiserror::Error)]
 pub struct StoreError {
-    /// Why.
+    /// The kind of failure.
     pub kind: StoreErrorKind,
-    /// Whether it may have changed something.
+    /// Whether the call may have changed something.
     pub certainty: Certainty,
-    /// What the underlying client said. Shared: one failure may be told to many.
+    /// The error of the underlying client. Shared, because one failure may be the answer to many callers.
     #[source]
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
@@ -95,13 +97,13 @@ impl StoreError {
         }
     }
 
-    /// The word that a caller is told, in problem documents.
+    /// The problem code for the caller.
     #[must_use]
-    pub const fn code(&self) -> &'static str {
+    pub const fn code(&self) -> Code {
         match self.kind {
-            StoreErrorKind::Record => "idempotency_record_unreadable",
-            StoreErrorKind::Body => "idempotency_body_unavailable",
-            _ => "idempotency_store_unavailable",
+            StoreErrorKind::Record => Code::RecordUnreadable,
+            StoreErrorKind::Body => Code::BodyUnavailable,
+            _ => Code::StoreUnavailable,
         }
     }
 
@@ -120,14 +122,12 @@ impl fmt::Display for StoreError {
                 "the store is full of live records; raise its capacity or shorten the retention"
             }
             StoreErrorKind::Record => "the stored record can't be used; the key is not free",
-            StoreErrorKind::Body => {
-                "the record is there, and the body of its answer doesn't come; try again later"
-            }
-            StoreErrorKind::Rejected => "the store refused the call; check its configuration",
+            StoreErrorKind::Body => "the stored response body could not be loaded; try again later",
+            StoreErrorKind::Rejected => "the store rejected the call; check its configuration",
         })?;
         match self.certainty {
             Certainty::Definite => f.write_str(" (nothing was changed)"),
-            Certainty::Unknown => f.write_str(" (whether anything was changed is not known)"),
+            Certainty::Unknown => f.write_str(" (it is not known whether anything was changed)"),
         }
     }
 }

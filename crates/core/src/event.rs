@@ -1,10 +1,10 @@
-//! One typed event per step of the engine. Logs, metrics, traces and audit all derive from these.
+//! Typed events, one per step of the engine. Logs, metrics, traces and the audit trail derive from these.
 //!
-//! An event names a key by its namespace, its first characters and its hash; never by the whole key,
-//! and never with a payload.
+//! An event names a key by its namespace, its first characters and its hash. It never contains the whole key or a payload.
 
 use std::time::Duration;
 
+use crate::code::Code;
 use crate::error::{Certainty, StoreErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
@@ -12,41 +12,41 @@ use crate::key::KeyHint;
 use crate::namespace::Namespace;
 use crate::record::{Fence, State};
 
-/// What happened to which key. Where there was no usable key, hint and identity are all zeros.
+/// A step of the engine, and the key that it is about. Without a usable key, hint and identity are all zeros.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
-    /// Where the key lives.
+    /// The namespace of the key.
     pub namespace: &'a Namespace,
-    /// How the key begins.
+    /// The first characters of the key.
     pub hint: KeyHint,
-    /// The key's hash.
+    /// The hash of the key.
     pub identity: Identity,
-    /// Who asked, where a door knows.
+    /// The caller, if the door knows it.
     pub actor: Option<&'a str>,
-    /// What happened.
+    /// The step.
     pub step: Step,
 }
 
-/// What happened.
+/// A step of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
     /// A claim won.
     Claimed {
-        /// Of the lease won.
+        /// The fence of the lease.
         fence: Fence,
-        /// 1, or more after a takeover.
+        /// The number of the run: 1, or more after a takeover.
         attempt: u16,
-        /// How long the claim took, waiting included.
+        /// How long the claim took, including waiting.
         took: Duration,
     },
     /// An answer was given from a record.
     Replayed {
         /// Completed or failed.
         state: State,
-        /// Whether from this process's own copy.
+        /// Whether it came from the local cache of this process.
         local: bool,
-        /// The how-manieth replay of this record by this process; `None` where no copy is kept.
+        /// The 1-based number of this replay of the record in this process; `None` if no local copy is kept.
         number: Option<u32>,
     },
     /// The key was used with another payload.
@@ -58,128 +58,128 @@ pub enum Step {
         /// How long it waited.
         waited: Duration,
     },
-    /// A caller was told that another runs.
+    /// A caller got the answer that another request with its key is running.
     Busy {
-        /// Why it did not wait, or no longer.
+        /// Why the caller did not wait, or no longer.
         why: BusyReason,
     },
     /// The effect was started.
     EffectBegan {
-        /// Of its lease; `None` where it runs unprotected.
+        /// The fence of its lease; `None` if it runs unprotected.
         fence: Option<Fence>,
     },
-    /// The effect ended. Of an effect elsewhere this is told by the process that handed its lease out, or not at all.
+    /// The effect ended. For an effect that runs elsewhere, only the process that handed out its lease reports this, and
+    /// only if the settlement reaches it.
     EffectEnded {
-        /// What it reported.
+        /// The verdict that it reported.
         verdict: VerdictKind,
         /// How long it ran.
         took: Duration,
     },
     /// The lease was renewed.
     Renewed {
-        /// Of the lease.
+        /// The fence of the lease.
         fence: Fence,
     },
-    /// The owner learned that it isn't, or can't be sure that it still is.
+    /// The owner lost its lease, or can't be sure that it still has it.
     LeaseLost {
-        /// Of the lease lost.
+        /// The fence of the lost lease.
         fence: Fence,
     },
     /// The settlement was acknowledged.
     Settled {
-        /// What the record says now.
+        /// The state of the record now.
         state: State,
-        /// Of the lease.
+        /// The fence of the lease.
         fence: Fence,
     },
     /// The settlement could not be recorded.
     Unrecorded {
-        /// Of the lease.
+        /// The fence of the lease.
         fence: Fence,
     },
     /// A caller met an operation of unknown outcome.
     InDoubt {
-        /// Of the run in doubt.
+        /// The fence of the run in doubt.
         fence: Fence,
     },
-    /// An operator, or whoever acts for one, ended a doubt.
+    /// An operator, or a program that acts for one, ended a doubt.
     Resolved {
-        /// What the record says now.
+        /// The state of the record now.
         state: State,
-        /// Of the run that was in doubt.
+        /// The fence of the run that was in doubt.
         fence: Fence,
     },
     /// An operator took a lease away from its owner.
     Unlocked {
-        /// What the record says now: released, or in doubt.
+        /// The state of the record now: released, or in doubt.
         state: State,
-        /// Of the lease.
+        /// The fence of the lease.
         fence: Fence,
     },
-    /// An operator made the key as new.
+    /// An operator reset the key.
     Deleted,
     /// A recover hook was asked.
     Recovered {
-        /// Of the run in doubt.
+        /// The fence of the run in doubt.
         fence: Fence,
-        /// Whether the hook knew.
+        /// Whether the hook knew what happened.
         known: bool,
     },
     /// A store call failed.
     StoreFailed {
-        /// Which call.
+        /// The call.
         call: StoreCall,
-        /// Why.
+        /// The kind of error.
         kind: StoreErrorKind,
-        /// Whether it may have changed something.
+        /// Whether the call may have changed something.
         certainty: Certainty,
     },
-    /// A store call ended, well or not. Told only to an observer that wants times.
+    /// A store call ended, with or without success. Reported only to an observer that wants durations.
     StoreCalled {
-        /// Which call.
+        /// The call.
         call: StoreCall,
         /// How long it took.
         took: Duration,
-        /// Whether the store answered; where not, [`Step::StoreFailed`] says why.
+        /// Whether the store answered. If not, [`Step::StoreFailed`] says why.
         answered: bool,
     },
-    /// The breaker is open: the store was not asked.
-    NotAsked,
-    /// The breaker opened, half-opened or closed.
+    /// The circuit breaker is open, so the store was not called.
+    BreakerRejected,
+    /// The circuit breaker opened, half-opened or closed.
     Breaker {
-        /// What it is now.
+        /// The state of the breaker now.
         state: BreakerState,
     },
-    /// The store gave no answer, and the effect ran unprotected because the scope says so.
+    /// The store gave no answer, and the effect ran unprotected because the policy is to fail open.
     FailedOpen,
-    /// The answer is larger than what is kept: its body is left out of the record (P27).
+    /// The answer is larger than the limit, so its body is left out of the record (P27).
     Oversized {
-        /// The bytes of the body, as far as they are known.
+        /// The size of the body in bytes, as far as it is known.
         bytes: u64,
-        /// The most that is kept.
+        /// The largest body that is kept, in bytes.
         most: usize,
     },
-    /// The engine is done with a request: told once for each, last, and only to an observer that wants times.
+    /// The engine is done with a request. Reported last, once per request, and only to an observer that wants durations.
     Answered {
-        /// How.
+        /// How the request ended.
         how: Ending,
-        /// What it asked for.
+        /// The fingerprint of its payload.
         fingerprint: Fingerprint,
-        /// How long it took, effect and waiting included.
+        /// How long it took, including effect and waiting.
         took: Duration,
     },
-    /// Observe mode: what enforcing would have done.
+    /// Observe mode decided nothing; enforce mode would have decided this.
     Observed {
-        /// That.
-        would: Would,
+        /// The decision of enforce mode.
+        decision: ShadowDecision,
     },
     /// A door let a request without a key pass.
     Passed,
-    /// A door refused a request before any store was asked: no key where one is required, or one that
-    /// can't be used.
+    /// A door refused a request before the store was called: the required key is missing, or can't be used.
     Refused {
-        /// The word that the caller was given.
-        code: &'static str,
+        /// The problem code that the caller got.
+        code: Code,
     },
 }
 
@@ -190,30 +190,30 @@ pub enum Ending {
     Ran,
     /// With a lease for an effect elsewhere.
     HandedOut,
-    /// With the answer of an earlier run; the how-manieth time, where that is known.
+    /// With the answer of an earlier run, and the 1-based number of that replay if it is known.
     Replayed(Option<u32>),
     /// Its effect ran, or may run, without protection.
     Unprotected,
-    /// Without an answer: the word of the problem.
-    Problem(&'static str),
+    /// Without an answer, for this problem.
+    Problem(Code),
 }
 
-/// Why a caller was told "busy".
+/// Why a caller got the answer "busy".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusyReason {
     /// The policy says not to wait.
     Policy,
     /// It waited as long as the policy allows.
     WaitedTooLong,
-    /// As many as may wait for this key already do.
+    /// The bound on waiters per key is reached.
     KeyWaiters,
-    /// As many as may wait in this process already do.
+    /// The bound on waiters per process is reached.
     ProcessWaiters,
-    /// As many of this tenant as may wait in this process already do.
+    /// The bound on waiters per tenant is reached.
     TenantWaiters,
 }
 
-/// What an effect reported, without its answer.
+/// The verdict of an effect, without its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerdictKind {
     /// An answer.
@@ -224,9 +224,9 @@ pub enum VerdictKind {
     Retry,
     /// A failure before anything happened.
     NoEffect,
-    /// It doesn't know.
+    /// An unknown outcome.
     Unknown,
-    /// Nothing: it panicked.
+    /// No report, because it panicked.
     Panic,
 }
 
@@ -241,55 +241,57 @@ pub enum StoreCall {
     Settle,
     /// A resolution.
     Resolve,
-    /// A look at the record.
+    /// A read of the record.
     Read,
+    /// A deletion of the record, by an operator.
+    Delete,
 }
 
-/// What the breaker lets through.
+/// The state of the circuit breaker: what it lets through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerState {
-    /// Everything.
+    /// All claims.
     Closed,
-    /// Nothing, for a time.
+    /// No claim, for a time.
     Open,
-    /// One claim, to try.
+    /// One claim, as a probe.
     HalfOpen,
 }
 
-/// What enforcing would have done.
+/// What enforce mode would have done with a request in observe mode (shadow mode).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Would {
+pub enum ShadowDecision {
     /// Answered from the record.
     Replay,
-    /// Waited, or refused: another was running.
+    /// Waited or refused, because another request with the key was running.
     Busy,
-    /// Refused: another payload.
+    /// Refused, because the payload differs.
     Mismatch,
-    /// Refused: in doubt.
+    /// Refused, because the key is in doubt.
     InDoubt,
-    /// Refused: the store gave no answer.
+    /// Refused, because the store gave no answer.
     Unavailable,
-    /// Refused at the door, with this word: no key, or one that can't be used.
-    Refuse(&'static str),
+    /// Refused at the door with this code, because the key is missing or can't be used.
+    Refuse(Code),
 }
 
 /// Takes events. Called on the hot path: return quickly, never block.
 pub trait Observer: Send + Sync + 'static {
-    /// Something happened.
+    /// Takes one event.
     fn observe(&self, event: &Event<'_>);
 
-    /// Whether to tell it how long things took: [`Step::StoreCalled`] and [`Step::Answered`]. Each costs a look at
-    /// the clock, so whoever doesn't use them should say so. Asked once, when an engine is made.
+    /// Whether it wants durations: [`Step::StoreCalled`] and [`Step::Answered`]. Each costs a read of the clock, so an
+    /// observer that doesn't use them should return `false`. Called once, when the engine is made.
     fn wants_times(&self) -> bool {
         true
     }
 }
 
-/// Takes no notice.
+/// An observer that ignores all events.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ignore;
+pub struct NoopObserver;
 
-impl Observer for Ignore {
+impl Observer for NoopObserver {
     fn observe(&self, _: &Event<'_>) {}
 
     fn wants_times(&self) -> bool {

@@ -83,7 +83,7 @@ impl FingerprintBuilder {
     /// Adds a JSON text in canonical form (RFC 8785): member order and white space don't count.
     ///
     /// # Errors
-    /// [`CanonicalError`] where the text isn't JSON, repeats a member name, has a number past
+    /// [`CanonicalError`] if the text isn't JSON, repeats a member name, has a number past
     /// 2^53−1, or nests too deep.
     pub fn json(mut self, text: &[u8]) -> Result<Self, CanonicalError> {
         // Written in place: its length is known afterwards.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::store::{Store, StoreAdmin};
 
-/// Writes methods of [`Store`] and [`StoreAdmin`] that hand the call on to another store.
+/// Writes methods of [`Store`] and [`StoreAdmin`] that delegate to another store.
 ///
-/// It stands inside of the `impl` block of a store that changes some calls and forwards the others.
+/// Use it inside the `impl` block of a store that changes some calls and forwards the others.
 ///
 /// ```
 /// use std::sync::Arc;

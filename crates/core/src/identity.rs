@@ -1,4 +1,4 @@
-//! [`Identity`]: the digest of namespace and key under which a record is kept.
+//! [`Identity`]: the digest of namespace and key under which a record is stored.
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ use crate::secret::Secret;
 ///
 /// Made over length-prefixed parts, so that no two different lists of parts give the same bytes. The
 /// first half is the [address](Identity::address) under which a store keeps the record; the second
-/// half, the [seal](Identity::seal), is written *inside* the record. A store that hands out another
-/// key's record is thereby found out (P24).
+/// half, the [seal](Identity::seal), is written *inside* the record. It reveals a store that returns another key's record
+/// (P24).
 ///
 /// ```
 /// use semel_core::{Identity, Key, Namespace, Secret};
@@ -20,7 +20,7 @@ use crate::secret::Secret;
 /// let a = Namespace::new("", "acme", "charge")?;
 /// let b = Namespace::new("", "acm", "echarge")?;
 /// let key = Key::parse("ord-1")?;
-/// assert_ne!(Identity::of(&secret, &a, &key), Identity::of(&secret, &b, &key));
+/// assert_ne!(Identity::new(&secret, &a, &key), Identity::new(&secret, &b, &key));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,7 +35,7 @@ pub type Seal = [u8; 16];
 impl Identity {
     /// The identity of `key` in `namespace`.
     #[must_use]
-    pub fn of(secret: &Secret, namespace: &Namespace, key: &Key) -> Self {
+    pub fn new(secret: &Secret, namespace: &Namespace, key: &Key) -> Self {
         let parts = [
             namespace.environment(),
             namespace.tenant(),
@@ -46,7 +46,7 @@ impl Identity {
         for part in parts {
             push_part(&mut joined, part.as_bytes());
         }
-        // A fifth part only where there is one: without it, an identity is what it always was.
+        // A fifth part only if there is a principal, so that identities without one never change.
         if !namespace.principal().is_empty() {
             push_part(&mut joined, namespace.principal().as_bytes());
         }
@@ -88,8 +88,8 @@ impl Identity {
         *seal
     }
 
-    /// A key for a system further down the road: the same for this identity and `step` on every
-    /// attempt, and for nothing else (P42).
+    /// An idempotency key for a downstream system: the same for this identity and `step` on every attempt, and different
+    /// for everything else (P42).
     #[must_use]
     pub fn derive_key(&self, secret: &Secret, step: &str) -> String {
         let mut joined = Vec::with_capacity(64);

@@ -1,4 +1,4 @@
-//! [`Key`]: what the caller sends to say "this is the same request as before".
+//! [`Key`]: the idempotency key, by which a caller marks requests as the same.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -59,7 +59,7 @@ impl KeyHint {
     /// The longest hint, in bytes.
     pub const MAX_BYTES: usize = 8;
 
-    /// A hint that was kept before, as it is; cut where it is longer than a hint may be.
+    /// A hint that was stored before. Cut if it is longer than a hint may be.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self::cut(text, Self::MAX_BYTES)
@@ -103,7 +103,7 @@ impl fmt::Debug for KeyHint {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRules {
-    /// The longest key taken, in bytes; at most [`MAX_KEY_BYTES`].
+    /// The longest key allowed, in bytes; at most [`MAX_KEY_BYTES`].
     pub max_bytes: usize,
     /// Characters allowed besides `A-Z a-z 0-9 _ - .`.
     pub extra: Cow<'static, str>,
@@ -155,11 +155,11 @@ pub enum KeyError {
     #[error("the key is empty; send 1 or more characters, for example a UUID")]
     Empty,
     /// The text is longer than the rules allow.
-    #[error("the key has {was} bytes; at most {most} are taken")]
+    #[error("the key has {was} bytes; at most {most} are allowed")]
     TooLong {
-        /// The most bytes taken.
+        /// The most bytes allowed.
         most: usize,
-        /// The bytes there were.
+        /// The number of bytes given.
         was: usize,
     },
     /// The text has a character that the rules don't allow.

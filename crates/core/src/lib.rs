@@ -1,17 +1,17 @@
 //! The protocol behind Semel: *claim → run → settle → replay*. No I/O, no runtime.
 //!
-//! Most users want the `semel` crate, which brings a runtime and the stores. This crate is for whoever
-//! writes a store, a door, or a simulation.
+//! Most users want the `semel` crate, which brings a runtime and the stores. This crate is for authors of a store, a door,
+//! or a simulation.
 //!
 //! | module | step of a request's way |
 //! |---|---|
-//! | [`key`], [`namespace`], [`identity`] | whose request it is |
-//! | [`canonical`], [`fingerprint`] | what it asks for |
-//! | [`claim`], [`protocol`], [`record`] | who may run, and what is remembered: the rules, as pure functions |
-//! | [`store`], [`memory`], [`wake`] | where it is remembered |
+//! | [`key`], [`namespace`], [`identity`] | the key of a request, and its digest |
+//! | [`canonical`], [`fingerprint`] | the digest of its payload |
+//! | [`claim`], [`protocol`], [`record`] | who may run, and what is kept: the rules, as pure functions |
+//! | [`store`], [`memory`], [`wake`] | where records are kept |
 //! | [`engine`] | the only control flow: claim → run → settle → answer |
-//! | [`event`] | what happened, for logs, metrics and audit |
-//! | [`clock`], [`mod@env`] | time, tasks and chance, passed in |
+//! | [`event`] | typed events, for logs, metrics and audit |
+//! | [`clock`], [`mod@env`] | time, tasks and randomness, passed in |
 //!
 //! Comments like `P9` cite the numbered rules of `spec/protocol.md`.
 
@@ -19,6 +19,7 @@ pub mod canary;
 pub mod canonical;
 pub mod claim;
 pub mod clock;
+pub mod code;
 mod decimal;
 pub mod diagnosis;
 pub mod engine;
@@ -41,10 +42,11 @@ pub mod wake;
 
 pub use canonical::{CanonicalError, CanonicalErrorKind, canonicalize};
 pub use claim::{
-    Busy, Claim, Claimed, Grant, InDoubt, Renewed, Replay, Resolution, Resolved, Restored, Settled,
-    Settlement, Terms, TermsError,
+    Busy, Claim, ClaimTerms, ClaimTermsError, Claimed, Grant, InDoubt, Renewed, Replay, Resolution,
+    Resolved, Restored, Settled, Settlement,
 };
 pub use clock::{Clock, Tick, Timestamp};
+pub use code::Code;
 pub use env::{BoxFuture, Entropy, Env, Spawn};
 pub use error::{Certainty, StoreError, StoreErrorKind};
 pub use fingerprint::{Fingerprint, FingerprintBuilder};

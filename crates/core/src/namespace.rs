@@ -1,4 +1,4 @@
-//! [`Namespace`]: environment, tenant and scope. The same key in two namespaces never meets itself.
+//! [`Namespace`]: environment, tenant and scope. Equal keys in two namespaces are different keys.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ pub const MAX_PART_BYTES: usize = 128;
 /// The longest principal, in bytes.
 pub const MAX_PRINCIPAL_BYTES: usize = 1024;
 
-/// Where a key lives: environment + tenant + scope, and whose it is where callers are known (P2).
+/// The namespace of a key: environment, tenant and scope, and the caller if it is authenticated (P2).
 ///
 /// ```
 /// use semel_core::Namespace;
@@ -32,20 +32,20 @@ impl Namespace {
     /// `scope`, the operation, may not.
     ///
     /// # Errors
-    /// [`NamespaceError`] where a part is too long, has control characters, or the scope is empty.
+    /// [`NamespaceError`] if a part is too long, has control characters, or the scope is empty.
     pub fn new(environment: &str, tenant: &str, scope: &str) -> Result<Self, NamespaceError> {
-        Self::of_principal(environment, tenant, scope, "")
+        Self::with_principal(environment, tenant, scope, "")
     }
 
-    /// The same, for one authenticated caller: keys of two principals never meet. An empty principal
-    /// is none.
+    /// A namespace for one authenticated caller: equal keys of two principals are different keys. An empty principal means
+    /// that there is none.
     ///
-    /// The principal is part of the identity only. Neither records nor events show it: there may be
-    /// as many as there are users.
+    /// The principal is part of the identity only. Records and events don't show it, because there may be as many as there
+    /// are users.
     ///
     /// # Errors
     /// As [`Namespace::new`].
-    pub fn of_principal(
+    pub fn with_principal(
         environment: &str,
         tenant: &str,
         scope: &str,
@@ -66,13 +66,24 @@ impl Namespace {
         })
     }
 
-    /// The environment, such as `production`. Empty where there is only one.
+    /// The namespace of a key of which only the identity is known, for events.
+    pub(crate) fn unknown() -> Self {
+        let scope = "unknown";
+        Self {
+            joined: scope.into(),
+            tenant_at: 0,
+            scope_at: 0,
+            principal_at: u16::try_from(scope.len()).unwrap_or(u16::MAX),
+        }
+    }
+
+    /// The environment, such as `production`. Empty if there is only one.
     #[must_use]
     pub fn environment(&self) -> &str {
         &self.joined[..usize::from(self.tenant_at)]
     }
 
-    /// The tenant. Empty where there is only one.
+    /// The tenant. Empty if there is only one.
     #[must_use]
     pub fn tenant(&self) -> &str {
         &self.joined[usize::from(self.tenant_at)..usize::from(self.scope_at)]
@@ -84,13 +95,13 @@ impl Namespace {
         &self.joined[usize::from(self.scope_at)..usize::from(self.principal_at)]
     }
 
-    /// Whether it is one caller's own.
+    /// Whether the namespace belongs to one authenticated caller.
     #[must_use]
     pub fn has_principal(&self) -> bool {
         !self.principal().is_empty()
     }
 
-    /// The authenticated caller, for the identity. Empty where there is none.
+    /// The authenticated caller, for the identity. Empty if there is none.
     pub(crate) fn principal(&self) -> &str {
         &self.joined[usize::from(self.principal_at)..]
     }
@@ -131,13 +142,13 @@ pub enum NamespaceError {
     #[error("the scope is empty; name the operation, for example \"charge\"")]
     NoScope,
     /// A part is too long.
-    #[error("the {part} has {was} bytes; at most {most} are taken")]
+    #[error("the {part} has {was} bytes; at most {most} are allowed")]
     TooLong {
         /// Which part.
         part: &'static str,
-        /// The most bytes taken.
+        /// The most bytes allowed.
         most: usize,
-        /// The bytes there were.
+        /// The number of bytes given.
         was: usize,
     },
     /// A part has control characters.

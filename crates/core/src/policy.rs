@@ -1,11 +1,11 @@
-//! [`Policy`]: how one operation is to be treated. Every field has a default that is safe to keep.
+//! [`Policy`]: how the requests of one operation are treated. Every field has a default that is safe to keep.
 
 use std::time::Duration;
 
-use crate::claim::{Terms, TermsError};
+use crate::claim::{ClaimTerms, ClaimTermsError};
 use crate::record::CrashPolicy;
 
-/// How one operation is to be treated.
+/// How the requests of one operation are treated.
 ///
 /// ```
 /// use semel_core::policy::{OnBusy, Policy};
@@ -22,23 +22,23 @@ use crate::record::CrashPolicy;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// How long an owner may be silent before it counts as gone; renewed at every third. 30 s.
+    /// How long an owner may be silent before it counts as gone. It renews the lease at each third of it. 30 s.
     pub lease: Duration,
-    /// How long a record lives after it was last written. 24 h.
+    /// How long a record lives after its last write. 24 h.
     pub retention: Duration,
-    /// What becomes of a key whose owner vanished. Takeover.
+    /// What happens to a key whose owner crashed. Takeover.
     pub crash: CrashPolicy,
-    /// The most runs begun before a vanished owner means "in doubt", also under takeover. 5.
+    /// The most runs begun before a crashed owner leaves the key in doubt, also under takeover. 5.
     pub max_attempts: u16,
-    /// What a caller does while another runs the same key. Wait up to 30 s.
+    /// What a caller does while another request with its key runs. Wait up to 30 s.
     pub on_busy: OnBusy,
     /// The most callers of this process that wait for one key. 10.
     pub max_waiters_per_key: usize,
-    /// The largest answer body kept; a larger one is left out, and its replay says so. 1 MiB.
+    /// The largest answer body kept. A larger one is left out, and its replay says so. 1 MiB.
     pub max_answer_bytes: usize,
-    /// Whether to run unprotected when the store gives no answer. No: fail closed.
+    /// What happens when the store gives no answer. Fail closed.
     pub store_down: StoreDown,
-    /// Whether the answer decides anything. Enforce.
+    /// Whether duplicates are blocked, only reported, or not looked for. Enforce.
     pub mode: Mode,
 }
 
@@ -62,18 +62,18 @@ impl Policy {
     /// The part of the policy that is stored with the first claim.
     ///
     /// # Errors
-    /// [`TermsError`] where a span is out of bounds.
-    pub fn terms(&self) -> Result<Terms, TermsError> {
-        Terms::new(self.lease, self.retention, self.crash, self.max_attempts)
+    /// [`ClaimTermsError`] if a value is out of bounds.
+    pub fn terms(&self) -> Result<ClaimTerms, ClaimTermsError> {
+        ClaimTerms::new(self.lease, self.retention, self.crash, self.max_attempts)
     }
 }
 
-/// What a caller does while another runs the same key.
+/// What a caller does while another request with its key runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnBusy {
-    /// Wait for its answer, at most so long (P34).
+    /// Wait for the answer of that request, for at most this long (P34).
     Wait(Duration),
-    /// Be told at once.
+    /// Get the answer "busy" at once.
     Refuse,
 }
 
@@ -86,13 +86,13 @@ pub enum StoreDown {
     Open,
 }
 
-/// Whether the answer to a claim decides anything (P39).
+/// Whether duplicates are blocked, only reported, or not looked for (P39).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Yes.
+    /// Duplicates are blocked or replayed.
     Enforce,
-    /// No: every effect runs, and what enforcing would have done is reported.
+    /// Every effect runs, and what enforce mode would have done is reported (shadow mode).
     Observe,
-    /// No store is asked.
+    /// Every effect runs, and the store is not called.
     Off,
 }

@@ -1,9 +1,9 @@
-//! The protocol's transitions as pure functions: what is found, what is asked, what time it is on the
-//! store's clock → what to answer, and what to write.
+//! The protocol's state transitions as pure functions: (record found, call, time on the store's clock) → (answer, record
+//! to write).
 //!
-//! This is `spec/protocol.md` in code. The memory store, stores that read-decide-compare-and-swap, and
-//! the checked model all call these; stores that decide inside a server (Redis, SQL) state the same
-//! table in the server's words and are held to it by the conformance suite.
+//! This is `spec/protocol.md` in code. The memory store, the stores that compare and swap, and the model checker all call
+//! these. Stores that decide inside a server (Redis, SQL) express the same table in the server's language, and the
+//! conformance suite checks them.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::claim::{Resolved, Restored, Settled, Settlement};
 use crate::clock::Timestamp;
 use crate::record::{Fence, Record, State, Token};
 
-/// What to answer, and what to write (nothing: leave the record as it is).
+/// The decision on one call: its answer, and what to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision<A> {
-    /// For the asker.
+    /// The answer for the caller.
     pub answer: A,
-    /// For the store, to be written in the same atomic step in which the record was found.
+    /// The record to write in the same atomic step in which it was found; `None` leaves it as it is.
     pub write: Option<Record>,
 }
 
@@ -52,7 +52,7 @@ pub fn claim(found: Option<&Record>, ask: &Claim, now: Timestamp) -> Decision<Cl
     }
     match record.state {
         State::Running if record.token == ask.token => {
-            Decision::keep(Claimed::Won(grant(record, ask))) // P6
+            Decision::keep(Claimed::Won(Grant::from_record(ask.identity, record))) // P6
         }
         State::Running if !record.is_lapsed(now) => {
             Decision::keep(Claimed::Busy(busy(record, now)))
@@ -67,8 +67,7 @@ pub fn claim(found: Option<&Record>, ask: &Claim, now: Timestamp) -> Decision<Cl
             Decision::write(Claimed::InDoubt(in_doubt(&record)), record) // P10
         }
         State::InDoubt => Decision::keep(Claimed::InDoubt(in_doubt(record))), // P11
-        // A settled record without an answer can't be read from a store (the codec refuses it);
-        // were one made by hand, its outcome would not be known.
+        // The codec rejects a settled record without an answer. If one is made by hand, its outcome is unknown.
         State::Completed | State::Failed | State::Released => Decision::keep(
             replay(record, now).map_or_else(|| Claimed::InDoubt(in_doubt(record)), Claimed::Replay), // P12
         ),
@@ -135,7 +134,7 @@ pub fn resolve(
     }
 }
 
-/// Decides what becomes of a record from another store (P43). Its times are on this store's clock.
+/// Decides whether a record from another store is written (P43). Its times are on this store's clock.
 #[must_use]
 pub fn restore(found: Option<&Record>, record: &Record, now: Timestamp) -> Decision<Restored> {
     let live = found.filter(|found| !found.is_expired(now));
@@ -154,7 +153,7 @@ pub fn restore(found: Option<&Record>, record: &Record, now: Timestamp) -> Decis
     Decision::write(Restored::Written, record)
 }
 
-/// Whether `found` is what restoring `record` leaves.
+/// Whether `found` is the result of restoring `record`.
 fn is_copy(found: &Record, record: &Record) -> bool {
     found.fence >= record.fence
         && *found
@@ -164,8 +163,8 @@ fn is_copy(found: &Record, record: &Record) -> bool {
             }
 }
 
-/// Larger than every fence before (P22): than the last one found, and, where a record expired and was
-/// removed, than what the store's clock could have given out then.
+/// The next fence, larger than every earlier one (P22): larger than the last one found and, if a record has expired and was
+/// removed, than any fence that the store's clock can have given before.
 #[must_use]
 pub fn next_fence(last: Option<Fence>, now: Timestamp) -> Fence {
     let after_last = last.map_or(1, |Fence(last)| last.saturating_add(1));
@@ -176,7 +175,7 @@ fn owned(found: Option<&Record>, fence: Fence, token: Token, now: Timestamp) -> 
     found.filter(|record| !record.is_expired(now) && record.is_owned_by(fence, token))
 }
 
-/// Whether a settlement may still be written: running, or in doubt and the owner came back to tell.
+/// Whether the owner may still settle: the record is running, or in doubt because the owner was silent.
 const fn is_open(record: &Record) -> bool {
     matches!(record.state, State::Running | State::InDoubt)
 }
@@ -189,7 +188,7 @@ fn settled(record: &Record, settlement: &Settlement, now: Timestamp) -> Record {
     Record {
         state: settlement.state(),
         answer: settlement.answer().cloned(),
-        // Only a record that somebody may yet work on keeps its progress.
+        // Only a record that may run again keeps its checkpoint.
         checkpoint: match settlement {
             Settlement::Doubt => record.checkpoint.clone(),
             _ => Bytes::new(),
@@ -221,7 +220,7 @@ fn first_run(ask: &Claim, fence: Fence, now: Timestamp) -> Record {
     }
 }
 
-/// The next run of a key whose owner vanished. Policy and attempts stay the first claim's (P13).
+/// The next run of a key whose owner crashed. Crash policy and maximum of attempts stay those of the first claim (P13).
 fn takeover(record: &Record, ask: &Claim, now: Timestamp) -> Record {
     Record {
         fence: next_fence(Some(record.fence), now),
@@ -235,20 +234,8 @@ fn takeover(record: &Record, ask: &Claim, now: Timestamp) -> Record {
 }
 
 fn win(record: Record, ask: &Claim) -> Decision<Claimed> {
-    Decision::write(Claimed::Won(grant(&record, ask)), record)
-}
-
-fn grant(record: &Record, ask: &Claim) -> Grant {
-    Grant {
-        identity: ask.identity,
-        fence: record.fence,
-        token: record.token,
-        attempt: record.attempt,
-        checkpoint: record.checkpoint.clone(),
-        lease: record.lease,
-        crash: record.crash,
-        memo: Bytes::new(),
-    }
+    let grant = Grant::from_record(ask.identity, &record);
+    Decision::write(Claimed::Won(grant), record)
 }
 
 fn busy(record: &Record, now: Timestamp) -> Busy {
@@ -259,8 +246,8 @@ fn busy(record: &Record, now: Timestamp) -> Busy {
     }
 }
 
-/// The answer to a claim that others overtook again and again (P4). One of them ran it meanwhile; whether it still does is
-/// not known, so it is soon worth asking again.
+/// The answer to a claim that lost its compare-and-swap too many times (P4). Another owner ran meanwhile, and may or may
+/// not still run, so the caller should retry soon.
 #[must_use]
 pub const fn overtaken() -> Claimed {
     Claimed::Busy(Busy {

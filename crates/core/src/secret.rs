@@ -1,4 +1,4 @@
-//! [`Secret`]: what makes identities and fingerprints unguessable to whoever reads the store.
+//! [`Secret`]: keys the digests, so that a reader of the store can't guess keys and payloads.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ impl Secret {
     /// A secret with its id (1 to 65,535), which records carry.
     ///
     /// # Errors
-    /// [`SecretError`] where the material is shorter than [`MIN_SECRET_BYTES`] or the id is 0.
+    /// [`SecretError`] if the material is shorter than [`MIN_SECRET_BYTES`] or the id is 0.
     pub fn new(id: u16, material: &[u8]) -> Result<Self, SecretError> {
         if id == 0 {
             return Err(SecretError::Id);

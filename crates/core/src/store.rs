@@ -1,4 +1,4 @@
-//! [`Store`] and [`StoreAdmin`]: what every backend does, in words that a backend can be held to.
+//! [`Store`] and [`StoreAdmin`]: the traits that every backend implements, with their contract.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -17,38 +17,37 @@ use crate::identity::Identity;
 use crate::record::{Fence, Record, State};
 use crate::wake::Wakeup;
 
-/// What a store call gives: an answer (losing is one), or an error that says what is known.
+/// The result of a store call: an answer, which includes a lost claim or lease, or an error that says what is known.
 pub type StoreResult<T> = Result<T, StoreError>;
 
 /// The hot path of a backend.
 ///
 /// # Contract
 ///
-/// - Each of `claim`, `renew`, `settle` and `resolve` is **one atomic step** in the backend, decided
-///   there by the rules of `spec/protocol.md` ([`crate::protocol`] is the same in code). No check and
-///   then act.
-/// - Time is the backend's clock. Durations go in and come out; no caller's clock is compared (P23).
-/// - A call may be sent again after a lost reply, and gives the same answer unless the record moved on
-///   to another owner meanwhile (P6, P18).
+/// - Each of `claim`, `renew`, `settle` and `resolve` is **one atomic step** in the backend, decided there by the rules of
+///   `spec/protocol.md` ([`crate::protocol`] is the same in code). A separate check and write would race.
+/// - Time is the backend's clock. Durations go in and come out; callers' clocks are never compared (P23).
+/// - A call may be sent again after a lost reply, and gives the same answer unless another owner has the key by then
+///   (P6, P18).
 /// - A call whose future is dropped may have happened or not, and never disturbs another call.
-/// - A record is used only if its seal is the one asked for (P24); bytes that can't be read are an
-///   error of kind `Record`, never "absent" (P25).
-/// - An error says honestly whether something may have been changed.
+/// - A record is used only if its seal belongs to the key (P24). Bytes that can't be read are an error of kind `Record`,
+///   never "absent" (P25).
+/// - An error says whether something may have been changed.
 ///
-/// No method has a default body: what a backend can't do, it has to say.
+/// No method has a default body: a backend states explicitly what it can't do.
 pub trait Store: Send + Sync + 'static {
-    /// Asks to be the one who runs.
+    /// Claims a key: asks to become the owner that runs its effect.
     ///
-    /// *After*: the answer is the row of the claim table (P5–P12) that fits the record found, and if it
-    /// is `Won`, the record says so durably, at the store's durability level.
+    /// *After*: the answer is the row of the claim table (P5–P12) that fits the record found. If it is `Won`, the record
+    /// says so durably, at the store's durability level.
     ///
-    /// *When it fails*: no lease may be assumed; send the same claim, same token, again.
+    /// *When it fails*: the caller has no lease, and sends the same claim with the same token again.
     fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>>;
 
-    /// Keeps the lease for its full span from now on and, if given, the checkpoint with it.
+    /// Extends the lease to its full span from now and, if given, keeps a checkpoint.
     ///
-    /// *After*: `Held`, and the lease ends one lease span after the store's now; or `Lost`, and nothing
-    /// has changed (P14, P15).
+    /// *After*: `Held`, and the lease ends one span after the store's current time; or `Lost`, and nothing has changed
+    /// (P14, P15).
     fn renew<'a>(
         &'a self,
         lease: &'a Grant,
@@ -57,16 +56,16 @@ pub trait Store: Send + Sync + 'static {
 
     /// Ends the lease.
     ///
-    /// *After*: `Done`, and every later claim sees the settlement until it expires; or `Lost`, and
-    /// nothing has changed (P16–P18).
+    /// *After*: `Done`, and every later claim sees the settlement until it expires; or `Lost`, and nothing has changed
+    /// (P16–P18).
     fn settle<'a>(
         &'a self,
         lease: &'a Grant,
         settlement: &'a Settlement,
     ) -> BoxFuture<'a, StoreResult<Settled>>;
 
-    /// Ends a doubt (P19). Fenced by the doubt's own fence, so that an operator never resolves another
-    /// run than the one looked at.
+    /// Ends a doubt (P19). Fenced by the doubt's own fence, so that an operator resolves exactly the run that was looked
+    /// at.
     fn resolve<'a>(
         &'a self,
         identity: &'a Identity,
@@ -74,63 +73,61 @@ pub trait Store: Send + Sync + 'static {
         resolution: &'a Resolution,
     ) -> BoxFuture<'a, StoreResult<Resolved>>;
 
-    /// The record as it is now; `None` where absent or expired. Changes nothing.
+    /// Reads the record without changing it. `None` if it is absent or expired.
     fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>>;
 
-    /// A hint that completes soon after a record under `identity` was settled or resolved.
+    /// Returns a hint that completes soon after the record of `identity` was settled or resolved.
     ///
-    /// Counts from the moment of the call: watch first, then claim, then wait. It may come without
-    /// cause, late, or (see [`Capabilities::wake`]) never: always wait for a time as well.
+    /// It counts from the moment of the call: watch first, then claim, then wait. It may come without cause, late, or (see
+    /// [`Capabilities::wake`]) never, so always set a timer as well.
     fn watch(&self, identity: &Identity) -> Wakeup;
 
-    /// What this backend is and can do. Constant.
+    /// What this backend can do. Constant.
     fn capabilities(&self) -> Capabilities;
 }
 
-/// What operators need of a backend. Never on the hot path.
+/// The operator interface of a backend. Never on the hot path.
 pub trait StoreAdmin: Store {
-    /// A page of live records that fit `query`, in an order that stays the same from page to page.
-    /// A record that is there throughout the listing is listed: once, or at least once where
-    /// [`Capabilities::lists_once`] says that it may come again (P29).
+    /// Lists a page of live records that match `query`, in an order that is stable from page to page. A record that exists
+    /// throughout the listing is listed once, or at least once if [`Capabilities::lists_once`] is false (P29).
     fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, StoreResult<Page>>;
 
-    /// Forgets a record, whatever its state: the key is as new. Answers whether there was one.
-    /// Fences keep growing (P22).
+    /// Deletes a record in any state: the key can be used anew. Returns whether there was one. Fences keep growing (P22).
     fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>>;
 
-    /// Writes a record that another store kept, as it is, where there is none, or only one that was released (P43).
-    /// Its times are on this store's clock: whoever brings it has to have moved them.
+    /// Writes a record of another store unchanged, if the key has no record here or a released one (P43). The caller has
+    /// converted its times to this store's clock.
     ///
-    /// *After*: `Written`, and the record is as if it had been made here; or `Kept`, and nothing has changed. One
-    /// atomic step, which races with claims as a claim does.
+    /// *After*: `Written`, and the record is as if it had been made here; or `Kept`, and nothing has changed. One atomic
+    /// step, which races with claims as a claim does.
     fn restore<'a>(
         &'a self,
         identity: &'a Identity,
         record: &'a Record,
     ) -> BoxFuture<'a, StoreResult<Restored>>;
 
-    /// Removes expired records, about `most` of them, without holding up traffic; answers how many.
-    /// Never removes a live one (P21).
+    /// Removes about `most` expired records without blocking traffic, and returns how many. Never removes a live one
+    /// (P21).
     fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>>;
 
-    /// How many expired records a sweep would find, counted up to `most`. Removes nothing.
+    /// Counts the expired records that a sweep would find, up to `most`. Removes nothing.
     fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>>;
 
-    /// Now, on the store's clock: what the times of its records are to be read against (P23).
+    /// The current time on the store's clock, to which the times of its records refer (P23).
     fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>>;
 
-    /// How much is in there.
+    /// The number of records, and the capacity.
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>>;
 
-    /// The connections to the backend; `None` where it needs none. Asks nobody, so it answers in an outage too.
+    /// The connections to the backend; `None` if it needs none. Makes no call, so it also works in an outage.
     fn connections(&self) -> Option<Connections>;
 
-    /// Looks the backend over for what breaks people: settings that lose records, clocks that are apart, tables
-    /// that grow. Changes nothing. What could not be looked at is a finding too.
+    /// Health check: looks for settings that lose records, clocks that differ, tables that grow. Changes nothing. A check
+    /// that could not be made is a finding too.
     fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>>;
 }
 
-/// What a backend is and can do.
+/// What a backend can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Its name, as in its URL: `memory`, `redis`, …
@@ -141,7 +138,7 @@ pub struct Capabilities {
     pub shared: bool,
     /// How far a [`Wakeup`] can be relied on.
     pub wake: Wake,
-    /// Whether a listing shows no record twice. Where it may, it still leaves none out (P29).
+    /// Whether a listing shows each record once. If false, a record may appear again, but none is left out (P29).
     pub lists_once: bool,
     /// The largest answer it takes, head and body together.
     pub max_answer_bytes: usize,
@@ -158,21 +155,20 @@ pub enum Wake {
     Never,
 }
 
-/// Which records to list.
+/// The filter and position of a listing.
 #[derive(Clone, Debug, Default)]
 pub struct Query {
-    /// Only of this environment.
+    /// Only records of this environment.
     pub environment: Option<String>,
-    /// Only of this tenant.
+    /// Only records of this tenant.
     pub tenant: Option<String>,
-    /// Only of this scope.
+    /// Only records of this scope.
     pub scope: Option<String>,
-    /// Only where the operation stands so. A lapsed lease that may not be taken over counts as in
-    /// doubt, not as running.
+    /// Only records in this state. A lapsed lease that may not be taken over counts as in doubt, not as running.
     pub state: Option<State>,
-    /// Go on after the page that gave this cursor.
+    /// Continue after the page that gave this cursor.
     pub after: Option<Cursor>,
-    /// At most so many, capped at [`Query::MAX_LIMIT`]; 0 takes the cap.
+    /// The most records per page, at most [`Query::MAX_LIMIT`]; 0 means that maximum.
     pub limit: usize,
 }
 
@@ -180,7 +176,7 @@ impl Query {
     /// The largest page.
     pub const MAX_LIMIT: usize = 1000;
 
-    /// The page size asked for, within bounds.
+    /// The requested page size, within bounds.
     #[must_use]
     pub fn page_size(&self) -> usize {
         if self.limit == 0 {
@@ -190,7 +186,7 @@ impl Query {
         }
     }
 
-    /// Whether `record` fits, cursor aside.
+    /// Whether `record` passes the filter.
     #[must_use]
     pub fn fits(&self, record: &Record, now: Timestamp) -> bool {
         let is =
@@ -208,19 +204,19 @@ impl Query {
     }
 }
 
-/// Where a listing stands; means something only to the store that gave it.
+/// The position of a listing. Only the store that gave it can read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor(pub String);
 
 /// A page of a listing.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
-    /// The records, with whose they are.
+    /// The records and their identities.
     pub records: Vec<(Identity, Record)>,
-    /// Where to go on; `None` at the end. A page may be short, or empty, and still have a next one.
+    /// Where to continue; `None` at the end. A page may be short, or empty, and still have a next one.
     pub next: Option<Cursor>,
-    /// How many records were left out because they can't be read (P25). A store that keeps records packed can't tell whether
-    /// such a record fits the query, and counts it.
+    /// How many records were left out because they can't be read (P25). A store with packed records can't tell whether
+    /// such a record matches the query, and counts it.
     pub unreadable: usize,
 }
 
@@ -229,24 +225,24 @@ pub struct Page {
 pub struct Connections {
     /// In use now.
     pub active: u32,
-    /// The most there can be; `None` where all calls share those that are open.
+    /// The size of the pool; `None` if all calls share the open connections.
     pub most: Option<u32>,
-    /// How often, since the start, a call got none because all were in use.
+    /// How many calls since the start got no connection because all were in use.
     pub exhausted: u64,
 }
 
-/// How much is in a store.
+/// The size of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Records present, expired ones that no sweep has removed yet included.
+    /// Records present, including expired ones that no sweep has removed yet.
     pub records: u64,
-    /// The most records it takes; `None` where nothing but the backend's own limits bounds it.
+    /// The most records it takes; `None` if only the backend's own limits apply.
     pub capacity: Option<u64>,
 }
 
-/// The answer of a store call, or `Unknown` if none came within `limit`.
+/// Awaits a store call with a timeout. Fails with [`Certainty::Unknown`] if no answer came within `limit`.
 ///
-/// Costs no timer where the call answers at once.
+/// Creates no timer if the call answers at once.
 ///
 /// # Errors
 /// Those of the call, and the limit.
@@ -267,6 +263,6 @@ pub async fn within<T>(
 }
 
 fn no_answer(limit: Duration) -> StoreError {
-    let said = format!("no answer within {limit:?}");
-    StoreError::new(StoreErrorKind::Unavailable, Certainty::Unknown, said)
+    let reason = format!("no answer within {limit:?}");
+    StoreError::new(StoreErrorKind::Unavailable, Certainty::Unknown, reason)
 }

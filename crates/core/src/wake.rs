@@ -1,7 +1,7 @@
-//! Wake-ups: how a waiter learns that a record was settled without asking over and over.
+//! Wake-ups: notify waiters that a record was settled, so that they don't have to poll.
 //!
-//! A store keeps one [`Hub`]; whatever tells it that a record changed (its own settle, a pub/sub
-//! message, a notification) goes through [`Hub::wake`].
+//! A store has one [`Hub`]. Every signal that a record has changed (its own settle, a pub/sub message, a notification) goes
+//! through [`Hub::wake`].
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use std::future::Future;
@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 use crate::identity::{Address, Identity};
 use crate::sync::Mutex;
 
-/// Who waits for which record, in this process.
+/// The waiters of this process, by record.
 #[derive(Clone, Default)]
 pub struct Hub {
     inner: Arc<Inner>,
@@ -22,7 +22,7 @@ pub struct Hub {
 
 #[derive(Default)]
 struct Inner {
-    // Read before the lock: a settle that nobody waits for costs one load.
+    /// Read before the lock is taken: a settlement without waiters costs one load.
     waiting: AtomicUsize,
     slots: Mutex<HashMap<Address, Vec<Arc<Slot>>>>,
 }
@@ -39,13 +39,13 @@ struct SlotState {
 }
 
 impl Hub {
-    /// A hub that nobody waits at.
+    /// A hub without waiters.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Starts waiting for `identity`. Whatever is woken from now on is not missed.
+    /// Starts to watch the record of `identity`. No wake-up from now on is missed.
     pub fn watch(&self, identity: &Identity) -> Wakeup {
         let slot = Arc::new(Slot::default());
         let address = identity.address();
@@ -54,7 +54,7 @@ impl Hub {
         self.inner.waiting.fetch_add(1, Ordering::SeqCst);
         drop(slots);
         Wakeup {
-            place: Some(Place {
+            registration: Some(Registration {
                 hub: Arc::clone(&self.inner),
                 address,
                 slot,
@@ -62,7 +62,7 @@ impl Hub {
         }
     }
 
-    /// Wakes everybody who waits for the record at `address`.
+    /// Wakes all waiters of the record at `address`.
     pub fn wake(&self, address: &Address) {
         if self.inner.waiting.load(Ordering::SeqCst) == 0 {
             return;
@@ -80,13 +80,13 @@ impl Hub {
         }
     }
 
-    /// Whether anybody waits for the record at `address` now.
+    /// Whether the record at `address` has waiters now.
     #[must_use]
     pub fn is_watched(&self, address: &Address) -> bool {
         self.waiting() > 0 && self.inner.slots.lock().contains_key(address)
     }
 
-    /// How many wait now.
+    /// The number of waiters now.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.inner.waiting.load(Ordering::SeqCst)
@@ -99,13 +99,14 @@ impl std::fmt::Debug for Hub {
     }
 }
 
-/// Completes when the record it was made for was settled. Leaves the hub when dropped.
+/// Completes when the watched record was settled. Leaves the hub when dropped.
 #[must_use = "a wake-up does nothing unless awaited"]
 pub struct Wakeup {
-    place: Option<Place>,
+    registration: Option<Registration>,
 }
 
-struct Place {
+/// The entry of one waiter in the hub.
+struct Registration {
     hub: Arc<Inner>,
     address: Address,
     slot: Arc<Slot>,
@@ -114,7 +115,7 @@ struct Place {
 impl Wakeup {
     /// A wake-up that never comes, for stores that can't give one.
     pub const fn never() -> Self {
-        Self { place: None }
+        Self { registration: None }
     }
 }
 
@@ -122,10 +123,10 @@ impl Future for Wakeup {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(place) = &self.place else {
+        let Some(registration) = &self.registration else {
             return Poll::Pending;
         };
-        let mut state = place.slot.state.lock();
+        let mut state = registration.slot.state.lock();
         if state.woken {
             return Poll::Ready(());
         }
@@ -136,7 +137,7 @@ impl Future for Wakeup {
 
 impl Drop for Wakeup {
     fn drop(&mut self) {
-        let Some(Place { hub, address, slot }) = self.place.take() else {
+        let Some(Registration { hub, address, slot }) = self.registration.take() else {
             return;
         };
         let mut slots = hub.slots.lock();

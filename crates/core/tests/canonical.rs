@@ -196,7 +196,7 @@ fn a_depth_bomb_is_refused_where_it_passes_the_limit() {
 }
 
 #[test]
-fn what_is_not_json_is_refused() {
+fn invalid_json_is_refused() {
     for text in [
         &b""[..],
         b" ",
@@ -311,7 +311,7 @@ proptest! {
     }
 
     #[test]
-    fn the_canonical_form_of_a_canonical_form_is_itself(value in any_json()) {
+    fn canonicalizing_is_idempotent(value in any_json()) {
         let once = canonicalize(&serde_json::to_vec(&value).expect("JSON")).expect("canonical");
         prop_assert_eq!(&canonicalize(&once).expect("canonical"), &once);
         // Nothing was lost: numbers aside, which may be written in another way, it reads as before.

@@ -19,7 +19,7 @@ fn any_answer() -> impl Strategy<Value = Answer> {
     let body = prop_oneof![
         any_bytes(80).prop_map(Body::Kept),
         any::<u64>().prop_map(|bytes| Body::Omitted { bytes }),
-        any::<(u64, [u8; 32])>().prop_map(|(bytes, digest)| Body::Elsewhere { bytes, digest }),
+        any::<(u64, [u8; 32])>().prop_map(|(bytes, digest)| Body::External { bytes, digest }),
     ];
     (any_bytes(40), body).prop_map(|(head, body)| Answer { head, body })
 }
@@ -257,7 +257,7 @@ fn sections_have_one_order_and_fit_the_state() {
 
     assert_eq!(
         with_sections(Completed, &[head, body]),
-        Ok(sample(Completed, Some(Answer::of("b"))))
+        Ok(sample(Completed, Some(Answer::from_body("b"))))
     );
     let left_out = Answer {
         head: Bytes::new(),
@@ -303,17 +303,17 @@ fn sections_have_one_order_and_fit_the_state() {
     );
     assert_eq!(
         with_sections(Completed, &[head, body, (128, b"x"), (255, b"")]),
-        Ok(sample(Completed, Some(Answer::of("b"))))
+        Ok(sample(Completed, Some(Answer::from_body("b"))))
     );
 }
 
 #[test]
-fn a_body_elsewhere_has_a_length_and_a_digest_and_no_other_body_beside_it() {
+fn external_body_needs_length_and_digest_and_stands_alone() {
     let named = [&[9, 0, 0, 0, 0, 0, 0, 0][..], &[7; 32]].concat();
     let (head, elsewhere) = ((2, &b""[..]), (5, &named[..]));
     let beside = Answer {
         head: Bytes::new(),
-        body: Body::Elsewhere {
+        body: Body::External {
             bytes: 9,
             digest: [7; 32],
         },
@@ -337,7 +337,7 @@ fn a_body_elsewhere_has_a_length_and_a_digest_and_no_other_body_beside_it() {
 }
 
 #[test]
-fn a_section_that_claims_more_than_there_is_takes_no_memory() {
+fn section_with_too_large_length_allocates_nothing() {
     let mut bytes = sample(State::Running, None).encode();
     bytes.extend([1, 0xff, 0xff, 0xff, 0xff, 0]);
     assert_eq!(

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use semel_core::record::Packed;
+use semel_core::record::PackedRecord;
 use semel_core::{
-    Answer, Body, Claim, Claimed, CrashPolicy, Fence, Fingerprint, Identity, Key, Namespace,
-    Record, Secret, Settlement, Terms, Timestamp, Token, protocol,
+    Answer, Body, Claim, ClaimTerms, Claimed, CrashPolicy, Fence, Fingerprint, Identity, Key,
+    Namespace, Record, Secret, Settlement, Timestamp, Token, protocol,
 };
 
 fn running(checkpoint: &'static [u8]) -> (Identity, Record) {
@@ -16,10 +16,10 @@ fn running(checkpoint: &'static [u8]) -> (Identity, Record) {
     let span = Duration::from_secs(30);
     let claim = Claim {
         retry: false,
-        identity: Identity::of(&secret, &namespace, &key),
+        identity: Identity::new(&secret, &namespace, &key),
         fingerprint: Fingerprint::builder(&secret).part(b"payload").finish(),
         token: Token(7),
-        terms: Terms::new(span, span * 2, CrashPolicy::Hold, 3).expect("valid"),
+        terms: ClaimTerms::new(span, span * 2, CrashPolicy::Hold, 3).expect("valid"),
         secret_id: 0,
         hint: key.hint(),
         namespace,
@@ -36,7 +36,7 @@ fn running(checkpoint: &'static [u8]) -> (Identity, Record) {
 
 #[test]
 fn settling_the_packed_form_is_settling_the_record() {
-    let kept = Arc::new(Answer::of(vec![1, 2, 3]));
+    let kept = Arc::new(Answer::from_body(vec![1, 2, 3]));
     let left_out = Arc::new(Answer {
         head: Bytes::from_static(b"200"),
         body: Body::Omitted { bytes: 1 << 40 },
@@ -52,7 +52,8 @@ fn settling_the_packed_form_is_settling_the_record() {
         for checkpoint in [&b""[..], b"half-way"] {
             let (identity, record) = running(checkpoint);
             let bytes = record.encode();
-            let packed = Packed::running(&bytes, &identity, record.fence, record.token).unwrap();
+            let packed =
+                PackedRecord::running(&bytes, &identity, record.fence, record.token).unwrap();
             assert_eq!(packed.retention_millis(), 60_000);
             for settlement in &settlements {
                 let (fence, token, at) = (record.fence, record.token, now.max(record.written_at));
@@ -70,7 +71,7 @@ fn only_the_leases_own_running_record_is_taken() {
     let (identity, record) = running(b"");
     let bytes = record.encode();
     let take = |bytes: &[u8], identity: &Identity, fence, token| {
-        Packed::running(bytes, identity, fence, token).is_some()
+        PackedRecord::running(bytes, identity, fence, token).is_some()
     };
     let (fence, token) = (record.fence, record.token);
     assert!(take(&bytes, &identity, fence, token));

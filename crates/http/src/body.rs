@@ -1,4 +1,4 @@
-//! Bodies: what was read of a request, what a response is made of.
+//! Request bodies that are buffered in memory, and the bodies of responses.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,15 +25,15 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// ```
 #[derive(Debug, Default)]
 pub struct Body {
-    // What is in memory comes first, then the rest, then the trailers.
+    // The buffered part comes first, then the rest, then the trailers.
     first: Option<Bytes>,
     rest: Option<UnsyncBoxBody<Bytes, BoxError>>,
-    // Boxed, as they are rare and large, and a body moves often.
+    // Boxed, because trailers are rare and large and a body is moved often.
     trailers: Option<Box<HeaderMap>>,
 }
 
 impl Body {
-    /// A body that is passed on as it comes.
+    /// A body that is forwarded as it arrives.
     pub fn new<B>(body: B) -> Self
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
@@ -54,7 +54,7 @@ impl Body {
         }
     }
 
-    /// What was read already, and the rest of it.
+    /// A body of which `data` was already read.
     pub(crate) fn resumed<B>(data: Bytes, rest: B) -> Self
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
@@ -110,14 +110,15 @@ impl HttpBody for Body {
     }
 }
 
-/// Room for the bodies of requests with a key, which are held in memory until the request has ended. In the extensions of
-/// a request; without it, each body has its route's bound, and all together have none.
+/// The memory budget for the bodies of requests with a key, which stay in memory until the request
+/// has ended. It is an extension of the request. Without it, only the limit of the route applies to
+/// each body.
 #[derive(Clone)]
 pub struct BodyRoom(pub Arc<dyn TakeBytes>);
 
-/// Gives room for bytes, until it is dropped.
+/// A reservation of memory, which ends when it is dropped.
 pub trait TakeBytes: Send + Sync {
-    /// Whether there is room for so many more.
+    /// Reserves further bytes; false if there is no room.
     fn take(&self, bytes: usize) -> bool;
 }
 
@@ -129,14 +130,14 @@ impl std::fmt::Debug for BodyRoom {
 
 /// Why a body was not read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cut {
-    /// It has more bytes than may be kept.
+pub(crate) enum ReadError {
+    /// The body exceeds the size limit.
     TooLarge,
-    /// It took too long.
+    /// The body took too long.
     TooSlow,
-    /// It broke off.
+    /// The connection broke off.
     Broken,
-    /// There is no room in memory for it now.
+    /// The memory budget is exhausted.
     NoRoom,
 }
 
@@ -144,7 +145,7 @@ pub(crate) enum Cut {
 pub(crate) struct Reader<B> {
     body: Pin<Box<B>>,
     first: Bytes,
-    // Used from the second piece on: most bodies come in one.
+    // Used from the second chunk on, because most bodies have only one.
     joined: BytesMut,
     trailers: Option<Box<HeaderMap>>,
     ended: bool,
@@ -168,7 +169,7 @@ where
         }
     }
 
-    /// Whether reading has begun: an `Expect: 100-continue` has been answered then.
+    /// Whether reading has begun, which answers an `Expect: 100-continue`.
     pub(crate) const fn is_touched(&self) -> bool {
         self.touched
     }
@@ -189,54 +190,54 @@ where
         self.joined.extend_from_slice(&piece);
     }
 
-    /// Reads to the end, at most `most` bytes and `limit` long.
+    /// Reads to the end: at most `most` bytes, and for at most `limit`.
     pub(crate) async fn read(
         &mut self,
         most: usize,
         limit: Duration,
         room: Option<&BodyRoom>,
         clock: &dyn Clock,
-    ) -> Result<(), Cut> {
-        // Said beforehand: not one byte of it needs to be read.
+    ) -> Result<(), ReadError> {
+        // The announced size exceeds the limit, so nothing needs to be read.
         if self.body.size_hint().lower() > most as u64 {
-            return Err(Cut::TooLarge);
+            return Err(ReadError::TooLarge);
         }
         self.pieces(limit, clock, |reader, piece| {
             if room.is_some_and(|room| !room.0.take(piece.len())) {
-                return Err(Cut::NoRoom);
+                return Err(ReadError::NoRoom);
             }
             reader.keep(piece);
             match reader.len() <= most {
                 true => Ok(()),
-                false => Err(Cut::TooLarge),
+                false => Err(ReadError::TooLarge),
             }
         })
         .await
     }
 
-    /// Reads on and keeps nothing; whether the end was reached.
+    /// Reads and discards the rest. Returns whether the end was reached.
     pub(crate) async fn drain(&mut self, most: usize, limit: Duration, clock: &dyn Clock) -> bool {
         if self.body.size_hint().lower() > most as u64 {
             return false;
         }
         let mut left = most;
-        let drained = self.pieces(limit, clock, move |_, piece| {
+        let drain = self.pieces(limit, clock, move |_, piece| {
             left = left.saturating_sub(piece.len());
             match left > 0 {
                 true => Ok(()),
-                false => Err(Cut::TooLarge),
+                false => Err(ReadError::TooLarge),
             }
         });
-        drained.await.is_ok()
+        drain.await.is_ok()
     }
 
-    /// Gives each piece to `take`, until the end or until it says no.
+    /// Passes each chunk to `take`, until the end or until it returns false.
     async fn pieces(
         &mut self,
         limit: Duration,
         clock: &dyn Clock,
-        mut take: impl FnMut(&mut Self, Bytes) -> Result<(), Cut> + Send,
-    ) -> Result<(), Cut> {
+        mut take: impl FnMut(&mut Self, Bytes) -> Result<(), ReadError> + Send,
+    ) -> Result<(), ReadError> {
         let mut timer = None;
         while !self.ended {
             self.touched = true;
@@ -244,14 +245,14 @@ where
                 if let Poll::Ready(frame) = self.body.as_mut().poll_frame(cx) {
                     return Poll::Ready(Ok(frame));
                 }
-                // One timer for the whole body, and none for a body that is there already.
+                // One timer for the whole body, and no timer if the body is already there.
                 let timer = timer.get_or_insert_with(|| clock.sleep(limit));
                 ready!(timer.as_mut().poll(cx));
-                Poll::Ready(Err(Cut::TooSlow))
+                Poll::Ready(Err(ReadError::TooSlow))
             });
             match frame.await? {
                 None => self.ended = true,
-                Some(Err(_)) => return Err(Cut::Broken),
+                Some(Err(_)) => return Err(ReadError::Broken),
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(piece) => {
                         take(self, piece)?;
@@ -264,7 +265,7 @@ where
         Ok(())
     }
 
-    /// What was read: all of it, once [`Reader::read`] is done.
+    /// The bytes read so far: the whole body once [`Reader::read`] is done.
     pub(crate) fn bytes(&mut self) -> Bytes {
         if !self.joined.is_empty() {
             self.first = std::mem::take(&mut self.joined).freeze();
@@ -272,12 +273,12 @@ where
         self.first.clone()
     }
 
-    /// What came after the body, once it was read to its end.
+    /// The trailers, once the body was read to its end.
     pub(crate) fn trailers(&self) -> Option<&HeaderMap> {
         self.trailers.as_deref()
     }
 
-    /// What was read, followed by what was not.
+    /// The bytes read so far, followed by the rest.
     pub(crate) fn into_body(mut self) -> Body {
         let data = self.bytes();
         if self.ended {

@@ -1,4 +1,4 @@
-//! Header lists for cross-origin requests: browsers ask first, and must be allowed.
+//! Header lists for cross-origin requests (CORS).
 
 use http::header::{HeaderName, RETRY_AFTER};
 
@@ -6,10 +6,10 @@ use crate::key::{IDEMPOTENCY_KEY, X_IDEMPOTENCY_KEY};
 use crate::reply::{IDEMPOTENT_REPLAYED, X_ORIGINAL_REQUEST_TIME};
 use crate::service::X_REQUEST_ID;
 
-/// What a browser must be allowed to send: for `Access-Control-Allow-Headers`.
+/// Headers that a browser must be allowed to send, for `Access-Control-Allow-Headers`.
 pub const ALLOW_HEADERS: [HeaderName; 3] = [IDEMPOTENCY_KEY, X_IDEMPOTENCY_KEY, X_REQUEST_ID];
 
-/// What a script must be allowed to see: for `Access-Control-Expose-Headers`.
+/// Headers that a script must be allowed to read, for `Access-Control-Expose-Headers`.
 pub const EXPOSE_HEADERS: [HeaderName; 4] = [
     IDEMPOTENT_REPLAYED,
     X_ORIGINAL_REQUEST_TIME,

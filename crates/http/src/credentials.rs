@@ -1,4 +1,4 @@
-//! [`Credentials`]: what tells callers apart where no principal is known.
+//! [`CredentialRules`]: which credentials separate callers if no principal is known.
 
 use std::borrow::Cow;
 
@@ -6,10 +6,11 @@ use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 
-/// Headers that count as credentials. `spec/vectors/credentials.json` has the same list, in the same order.
+/// Headers that count as credentials. `spec/vectors/credentials.json` has the same list, in the
+/// same order.
 ///
-/// The first two always take part in a fingerprint, also where a request has none of them; the others where they are
-/// there. So the fingerprint of a request with none of the others has not changed since these were the only two.
+/// The first two are always part of a fingerprint, even if a request has none of them. The others
+/// count only if they are present, so that older fingerprints stay valid.
 pub static CREDENTIAL_HEADERS: [HeaderName; 36] = [
     header::AUTHORIZATION,
     HeaderName::from_static("x-api-key"),
@@ -49,58 +50,58 @@ pub static CREDENTIAL_HEADERS: [HeaderName; 36] = [
     HeaderName::from_static("x-ssl-client-cert"),
 ];
 
-/// How many of [`CREDENTIAL_HEADERS`] count also where they are absent.
+/// The number of [`CREDENTIAL_HEADERS`] that count even if they are absent.
 const ALWAYS: usize = 2;
 
-/// The name under which a certificate counts. No header has it.
+/// The name under which a certificate counts. No header has this name.
 const CERTIFICATE: &str = ":client-certificate";
 
-/// The digest of the certificate that a client has shown, in the extensions of its request: a credential like others.
+/// The digest of a client certificate, as an extension of the request. It counts as a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientCertificate(pub [u8; 32]);
 
 /// What counts as credentials where no principal is known.
 ///
-/// All of [`CREDENTIAL_HEADERS`], the cookies and the [`ClientCertificate`] count as payload: a key that is used with
-/// other credentials is refused rather than answered with another's answer, and a token that was refreshed doesn't make a
-/// new key.
+/// All of [`CREDENTIAL_HEADERS`], the cookies and the [`ClientCertificate`] count as payload: a key
+/// that is used with other credentials is refused rather than answered with another's answer, and a
+/// token that was refreshed doesn't make a new key.
 ///
 /// ```
-/// use semel_http::Credentials;
+/// use semel_http::CredentialRules;
 ///
-/// let credentials = Credentials {
+/// let credentials = CredentialRules {
 ///     headers: vec![http::HeaderName::from_static("x-account")],
 ///     cookies: vec!["session".to_owned()],
 /// };
 /// # let _ = credentials;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Credentials {
-    /// Headers that count besides the usual ones. None.
+pub struct CredentialRules {
+    /// Further headers that count. None by default.
     pub headers: Vec<HeaderName>,
-    /// The cookies that count. The whole of `Cookie` where none is named.
+    /// The cookies that count. If the list is empty, the whole `Cookie` header counts.
     pub cookies: Vec<String>,
 }
 
 /// One credential of a request: its name, and its values in order.
-pub type Counted<'a> = (&'a str, Vec<Cow<'a, [u8]>>);
+pub type CountedCredential<'a> = (&'a str, Vec<Cow<'a, [u8]>>);
 
-impl Credentials {
-    /// What counts of a request, in an order that is not the request's.
-    pub fn counted<'a>(&'a self, parts: &'a Parts) -> Vec<Counted<'a>> {
-        let mut counted = self.of_headers(&parts.headers);
+impl CredentialRules {
+    /// The credentials of a request, in a stable order.
+    pub fn counted<'a>(&'a self, parts: &'a Parts) -> Vec<CountedCredential<'a>> {
+        let mut counted = self.from_headers(&parts.headers);
         if let Some(ClientCertificate(digest)) = parts.extensions.get() {
             counted.push((CERTIFICATE, vec![Cow::Borrowed(&digest[..])]));
         }
         counted
     }
 
-    /// The same of its headers alone.
-    pub fn of_headers<'a>(&'a self, headers: &'a HeaderMap) -> Vec<Counted<'a>> {
+    /// The credentials in the headers alone.
+    pub fn from_headers<'a>(&'a self, headers: &'a HeaderMap) -> Vec<CountedCredential<'a>> {
         let usual = CREDENTIAL_HEADERS.iter();
         let more = self.headers.iter();
         let more = more.filter(|name| !CREDENTIAL_HEADERS.contains(name));
-        let mut counted: Vec<Counted<'a>> = Vec::with_capacity(ALWAYS);
+        let mut counted: Vec<CountedCredential<'a>> = Vec::with_capacity(ALWAYS);
         for (at, name) in usual.chain(more).enumerate() {
             if at < ALWAYS || headers.contains_key(name) {
                 let lines = headers.get_all(name).iter();
@@ -115,7 +116,7 @@ impl Credentials {
         counted
     }
 
-    /// Cookies count by their pairs. HTTP/2 sends them in several lines, which are one (RFC 9113, 8.2.3).
+    /// Cookies count as pairs. HTTP/2 may split them into several lines (RFC 9113, 8.2.3).
     fn of_cookies<'a>(&self, headers: &'a HeaderMap) -> Vec<Cow<'a, [u8]>> {
         let lines = headers.get_all(header::COOKIE).iter();
         let lines = lines.map(HeaderValue::as_bytes);
@@ -143,16 +144,16 @@ impl Credentials {
     }
 }
 
-/// Whether any of these is there.
+/// Whether any of these credentials is present.
 #[must_use]
-pub fn has_credentials(counted: &[Counted<'_>]) -> bool {
+pub fn has_credentials(counted: &[CountedCredential<'_>]) -> bool {
     counted.iter().any(|(_, values)| !values.is_empty())
 }
 
-/// Whether an answer to a request without credentials says that they are missing: its effect did not happen, and whoever
-/// asks next with the key may have them.
+/// Whether a response to a request without credentials asks for them. The effect did not happen,
+/// and the next request with the key may have credentials.
 ///
-/// A 303 is no such answer: it says that something was done, and where to look for it.
+/// A 303 does not count: it reports that something was done, and where to find it.
 #[must_use]
 pub fn asks_to_sign_in(status: StatusCode, headers: &HeaderMap) -> bool {
     match status.as_u16() {
@@ -165,7 +166,7 @@ pub fn asks_to_sign_in(status: StatusCode, headers: &HeaderMap) -> bool {
     }
 }
 
-/// The words that a path's segment is, or begins with before a dot, where people sign in.
+/// Path segments of sign-in pages, compared up to the first dot.
 const SIGN_IN: [&str; 17] = [
     "login",
     "log-in",
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_of_a_request_is_as_in_the_vectors() {
+    fn counted_credentials_match_the_vectors() {
         for case in vectors()["cases"].as_array().unwrap() {
             let mut headers = HeaderMap::new();
             for line in case["request"].as_array().unwrap() {
@@ -232,11 +233,11 @@ mod tests {
                 headers.append(name, value.parse().unwrap());
             }
             let more = texts(&case["more"]).into_iter();
-            let credentials = Credentials {
+            let credentials = CredentialRules {
                 headers: more.map(|name| name.parse().unwrap()).collect(),
                 cookies: texts(&case["cookies"]),
             };
-            let counted = credentials.of_headers(&headers);
+            let counted = credentials.from_headers(&headers);
             let found: Vec<Value> = counted
                 .iter()
                 .filter(|(_, values)| !values.is_empty())
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn which_answers_ask_to_sign_in_is_as_in_the_vectors() {
+    fn sign_in_responses_match_the_vectors() {
         for case in vectors()["answers"].as_array().unwrap() {
             let status = u16::try_from(case["status"].as_u64().unwrap()).unwrap();
             let mut headers = HeaderMap::new();

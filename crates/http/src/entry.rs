@@ -1,4 +1,4 @@
-//! The first step of a request: read key and fingerprint, or refuse.
+//! The first step of a request: reads key and fingerprint, or refuses the request.
 
 use std::time::Duration;
 
@@ -8,56 +8,56 @@ use http::request::Parts;
 use http::{Request, Version};
 use http_body::Body as HttpBody;
 use semel_core::engine;
-use semel_core::event::{Step, Would};
+use semel_core::event::{ShadowDecision, Step};
 use semel_core::policy::Mode;
 
-use crate::body::{Body, BodyRoom, BoxError, Cut, Reader};
+use crate::body::{Body, BodyRoom, BoxError, ReadError, Reader};
 use crate::credentials::has_credentials;
 use crate::grpc::{self, Kind};
-use crate::layer::Shared;
 use crate::problem::Refusal;
+use crate::routing::LayerState;
 use crate::rules::Rules;
 
-/// What a request turned out to be.
+/// The result of the first step.
 pub(crate) enum Entry {
-    /// None of the layer's business: no key.
+    /// A request without a key, which passes.
     Unkeyed(Request<Body>),
-    /// One with a key.
-    Keyed(Keyed),
-    /// One that is not let in.
-    Refused(Refused),
+    /// A request with a key.
+    Keyed(KeyedRequest),
+    /// A refused request.
+    Refused(RefusedRequest),
 }
 
-pub(crate) struct Keyed {
-    /// For the engine.
+pub(crate) struct KeyedRequest {
+    /// The request for the engine.
     pub(crate) request: engine::Request,
-    /// For the handler.
+    /// The request for the handler.
     pub(crate) http: Request<Body>,
     pub(crate) kind: Kind,
-    /// Whether nothing says whose request it is.
+    /// Whether the request has neither a principal nor credentials.
     pub(crate) is_anonymous: bool,
-    /// What to repeat to the caller, where the profile says so.
+    /// The key to repeat in the response, if the profile asks for it.
     pub(crate) echo: Option<HeaderValue>,
 }
 
-pub(crate) struct Refused {
+pub(crate) struct RefusedRequest {
     pub(crate) refusal: Refusal,
     pub(crate) kind: Kind,
-    /// Whether what is left of the request stands in the way of the next on its connection.
+    /// Whether unread bytes would disturb the next request on the connection.
     pub(crate) must_close: bool,
 }
 
-/// What was found out.
-struct Found {
+/// What the engine needs, once a key was found.
+struct KeyedParts {
     request: engine::Request,
     is_anonymous: bool,
     echo: Option<HeaderValue>,
 }
 
-/// How long what is left of a refused request is read.
+/// How long the rest of a refused request is read.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
-pub(crate) async fn enter<B>(shared: &Shared, rules: &Rules, request: Request<B>) -> Entry
+pub(crate) async fn enter<B>(shared: &LayerState, rules: &Rules, request: Request<B>) -> Entry
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
@@ -68,7 +68,7 @@ where
     let refusal = match find(shared, rules, kind, &parts, &mut reader).await {
         Ok(Some(found)) => {
             let http = Request::from_parts(parts, reader.into_body());
-            return Entry::Keyed(Keyed {
+            return Entry::Keyed(KeyedRequest {
                 request: found.request,
                 http,
                 kind,
@@ -84,22 +84,22 @@ where
     };
     let code = refusal.code();
     if rules.policy.mode == Mode::Observe && !is_final(rules, &refusal) {
-        let would = Would::Refuse(code);
+        let would = ShadowDecision::Refuse(code);
         shared
             .engine
-            .report(rules.shown(), Step::Observed { would });
+            .report(rules.shown(), Step::Observed { decision: would });
         return Entry::Unkeyed(Request::from_parts(parts, reader.into_body()));
     }
     Entry::Refused(refuse(shared, rules, &parts, &mut reader, refusal).await)
 }
 
-/// Refuses a request of which nothing was looked at but its head.
-pub(crate) async fn turn_away<B>(
-    shared: &Shared,
+/// Refuses a request after a look at its head alone.
+pub(crate) async fn refuse_unread<B>(
+    shared: &LayerState,
     rules: &Rules,
     request: Request<B>,
     refusal: Refusal,
-) -> Refused
+) -> RefusedRequest
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
@@ -109,45 +109,45 @@ where
 }
 
 async fn refuse<B>(
-    shared: &Shared,
+    shared: &LayerState,
     rules: &Rules,
     parts: &Parts,
     reader: &mut Reader<B>,
     refusal: Refusal,
-) -> Refused
+) -> RefusedRequest
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
     let code = refusal.code();
     shared.engine.report(rules.shown(), Step::Refused { code });
-    let must_close = !drained(shared, rules, parts, reader).await;
-    Refused {
+    let must_close = !drain(shared, rules, parts, reader).await;
+    RefusedRequest {
         refusal,
         kind: grpc::kind(&parts.headers),
         must_close: must_close && parts.version <= Version::HTTP_11,
     }
 }
 
-/// Whether a request is refused also where keys are only observed (P39).
+/// Whether a request is refused in observe mode, too (P39).
 fn is_final(rules: &Rules, refusal: &Refusal) -> bool {
     match refusal {
-        // Of a body that broke off nothing is left that would tell the handler so: it would take what came for all of it.
+        // The handler could not notice that the body is incomplete.
         Refusal::Unverified | Refusal::BodyBroken | Refusal::NoRoom => true,
-        // What can't be read can't be verified.
+        // A body that was not read cannot be verified.
         Refusal::BodyTooLarge { .. } | Refusal::BodySlow => rules.verify.is_some(),
         _ => false,
     }
 }
 
-/// Reads what is left, so that the next request on the connection isn't taken for it; whether nothing
-/// is left then.
-async fn drained<B>(shared: &Shared, rules: &Rules, parts: &Parts, reader: &mut Reader<B>) -> bool
+/// Reads the rest, so that it is not mistaken for the next request. Returns whether nothing is
+/// left.
+async fn drain<B>(shared: &LayerState, rules: &Rules, parts: &Parts, reader: &mut Reader<B>) -> bool
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    // A client that waits to be told to send would be told so by the reading.
+    // Reading would tell a client with `Expect: 100-continue` to send its body.
     let waits = parts.headers.contains_key(header::EXPECT) && !reader.is_touched();
     let clock = &*shared.engine.env().clock;
     !waits
@@ -157,17 +157,17 @@ where
 }
 
 async fn find<B>(
-    shared: &Shared,
+    shared: &LayerState,
     rules: &Rules,
     kind: Kind,
     parts: &Parts,
     reader: &mut Reader<B>,
-) -> Result<Option<Found>, Refusal>
+) -> Result<Option<KeyedParts>, Refusal>
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    // First, as nothing else that is found out about a request matters if it isn't genuine.
+    // The signature comes first: nothing else matters if the request is not genuine.
     let mut verified = None;
     if let Some(verify) = &rules.verify {
         let body = read(shared, rules, parts, reader).await?;
@@ -179,12 +179,12 @@ where
         }
         verified = Some(body);
     }
-    // What the head alone decides is decided before a byte of the body is waited for.
+    // Decides by the head before it waits for the body.
     let mut key = None;
     if !rules.key.needs_body() {
         key = rules.key.find(parts, &[], &shared.key_rules)?;
         if key.is_none() {
-            return none(rules);
+            return without_key(rules);
         }
     }
     let namespace = rules.namespace(parts)?;
@@ -197,7 +197,7 @@ where
         key = rules.key.find(parts, &body, &shared.key_rules)?;
     }
     let Some(key) = key else {
-        return none(rules);
+        return without_key(rules);
     };
     if kind == Kind::Web || (kind == Kind::Grpc && !grpc::is_one_message(&body)) {
         return Err(Refusal::UnaryOnly);
@@ -213,14 +213,14 @@ where
         .terms
         .echoes_key
         .then(|| HeaderValue::from_str(key.as_str()).ok());
-    Ok(Some(Found {
+    Ok(Some(KeyedParts {
         request: engine::Request::new(&shared.engine, namespace, &key, fingerprint, policy),
         is_anonymous,
         echo: echo.flatten(),
     }))
 }
 
-const fn none(rules: &Rules) -> Result<Option<Found>, Refusal> {
+const fn without_key(rules: &Rules) -> Result<Option<KeyedParts>, Refusal> {
     if rules.requires_key {
         Err(Refusal::KeyRequired)
     } else {
@@ -229,7 +229,7 @@ const fn none(rules: &Rules) -> Result<Option<Found>, Refusal> {
 }
 
 async fn read<B>(
-    shared: &Shared,
+    shared: &LayerState,
     rules: &Rules,
     parts: &Parts,
     reader: &mut Reader<B>,
@@ -243,9 +243,9 @@ where
     let room = parts.extensions.get::<BodyRoom>();
     match reader.read(most, limits.request_time, room, clock).await {
         Ok(()) => Ok(reader.bytes()),
-        Err(Cut::TooLarge) => Err(Refusal::BodyTooLarge { most }),
-        Err(Cut::TooSlow) => Err(Refusal::BodySlow),
-        Err(Cut::Broken) => Err(Refusal::BodyBroken),
-        Err(Cut::NoRoom) => Err(Refusal::NoRoom),
+        Err(ReadError::TooLarge) => Err(Refusal::BodyTooLarge { most }),
+        Err(ReadError::TooSlow) => Err(Refusal::BodySlow),
+        Err(ReadError::Broken) => Err(Refusal::BodyBroken),
+        Err(ReadError::NoRoom) => Err(Refusal::NoRoom),
     }
 }

@@ -1,50 +1,51 @@
 //! [`BuildError`]: why a layer could not be built.
 
 use semel_core::NamespaceError;
-use semel_core::claim::TermsError;
+use semel_core::claim::ClaimTermsError;
 
 /// Why a layer could not be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// A route has tenants, and nobody says which.
+    /// A route has tenants, but no function to find them.
     #[error(
-        "route {route} has tenants, but nothing that finds them; add `.tenant(|parts| …)`, or keys of \
-         two tenants would meet"
+        "route {route} is multi-tenant but has no function that finds the tenant, so tenants \
+         would share keys; add `.tenant(|parts| …)`"
     )]
     NoTenant {
         /// The route's path, or `*` for the defaults.
         route: String,
     },
-    /// A header that must not be kept.
+    /// A header that must not be stored.
     #[error(
-        "route {route} may not keep the header {header}: it belongs to one connection or session"
+        "route {route} can't store the header {header}: it belongs to one connection or session"
     )]
     Header {
         /// The route's path, or `*` for the defaults.
         route: String,
-        /// Which header.
+        /// The name of the header.
         header: String,
     },
-    /// The route's path can't be used.
+    /// The route's path is invalid.
     #[error(
-        "the path {0} can't be used; it begins with / and has segments such as {{id}} or, last, {{*rest}}"
+        "the path {0} is invalid; it must begin with / and may have segments such as {{id}} or, \
+         last, {{*rest}}"
     )]
     Path(String),
-    /// The scope or environment can't be used.
-    #[error("the scope of route {route} can't be used: {source}")]
+    /// The scope or environment is invalid.
+    #[error("the scope of route {route} is invalid: {source}")]
     Scope {
         /// The route's path, or `*` for the defaults.
         route: String,
-        /// Why.
+        /// The reason.
         source: NamespaceError,
     },
     /// The policy is out of bounds.
-    #[error("the policy of route {route} can't be used: {source}")]
+    #[error("the policy of route {route} is invalid: {source}")]
     Policy {
         /// The route's path, or `*` for the defaults.
         route: String,
-        /// Why.
-        source: TermsError,
+        /// The reason.
+        source: ClaimTermsError,
     },
 }

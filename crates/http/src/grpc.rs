@@ -1,7 +1,8 @@
-//! gRPC: the same layer, with the status in trailers and problems as statuses.
+//! gRPC: the same layer, with the status in trailers and problems as gRPC statuses.
 //!
-//! A call is unary if its request is one message. A key on anything else is refused: half of a stream
-//! can't be compared or replayed. Calls without a key pass untouched, streams included.
+//! A call is unary if its request is one message. A key on any other call is refused, because part
+//! of a stream can't be compared or replayed. Calls without a key pass untouched, including
+//! streams.
 
 use std::fmt::Write as _;
 
@@ -10,17 +11,17 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use semel_core::Entropy;
 
 use crate::body::Body;
-use crate::problem::{PUSHBACK, Told, with_jitter};
+use crate::problem::{PUSHBACK, ProblemDetails, with_jitter};
 use crate::profile::Meaning;
 
-/// What protocol a request speaks.
+/// The protocol of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Plain HTTP.
     Http,
     /// gRPC.
     Grpc,
-    /// gRPC-Web: a status inside the body. Its translator belongs outside the layer.
+    /// gRPC-Web, with the status inside the body. Put its translator outside of the layer.
     Web,
 }
 
@@ -39,7 +40,7 @@ pub(crate) fn kind(headers: &HeaderMap) -> Kind {
     }
 }
 
-/// Headers and trailers of a call that are kept besides the route's.
+/// Whether a header or trailer of a call is stored in addition to the route's list.
 pub(crate) fn keeps(name: &HeaderName) -> bool {
     [GRPC_STATUS, GRPC_MESSAGE, GRPC_DETAILS, GRPC_ENCODING].contains(name)
 }
@@ -52,43 +53,50 @@ pub(crate) fn is_one_message(body: &[u8]) -> bool {
     u32::from_be_bytes([a, b, c, d]) as usize == message.len()
 }
 
-/// What a status says about the effect; `None` where there is no status yet.
+/// What a status says about the effect; `None` if there is no status yet.
 pub(crate) fn meaning(headers: &HeaderMap) -> Option<Meaning> {
     let status = headers.get(GRPC_STATUS)?.to_str().ok()?;
     Some(match status {
         "0" => Meaning::Done,
-        // Invalid argument, not found, already exists, permission denied, failed precondition, out of
-        // range: refused for good.
+        // Invalid argument, not found, already exists, permission denied, failed precondition, out
+        // of range: a permanent failure.
         "3" | "5" | "6" | "7" | "9" | "11" => Meaning::Failed,
-        // Resource exhausted, aborted, unimplemented, unauthenticated: refused before anything happened.
+        // Resource exhausted, aborted, unimplemented, unauthenticated: refused before anything
+        // happened.
         "8" | "10" | "12" | "16" => Meaning::NothingHappened,
         _ => Meaning::Unclear,
     })
 }
 
-/// Whether a status says that this caller may not.
+/// Whether the status is "permission denied".
 pub(crate) fn is_permission_denied(headers: &HeaderMap) -> bool {
     headers.get(GRPC_STATUS).is_some_and(|status| status == "7")
 }
 
-/// A problem as a response of trailers only.
-pub(crate) fn problem(told: &Told, entropy: &dyn Entropy) -> Response<Body> {
+/// The gRPC status of a problem without its own.
+const UNKNOWN: u8 = 2;
+
+/// A problem as a trailers-only response.
+pub(crate) fn problem(details: &ProblemDetails, entropy: &dyn Entropy) -> Response<Body> {
     let mut response = Response::new(Body::default());
     let headers = response.headers_mut();
     headers.insert(
         header::CONTENT_TYPE,
         HeaderValue::from_static("application/grpc"),
     );
-    headers.insert(GRPC_STATUS, u16::from(told.row.grpc).into());
-    if let Ok(message) = HeaderValue::from_str(&percent_encoded(&told.detail)) {
+    let status = details.code.grpc().unwrap_or(UNKNOWN);
+    headers.insert(GRPC_STATUS, u16::from(status).into());
+    if let Ok(message) = HeaderValue::from_str(&percent_encoded(&details.detail)) {
         headers.insert(GRPC_MESSAGE, message);
     }
-    headers.insert(CODE, HeaderValue::from_static(told.row.code));
-    let pause = told
+    headers.insert(CODE, HeaderValue::from_static(details.code.as_str()));
+    let pause = details
         .retry_after
         .map(|pause| with_jitter(pause, entropy).as_millis());
     let pushback = match pause {
-        Some(millis) if told.row.retryable => u64::try_from(millis).unwrap_or(u64::MAX).into(),
+        Some(millis) if details.code.is_retryable() => {
+            u64::try_from(millis).unwrap_or(u64::MAX).into()
+        }
         _ => HeaderValue::from_static("-1"),
     };
     headers.insert(PUSHBACK, pushback);

@@ -18,38 +18,38 @@ use semel_core::Answer;
 const VERSION: u8 = 1;
 const HEADERS_LEFT_OUT: u8 = 1;
 
-/// What is kept of an answer besides its body.
+/// The stored part of a response besides its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct StoredHead {
     /// The status.
     pub status: StatusCode,
-    /// The headers kept, in their order.
+    /// The stored headers, in their order.
     pub headers: HeaderMap,
-    /// The trailers kept, of a gRPC call.
+    /// The stored trailers of a gRPC call.
     pub trailers: HeaderMap,
-    /// Whether there were too many headers to keep.
+    /// Whether the headers were too large to store.
     pub headers_left_out: bool,
 }
 
-/// The bytes are no head of this version.
+/// The bytes are not a head of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the stored answer was not written by the HTTP layer, or by a newer one")]
-pub struct NotAHead;
+#[error("the stored response was written by another door or by a newer version")]
+pub struct HeadError;
 
-impl Head {
+impl StoredHead {
     /// Packs it, within the bound of an answer's head (P27). What is past the bound is left out
     /// whole, and the head says so.
     ///
     /// ```
-    /// use semel_http::Head;
+    /// use semel_http::StoredHead;
     ///
-    /// let head = Head {
+    /// let head = StoredHead {
     ///     status: http::StatusCode::CREATED,
     ///     headers: http::HeaderMap::new(),
     ///     trailers: http::HeaderMap::new(),
     ///     headers_left_out: false,
     /// };
-    /// assert_eq!(Head::decode(&head.encode()), Ok(head));
+    /// assert_eq!(StoredHead::decode(&head.encode()), Ok(head));
     /// ```
     #[must_use]
     pub fn encode(&self) -> Bytes {
@@ -59,22 +59,22 @@ impl Head {
         pack(self.status, self.headers.iter(), self.trailers.iter())
     }
 
-    /// Unpacks it, strictly: nothing missing, nothing left over, no flag that contradicts the rest.
+    /// Decodes a head strictly: no missing bytes, no extra bytes, no contradicting flags.
     ///
     /// # Errors
-    /// [`NotAHead`] where it isn't one.
-    pub fn decode(bytes: &[u8]) -> Result<Self, NotAHead> {
+    /// [`HeadError`] if the bytes are no head.
+    pub fn decode(bytes: &[u8]) -> Result<Self, HeadError> {
         let mut rest = bytes;
         let [version, flags] = *take::<2>(&mut rest)?;
         if version != VERSION
             || flags & !HEADERS_LEFT_OUT != 0
             || bytes.len() > Answer::MAX_HEAD_BYTES
         {
-            return Err(NotAHead);
+            return Err(HeadError);
         }
         let status = u16::from_le_bytes(*take(&mut rest)?);
         let head = Self {
-            status: StatusCode::from_u16(status).map_err(|_| NotAHead)?,
+            status: StatusCode::from_u16(status).map_err(|_| HeadError)?,
             headers: pull(&mut rest)?,
             trailers: pull(&mut rest)?,
             headers_left_out: flags & HEADERS_LEFT_OUT != 0,
@@ -84,12 +84,12 @@ impl Head {
         if rest.is_empty() && !contradicts {
             Ok(head)
         } else {
-            Err(NotAHead)
+            Err(HeadError)
         }
     }
 }
 
-/// Packs a head from what is at hand, without gathering it first.
+/// Encodes a head without collecting it first.
 pub(crate) fn pack<'a>(
     status: StatusCode,
     headers: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>,
@@ -106,13 +106,13 @@ pub(crate) fn pack<'a>(
     }
 }
 
-/// The head of an answer whose headers are past the bound.
+/// A head without headers, because they exceed the limit.
 fn bare(status: StatusCode) -> Bytes {
     let [low, high] = status.as_u16().to_le_bytes();
     Bytes::copy_from_slice(&[VERSION, HEADERS_LEFT_OUT, low, high, 0, 0, 0, 0])
 }
 
-/// Whether all of them could be written.
+/// Appends the fields. Returns whether all of them fit.
 fn push<'a>(
     out: &mut Vec<u8>,
     headers: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>,
@@ -130,7 +130,7 @@ fn push<'a>(
         out.extend_from_slice(name);
         out.extend_from_slice(&value_length.to_le_bytes());
         out.extend_from_slice(value);
-        // Past the bound already: the rest won't make it smaller.
+        // The limit is already exceeded.
         if out.len() > Answer::MAX_HEAD_BYTES {
             return false;
         }
@@ -140,30 +140,30 @@ fn push<'a>(
     true
 }
 
-fn pull(rest: &mut &[u8]) -> Result<HeaderMap, NotAHead> {
+fn pull(rest: &mut &[u8]) -> Result<HeaderMap, HeadError> {
     let count = u16::from_le_bytes(*take(rest)?);
     let mut headers = HeaderMap::new();
     for _ in 0..count {
         let [length] = *take::<1>(rest)?;
         let name = slice(rest, usize::from(length))?;
-        // Names are written in lower case; any other spelling would be a second form.
-        let name = HeaderName::from_lowercase(name).map_err(|_| NotAHead)?;
+        // Names are lower case; any other spelling would be a second encoding of the same head.
+        let name = HeaderName::from_lowercase(name).map_err(|_| HeadError)?;
         let length = u16::from_le_bytes(*take(rest)?);
         let value = slice(rest, usize::from(length))?;
-        let value = HeaderValue::from_bytes(value).map_err(|_| NotAHead)?;
-        headers.try_append(name, value).map_err(|_| NotAHead)?;
+        let value = HeaderValue::from_bytes(value).map_err(|_| HeadError)?;
+        headers.try_append(name, value).map_err(|_| HeadError)?;
     }
     Ok(headers)
 }
 
-fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Result<&'a [u8; N], NotAHead> {
-    let (taken, left) = rest.split_first_chunk().ok_or(NotAHead)?;
+fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Result<&'a [u8; N], HeadError> {
+    let (taken, left) = rest.split_first_chunk().ok_or(HeadError)?;
     *rest = left;
     Ok(taken)
 }
 
-fn slice<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], NotAHead> {
-    let (taken, left) = rest.split_at_checked(length).ok_or(NotAHead)?;
+fn slice<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], HeadError> {
+    let (taken, left) = rest.split_at_checked(length).ok_or(HeadError)?;
     *rest = left;
     Ok(taken)
 }
@@ -172,14 +172,14 @@ fn slice<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], NotAHead> {
 mod tests {
     use super::*;
 
-    fn head(value: &str) -> Head {
+    fn head(value: &str) -> StoredHead {
         let mut headers = HeaderMap::new();
         headers.append("location", HeaderValue::from_str(value).unwrap());
         headers.append("link", HeaderValue::from_static("<a>"));
         headers.append("link", HeaderValue::from_static("<b>"));
         let mut trailers = HeaderMap::new();
         trailers.append("grpc-status", HeaderValue::from_static("0"));
-        Head {
+        StoredHead {
             status: StatusCode::CREATED,
             headers,
             trailers,
@@ -188,37 +188,41 @@ mod tests {
     }
 
     #[test]
-    fn a_head_comes_back_as_it_was() {
+    fn head_round_trips() {
         let packed = head("/charges/1").encode();
-        assert_eq!(Head::decode(&packed), Ok(head("/charges/1")));
+        assert_eq!(StoredHead::decode(&packed), Ok(head("/charges/1")));
         assert_eq!(packed[..4], [1, 0, 201, 0]);
     }
 
     #[test]
-    fn what_is_past_the_bound_is_left_out_whole() {
+    fn oversized_headers_are_left_out_completely() {
         let packed = head(&"x".repeat(Answer::MAX_HEAD_BYTES)).encode();
-        let found = Head::decode(&packed).unwrap();
+        let found = StoredHead::decode(&packed).unwrap();
         assert!(found.headers_left_out && found.headers.is_empty());
         assert_eq!(found.status, StatusCode::CREATED);
         let most = "x".repeat(Answer::MAX_HEAD_BYTES - 100);
-        assert_eq!(Head::decode(&head(&most).encode()), Ok(head(&most)));
+        assert_eq!(StoredHead::decode(&head(&most).encode()), Ok(head(&most)));
     }
 
     #[test]
     fn damaged_heads_are_refused() {
         let packed = head("/charges/1").encode();
         for length in 0..packed.len() {
-            assert_eq!(Head::decode(&packed[..length]), Err(NotAHead), "{length}");
+            assert_eq!(
+                StoredHead::decode(&packed[..length]),
+                Err(HeadError),
+                "{length}"
+            );
         }
         let mut longer = packed.to_vec();
         longer.push(0);
-        assert_eq!(Head::decode(&longer), Err(NotAHead));
+        assert_eq!(StoredHead::decode(&longer), Err(HeadError));
         let mut newer = packed.to_vec();
         newer[0] = 2;
-        assert_eq!(Head::decode(&newer), Err(NotAHead));
+        assert_eq!(StoredHead::decode(&newer), Err(HeadError));
         let mut contradicting = packed.to_vec();
         contradicting[1] = HEADERS_LEFT_OUT;
-        assert_eq!(Head::decode(&contradicting), Err(NotAHead));
-        assert_eq!(Head::decode(b""), Err(NotAHead));
+        assert_eq!(StoredHead::decode(&contradicting), Err(HeadError));
+        assert_eq!(StoredHead::decode(b""), Err(HeadError));
     }
 }

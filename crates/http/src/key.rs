@@ -1,4 +1,4 @@
-//! Where a key is read from, and how.
+//! [`KeySource`]: where the key of a request is read from.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,10 +16,10 @@ use crate::problem::Refusal;
 /// The header of the IETF draft.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// The same, as some APIs spell it.
+/// The same header, as some APIs spell it.
 pub const X_IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("x-idempotency-key");
 
-type Find = dyn Fn(&Parts, &[u8]) -> Option<String> + Send + Sync;
+type KeyFinder = dyn Fn(&Parts, &[u8]) -> Option<String> + Send + Sync;
 
 /// Where a request's key is read from.
 ///
@@ -35,15 +35,15 @@ type Find = dyn Fn(&Parts, &[u8]) -> Option<String> + Send + Sync;
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum KeySource {
-    /// `Idempotency-Key`, or `X-Idempotency-Key`: one line of one of them.
+    /// `Idempotency-Key` or `X-Idempotency-Key`, with a single value.
     #[default]
     Header,
-    /// Another header: one line of it.
+    /// Another header, with a single value.
     Named(HeaderName),
     /// A member of the JSON object in the body, under any of these names.
     Field(Vec<Cow<'static, str>>),
-    /// Whatever the function finds in head and body.
-    Function(Arc<Find>),
+    /// The text that the function returns for head and body.
+    Function(Arc<KeyFinder>),
 }
 
 impl KeySource {
@@ -154,12 +154,12 @@ fn from_field(
     let says_json = payload::says_json(parts) && !body.is_empty();
     let members = match serde_json::from_slice(body) {
         Ok(Members(members)) => members,
-        // Another reader may take it, whatever it calls itself, and find a key in it.
+        // Another parser may accept the body despite its media type, and find a key in it.
         Err(_) if is_object || says_json => {
             canonicalize(body)?;
             return Ok(None);
         }
-        // No object: there is no such field, and whether that matters is the handler's.
+        // Not an object, so there is no such member. The handler judges the body.
         Err(_) => return Ok(None),
     };
     let is_named = |name: &str| names.iter().any(|wanted| wanted == name);
@@ -173,7 +173,7 @@ fn from_field(
     }
 }
 
-/// The members of an object, those of the same name too: which of them the handler takes is anyone's guess.
+/// All members of an object, including duplicates: which one a handler reads is unknown.
 struct Members(Vec<(String, serde_json::Value)>);
 
 impl<'de> Deserialize<'de> for Members {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_refused() {
+    fn malformed_key_is_refused() {
         for line in [
             "",
             "\"\"",

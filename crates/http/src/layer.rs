@@ -1,4 +1,4 @@
-//! [`IdempotencyLayer`] and its [`Builder`].
+//! [`IdempotencyLayer`] and its [`LayerBuilder`].
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use tower_layer::Layer;
 
 use crate::error::BuildError;
 use crate::pattern::Pattern;
-use crate::reading::{Readings, readings, soften};
 use crate::route::Route;
+use crate::routing::LayerState;
 use crate::rules::Rules;
-use crate::service::Idempotency;
+use crate::service::IdempotencyService;
 
-/// The tower layer: requests with a key run once, and every caller gets the same answer.
+/// The tower layer: a request with a key runs once, and every caller gets the same response.
 ///
-/// Put it inside (after) whatever authenticates, and outside (before) whatever acts. Cheap to clone.
+/// Put it inside of authentication and outside of the handler. Cloning is cheap.
 ///
 /// ```
 /// use semel_core::engine::Engine;
@@ -33,60 +33,12 @@ use crate::service::Idempotency;
 /// ```
 #[derive(Clone)]
 pub struct IdempotencyLayer {
-    pub(crate) shared: Arc<Shared>,
-}
-
-pub(crate) struct Shared {
-    pub(crate) engine: Engine,
-    pub(crate) key_rules: KeyRules,
-    pub(crate) documentation: Option<String>,
-    routes: Vec<Arc<Rules>>,
-    defaults: Arc<Rules>,
-}
-
-impl Shared {
-    /// The rules for a path; several where services may read it in ways for which different rules hold.
-    pub(crate) fn rules(&self, path: &str) -> Found<'_> {
-        let exact = self.find(|pattern| pattern.matches(path));
-        if self.routes.is_empty() {
-            return Found::One(&self.defaults);
-        }
-        let soft = || {
-            let path = soften(path);
-            self.find(|pattern| pattern.matches_soft(&path))
-        };
-        let first = exact.or_else(soft).unwrap_or(&self.defaults);
-        let mut found = vec![first];
-        match readings(path) {
-            Readings::Plain => {}
-            Readings::TooLong => found.extend(self.routes.iter().chain([&self.defaults])),
-            Readings::Odd(readings) => found.extend(readings.iter().map(|reading| {
-                let rules = self.find(|pattern| pattern.matches_soft(reading));
-                rules.unwrap_or(&self.defaults)
-            })),
-        }
-        match found.iter().all(|rules| Arc::ptr_eq(rules, first)) {
-            true => Found::One(first),
-            false => Found::Several(found),
-        }
-    }
-
-    /// The first route whose path fits.
-    fn find(&self, fits: impl Fn(&Pattern) -> bool) -> Option<&Arc<Rules>> {
-        let mut routes = self.routes.iter();
-        routes.find(|rules| rules.path.as_ref().is_some_and(&fits))
-    }
-}
-
-/// The rules that hold for a path.
-pub(crate) enum Found<'a> {
-    One(&'a Arc<Rules>),
-    /// As it stands, and as it may be read otherwise.
-    Several(Vec<&'a Arc<Rules>>),
+    pub(crate) shared: Arc<LayerState>,
 }
 
 impl IdempotencyLayer {
-    /// A layer with default settings: POST and PATCH with an `Idempotency-Key`, as the IETF draft says.
+    /// A layer with default settings: POST and PATCH with an `Idempotency-Key`, as the IETF draft
+    /// says.
     ///
     /// # Panics
     /// Never: the defaults are within every bound.
@@ -96,9 +48,9 @@ impl IdempotencyLayer {
         built.expect("the defaults are within every bound")
     }
 
-    /// Starts with default settings, to change some.
-    pub fn builder(engine: Engine) -> Builder {
-        Builder {
+    /// Starts with default settings.
+    pub fn builder(engine: Engine) -> LayerBuilder {
+        LayerBuilder {
             engine,
             environment: String::new(),
             policy: Policy::default(),
@@ -109,7 +61,7 @@ impl IdempotencyLayer {
         }
     }
 
-    /// The engine behind it: [`Engine::idle`] is what a server waits for before it ends.
+    /// The engine. Before a server ends, it waits for [`Engine::idle`].
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.shared.engine
@@ -123,16 +75,16 @@ impl std::fmt::Debug for IdempotencyLayer {
 }
 
 impl<S> Layer<S> for IdempotencyLayer {
-    type Service = Idempotency<S>;
+    type Service = IdempotencyService<S>;
 
-    fn layer(&self, inner: S) -> Idempotency<S> {
-        Idempotency::new(inner, Arc::clone(&self.shared))
+    fn layer(&self, inner: S) -> IdempotencyService<S> {
+        IdempotencyService::new(inner, Arc::clone(&self.shared))
     }
 }
 
-/// Settings of an [`IdempotencyLayer`].
+/// Builds an [`IdempotencyLayer`].
 #[must_use = "a builder does nothing until `build`"]
-pub struct Builder {
+pub struct LayerBuilder {
     engine: Engine,
     environment: String,
     policy: Policy,
@@ -142,48 +94,48 @@ pub struct Builder {
     routes: Vec<(String, Route)>,
 }
 
-impl Builder {
-    /// The environment: keys of different ones never meet. Empty.
+impl LayerBuilder {
+    /// Sets the environment. Each environment has its own keys. Empty by default.
     pub fn environment(mut self, environment: &str) -> Self {
         environment.clone_into(&mut self.environment);
         self
     }
 
-    /// The policy of routes that don't have their own.
+    /// Sets the policy of routes without their own.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// What a key may look like.
+    /// Sets the syntax of keys.
     pub fn key_rules(mut self, rules: KeyRules) -> Self {
         self.key_rules = rules;
         self
     }
 
-    /// A page that explains the API's use of keys: problems link to it.
+    /// Sets a page about the API's use of keys, which problems link to.
     pub fn documentation(mut self, page: &str) -> Self {
         self.documentation = Some(page.to_owned());
         self
     }
 
-    /// How requests are treated that no route fits.
+    /// Sets how requests outside of all routes are treated.
     pub fn defaults(mut self, route: Route) -> Self {
         self.defaults = route;
         self
     }
 
-    /// How requests to `path` are treated. `{name}` stands for any one segment, `{*rest}` at the end for
-    /// any number. The first that fits counts.
+    /// Sets how requests to `path` are treated. `{name}` matches one segment, `{*rest}` at the end
+    /// matches any number. The first matching route wins.
     pub fn route(mut self, path: &str, route: Route) -> Self {
         self.routes.push((path.to_owned(), route));
         self
     }
 
-    /// Checks everything, and says in the log what is covered.
+    /// Checks the settings, and logs what is covered.
     ///
     /// # Errors
-    /// [`BuildError`] says what is wrong and what to do.
+    /// [`BuildError`] says what is wrong and how to fix it.
     pub fn build(mut self) -> Result<IdempotencyLayer, BuildError> {
         let make = |route: Route, path| Rules::make(route, path, &self.environment, &self.policy);
         let mut routes = Vec::new();
@@ -197,7 +149,7 @@ impl Builder {
             let covered = rules.describe(alone);
             tracing::info!(store, "idempotency layer covers {covered}");
         }
-        let shared = Shared {
+        let shared = LayerState {
             engine: self.engine,
             key_rules: self.key_rules,
             documentation: self.documentation,

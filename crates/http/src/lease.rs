@@ -1,4 +1,4 @@
-//! [`Lease`]: what a handler holds while it runs.
+//! [`HandlerLease`]: the lease that a handler holds while it runs.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use semel_core::engine;
 /// The lease of the request that a handler runs for: the fence, a key to pass on, a place for
 /// progress, and a way to say what became of the effect.
 ///
-/// In the request's extensions; with feature `axum` also an extractor. `Option<Lease>` takes requests
-/// without a key as well.
+/// In the request's extensions; with feature `axum` also an extractor. `Option<HandlerLease>` takes
+/// requests without a key as well.
 ///
 /// ```
-/// use semel_http::Lease;
+/// use semel_http::HandlerLease;
 ///
-/// async fn charge(lease: Lease) -> &'static str {
+/// async fn charge(lease: HandlerLease) -> &'static str {
 ///     let _for_the_provider = lease.derive_key("psp");
 ///     let _refuses_older = lease.fence();
 ///     "charged"
@@ -23,23 +23,27 @@ use semel_core::engine;
 /// # let _ = charge;
 /// ```
 #[derive(Clone, Debug)]
-pub struct Lease {
+pub struct HandlerLease {
     lease: engine::Lease,
     mark: Arc<AtomicU8>,
 }
 
-/// What a handler knows better than its answer's status says.
+/// The outcome of the effect, if the handler knows more than the status of its response says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum EffectOutcome {
     /// Nothing happened: the key is freed, whatever the status.
     NoEffect = 1,
-    /// Nobody knows: sent, and no reply came. The key is in doubt until resolved.
+    /// The outcome is unknown: the key is in doubt until it is resolved.
     Unknown = 2,
 }
 
-impl Lease {
+/// Marks covered requests without a key, in their extensions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UnkeyedRequest;
+
+impl HandlerLease {
     pub(crate) fn new(lease: engine::Lease) -> Self {
         Self {
             lease,
@@ -47,23 +51,25 @@ impl Lease {
         }
     }
 
-    /// Says what became of the effect, where the status of the answer doesn't. The last word counts.
+    /// Records the outcome of the effect, if the status of the response does not say it. The last
+    /// call wins.
     ///
-    /// Say [`Outcome::NoEffect`] only where it is certain: the next request with the key runs again.
-    pub fn mark(&self, outcome: Outcome) {
+    /// Use [`EffectOutcome::NoEffect`] only if it is certain: the next request with the key runs
+    /// again.
+    pub fn mark(&self, outcome: EffectOutcome) {
         self.mark.store(outcome as u8, Ordering::SeqCst);
     }
 
-    pub(crate) fn marked(&self) -> Option<Outcome> {
+    pub(crate) fn marked(&self) -> Option<EffectOutcome> {
         match self.mark.load(Ordering::SeqCst) {
-            1 => Some(Outcome::NoEffect),
-            2 => Some(Outcome::Unknown),
+            1 => Some(EffectOutcome::NoEffect),
+            2 => Some(EffectOutcome::Unknown),
             _ => None,
         }
     }
 }
 
-impl Deref for Lease {
+impl Deref for HandlerLease {
     type Target = engine::Lease;
 
     fn deref(&self) -> &engine::Lease {
@@ -76,50 +82,52 @@ mod extract {
     use axum::extract::{FromRequestParts, OptionalFromRequestParts};
     use axum::response::{IntoResponse, Response};
     use http::request::Parts;
+    use semel_core::Code;
 
-    use super::Lease;
-    use crate::problem::{Refusal, Told, render};
+    use super::{HandlerLease, UnkeyedRequest};
+    use crate::problem::{ProblemDetails, Refusal, render};
     use crate::profile::ErrorShape;
-    use crate::service::Unkeyed;
 
     /// Why there is no lease.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[non_exhaustive]
-    pub enum NoLease {
-        /// The request has no key. Answers 400.
+    pub enum LeaseRejection {
+        /// The request has no key. The response is 400.
         NoKey,
-        /// The route isn't under the layer, or it doesn't cover the method. Answers 500.
+        /// The layer does not cover the route or the method. The response is 500.
         NoLayer,
     }
 
-    impl IntoResponse for NoLease {
+    impl IntoResponse for LeaseRejection {
         fn into_response(self) -> Response {
-            let told = match self {
-                Self::NoKey => Told::of_refusal(&Refusal::KeyRequired),
-                Self::NoLayer => Told::of_code(
-                    "idempotency_policy",
-                    "the handler takes a Lease, and no idempotency layer covers its route",
+            let details = match self {
+                Self::NoKey => ProblemDetails::from_refusal(&Refusal::KeyRequired),
+                Self::NoLayer => ProblemDetails::new(
+                    Code::Policy,
+                    "the handler takes a HandlerLease, but no idempotency layer covers its route",
                 ),
             };
             let entropy = semel_core::env::SystemEntropy;
-            let response = render(&told, ErrorShape::Problem, None, &entropy);
+            let response = render(&details, ErrorShape::Problem, None, &entropy);
             response.map(axum::body::Body::new)
         }
     }
 
-    impl<S: Sync> FromRequestParts<S> for Lease {
-        type Rejection = NoLease;
+    impl<S: Sync> FromRequestParts<S> for HandlerLease {
+        type Rejection = LeaseRejection;
 
-        async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, NoLease> {
+        async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, LeaseRejection> {
             match parts.extensions.get::<Self>() {
                 Some(lease) => Ok(lease.clone()),
-                None if parts.extensions.get::<Unkeyed>().is_some() => Err(NoLease::NoKey),
-                None => Err(NoLease::NoLayer),
+                None if parts.extensions.get::<UnkeyedRequest>().is_some() => {
+                    Err(LeaseRejection::NoKey)
+                }
+                None => Err(LeaseRejection::NoLayer),
             }
         }
     }
 
-    impl<S: Sync> OptionalFromRequestParts<S> for Lease {
+    impl<S: Sync> OptionalFromRequestParts<S> for HandlerLease {
         type Rejection = std::convert::Infallible;
 
         async fn from_request_parts(
@@ -132,4 +140,4 @@ mod extract {
 }
 
 #[cfg(feature = "axum")]
-pub use extract::NoLease;
+pub use extract::LeaseRejection;

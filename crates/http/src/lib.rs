@@ -1,16 +1,18 @@
-//! Semel's tower layer: idempotent HTTP for axum, hyper and anything else that speaks tower; gRPC too.
+//! Semel's tower layer: idempotent HTTP for axum, hyper and anything else that speaks tower; gRPC
+//! too.
 //!
-//! Most users want `semel` with feature `axum`, and `semel.http()`. This crate is the door alone: it reads
-//! key and fingerprint, hands them to [`semel_core::engine`], and writes the answer. It decides nothing.
+//! Most users want `semel` with feature `axum`, and `semel.http()`. This crate is the door alone:
+//! it reads key and fingerprint, hands them to [`semel_core::engine`], and writes the answer. It
+//! decides nothing.
 //!
-//! | module | step of a request's way |
+//! | module | step of a request |
 //! |---|---|
-//! | `layer`, `route`, `rules`, `pattern` | what is covered, and how |
+//! | `layer`, `route`, `rules`, `routing`, `pattern` | what is covered, and how |
 //! | `entry`, `key`, `payload`, `paths`, `body` | key and fingerprint, or a refusal |
 //! | `service`, `lease` | the handler as the engine's effect |
-//! | `reply`, `head` | what of an answer is kept, and how it is given again |
-//! | `problem`, `profile` | what errors say, one table each |
-//! | `grpc`, `webhook`, `cors` | the same for calls, for webhooks, for browsers |
+//! | `reply`, `head` | records a response, and replays it |
+//! | `problem`, `profile` | error documents and conventions |
+//! | `grpc`, `webhook`, `cors` | the same for gRPC calls, webhooks and browsers |
 //!
 //! ```
 //! use semel_http::{Body, IdempotencyLayer};
@@ -31,6 +33,7 @@ mod entry;
 mod error;
 mod grpc;
 mod head;
+mod hooks;
 mod key;
 mod layer;
 mod lease;
@@ -42,6 +45,7 @@ mod profile;
 mod reading;
 mod reply;
 mod route;
+mod routing;
 mod rules;
 mod service;
 mod time;
@@ -49,24 +53,26 @@ mod webhook;
 
 pub use body::{Body, BodyRoom, BoxError, TakeBytes};
 pub use credentials::{
-    CREDENTIAL_HEADERS, ClientCertificate, Counted, Credentials, asks_to_sign_in, has_credentials,
+    CREDENTIAL_HEADERS, ClientCertificate, CountedCredential, CredentialRules, asks_to_sign_in,
+    has_credentials,
 };
 pub use error::BuildError;
-pub use head::{Head, NotAHead};
+pub use head::{HeadError, StoredHead};
+pub use hooks::{AuthorizeReplay, CountKeys, KeyQuota};
 pub use key::{IDEMPOTENCY_KEY, KeySource, X_IDEMPOTENCY_KEY, read_key};
-pub use layer::{Builder, IdempotencyLayer};
+pub use layer::{IdempotencyLayer, LayerBuilder};
 #[cfg(feature = "axum")]
-pub use lease::NoLease;
-pub use lease::{Lease, Outcome};
-pub use payload::{Compare, Payload};
-pub use problem::{HELP, Help, PROBLEMS, Refusal, Row, Told};
-pub use profile::{ErrorShape, PROFILES, Profile, Terms};
+pub use lease::LeaseRejection;
+pub use lease::{EffectOutcome, HandlerLease};
+pub use payload::{BodyComparison, Payload};
+pub use problem::{ProblemDetails, Refusal};
+pub use profile::{ErrorShape, PROFILES, Profile, ProfileTerms};
 pub use reading::has_dot_segments;
 pub use reply::{IDEMPOTENT_NOT_KEPT, IDEMPOTENT_REPLAYED, X_ORIGINAL_REQUEST_TIME};
-pub use route::{KEPT_HEADERS, Limits, Route};
+pub use route::{BodyLimits, KEPT_HEADERS, Route};
 pub use rules::X_IDEMPOTENCY_TTL;
-pub use service::{Idempotency, X_REQUEST_ID};
+pub use service::{IdempotencyService, X_REQUEST_ID};
 pub use time::rfc3339;
 pub use webhook::webhook;
 #[cfg(feature = "webhook")]
-pub use webhook::{SecretError, StandardWebhooks};
+pub use webhook::{StandardWebhooks, WebhookSecretError};

@@ -1,17 +1,17 @@
-//! Parts of a JSON text, chosen by paths: JSON pointers, where `*` stands for every member or element.
+//! Selects parts of a JSON text by JSON pointers, in which `*` matches every member or element.
 
 use std::borrow::Cow;
 
 use semel_core::{CanonicalError, canonicalize};
 use serde_json::Value;
 
-/// Strictly checked first: what could be read in two ways must not get as far as being edited.
+/// Parses strictly, so that an ambiguous text is never edited.
 fn parsed(body: &[u8]) -> Result<Value, CanonicalError> {
     let canonical = canonicalize(body)?;
     Ok(serde_json::from_slice(&canonical).unwrap_or(Value::Null))
 }
 
-/// The text without what the paths lead to.
+/// The text without the selected parts.
 pub(crate) fn except(body: &[u8], paths: &[Cow<'static, str>]) -> Result<Vec<u8>, CanonicalError> {
     let mut value = parsed(body)?;
     for path in paths {
@@ -20,7 +20,7 @@ pub(crate) fn except(body: &[u8], paths: &[Cow<'static, str>]) -> Result<Vec<u8>
     Ok(value.to_string().into_bytes())
 }
 
-/// What the paths lead to, and nothing else: with its place, or that there is nothing.
+/// Only the selected parts, each with its position, or with a mark that it is absent.
 pub(crate) fn only(body: &[u8], paths: &[Cow<'static, str>]) -> Result<Vec<u8>, CanonicalError> {
     let value = parsed(body)?;
     let chosen = paths.iter().map(|path| collect(&value, &steps(path)));
@@ -41,7 +41,7 @@ fn remove(value: &mut Value, steps: &[String]) {
         Value::Object(members) if rest.is_empty() => {
             members.remove(step);
         }
-        // Emptied, not shortened: taking an element out would move the others to its place.
+        // Elements become null; removing them would shift the others.
         Value::Array(items) if rest.is_empty() => {
             for (i, item) in items.iter_mut().enumerate() {
                 if step == "*" || step.parse() == Ok(i) {
@@ -67,9 +67,9 @@ fn remove(value: &mut Value, steps: &[String]) {
     }
 }
 
-/// What the steps lead to, in a form that no other value has: `[value]`; `[]` where there is no such member or element; `[0,
-/// value]` where a value is in the way that has none. `*` leads to an object or a list of such forms, in the value's own
-/// shape.
+/// The selected value in an unambiguous form: `[value]`, `[]` if there is no such member or
+/// element, `[0, value]` if a scalar is in the way. For `*` it is an object or a list of such
+/// forms.
 fn collect(value: &Value, steps: &[String]) -> Value {
     let [step, rest @ ..] = steps else {
         return Value::Array(vec![value.clone()]);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn places_and_what_is_absent_count() {
+    fn positions_and_absent_members_count() {
         for (paths, one, other) in [
             (
                 &["/items/*/id", "/items/*/qty"][..],
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_path_leads_to_does_not_count() {
+    fn unselected_members_do_not_count() {
         let paths = &["/order/id", "/items/*/id"];
         let first = of(r#"{"order":{"id":7,"note":"a"},"items":[{"id":1}]}"#, paths);
         let other = of(

@@ -1,13 +1,13 @@
-//! Paths of routes, matched segment by segment.
+//! Path patterns of routes, matched segment by segment.
 
 use crate::error::BuildError;
 use crate::reading::soften;
 
-/// A path with places for values: `/charges/{id}/refunds`, or `/hooks/{*rest}`.
+/// A path with parameters: `/charges/{id}/refunds` or `/hooks/{*rest}`.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     pub(crate) text: String,
-    /// The same, as [`soften`] has it.
+    /// The pattern after [`soften`].
     soft: String,
 }
 
@@ -36,7 +36,7 @@ impl Pattern {
         matches(&self.text, path, |wanted, found| wanted == found)
     }
 
-    /// Whether it fits a path that was softened, capitals aside.
+    /// Whether it matches a softened path, ignoring case.
     pub(crate) fn matches_soft(&self, path: &str) -> bool {
         matches(&self.soft, path, str::eq_ignore_ascii_case)
     }

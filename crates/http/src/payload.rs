@@ -1,4 +1,4 @@
-//! [`Payload`]: which parts of a request make it the same request.
+//! [`Payload`]: which parts of a request count for its fingerprint.
 
 use std::borrow::Cow;
 
@@ -6,37 +6,43 @@ use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
 use semel_core::{CanonicalError, Fingerprint, FingerprintBuilder, Secret};
 
-use crate::credentials::Counted;
+use crate::credentials::CountedCredential;
 use crate::paths::{except, only};
-use crate::rules::METHOD_OVERRIDES;
+
+/// Headers by which some services override the method. They count as payload if they are present.
+pub(crate) static METHOD_OVERRIDES: [HeaderName; 3] = [
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-method-override"),
+];
 
 /// Which parts of a request make it the same request as before. All of them, unless told otherwise.
 ///
 /// ```
-/// use semel_http::{Compare, Payload};
+/// use semel_http::{BodyComparison, Payload};
 ///
 /// let payload = Payload {
-///     body: Compare::Except(vec!["/sent_at".into(), "/items/*/trace".into()]),
+///     body: BodyComparison::Except(vec!["/sent_at".into(), "/items/*/trace".into()]),
 ///     ..Payload::default()
 /// };
 /// # let _ = payload;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Payload {
-    /// The method. Yes.
+    /// The method. On by default.
     pub method: bool,
-    /// The authority: the host that was asked. Yes.
+    /// The authority, that is, the requested host. On by default.
     pub authority: bool,
-    /// The path. Yes.
+    /// The path. On by default.
     pub path: bool,
-    /// The query. Yes.
+    /// The query. On by default.
     pub query: bool,
-    /// The media type and encoding of the body. Yes.
+    /// The media type and encoding of the body. On by default.
     pub content_type: bool,
-    /// Headers whose values count as well. None.
+    /// Further headers that count. None by default.
     pub headers: Vec<HeaderName>,
-    /// What of the body counts. All of it; JSON by its meaning.
-    pub body: Compare,
+    /// How the body counts. By default the whole body counts, JSON by its meaning.
+    pub body: BodyComparison,
 }
 
 impl Default for Payload {
@@ -48,33 +54,33 @@ impl Default for Payload {
             query: true,
             content_type: true,
             headers: Vec::new(),
-            body: Compare::Meaning,
+            body: BodyComparison::Meaning,
         }
     }
 }
 
-/// What of a body counts.
+/// How a body counts.
 ///
-/// Paths are JSON pointers (`/customer/id`), where `*` stands for every member or element.
+/// Paths are JSON pointers (`/customer/id`), in which `*` matches every member or element.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Compare {
+pub enum BodyComparison {
     /// JSON by its meaning (RFC 8785: member order and white space don't count), anything else by
     /// its bytes.
     #[default]
     Meaning,
-    /// Its bytes, JSON or not.
+    /// By its bytes, JSON or not.
     Bytes,
-    /// JSON by its meaning, without what these paths lead to. Anything else by its bytes.
+    /// JSON by its meaning without these paths, anything else by its bytes.
     Except(Vec<Cow<'static, str>>),
-    /// JSON by its meaning, and only what these paths lead to. Anything else by its bytes.
+    /// Only these paths of JSON, by its meaning; anything else by its bytes.
     Only(Vec<Cow<'static, str>>),
-    /// Nothing: the key alone says what is asked for.
+    /// The body does not count.
     Nothing,
 }
 
 impl Payload {
-    /// Nothing counts: the key alone says what is asked for.
+    /// Nothing counts: the key alone identifies the request.
     #[must_use]
     pub const fn nothing() -> Self {
         Self {
@@ -84,19 +90,20 @@ impl Payload {
             query: false,
             content_type: false,
             headers: Vec::new(),
-            body: Compare::Nothing,
+            body: BodyComparison::Nothing,
         }
     }
 
-    /// `credentials` count besides the route's own headers, where no principal is known.
+    /// `credentials` count in addition to the route's headers if no principal is known.
     pub(crate) fn fingerprint(
         &self,
         secret: &Secret,
         parts: &Parts,
-        credentials: &[Counted<'_>],
+        credentials: &[CountedCredential<'_>],
         body: &[u8],
     ) -> Result<Fingerprint, CanonicalError> {
-        // A part that doesn't count is still there, empty: the others keep their places.
+        // A part that does not count stays as an empty part, so that the others keep their
+        // positions.
         let counting = |counts: bool, bytes| if counts { bytes } else { &b""[..] };
         let media = media_type(parts);
         let encoding = parts.headers.get(header::CONTENT_ENCODING);
@@ -125,7 +132,8 @@ impl Payload {
     }
 }
 
-/// A name and its values; and how many, or a value could pass for the next name.
+/// A name, the number of its values, and the values. The number keeps a value from passing for the
+/// next name.
 fn named(
     builder: FingerprintBuilder,
     name: &str,
@@ -138,7 +146,7 @@ fn named(
         .fold(builder, |builder, value| builder.part(value.as_ref()))
 }
 
-impl Compare {
+impl BodyComparison {
     fn add(
         &self,
         builder: FingerprintBuilder,
@@ -163,7 +171,7 @@ fn authority(parts: &Parts) -> Cow<'_, str> {
     in_lower_case(text.unwrap_or(""))
 }
 
-/// The media type without its parameters where it is JSON, which has none that matter.
+/// The media type, for JSON without parameters, which have no meaning there.
 fn media_type(parts: &Parts) -> Cow<'_, str> {
     let value = parts.headers.get(header::CONTENT_TYPE);
     let text = value.and_then(|value| value.to_str().ok()).unwrap_or("");
@@ -175,7 +183,7 @@ fn media_type(parts: &Parts) -> Cow<'_, str> {
     }
 }
 
-/// Whether the body is meant to be JSON.
+/// Whether the media type is JSON.
 pub(crate) fn says_json(parts: &Parts) -> bool {
     is_json(&media_type(parts))
 }
@@ -247,7 +255,7 @@ mod tests {
     #[test]
     fn volatile_members_can_be_left_out() {
         let except = Payload {
-            body: Compare::Except(vec!["/sent_at".into(), "/items/*/trace".into()]),
+            body: BodyComparison::Except(vec!["/sent_at".into(), "/items/*/trace".into()]),
             ..Payload::default()
         };
         let json = |body: &str| of(&except, "/p", "application/json", body);
@@ -266,7 +274,7 @@ mod tests {
     #[test]
     fn chosen_members_alone_can_count() {
         let only = Payload {
-            body: Compare::Only(vec!["/order/id".into(), "/items/*/id".into()]),
+            body: BodyComparison::Only(vec!["/order/id".into(), "/items/*/id".into()]),
             ..Payload::default()
         };
         let json = |body: &str| of(&only, "/p", "application/json", body);

@@ -1,4 +1,4 @@
-//! [`Profile`]: the points that APIs settle differently, settled at once.
+//! [`Profile`]: presets for the conventions on which APIs differ.
 
 use http::StatusCode;
 
@@ -18,7 +18,7 @@ pub enum Profile {
     /// The IETF draft on the Idempotency-Key header.
     #[default]
     Ietf,
-    /// As Stripe's API behaves.
+    /// The behaviour of Stripe's API.
     Stripe,
     /// Intake forms for agents: replays answer 200.
     Intake,
@@ -26,47 +26,47 @@ pub enum Profile {
     Acp,
 }
 
-/// The same table, for programs: one row per profile.
+/// The table above as data: one row per profile.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms {
-    /// Whose row.
+pub struct ProfileTerms {
+    /// The profile of this row.
     pub profile: Profile,
-    /// Its name in configuration and logs.
+    /// The name in configuration and logs.
     pub name: &'static str,
-    /// Status for a key with another payload.
+    /// The status for a key with another payload.
     pub mismatch: u16,
-    /// Whether a duplicate waits for the run before it, where the route doesn't say.
+    /// Whether a duplicate waits for the running request, by default.
     pub waits: bool,
-    /// Status for a duplicate that is told at once.
+    /// The status for a duplicate that does not wait.
     pub in_flight: u16,
-    /// Status for a duplicate that waited in vain.
+    /// The status for a duplicate that waited too long.
     pub waited_too_long: u16,
-    /// Whether replays of a success answer 200, whatever the original said.
+    /// Whether replays of a success answer 200 instead of the original status.
     pub replays_as_ok: bool,
-    /// Whether 5xx answers are stored and replayed.
+    /// Whether 5xx responses are stored and replayed.
     pub keeps_5xx: bool,
-    /// Whether a request without a key is refused, where the route doesn't say.
+    /// Whether a request without a key is refused, by default.
     pub requires_key: bool,
-    /// Whether answers repeat the caller's key.
+    /// Whether responses repeat the caller's key.
     pub echoes_key: bool,
-    /// What errors look like.
+    /// The shape of error documents.
     pub errors: ErrorShape,
 }
 
-/// What error documents have besides the members of problem details.
+/// The shape of error documents, in addition to the members of problem details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorShape {
-    /// Nothing.
+    /// Problem details only.
     Problem,
-    /// A `message` at the top, and a `type` out of three words: Agentic Commerce Protocol.
+    /// A `message` at the top level and a `type` of three values: Agentic Commerce Protocol.
     Flat,
     /// An `error` object with type, code, message, retryable, retryAfterMs.
     Nested,
-    /// The same in Stripe's words.
+    /// An `error` object with Stripe's types.
     Stripe,
 }
 
-const IETF: Terms = Terms {
+const IETF: ProfileTerms = ProfileTerms {
     profile: Profile::Ietf,
     name: "ietf",
     mismatch: 422,
@@ -81,9 +81,9 @@ const IETF: Terms = Terms {
 };
 
 /// One row per profile.
-pub const PROFILES: [Terms; 4] = [
+pub const PROFILES: [ProfileTerms; 4] = [
     IETF,
-    Terms {
+    ProfileTerms {
         profile: Profile::Stripe,
         name: "stripe",
         mismatch: 400,
@@ -92,7 +92,7 @@ pub const PROFILES: [Terms; 4] = [
         errors: ErrorShape::Stripe,
         ..IETF
     },
-    Terms {
+    ProfileTerms {
         profile: Profile::Intake,
         name: "intake",
         mismatch: 409,
@@ -101,7 +101,7 @@ pub const PROFILES: [Terms; 4] = [
         errors: ErrorShape::Nested,
         ..IETF
     },
-    Terms {
+    ProfileTerms {
         profile: Profile::Acp,
         name: "acp",
         waits: false,
@@ -113,14 +113,14 @@ pub const PROFILES: [Terms; 4] = [
 ];
 
 impl Profile {
-    /// Its row in the table.
+    /// The row of this profile.
     #[must_use]
-    pub fn terms(self) -> &'static Terms {
+    pub fn terms(self) -> &'static ProfileTerms {
         let found = PROFILES.iter().find(|terms| terms.profile == self);
         found.unwrap_or(&PROFILES[0])
     }
 
-    /// The profile of that name.
+    /// The profile of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let found = PROFILES.iter().find(|terms| terms.name == name);
@@ -128,12 +128,12 @@ impl Profile {
     }
 }
 
-/// What an answer's status says about the effect.
+/// What the status of a response says about the effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// It happened: keep the answer.
+    /// It happened: store the response.
     Done,
-    /// It was refused for good: keep the answer.
+    /// It failed permanently: store the response.
     Failed,
     /// It was refused before anything happened: free the key.
     NothingHappened,
@@ -141,12 +141,12 @@ pub(crate) enum Meaning {
     Unclear,
 }
 
-impl Terms {
-    /// 2xx, 3xx and 4xx are kept, except those that say "not now" or "not you".
+impl ProfileTerms {
+    /// 2xx, 3xx and 4xx are stored, except those that mean "not now" or "not you".
     pub(crate) fn meaning(&self, status: StatusCode) -> Meaning {
         match status.as_u16() {
             401 | 407 | 408 | 409 | 425 | 429 => Meaning::NothingHappened,
-            // Another protocol from here on: nothing that could be given again.
+            // The connection switches to another protocol, which can't be replayed.
             100..=199 => Meaning::NothingHappened,
             400..=499 => Meaning::Failed,
             500.. if self.keeps_5xx => Meaning::Failed,
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn which_answers_are_kept() {
+    fn stored_statuses_match_the_table() {
         let of = |status| {
             let status = StatusCode::from_u16(status).unwrap();
             PROFILES.map(|terms| terms.meaning(status))

@@ -1,12 +1,13 @@
-//! How a path may be read. Services differ about slashes, escapes, dots, parameters and capitals; a request must not slip
-//! past its route's rules because its service reads the path otherwise than we do.
+//! Path normalization. Services differ about slashes, escapes, dots, parameters and case; a request
+//! must not bypass the rules of its route because the service reads the path differently.
 
 use std::borrow::Cow;
 
-/// An odd path that is longer than this is read in every way that there is.
+/// An unusual path above this length is treated as every possible path.
 const MAX_ODD_BYTES: usize = 4096;
 
-/// A path as most services read it: escapes of unreserved characters undone (RFC 3986, 6.2.2.2), no slash at its end.
+/// The path as most services read it: escapes of unreserved characters decoded (RFC 3986, 6.2.2.2),
+/// no trailing slash.
 pub(crate) fn soften(path: &str) -> Cow<'_, str> {
     let decoded = match path.contains('%') {
         true => Cow::Owned(decode(path, is_unreserved)),
@@ -27,15 +28,15 @@ fn without_last_slash(path: &str) -> &str {
 
 /// The ways in which services read a path.
 pub(crate) enum Readings {
-    /// All in the same one.
+    /// All services read it in the same way.
     Plain,
-    /// In these, besides.
+    /// Some services read it in these other ways.
     Odd(Vec<String>),
-    /// It is too long to tell.
+    /// It is too long to enumerate the ways.
     TooLong,
 }
 
-/// What else a path may be read as.
+/// The other readings of a path.
 pub(crate) fn readings(path: &str) -> Readings {
     let soft = match path.contains('%') {
         true => Cow::Owned(decode(path, is_unreserved)),
@@ -72,7 +73,7 @@ pub(crate) fn readings(path: &str) -> Readings {
     Readings::Odd(found)
 }
 
-/// Whether a path has a `.` or `..` among its segments, in any reading.
+/// Whether any reading of the path has a `.` or `..` segment.
 pub fn has_dot_segments(path: &str) -> bool {
     if !path.contains(['.', '%']) {
         return false;
@@ -92,7 +93,7 @@ const fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// Whether services may disagree about a path, escapes of unreserved characters undone.
+/// Whether services may disagree about a path after its unreserved characters are decoded.
 fn is_odd(path: &str) -> bool {
     let mut segments = path.split('/');
     path.contains("//")
@@ -104,7 +105,7 @@ fn is_odd(path: &str) -> bool {
         })
 }
 
-/// What the escapes of a text stand for; nothing for what is no escape after its `%`.
+/// The bytes that the escapes of a text stand for; `None` for an invalid escape.
 fn escapes(text: &str) -> impl Iterator<Item = Option<u8>> {
     let bytes = text.as_bytes();
     let signs = (0..bytes.len()).filter(|at| bytes[*at] == b'%');
@@ -117,7 +118,7 @@ fn escaped(bytes: &[u8], at: usize) -> Option<u8> {
     u8::try_from(high * 16 + low).ok()
 }
 
-/// The text with the escapes undone that stand for something of this kind. What isn't text then stays text, somehow.
+/// Decodes the escapes of bytes of this kind. Invalid UTF-8 is replaced.
 fn decode(text: &str, of_kind: impl Fn(u8) -> bool) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -138,14 +139,14 @@ fn decode(text: &str, of_kind: impl Fn(u8) -> bool) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Without what follows a `;` in each segment.
+/// The path without the parameters after `;` in each segment.
 fn without_parameters(path: &str) -> String {
     let segments = path.split('/');
     let names = segments.map(|segment| segment.split(';').next().unwrap_or_default());
     names.collect::<Vec<_>>().join("/")
 }
 
-/// What comes before an escaped `?`, `#` or NUL, where those count for what they are.
+/// The path up to an escaped `?`, `#` or NUL.
 fn cut_short(path: &str) -> &str {
     path.split(['?', '#', '\0']).next().unwrap_or_default()
 }
@@ -160,7 +161,7 @@ fn merge_slashes(path: &str) -> String {
     out
 }
 
-/// RFC 3986, 5.2.4, for a path that begins with a slash.
+/// Removes dot segments (RFC 3986, 5.2.4) from an absolute path.
 fn resolve_dots(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut segments = path.split('/').skip(1).peekable();
@@ -186,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_that_everybody_reads_alike_are_plain() {
+    fn unambiguous_paths_are_plain() {
         for path in [
             "/",
             "/charges",
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_softened_means_the_same() {
+    fn softened_path_is_equivalent() {
         for (path, soft) in [
             ("/", "/"),
             ("/charges/", "/charges"),

@@ -1,4 +1,4 @@
-//! The last step of a request: what of an answer is kept, and how a kept answer is given again.
+//! The last step of a request: records a response, and replays a recorded one.
 
 use std::sync::Arc;
 
@@ -8,48 +8,53 @@ use http::response::Parts;
 use http::{Response, StatusCode};
 use http_body::Body as HttpBody;
 use semel_core::engine::{Replayed, Report, Verdict};
-use semel_core::{Answer, Body as Stored, Env};
+use semel_core::{Answer, Body as Stored, Code, Env};
 
-use crate::body::{Body, BoxError, Cut, Reader};
+use crate::body::{Body, BoxError, ReadError, Reader};
 use crate::credentials::asks_to_sign_in;
 use crate::grpc::{self, Kind};
-use crate::head::{self, Head};
-use crate::layer::Shared;
-use crate::lease::{Lease, Outcome};
-use crate::problem::{NO_STORE, PROBLEM_JSON, Told, render, row_of};
+use crate::head::{self, StoredHead};
+use crate::lease::{EffectOutcome, HandlerLease};
+use crate::problem::{NO_STORE, PROBLEM_JSON, ProblemDetails, render};
 use crate::profile::Meaning;
+use crate::routing::LayerState;
 use crate::rules::Rules;
 use crate::time;
 
-/// Says that an answer is a replay.
+/// Marks a response as a replay.
 pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-/// Says when the request was first made, on the store's clock.
+/// The time of the first request, by the store's clock.
 pub const X_ORIGINAL_REQUEST_TIME: HeaderName = HeaderName::from_static("x-original-request-time");
 
-/// Says what of the original answer a replay has not: `body`, `headers` or both.
+/// The parts of the original response that a replay lacks: `body`, `headers` or both.
 pub const IDEMPOTENT_NOT_KEPT: HeaderName = HeaderName::from_static("idempotent-not-kept");
 
-/// All that is needed to turn an answer into a report, wherever the effect runs.
-pub(crate) struct Gather {
+/// Turns a response into a report for the engine, on whichever task the effect runs.
+pub(crate) struct ResponseRecorder {
     env: Env,
     rules: Arc<Rules>,
     kind: Kind,
-    /// Whether nothing says whose request it is.
+    /// Whether the request has neither a principal nor credentials.
     is_anonymous: bool,
 }
 
-impl From<Outcome> for Verdict {
-    fn from(outcome: Outcome) -> Self {
+impl From<EffectOutcome> for Verdict {
+    fn from(outcome: EffectOutcome) -> Self {
         match outcome {
-            Outcome::NoEffect => Self::NoEffect,
-            Outcome::Unknown => Self::Unknown,
+            EffectOutcome::NoEffect => Self::NoEffect,
+            EffectOutcome::Unknown => Self::Unknown,
         }
     }
 }
 
-impl Gather {
-    pub(crate) fn new(shared: &Shared, rules: &Arc<Rules>, kind: Kind, is_anonymous: bool) -> Self {
+impl ResponseRecorder {
+    pub(crate) fn new(
+        shared: &LayerState,
+        rules: &Arc<Rules>,
+        kind: Kind,
+        is_anonymous: bool,
+    ) -> Self {
         Self {
             env: shared.engine.env().clone(),
             rules: Arc::clone(rules),
@@ -58,11 +63,11 @@ impl Gather {
         }
     }
 
-    /// The answer for this caller, and the verdict for the record (P36).
+    /// The response for this caller, and the verdict for the record (P36).
     pub(crate) async fn report<R, E>(
         self,
         response: Response<R>,
-        lease: &Lease,
+        lease: &HandlerLease,
     ) -> Report<Result<Response<Body>, E>>
     where
         R: HttpBody<Data = Bytes> + Send + 'static,
@@ -79,7 +84,7 @@ impl Gather {
         let length = body.size_hint().exact().unwrap_or(0);
         let mut reader = Reader::new(body);
         let read = match self.is_stream(&parts) {
-            true => Err(Cut::TooSlow),
+            true => Err(ReadError::TooSlow),
             false => {
                 let most = self
                     .rules
@@ -96,24 +101,24 @@ impl Gather {
                 let verdict = self.verdict(&parts, reader.trailers(), Stored::Kept(data));
                 report(Response::from_parts(parts, reader.into_body()), verdict)
             }
-            // Never half a body, and never run again for it (P27).
-            Err(Cut::TooLarge | Cut::TooSlow | Cut::NoRoom) => {
+            // The body is stored completely or not at all, and the effect does not run again (P27).
+            Err(ReadError::TooLarge | ReadError::TooSlow | ReadError::NoRoom) => {
                 let verdict = self.verdict(&parts, None, Stored::Omitted { bytes: length });
                 report(Response::from_parts(parts, reader.into_body()), verdict)
             }
-            Err(Cut::Broken) => {
-                let detail = "the answer's body broke off; ask again with the same key";
-                let told = Told::of_code("idempotency_answer_broken", detail);
+            Err(ReadError::Broken) => {
+                let detail = "the response body broke off; retry with the same key";
+                let details = ProblemDetails::new(Code::AnswerBroken, detail);
                 let response = match self.kind {
-                    Kind::Grpc => grpc::problem(&told, &*self.env.entropy),
-                    _ => render(&told, self.rules.terms.errors, None, &*self.env.entropy),
+                    Kind::Grpc => grpc::problem(&details, &*self.env.entropy),
+                    _ => render(&details, self.rules.terms.errors, None, &*self.env.entropy),
                 };
                 report(response, lease.marked().map_or(Verdict::Retry, Into::into))
             }
         }
     }
 
-    /// The verdict on an answer whose status alone says that it isn't kept.
+    /// The verdict for a response whose status alone rules out storing it.
     fn not_kept(&self, parts: &Parts) -> Option<Verdict> {
         let meaning = match self.kind {
             Kind::Grpc if parts.status == StatusCode::OK => self.of_call(&parts.headers)?,
@@ -126,8 +131,8 @@ impl Gather {
         }
     }
 
-    /// What an answer says about the effect. One that asks for credentials is not kept for a request that had none: the
-    /// next with the key may have them.
+    /// What a response says about the effect. A response that asks for credentials is not stored if
+    /// the request had none, because the next request may have them.
     fn of_answer(&self, parts: &Parts) -> Meaning {
         if self.is_anonymous && asks_to_sign_in(parts.status, &parts.headers) {
             return Meaning::NothingHappened;
@@ -135,7 +140,7 @@ impl Gather {
         self.rules.terms.meaning(parts.status)
     }
 
-    /// The same of a call's status.
+    /// What the status of a gRPC call says about the effect.
     fn of_call(&self, headers: &HeaderMap) -> Option<Meaning> {
         if self.is_anonymous && grpc::is_permission_denied(headers) {
             return Some(Meaning::NothingHappened);
@@ -153,7 +158,8 @@ impl Gather {
         let trailers = trailers.filter(|_| self.kind == Kind::Grpc);
         let meaning = match (self.kind, trailers) {
             (Kind::Grpc, Some(trailers)) => self.of_call(trailers).unwrap_or(Meaning::Unclear),
-            // Trailers only. Else it ended without a status; or it is a stream that is not at its end, which is not run again.
+            // A trailers-only response. Otherwise the call ended without a status, or it is an
+            // unfinished stream, which does not run again.
             (Kind::Grpc, None) => self.of_call(&parts.headers).unwrap_or(match body {
                 Stored::Kept(_) => Meaning::Unclear,
                 _ => Meaning::Done,
@@ -173,7 +179,7 @@ impl Gather {
         }
     }
 
-    /// The allow-listed headers, but for those that `Connection` names: they end at the next hop.
+    /// The allowed headers, except those that `Connection` names, which end at the next hop.
     fn kept<'a>(
         &'a self,
         headers: &'a HeaderMap,
@@ -208,13 +214,18 @@ const fn report<E>(
     }
 }
 
-/// A problem, in the words of the request's protocol.
-pub(crate) fn problem(shared: &Shared, rules: &Rules, kind: Kind, told: &Told) -> Response<Body> {
+/// A problem in the protocol of the request.
+pub(crate) fn problem(
+    shared: &LayerState,
+    rules: &Rules,
+    kind: Kind,
+    details: &ProblemDetails,
+) -> Response<Body> {
     let entropy = &*shared.engine.env().entropy;
     match kind {
-        Kind::Grpc => grpc::problem(told, entropy),
+        Kind::Grpc => grpc::problem(details, entropy),
         _ => render(
-            told,
+            details,
             rules.terms.errors,
             shared.documentation.as_deref(),
             entropy,
@@ -222,28 +233,28 @@ pub(crate) fn problem(shared: &Shared, rules: &Rules, kind: Kind, told: &Told) -
     }
 }
 
-/// The answer of an earlier run, with a mark that it is one.
+/// The response of an earlier run, marked as a replay.
 pub(crate) fn replay(
-    shared: &Shared,
+    shared: &LayerState,
     rules: &Rules,
     kind: Kind,
     replayed: &Replayed,
 ) -> Response<Body> {
     let answer = &replayed.replay.answer;
-    let Ok(head) = Head::decode(&answer.head) else {
-        let detail = "the stored answer was written by another door, or by a newer version";
-        let told = Told::of_code("idempotency_answer_unreadable", detail);
-        return problem(shared, rules, kind, &told);
+    let Ok(head) = StoredHead::decode(&answer.head) else {
+        let detail = "the stored response was written by another door or by a newer version";
+        let details = ProblemDetails::new(Code::AnswerUnreadable, detail);
+        return problem(shared, rules, kind, &details);
     };
     let mut response = match (&answer.body, kind) {
         (Stored::Kept(body), _) => {
             let trailers = (!head.trailers.is_empty()).then(|| Box::new(head.trailers));
             Response::new(Body::whole(body.clone(), trailers))
         }
-        (Stored::Omitted { .. } | Stored::Elsewhere { .. }, Kind::Grpc) => {
+        (Stored::Omitted { .. } | Stored::External { .. }, Kind::Grpc) => {
             grpc::problem(&not_kept(), &*shared.engine.env().entropy)
         }
-        (Stored::Omitted { bytes } | Stored::Elsewhere { bytes, .. }, _) => {
+        (Stored::Omitted { bytes } | Stored::External { bytes, .. }, _) => {
             Response::new(without_body(head.status, *bytes))
         }
     };
@@ -289,21 +300,21 @@ fn replayed_status(rules: &Rules, original: StatusCode) -> StatusCode {
     }
 }
 
-fn not_kept() -> Told {
-    let detail = "the request is done; its answer was too large to keep, or a stream";
-    Told::of_code("idempotency_body_not_kept", detail)
+fn not_kept() -> ProblemDetails {
+    let detail = "the request is done; its response was too large to store, or a stream";
+    ProblemDetails::new(Code::BodyNotKept, detail)
 }
 
-/// In place of a body that was too large to keep: that it is done, and how large it was.
+/// The substitute for a body that was too large to store: says that the request is done, and the
+/// size of the body.
 fn without_body(status: StatusCode, bytes: u64) -> Body {
-    let told = not_kept();
-    let row = row_of(told.row.code);
+    let details = not_kept();
     let mut document = serde_json::json!({
-        "type": format!("urn:semel:problem:{}", row.code),
-        "title": row.title,
+        "type": format!("urn:semel:problem:{}", details.code),
+        "title": details.code.title(),
         "status": status.as_u16(),
-        "detail": told.detail,
-        "code": row.code,
+        "detail": details.detail,
+        "code": details.code.as_str(),
         "retryable": false,
     });
     if bytes > 0 {

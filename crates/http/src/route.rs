@@ -11,13 +11,14 @@ use http::request::Parts;
 use semel_core::policy::{Mode, Policy};
 use semel_core::{CrashPolicy, Timestamp};
 
-use crate::credentials::Credentials;
+use crate::credentials::CredentialRules;
+use crate::hooks::AuthorizeReplay;
 use crate::key::KeySource;
 use crate::payload::Payload;
 use crate::profile::Profile;
 
-pub(crate) type Extract = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
-pub(crate) type Verify = Arc<dyn Fn(&Parts, &Bytes, Timestamp) -> bool + Send + Sync>;
+pub(crate) type TextExtractor = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
+pub(crate) type RequestVerifier = Arc<dyn Fn(&Parts, &Bytes, Timestamp) -> bool + Send + Sync>;
 
 /// How the requests of one route are treated. What isn't said is as the layer's defaults, or as the
 /// profile.
@@ -49,34 +50,36 @@ pub struct Route {
     pub(crate) requires_key: Option<bool>,
     pub(crate) payload: Payload,
     pub(crate) multi_tenant: bool,
-    pub(crate) tenant: Option<Extract>,
-    pub(crate) principal: Option<Extract>,
-    pub(crate) credentials: Credentials,
+    pub(crate) tenant: Option<TextExtractor>,
+    pub(crate) principal: Option<TextExtractor>,
+    pub(crate) credentials: CredentialRules,
     pub(crate) ignores_credentials: bool,
     pub(crate) keep: Vec<String>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: BodyLimits,
     pub(crate) longest_ttl: Option<Duration>,
     pub(crate) streams: bool,
     pub(crate) replays_as_ok: bool,
-    pub(crate) verify: Option<Verify>,
+    pub(crate) verify: Option<RequestVerifier>,
+    pub(crate) replay_guard: Option<Arc<dyn AuthorizeReplay>>,
     pub(crate) extensions: http::Extensions,
 }
 
-/// Bounds on what a caller sends and on what a handler answers.
+/// Limits for the bodies of requests and responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The most bytes of a request's body that are read to compare it. 2 MiB.
+pub struct BodyLimits {
+    /// The largest request body with a key. The default is 2 MiB.
     pub request_bytes: usize,
-    /// How long a request's body may take. 30 s.
+    /// How long a request body may take. The default is 30 s.
     pub request_time: Duration,
-    /// The most bytes read and thrown away so that a refused request's connection can be used again.
-    /// 64 KiB; past it, or past a second, the connection is closed.
+    /// How many bytes of a refused request are read, so that its connection can be reused. The
+    /// default is 64 KiB; beyond it, or after a second, the connection is closed.
     pub drain_bytes: usize,
-    /// How long an answer's body is gathered before it counts as a stream, which isn't kept. 5 s.
+    /// How long a response body is collected before it counts as a stream, which is not stored. The
+    /// default is 5 s.
     pub gather_time: Duration,
 }
 
-impl Default for Limits {
+impl Default for BodyLimits {
     fn default() -> Self {
         Self {
             request_bytes: 2 * 1024 * 1024,
@@ -88,54 +91,55 @@ impl Default for Limits {
 }
 
 impl Route {
-    /// A route with defaults.
+    /// Creates a route with defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whose conventions it follows. The IETF draft's.
+    /// Sets the profile. The default is the IETF draft.
     pub fn profile(mut self, profile: Profile) -> Self {
         self.profile = profile;
         self
     }
 
-    /// The scope of its keys. The route's path, or `http` where no path is known.
+    /// Sets the scope of the keys. The default is the route's path, or `http` if no path is known.
     pub fn scope(mut self, scope: &str) -> Self {
         self.scope = Some(scope.to_owned());
         self
     }
 
-    /// The policy, all of it. The layer's own, and the profile decides whether duplicates wait.
+    /// Sets the whole policy. The default is the layer's policy, and the profile decides whether
+    /// duplicates wait.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = Some(policy);
         self
     }
 
-    /// At most once: should the process vanish, the key is in doubt until resolved.
+    /// At most once: if the process dies, the key is in doubt until it is resolved.
     pub fn hold(mut self) -> Self {
         self.crash = Some(CrashPolicy::Hold);
         self
     }
 
-    /// How long answers are kept, from when they are stored.
+    /// Sets how long responses are stored.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = Some(retention);
         self
     }
 
-    /// Enforce, observe, or off.
+    /// Sets the mode: enforce, observe, or off.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = Some(mode);
         self
     }
 
-    /// The methods covered. POST and PATCH; others pass.
+    /// Sets the covered methods. The default is POST and PATCH; others pass.
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.methods = Some(methods.into_iter().collect());
         self
     }
 
-    /// Where the key is read from. The `Idempotency-Key` header.
+    /// Sets where the key is read from. The default is the `Idempotency-Key` header.
     pub fn key(mut self, source: KeySource) -> Self {
         self.key = source;
         self
@@ -147,26 +151,26 @@ impl Route {
         self
     }
 
-    /// Whether requests without a key are refused, whatever the profile says.
+    /// Sets whether requests without a key are refused, overriding the profile.
     pub fn key_is_required(mut self, required: bool) -> Self {
         self.requires_key = Some(required);
         self
     }
 
-    /// Which parts of a request make it the same request.
+    /// Sets which parts of a request count for its fingerprint.
     pub fn payload(mut self, payload: Payload) -> Self {
         self.payload = payload;
         self
     }
 
-    /// The route has tenants: without [`Route::tenant`] the layer isn't built, and a request without
-    /// one is refused.
+    /// Marks the route as multi-tenant: [`Route::tenant`] is then mandatory, and a request without
+    /// a tenant is refused.
     pub fn multi_tenant(mut self) -> Self {
         self.multi_tenant = true;
         self
     }
 
-    /// Finds a request's tenant: keys of different tenants never meet.
+    /// Sets the function that finds a request's tenant. Each tenant has its own keys.
     pub fn tenant(
         mut self,
         find: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
@@ -175,10 +179,10 @@ impl Route {
         self
     }
 
-    /// Finds the authenticated caller: keys of different callers never meet.
+    /// Sets the function that finds the authenticated caller. Each caller has its own keys.
     ///
-    /// Without this, and for a request of which it finds none, the [`Credentials`] count as part of the payload: a key that
-    /// is used with others is refused rather than answered with another's answer.
+    /// If there is no principal, the [`CredentialRules`] count as part of the payload: reusing a
+    /// key with other credentials is refused.
     pub fn principal(
         mut self,
         find: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
@@ -187,27 +191,28 @@ impl Route {
         self
     }
 
-    /// What counts as credentials where no principal is known. The usual headers, all cookies, the client's certificate.
-    pub fn credentials(mut self, credentials: Credentials) -> Self {
+    /// Sets what counts as credentials if no principal is known. The default is the usual headers,
+    /// all cookies and the client certificate.
+    pub fn credentials(mut self, credentials: CredentialRules) -> Self {
         self.credentials = credentials;
         self
     }
 
-    /// Whose request it is makes no difference, credentials included: for routes where the key alone says what is meant,
-    /// such as the events of one verified sender.
+    /// Ignores who calls, including credentials. For routes where the key alone identifies the
+    /// request, such as the events of one verified sender.
     pub fn ignore_credentials(mut self) -> Self {
         self.ignores_credentials = true;
         self
     }
 
-    /// Keeps one more header of answers for replays. Those of [`KEPT_HEADERS`] always are.
+    /// Stores one more response header for replays, in addition to [`KEPT_HEADERS`].
     pub fn keep_header(mut self, name: impl Into<String>) -> Self {
         self.keep.push(name.into());
         self
     }
 
-    /// Bounds on requests and answers.
-    pub fn limits(mut self, limits: Limits) -> Self {
+    /// Sets the limits for bodies.
+    pub fn limits(mut self, limits: BodyLimits) -> Self {
         self.limits = limits;
         self
     }
@@ -218,14 +223,15 @@ impl Route {
         self
     }
 
-    /// Its answers are streams: none is kept, and none is held back to be gathered.
+    /// Marks the responses as streams: they are neither stored nor collected.
     pub fn streams(mut self) -> Self {
         self.streams = true;
         self
     }
 
-    /// Runs only what `verify` lets through, given head, raw body and the time: a signature, say. In every mode, and for the
-    /// route's methods: requests of others are none of the layer's business, so let nothing act on them.
+    /// Runs only requests that `verify` accepts, given the head, the raw body and the time; for
+    /// example by a signature. This applies in every mode, but only to the route's methods: let
+    /// nothing act on requests with other methods.
     pub fn verify(
         mut self,
         verify: impl Fn(&Parts, &Bytes, Timestamp) -> bool + Send + Sync + 'static,
@@ -234,7 +240,14 @@ impl Route {
         self
     }
 
-    /// Puts `value` into the extensions of the route's requests that have a lease, for the handler.
+    /// Asks `guard` before a stored response is sent again. Without it, a replay never reaches the
+    /// service, so a credential that was revoked in the meantime still gets its replays.
+    pub fn authorize_replays(mut self, guard: Arc<dyn AuthorizeReplay>) -> Self {
+        self.replay_guard = Some(guard);
+        self
+    }
+
+    /// Adds `value` to the extensions of keyed requests, for the handler.
     pub fn extension<T: Clone + Send + Sync + 'static>(mut self, value: T) -> Self {
         self.extensions.insert(value);
         self
@@ -257,7 +270,7 @@ impl fmt::Debug for Route {
     }
 }
 
-/// The headers of answers that are always kept for replays.
+/// Response headers that are always stored for replays.
 pub const KEPT_HEADERS: [HeaderName; 16] = [
     header::CONTENT_TYPE,
     header::CONTENT_ENCODING,
@@ -269,7 +282,7 @@ pub const KEPT_HEADERS: [HeaderName; 16] = [
     header::LINK,
     header::LOCATION,
     header::VARY,
-    // What keeps a browser from taking an answer for something else.
+    // Headers that protect browsers.
     header::CONTENT_SECURITY_POLICY,
     header::REFERRER_POLICY,
     header::STRICT_TRANSPORT_SECURITY,
@@ -278,7 +291,7 @@ pub const KEPT_HEADERS: [HeaderName; 16] = [
     HeaderName::from_static("cross-origin-resource-policy"),
 ];
 
-/// Headers that are never kept: they belong to a connection, a session, or the moment.
+/// Headers that are never stored, because they belong to a connection, a session, or a moment.
 static NEVER_KEPT: [HeaderName; 16] = [
     header::AUTHORIZATION,
     header::CONNECTION,
@@ -298,7 +311,7 @@ static NEVER_KEPT: [HeaderName; 16] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// Whether a header may be kept at all.
+/// Whether a header may be stored.
 pub(crate) fn may_keep(name: &HeaderName) -> bool {
     !NEVER_KEPT.contains(name) && !name.as_str().starts_with("access-control-")
 }

@@ -1,4 +1,4 @@
-//! A [`Route`], checked and ready: what the layer looks at for each request.
+//! [`Rules`]: a checked [`Route`], as the layer uses it for each request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,41 +9,43 @@ use http::{HeaderMap, HeaderValue, Method, Request};
 use semel_core::policy::{Mode, OnBusy, Policy};
 use semel_core::{CrashPolicy, Namespace};
 
-use crate::credentials::{Counted, Credentials};
+use crate::credentials::{CountedCredential, CredentialRules};
 use crate::error::BuildError;
+use crate::hooks::AuthorizeReplay;
 use crate::key::KeySource;
 use crate::pattern::Pattern;
-use crate::payload::Payload;
+use crate::payload::{METHOD_OVERRIDES, Payload};
 use crate::problem::Refusal;
-use crate::profile::Terms;
-use crate::route::{Extract, KEPT_HEADERS, Limits, Route, Verify, may_keep};
+use crate::profile::ProfileTerms;
+use crate::route::{BodyLimits, KEPT_HEADERS, RequestVerifier, Route, TextExtractor, may_keep};
 
-/// The scope of requests whose route has no name.
+/// The scope of routes without a name.
 const SCOPE: &str = "http";
 
 pub(crate) struct Rules {
     pub(crate) path: Option<Pattern>,
-    pub(crate) terms: &'static Terms,
+    pub(crate) terms: &'static ProfileTerms,
     pub(crate) policy: Arc<Policy>,
     pub(crate) methods: Vec<Method>,
     pub(crate) key: KeySource,
     pub(crate) requires_key: bool,
     pub(crate) payload: Payload,
     pub(crate) keep: Vec<HeaderName>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: BodyLimits,
     pub(crate) longest_ttl: Option<Duration>,
     pub(crate) streams: bool,
     pub(crate) replays_as_ok: bool,
-    pub(crate) verify: Option<Verify>,
+    pub(crate) verify: Option<RequestVerifier>,
+    pub(crate) replay_guard: Option<Arc<dyn AuthorizeReplay>>,
     pub(crate) extensions: http::Extensions,
     environment: String,
     scope: Option<String>,
-    /// The namespace, where no request changes it; else the one for reports.
+    /// The namespace, unless a request changes it; also used for reports.
     namespace: Namespace,
     multi_tenant: bool,
-    tenant: Option<Extract>,
-    principal: Option<Extract>,
-    credentials: Credentials,
+    tenant: Option<TextExtractor>,
+    principal: Option<TextExtractor>,
+    credentials: CredentialRules,
     ignores_credentials: bool,
 }
 
@@ -89,6 +91,7 @@ impl Rules {
             streams: route.streams,
             replays_as_ok: route.replays_as_ok || terms.replays_as_ok,
             verify: route.verify,
+            replay_guard: route.replay_guard,
             extensions: route.extensions,
             environment: environment.to_owned(),
             scope,
@@ -101,13 +104,14 @@ impl Rules {
         })
     }
 
-    /// Whether a request is any of the layer's business. A signature is checked in every mode: modes are about keys (P39).
+    /// Whether the layer handles a request. Signatures are checked in every mode, because modes are
+    /// about keys (P39).
     pub(crate) fn covers<B>(&self, request: &Request<B>) -> bool {
         let looks = self.policy.mode != Mode::Off || self.verify.is_some();
         looks && (self.methods.contains(request.method()) || self.is_overridden(request.headers()))
     }
 
-    /// Whether a request's head asks for one of the methods covered, as some services let it.
+    /// Whether a header overrides the method with a covered one, as some services allow.
     fn is_overridden(&self, headers: &HeaderMap) -> bool {
         METHOD_OVERRIDES.iter().any(|name| {
             let mut values = headers.get_all(name).iter();
@@ -119,17 +123,17 @@ impl Rules {
         })
     }
 
-    /// Whether it refuses anything.
+    /// Whether it may refuse requests.
     pub(crate) fn is_enforced(&self) -> bool {
         self.policy.mode == Mode::Enforce || self.verify.is_some()
     }
 
-    /// For reports about requests that have no key.
+    /// The namespace for reports about requests without a key.
     pub(crate) const fn shown(&self) -> &Namespace {
         &self.namespace
     }
 
-    /// Where the request's key lives.
+    /// The namespace of the request's key.
     pub(crate) fn namespace(&self, parts: &Parts) -> Result<Namespace, Refusal> {
         let tenant = self.tenant.as_ref().and_then(|find| find(parts));
         if self.multi_tenant && tenant.as_ref().is_none_or(String::is_empty) {
@@ -146,7 +150,7 @@ impl Rules {
         }
         let scope = matched.unwrap_or_else(|| self.namespace.scope());
         let (tenant, principal) = (tenant.unwrap_or_default(), principal.unwrap_or_default());
-        Ok(Namespace::of_principal(
+        Ok(Namespace::with_principal(
             &self.environment,
             &tenant,
             cut(scope),
@@ -154,18 +158,18 @@ impl Rules {
         )?)
     }
 
-    /// What counts as payload because nobody said whose request it is: a principal that is looked for and not found tells
-    /// callers apart no better than none. `None` where somebody said so, or it makes no difference.
+    /// The credentials that count as payload, if no principal is known. `None` if there is a
+    /// principal, or credentials are ignored.
     pub(crate) fn credentials<'a>(
         &'a self,
         namespace: &Namespace,
         parts: &'a Parts,
-    ) -> Option<Vec<Counted<'a>>> {
+    ) -> Option<Vec<CountedCredential<'a>>> {
         let known = self.ignores_credentials || namespace.has_principal();
         (!known).then(|| self.credentials.counted(parts))
     }
 
-    /// The policy for one request, which may have a wish of its own where the route grants it.
+    /// The policy for one request. Its caller may choose the retention if the route allows it.
     pub(crate) fn policy_for(&self, parts: &Parts) -> Result<Arc<Policy>, Refusal> {
         let wish = parts.headers.get(X_IDEMPOTENCY_TTL);
         let (Some(longest), Some(wish)) = (self.longest_ttl, wish) else {
@@ -176,12 +180,12 @@ impl Rules {
             .and_then(|text| text.parse().ok());
         let millis = millis.filter(|millis| *millis > 0).ok_or(Refusal::Ttl)?;
         let mut policy = Policy::clone(&self.policy);
-        // Never shorter than the lease: a record that expired under its owner would let another in.
+        // At least the lease: a record must not expire while its owner runs.
         policy.retention = Duration::from_millis(millis).min(longest).max(policy.lease);
         Ok(Arc::new(policy))
     }
 
-    /// For the log at start. `alone` where no route has a path of its own.
+    /// A line for the log at start. `alone` means that no route has a path.
     pub(crate) fn describe(&self, alone: bool) -> String {
         let others = if alone {
             "every path"
@@ -218,14 +222,7 @@ impl Rules {
     }
 }
 
-/// Headers by which some services take a request for one of another method. They count as payload where they are there.
-pub(crate) static METHOD_OVERRIDES: [HeaderName; 3] = [
-    HeaderName::from_static("x-http-method-override"),
-    HeaderName::from_static("x-http-method"),
-    HeaderName::from_static("x-method-override"),
-];
-
-/// A caller's wish for the retention, in milliseconds.
+/// The retention that a caller asks for, in milliseconds.
 pub const X_IDEMPOTENCY_TTL: HeaderName = HeaderName::from_static("x-idempotency-ttl");
 
 fn policy(route: &Route, base: &Policy) -> Policy {
@@ -258,7 +255,7 @@ fn kept(route: &Route, name: &str) -> Result<Vec<HeaderName>, BuildError> {
     Ok(keep)
 }
 
-/// As much of a path as a scope may have. What is cut off still counts in the fingerprint.
+/// Truncates a path to the maximum length of a scope. The fingerprint covers the whole path.
 fn cut(text: &str) -> &str {
     let most = text.len().min(semel_core::namespace::MAX_PART_BYTES);
     let end = (0..=most).rev().find(|&end| text.is_char_boundary(end));

@@ -1,5 +1,5 @@
-//! [`Idempotency`]: the service that the layer makes. Key and fingerprint in, answer out; what happens
-//! in between is the engine's.
+//! [`IdempotencyService`]: the tower service that the layer creates. It runs the inner service as
+//! the engine's effect.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,49 +8,46 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Request, Response, request};
 use http_body::Body as HttpBody;
 use semel_core::engine::{self, Report, Verdict};
 use tower_service::Service;
 use tracing::{Instrument as _, Span};
 
 use crate::body::{Body, BoxError};
-use crate::entry::{Entry, Keyed, Refused, enter, turn_away};
+use crate::entry::{Entry, KeyedRequest, RefusedRequest, enter, refuse_unread};
+use crate::hooks::{AuthorizeReplay, KeyQuota};
 use crate::key::IDEMPOTENCY_KEY;
-use crate::layer::{Found, Shared};
-use crate::lease::Lease;
-use crate::problem::{Refusal, Told};
+use crate::lease::{HandlerLease, UnkeyedRequest};
+use crate::problem::{ProblemDetails, Refusal};
 use crate::reply;
+use crate::routing::{LayerState, MatchedRules};
 use crate::rules::Rules;
 use semel_core::event::Step;
 
-/// Names one request in logs; made where the caller sends none.
+/// The ID of a request in logs. It is generated if the caller sends none.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The service that [`crate::IdempotencyLayer`] makes of another.
+/// The service that [`crate::IdempotencyLayer`] wraps around another.
 #[derive(Clone)]
-pub struct Idempotency<S> {
+pub struct IdempotencyService<S> {
     inner: S,
-    shared: Arc<Shared>,
+    shared: Arc<LayerState>,
 }
 
-/// In the extensions of covered requests without a key.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Unkeyed;
-
-impl<S> Idempotency<S> {
-    pub(crate) const fn new(inner: S, shared: Arc<Shared>) -> Self {
+impl<S> IdempotencyService<S> {
+    pub(crate) const fn new(inner: S, shared: Arc<LayerState>) -> Self {
         Self { inner, shared }
     }
 }
 
-impl<S: std::fmt::Debug> std::fmt::Debug for Idempotency<S> {
+impl<S: std::fmt::Debug> std::fmt::Debug for IdempotencyService<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Idempotency({:?})", self.inner)
     }
 }
 
-impl<S, B, R> Service<Request<B>> for Idempotency<S>
+impl<S, B, R> Service<Request<B>> for IdempotencyService<S>
 where
     S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
     S::Error: Send + 'static,
@@ -69,20 +66,21 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The one that said it was ready is the one to call.
+        // Calls the instance that reported readiness.
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let shared = Arc::clone(&self.shared);
         let id = request_id(request.headers(), &shared);
         Box::pin(async move {
             let (rules, is_ambiguous) = match shared.rules(request.uri().path()) {
-                Found::One(rules) => (rules, false),
-                Found::Several(found) => one_of(&found, &request),
+                MatchedRules::One(rules) => (rules, false),
+                MatchedRules::Several(found) => one_of(&found, &request),
             };
             let response = match rules.covers(&request) {
                 false => inner.call(request.map(Body::new)).await.map(passed),
                 true if is_ambiguous => {
-                    let refused = turn_away(&shared, rules, request, Refusal::PathAmbiguous).await;
+                    let refused =
+                        refuse_unread(&shared, rules, request, Refusal::PathAmbiguous).await;
                     Ok(refused_with(&shared, rules, refused))
                 }
                 true => covered(&shared, rules, inner, request).await,
@@ -95,8 +93,8 @@ where
     }
 }
 
-/// Of the rules of a path that may be read in several ways: those by which it is refused, where there are such; else those
-/// of the path as it stands.
+/// Chooses the rules of an ambiguous path: those that refuse it, if there are any; else those of
+/// the path as written.
 fn one_of<'a, B>(found: &[&'a Arc<Rules>], request: &Request<B>) -> (&'a Arc<Rules>, bool) {
     let mut strict = found.iter();
     let strict = strict.find(|rules| rules.covers(request) && rules.is_enforced());
@@ -114,8 +112,8 @@ where
     response.map(Body::new)
 }
 
-/// The caller's name for the request, or a new one.
-fn request_id(headers: &HeaderMap, shared: &Shared) -> HeaderValue {
+/// The caller's ID of the request, or a new one.
+fn request_id(headers: &HeaderMap, shared: &LayerState) -> HeaderValue {
     let given = headers.get(X_REQUEST_ID).filter(|id| id.len() <= 128);
     given.cloned().unwrap_or_else(|| {
         let mut id = [0; 32];
@@ -129,7 +127,7 @@ fn request_id(headers: &HeaderMap, shared: &Shared) -> HeaderValue {
 }
 
 async fn covered<S, B, R>(
-    shared: &Arc<Shared>,
+    shared: &Arc<LayerState>,
     rules: &Arc<Rules>,
     mut inner: S,
     request: Request<B>,
@@ -154,10 +152,10 @@ where
     }
 }
 
-fn refused_with(shared: &Shared, rules: &Rules, refused: Refused) -> Response<Body> {
-    let told = Told::of_refusal(&refused.refusal);
-    let mut response = reply::problem(shared, rules, refused.kind, &told);
-    // For whatever is around the layer: a program shouldn't have to read the document.
+fn refused_with(shared: &LayerState, rules: &Rules, refused: RefusedRequest) -> Response<Body> {
+    let details = ProblemDetails::from_refusal(&refused.refusal);
+    let mut response = reply::problem(shared, rules, refused.kind, &details);
+    // Lets middleware around the layer see the refusal without parsing the document.
     response.extensions_mut().insert(refused.refusal);
     if refused.must_close {
         let close = HeaderValue::from_static("close");
@@ -166,7 +164,7 @@ fn refused_with(shared: &Shared, rules: &Rules, refused: Refused) -> Response<Bo
     response
 }
 
-/// The way of most requests without a key: nothing is read of them.
+/// The fast path of requests without a key: nothing is read.
 fn passes(rules: &Rules, headers: &HeaderMap) -> bool {
     !rules.requires_key && rules.verify.is_none() && rules.key.is_absent(headers)
 }
@@ -180,15 +178,15 @@ where
     R: HttpBody<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    request.extensions_mut().insert(Unkeyed);
+    request.extensions_mut().insert(UnkeyedRequest);
     inner.call(request).await.map(passed)
 }
 
 async fn run<S, R>(
-    shared: &Arc<Shared>,
+    shared: &Arc<LayerState>,
     rules: &Arc<Rules>,
     mut inner: S,
-    keyed: Keyed,
+    keyed: KeyedRequest,
 ) -> Result<Response<Body>, S::Error>
 where
     S: Service<Request<Body>, Response = Response<R>> + Send + 'static,
@@ -197,23 +195,38 @@ where
     R: HttpBody<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    let Keyed {
+    let KeyedRequest {
         request,
-        mut http,
+        http,
         kind,
         is_anonymous,
         echo,
     } = keyed;
-    let gather = reply::Gather::new(shared, rules, kind, is_anonymous);
+    let quota = http.extensions().get::<KeyQuota>().cloned();
+    if let Some(quota) = &quota
+        && !quota.0.has_room()
+        && is_new(shared, &request).await
+    {
+        quota.0.count_refusal();
+        let refused = RefusedRequest {
+            refusal: Refusal::QuotaExceeded,
+            kind,
+            must_close: false,
+        };
+        return Ok(refused_with(shared, rules, refused));
+    }
+    let (guarded, mut http) = with_guard(rules, http);
+    let gather = reply::ResponseRecorder::new(shared, rules, kind, is_anonymous);
     if !rules.extensions.is_empty() {
         http.extensions_mut().extend(rules.extensions.clone());
     }
-    // The request's own span, also on another task.
+    // The request's own span, even on another task.
     let span = Span::current();
-    // The effect may move to a task of its own, and its caller may leave (P37): it owns all it needs.
+    // The effect may move to its own task, and its caller may disconnect (P37), so it owns
+    // everything it needs.
     let effect = move |lease: engine::Lease| {
         let effect = async move {
-            let lease = Lease::new(lease);
+            let lease = HandlerLease::new(lease);
             http.extensions_mut().insert(lease.clone());
             match inner.call(http).await {
                 Ok(response) => gather.report(response, &lease).await,
@@ -226,12 +239,21 @@ where
         effect.instrument(span)
     };
     let mut response = match shared.engine.execute(request, effect).await {
-        engine::Response::Ran(ran) => ran.value?,
+        engine::Response::Ran(ran) => {
+            let response = ran.value?;
+            if let Some(quota) = quota {
+                quota.0.count(response.body().size_hint().lower());
+            }
+            response
+        }
         engine::Response::Unprotected(value) => value?,
-        engine::Response::Replayed(replayed) => reply::replay(shared, rules, kind, &replayed),
+        engine::Response::Replayed(replayed) => match authorize(guarded).await {
+            Ok(()) => reply::replay(shared, rules, kind, &replayed),
+            Err(refused) => refused,
+        },
         engine::Response::Problem(problem) => {
-            let told = Told::of_engine(&problem, rules.terms);
-            reply::problem(shared, rules, kind, &told)
+            let details = ProblemDetails::from_problem(&problem, rules.terms);
+            reply::problem(shared, rules, kind, &details)
         }
     };
     if let Some(echo) = echo {
@@ -240,7 +262,34 @@ where
     Ok(response)
 }
 
-/// The verdict on a service that failed instead of answering.
-fn failed(lease: &Lease) -> Verdict {
+/// The route's check of replays and the head that it checks.
+type Guarded = (Arc<dyn AuthorizeReplay>, request::Parts);
+
+/// Keeps a copy of the request's head if the route checks its replays.
+fn with_guard(rules: &Rules, http: Request<Body>) -> (Option<Guarded>, Request<Body>) {
+    let Some(guard) = &rules.replay_guard else {
+        return (None, http);
+    };
+    let (parts, body) = http.into_parts();
+    let guarded = (Arc::clone(guard), parts.clone());
+    (Some(guarded), Request::from_parts(parts, body))
+}
+
+async fn authorize(guarded: Option<Guarded>) -> Result<(), Response<Body>> {
+    match guarded {
+        Some((guard, head)) => guard.authorize(&head).await,
+        None => Ok(()),
+    }
+}
+
+/// Whether the store has no record of the request's key. A store that does not answer leaves the
+/// decision to the claim.
+async fn is_new(shared: &LayerState, request: &engine::Request) -> bool {
+    let found = shared.engine.read(request.identity()).await;
+    matches!(found, Ok(None))
+}
+
+/// The verdict if the inner service returns an error instead of a response.
+fn failed(lease: &HandlerLease) -> Verdict {
     lease.marked().map_or(Verdict::Retry, Into::into)
 }

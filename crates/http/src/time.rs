@@ -1,4 +1,4 @@
-//! Points in time, as text.
+//! Timestamps as text.
 
 use semel_core::Timestamp;
 
@@ -12,7 +12,7 @@ pub fn rfc3339(at: Timestamp) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// The date so many days after 1970-01-01, counting years from March so that leap days come last.
+/// The date of a day number since 1970-01-01. Years start in March, so that leap days come last.
 const fn civil(days: u64) -> (u64, u64, u64) {
     // Days since 0000-03-01.
     let days = days + 719_468;

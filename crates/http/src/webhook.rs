@@ -1,7 +1,7 @@
-//! Webhooks: verify → claim by the event's id → 200 for every delivery after the first.
+//! Webhooks: verifies a delivery, claims it by its event ID, and answers 200 to every repetition.
 //!
-//! Senders deliver at least once. [`webhook`] makes a [`Route`] that lets a delivery through once it is
-//! verified and its event id is new; a second delivery of the same event is answered 200 and runs nothing.
+//! Senders deliver at least once. [`webhook`] creates a [`Route`] that runs a verified delivery
+//! once; a second delivery of the same event is answered 200 and runs nothing.
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -34,13 +34,13 @@ pub fn webhook(
         .key(KeySource::function(event_id))
         .payload(Payload::nothing())
         .require_key()
-        // Signatures differ from delivery to delivery; who sent it is what `verify` found out.
+        // Signatures differ between deliveries; `verify` has identified the sender.
         .ignore_credentials()
         .replay_as_ok()
 }
 
 #[cfg(feature = "webhook")]
-pub use standard::{SecretError, StandardWebhooks};
+pub use standard::{StandardWebhooks, WebhookSecretError};
 
 #[cfg(feature = "webhook")]
 mod standard {
@@ -55,54 +55,58 @@ mod standard {
     use super::webhook;
     use crate::route::Route;
 
-    /// Verifies deliveries signed as *Standard Webhooks* says: HMAC-SHA256 over id, timestamp and body.
+    /// Verifies deliveries signed as *Standard Webhooks* says: HMAC-SHA256 over id, timestamp and
+    /// body.
     ///
     /// ```
     /// use semel_http::StandardWebhooks;
     ///
     /// let sender = StandardWebhooks::new(&["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"])?;
     /// let route = sender.route();
-    /// # Ok::<(), semel_http::SecretError>(())
+    /// # Ok::<(), semel_http::WebhookSecretError>(())
     /// ```
     #[derive(Clone)]
     pub struct StandardWebhooks {
         secrets: Vec<Vec<u8>>,
     }
 
-    /// The secret isn't one. Doesn't repeat it.
+    /// The secret is invalid. The message does not repeat it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
     #[error(
-        "a webhook's secret is base64, with or without `whsec_` before it, of 16 bytes or more"
+        "a webhook secret must be base64 of at least 16 bytes, with or without the prefix \
+         `whsec_`"
     )]
-    pub struct SecretError;
+    pub struct WebhookSecretError;
 
-    /// How far a delivery's timestamp may be from now, in seconds.
+    /// The largest distance of a delivery's timestamp from now, in seconds.
     const TOLERANCE: u64 = 5 * 60;
 
     impl StandardWebhooks {
-        /// Takes signatures by any of these secrets: two, while one is being replaced.
+        /// Accepts signatures by any of these secrets: two while one is being replaced.
         ///
         /// # Errors
-        /// [`SecretError`] where one isn't a secret.
-        pub fn new(secrets: &[&str]) -> Result<Self, SecretError> {
+        /// [`WebhookSecretError`] if a secret is invalid.
+        pub fn new(secrets: &[&str]) -> Result<Self, WebhookSecretError> {
             let decode = |secret: &&str| {
                 let text = secret.strip_prefix("whsec_").unwrap_or(secret);
-                let bytes = BASE64_STANDARD.decode(text).map_err(|_| SecretError)?;
+                let bytes = BASE64_STANDARD
+                    .decode(text)
+                    .map_err(|_| WebhookSecretError)?;
                 if bytes.len() < 16 {
-                    Err(SecretError)
+                    Err(WebhookSecretError)
                 } else {
                     Ok(bytes)
                 }
             };
             let secrets: Vec<_> = secrets.iter().map(decode).collect::<Result<_, _>>()?;
             if secrets.is_empty() {
-                Err(SecretError)
+                Err(WebhookSecretError)
             } else {
                 Ok(Self { secrets })
             }
         }
 
-        /// A route for this sender's deliveries.
+        /// Creates a route for this sender's deliveries.
         pub fn route(self) -> Route {
             webhook(
                 move |parts, body, now| self.verify(parts, body, now),
@@ -140,7 +144,7 @@ mod standard {
                 for part in [id.as_bytes(), b".", at.as_bytes(), b".", body] {
                     mac.update(part);
                 }
-                // Compared in constant time.
+                // A comparison in constant time.
                 mac.verify_slice(&given).is_ok()
             })
         }

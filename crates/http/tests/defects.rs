@@ -1,4 +1,5 @@
-//! What other layers get wrong, checked on ours. `cargo xtask bench peers` runs the same checks on a peer.
+//! What other layers get wrong, checked on ours. `cargo xtask bench peers` runs the same checks on
+//! a peer.
 
 #[path = "defects/mod.rs"]
 mod defects;
@@ -10,7 +11,7 @@ use defects::{StoreIs, Subject};
 use futures_util::future::BoxFuture;
 use semel::Semel;
 use semel_core::{MemoryConfig, MemoryStore};
-use semel_testkit::faulty::{Call, Fault, FaultyStore};
+use semel_testkit::faulty::{CallKind, Fault, FaultyStore};
 
 struct Ours;
 
@@ -22,7 +23,7 @@ impl Subject for Ours {
             let faulty = FaultyStore::sound(Arc::new(memory), clock);
             if store == StoreIs::Down {
                 for _ in 0..100 {
-                    faulty.next(Call::Claim, Fault::Refuse);
+                    faulty.next(CallKind::Claim, Fault::Refuse);
                 }
             }
             let semel = Semel::builder().open_on(Arc::new(faulty)).await;

@@ -44,7 +44,7 @@ impl Subscriber for Lines {
 }
 
 #[tokio::test]
-async fn it_says_what_it_covers() {
+async fn log_names_the_covered_routes() {
     let semel = Semel::open("memory://").await.unwrap();
     let lines = Lines::default();
     tracing::subscriber::with_default(lines.clone(), || {
@@ -69,7 +69,7 @@ async fn it_says_what_it_covers() {
 }
 
 #[tokio::test]
-async fn without_routes_it_says_that_every_path_is_covered() {
+async fn log_says_every_path_is_covered_without_routes() {
     let semel = Semel::open("memory://").await.unwrap();
     let lines = Lines::default();
     tracing::subscriber::with_default(lines.clone(), || semel.http());

@@ -1,40 +1,41 @@
 //! [`Error`]: why a call got no answer.
 
+use semel_core::Code;
 use std::time::Duration;
 
 use semel_core::engine::Problem;
-use semel_core::{StoreError, TermsError};
+use semel_core::{ClaimTermsError, StoreError};
 
 /// Why a call got no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The key stands for a job with other parameters.
-    #[error("this key stands for a job with other parameters; use a new key for a new job")]
+    /// The key belongs to a job with other parameters.
+    #[error("this key belongs to a job with other parameters; use a new key for a new job")]
     Conflict,
-    /// As many jobs wait as may.
+    /// The queue is full: a limit on jobs is reached.
     #[error(
         "the queue is full for this {full}; submit again in {retry_after:?}, with the same key"
     )]
     Full {
-        /// Kind or client.
+        /// The limit that is reached: of the kind, or of the client.
         full: &'static str,
-        /// When it is worth asking again.
+        /// How long to wait before a retry.
         retry_after: Duration,
     },
-    /// The job isn't the worker's any more, or never was.
-    #[error("the job is not this worker's any more; nothing was changed")]
+    /// The worker's lease on the job is lost, or never existed.
+    #[error("the job is not leased to this worker any more; nothing was changed")]
     LeaseLost,
-    /// There is no such job.
-    #[error("there is no such job, or it was swept")]
+    /// The job doesn't exist.
+    #[error("the job doesn't exist, or was removed after its retention")]
     NotFound,
     /// Only dead letters can be retried.
-    #[error("only a dead letter can be retried, and this job is none")]
+    #[error("only dead-lettered jobs can be retried; this job is not one")]
     NotDead,
     /// The key of a dead letter was submitted again meanwhile.
-    #[error("the key of this job was submitted again, and stands for another job now")]
+    #[error("the key of this job was submitted again, and belongs to another job now")]
     Superseded,
-    /// What was asked for breaks a bound.
+    /// A value of the request is out of bounds.
     #[error("{0}")]
     Invalid(&'static str),
     /// The parameters can't be read as JSON, or can't be compared.
@@ -49,16 +50,16 @@ pub enum Error {
 }
 
 impl Error {
-    /// A stable word for it, for problem documents, logs and metrics.
+    /// The stable code of the error, for problem documents, logs and metrics.
     #[must_use]
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
-            Self::Conflict => "idempotency_conflict",
-            Self::Full { .. } => "jobs_queue_full",
-            Self::LeaseLost => "jobs_lease_lost",
-            Self::NotFound => "not_found",
-            Self::NotDead | Self::Superseded => "jobs_not_dead",
-            Self::Invalid(_) | Self::Params(_) => "request_invalid",
+            Self::Conflict => Code::Conflict,
+            Self::Full { .. } => Code::JobsQueueFull,
+            Self::LeaseLost => Code::JobsLeaseLost,
+            Self::NotFound => Code::NotFound,
+            Self::NotDead | Self::Superseded => Code::JobsNotDead,
+            Self::Invalid(_) | Self::Params(_) => Code::RequestInvalid,
             Self::Problem(problem) => problem.code(),
             Self::Store(error) => error.code(),
         }
@@ -76,8 +77,8 @@ impl Error {
     }
 }
 
-impl From<TermsError> for Error {
-    fn from(error: TermsError) -> Self {
+impl From<ClaimTermsError> for Error {
+    fn from(error: ClaimTermsError) -> Self {
         Self::Problem(error.into())
     }
 }

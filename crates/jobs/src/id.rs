@@ -1,4 +1,4 @@
-//! [`JobId`] and [`RequestId`].
+//! [`JobId`] and [`RequestId`]: the ids of a job and of its first submission.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,16 +7,16 @@ use semel_core::{Entropy, Timestamp};
 
 use crate::error::Error;
 
-/// Which job. The same however often it is submitted and started.
+/// The id of a job. The same however often it is submitted and run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(u128);
 
-/// Which submission was the first of a job.
+/// The id of a job's first submission.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestId(u128);
 
 impl JobId {
-    /// A new one: it begins with a time, so that newer ones come later in an index, and is random in the rest.
+    /// A new id. It begins with the time, so that newer ids sort later, and the rest is random (UUID version 7).
     #[must_use]
     pub fn new(now: Timestamp, entropy: &dyn Entropy) -> Self {
         let millis = u128::from(now.as_micros() / 1000) & 0xffff_ffff_ffff;
@@ -68,7 +68,7 @@ impl FromStr for JobId {
 }
 
 impl RequestId {
-    /// A new one, random but for the places where a UUID says what it is.
+    /// A new random id (UUID version 4).
     #[must_use]
     pub fn new(entropy: &dyn Entropy) -> Self {
         let random = entropy.next_u128() & !(0xf << 76 | 0b11 << 62);
@@ -118,7 +118,7 @@ pub(crate) fn as_uuid(number: u128) -> String {
 pub(crate) fn of_uuid(text: &str) -> Option<u128> {
     let digits: String = text.chars().filter(|c| *c != '-').collect();
     let number = u128::from_str_radix(&digits, 16).ok()?;
-    // One number has one name: no signs, no capitals, no groups of another length.
+    // Each number has exactly one text form, in lower case and with the groups of a UUID.
     (as_uuid(number) == text).then_some(number)
 }
 

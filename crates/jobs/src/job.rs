@@ -1,4 +1,4 @@
-//! [`NewJob`], [`Submitted`] and [`Job`]: what is asked for, what a submitter is told, and what is kept.
+//! [`NewJob`], [`SubmitOutcome`] and [`Job`]: a submission, its outcome, and the stored job.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,17 +25,17 @@ pub(crate) const MAX_ERROR_BYTES: usize = 2048;
 /// A job to be submitted.
 #[derive(Clone, Debug)]
 pub struct NewJob {
-    /// Whose it is. Empty where there is only one tenant.
+    /// The tenant. Empty if there is only one.
     pub tenant: String,
-    /// What is to be done: workers ask for it by this name.
+    /// The kind of work, by which workers ask for it.
     pub kind: String,
-    /// With what: JSON, as it came.
+    /// The parameters: JSON.
     pub params: Bytes,
     /// The submitter's key; without one, each submission is a job of its own.
     pub key: Option<Key>,
-    /// In place of the kind: where the key lives.
+    /// The scope of the key, in place of the kind.
     pub scope: Option<String>,
-    /// Who submits, for limits and for people. Empty for nobody in particular.
+    /// The client that submits it, for limits and for people. May be empty.
     pub client: String,
     /// How long the answer is kept after the job has ended; `None` takes the queue's own.
     pub retention: Option<Duration>,
@@ -131,20 +131,20 @@ pub struct JobRef {
     pub request_id: RequestId,
 }
 
-/// What a submitter is told.
+/// The outcome of a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Submitted {
-    /// It is new, and enqueued.
+pub enum SubmitOutcome {
+    /// The job is new, and was enqueued.
     Accepted(JobRef),
-    /// It is known, and waits or runs. Nothing was enqueued.
+    /// The job exists, and waits or runs. Nothing was enqueued.
     InProgress(JobRef),
-    /// It is known, and done.
+    /// The job exists, and is done.
     Completed(JobRef, JobAnswer),
-    /// It is known, and failed for good.
+    /// The job exists, and failed for good.
     Failed(JobRef, String),
 }
 
-impl Submitted {
+impl SubmitOutcome {
     /// Which job.
     #[must_use]
     pub const fn job(&self) -> JobRef {
@@ -174,12 +174,12 @@ impl Submitted {
     }
 }
 
-/// What a worker gave back.
+/// The answer of a worker.
 #[derive(Clone, PartialEq, Eq)]
 pub enum JobAnswer {
     /// JSON, byte for byte.
     Kept(Bytes),
-    /// It was longer than is kept.
+    /// The answer was larger than the limit, and was not kept.
     Omitted {
         /// How long it was.
         bytes: u64,
@@ -195,7 +195,7 @@ impl fmt::Debug for JobAnswer {
     }
 }
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum JobState {
@@ -224,7 +224,7 @@ impl JobState {
         }
     }
 
-    /// What a submitter is told of it.
+    /// The status that a submitter gets.
     #[must_use]
     pub const fn status(self) -> &'static str {
         match self {
@@ -250,14 +250,14 @@ impl FromStr for JobState {
     }
 }
 
-/// A job as it is kept.
+/// A stored job.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Which.
+    /// The id of the job.
     pub id: JobId,
     /// Of its first submission.
     pub request_id: RequestId,
-    /// Whose.
+    /// The tenant.
     pub tenant: String,
     /// What is to be done.
     pub kind: String,
@@ -265,17 +265,17 @@ pub struct Job {
     pub client: String,
     /// How its key begins. Empty without a key.
     pub hint: String,
-    /// Where it stands.
+    /// The state.
     pub state: JobState,
     /// 0 to 9.
     pub priority: u8,
-    /// How often it was started.
+    /// The number of attempts so far.
     pub attempt: u16,
-    /// How often it may be.
+    /// The most attempts.
     pub max_attempts: u16,
-    /// Who has it, or had it last.
+    /// The worker that has it, or had it last.
     pub worker: Option<String>,
-    /// Queued: not before. Running: until. Ended: since. On the store's clock.
+    /// Queued: the earliest start. Running: the end of the lease. Ended: the time of the end. On the store's clock.
     pub due_at: Timestamp,
     /// When it was submitted.
     pub created_at: Timestamp,

@@ -1,4 +1,4 @@
-//! [`Jobs`]: a queue, as a submitter or a worker uses it.
+//! [`Jobs`]: the API of a queue for submitters and workers.
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use semel_core::{Clock, KeyRules};
 use serde::Serialize;
 
-use crate::ends::Ends;
+use crate::end_watch::EndWatchers;
 use crate::error::Error;
-use crate::job::{Job, JobId, NewJob, Submitted};
+use crate::job::{Job, JobId, NewJob, SubmitOutcome};
 use crate::queue::Queue;
-use crate::work::{LeaseAsk, Leased};
+use crate::work::{JobLease, LeaseOptions};
 
 /// The first pause between two looks, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
@@ -24,7 +24,7 @@ pub struct Jobs {
     clock: Arc<dyn Clock>,
     key_rules: KeyRules,
     submitted: Arc<tokio::sync::Notify>,
-    ends: Ends,
+    ends: EndWatchers,
 }
 
 impl std::fmt::Debug for Jobs {
@@ -34,7 +34,7 @@ impl std::fmt::Debug for Jobs {
 }
 
 impl Jobs {
-    /// On this queue.
+    /// The API of this queue.
     #[must_use]
     pub fn new(queue: Arc<dyn Queue>, clock: Arc<dyn Clock>, key_rules: KeyRules) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl Jobs {
             clock,
             key_rules,
             submitted: Arc::default(),
-            ends: Ends::default(),
+            ends: EndWatchers::default(),
         }
     }
 
@@ -52,37 +52,38 @@ impl Jobs {
         &self.queue
     }
 
-    /// A job of this kind, with this as its parameters. `await` it.
-    pub fn submit(&self, kind: &str, params: &(impl Serialize + ?Sized)) -> Submit {
+    /// Submits a job of this kind with these parameters when awaited.
+    pub fn submit(&self, kind: &str, params: &(impl Serialize + ?Sized)) -> SubmitRequest {
         let params = serde_json::to_vec(params).map_err(|error| Error::Params(error.to_string()));
         let (params, broken) = match params {
             Ok(params) => (params, None),
             Err(error) => (Vec::new(), Some(error)),
         };
-        Submit {
+        SubmitRequest {
             jobs: self.clone(),
             job: NewJob::new(kind, params),
             broken,
         }
     }
 
-    /// Submits many at once, by the same way.
-    pub async fn submit_all(&self, jobs: Vec<NewJob>) -> Vec<Result<Submitted, Error>> {
+    /// Submits many jobs at once.
+    pub async fn submit_all(&self, jobs: Vec<NewJob>) -> Vec<Result<SubmitOutcome, Error>> {
         let answers = self.queue.enqueue(jobs).await;
-        let is_new =
-            |answer: &Result<Submitted, Error>| matches!(answer, Ok(Submitted::Accepted(_)));
+        let is_new = |answer: &Result<SubmitOutcome, Error>| {
+            matches!(answer, Ok(SubmitOutcome::Accepted(_)))
+        };
         if answers.iter().any(is_new) {
             self.submitted.notify_waiters();
         }
         answers
     }
 
-    /// Takes jobs; waits for some at most so long. Learns at once of what is submitted in this process, and of
-    /// the rest by looking, after growing pauses.
+    /// Leases jobs, and waits for some for at most `wait`. Notices submissions of this process at once, and others by polling
+    /// with growing pauses.
     ///
     /// # Errors
-    /// [`Error::Invalid`], and where the store gives no answer.
-    pub async fn lease(&self, ask: &LeaseAsk, wait: Duration) -> Result<Vec<Leased>, Error> {
+    /// [`Error::Invalid`], or if the store gives no answer.
+    pub async fn lease(&self, ask: &LeaseOptions, wait: Duration) -> Result<Vec<JobLease>, Error> {
         let began = self.clock.now();
         let mut pause = PAUSES.0;
         loop {
@@ -97,10 +98,10 @@ impl Jobs {
         }
     }
 
-    /// The job once it has ended, or as it is after `wait`.
+    /// Waits until the job has ended, or for at most `wait`, and returns it.
     ///
     /// # Errors
-    /// Where the store gives no answer.
+    /// If the store gives no answer.
     pub async fn wait(&self, id: JobId, wait: Duration) -> Result<Option<Job>, Error> {
         let began = self.clock.now();
         let mut pause = PAUSES.0;
@@ -118,9 +119,9 @@ impl Jobs {
         }
     }
 
-    /// Tells those who wait for this job in this process that it has ended.
-    pub fn tell_ended(&self, id: JobId) {
-        self.ends.tell(id);
+    /// Wakes those who wait for the end of this job in this process.
+    pub fn notify_ended(&self, id: JobId) {
+        self.ends.notify(id);
     }
 
     async fn pause(&self, told: impl Future<Output = ()>, at_most: Duration) {
@@ -129,16 +130,16 @@ impl Jobs {
     }
 }
 
-/// A job on its way. Nothing happens until it is awaited.
+/// A submission. Nothing happens until it is awaited.
 #[must_use = "a job is not submitted until this is awaited"]
-pub struct Submit {
+pub struct SubmitRequest {
     jobs: Jobs,
     job: NewJob,
     broken: Option<Error>,
 }
 
-impl Submit {
-    /// The same for every retry of this submission.
+impl SubmitRequest {
+    /// The idempotency key: the same for every retry of this submission.
     pub fn idempotency_key(mut self, key: &str) -> Self {
         match self.jobs.key_rules.check(key) {
             Ok(key) => self.job.key = Some(key),
@@ -153,25 +154,25 @@ impl Submit {
         self
     }
 
-    /// Where the key lives, if not with the other keys of this kind: `queue` is for all kinds.
+    /// The scope of the key, if not that of its kind: `queue` is shared by all kinds.
     pub fn scope(mut self, scope: &str) -> Self {
         self.job.scope = Some(scope.to_owned());
         self
     }
 
-    /// Whose job it is.
+    /// The tenant of the job.
     pub fn tenant(mut self, tenant: &str) -> Self {
         tenant.clone_into(&mut self.job.tenant);
         self
     }
 
-    /// Who submits it.
+    /// The client that submits it.
     pub fn client(mut self, client: &str) -> Self {
         client.clone_into(&mut self.job.client);
         self
     }
 
-    /// Not to be started before so long.
+    /// The delay before the job may start.
     pub const fn delay(mut self, delay: Duration) -> Self {
         self.job.delay = delay;
         self
@@ -183,15 +184,15 @@ impl Submit {
         self
     }
 
-    /// How often it may be started.
+    /// The most attempts.
     pub const fn max_attempts(mut self, most: u16) -> Self {
         self.job.max_attempts = Some(most);
         self
     }
 }
 
-impl IntoFuture for Submit {
-    type Output = Result<Submitted, Error>;
+impl IntoFuture for SubmitRequest {
+    type Output = Result<SubmitOutcome, Error>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {

@@ -2,17 +2,17 @@
 //!
 //! ```no_run
 //! # async fn example(jobs: semel_jobs::Jobs) -> Result<(), Box<dyn std::error::Error>> {
-//! use semel_jobs::Submitted;
+//! use semel_jobs::SubmitOutcome;
 //!
 //! let submitted = jobs
 //!     .submit("charge_customer", &serde_json::json!({"order": "ORD-123"}))
 //!     .idempotency_key("charge-ORD-123")
 //!     .await?;
 //! match submitted {
-//!     Submitted::Accepted(job) => println!("{} is new", job.id),
-//!     Submitted::InProgress(job) => println!("{} waits or runs", job.id),
-//!     Submitted::Completed(job, answer) => println!("{} is done: {answer:?}", job.id),
-//!     Submitted::Failed(job, error) => println!("{} failed for good: {error}", job.id),
+//!     SubmitOutcome::Accepted(job) => println!("{} is new", job.id),
+//!     SubmitOutcome::InProgress(job) => println!("{} waits or runs", job.id),
+//!     SubmitOutcome::Completed(job, answer) => println!("{} is done: {answer:?}", job.id),
+//!     SubmitOutcome::Failed(job, error) => println!("{} failed for good: {error}", job.id),
 //! }
 //! # Ok(())
 //! # }
@@ -33,7 +33,7 @@
     allow(dead_code, reason = "each kind of queue uses a part")
 )]
 
-mod ends;
+mod end_watch;
 mod error;
 mod id;
 mod job;
@@ -53,11 +53,13 @@ pub mod tower;
 pub use error::Error;
 pub use job::{
     Job, JobAnswer, JobId, JobRef, JobState, MAX_PARAMS_BYTES, MAX_PRIORITY, NewJob, RequestId,
-    Submitted,
+    SubmitOutcome,
 };
-pub use jobs::{Jobs, Submit};
-pub use queue::{Counts, Failed, JobQuery, Limits, Page, Queue, QueueConfig, Reaped};
-pub use work::{LeaseAsk, LeaseToken, Leased, MAX_KINDS, MAX_LEASED};
+pub use jobs::{Jobs, SubmitRequest};
+pub use queue::{
+    JobCounts, JobFailure, JobPage, JobQuery, Queue, QueueConfig, QueueLimits, ReapReport,
+};
+pub use work::{JobLease, LeaseOptions, LeaseToken, MAX_KINDS, MAX_LEASED};
 
 /// What the guide shows compiles.
 #[cfg(all(doctest, feature = "postgres"))]

@@ -1,10 +1,10 @@
-//! A JetStream stream as the queue: for whoever has one already. Duplicates are found in front of it.
+//! A NATS JetStream stream as the queue, with deduplication in front of it.
 //!
-//! The record of a key is completed once the stream has acknowledged the message, so a duplicate is told which job it stands for
-//! and no more: what became of it is known to the stream's consumers. A submitter that vanishes in between leaves a lapsed
-//! lease; the next one publishes again under the same `Nats-Msg-Id`, which the stream discards as long as its duplicate window
-//! says. Make the window longer than the lease, and the policy's retention longer than the window: within it, the stream
-//! discards what is submitted anew under a key that was forgotten.
+//! The record of a key is completed once the stream has acknowledged the message. So a duplicate gets the id of its job, and
+//! only the stream's consumers know its result. A submitter that crashes in between leaves a lapsed lease; the next one
+//! publishes again under the same `Nats-Msg-Id`, which the stream discards within its duplicate window. Make the window
+//! longer than the lease, and the policy's retention longer than the window: within it, the stream discards a new submission
+//! under a key whose record has expired.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use semel_core::policy::Policy;
 use semel_core::{Answer, Body, Fingerprint, Identity, Namespace};
 
 use crate::error::Error;
-use crate::job::{JobId, JobRef, NewJob, RequestId, Submitted};
+use crate::job::{JobId, JobRef, NewJob, RequestId, SubmitOutcome};
 
 /// The header that has the job's id.
 pub const JOB_ID: &str = "Semel-Job-Id";
@@ -47,25 +47,24 @@ impl Submitter {
         }
     }
 
-    /// Treats submissions by `policy`: its lease should be shorter than the stream's duplicate window.
+    /// Sets the policy of submissions. Its lease should be shorter than the stream's duplicate window.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = Arc::new(policy);
         self
     }
 
-    /// Publishes the job, or finds the one that its key stands for. Delay, priority and attempts are the stream's business, and
-    /// are not used.
+    /// Publishes the job, or finds the one of its key. Delay, priority and attempts are up to the stream, and not used.
     ///
     /// # Errors
     /// [`Error`] says whether submitting again can help.
-    pub async fn submit(&self, job: NewJob) -> Result<Submitted, Error> {
+    pub async fn submit(&self, job: NewJob) -> Result<SubmitOutcome, Error> {
         job.check()?;
         let Some(key) = &job.key else {
             let env = self.engine.env();
             let id = JobId::new(env.clock.wall(), &*env.entropy);
             return match self.publish(&job, id, &id.to_string()).await {
-                Ok(()) => Ok(Submitted::Accepted(reference(id))),
+                Ok(()) => Ok(SubmitOutcome::Accepted(reference(id))),
                 Err(error) => Err(Error::Problem(Problem::Unavailable {
                     source: Some(not_acknowledged(&error)),
                     retry_after: std::time::Duration::from_secs(1),
@@ -81,8 +80,8 @@ impl Submitter {
             .json(&job.params)
             .map_err(|error| Error::Params(error.to_string()))?
             .finish();
-        let identity = Identity::of(self.engine.secret(), &namespace, key);
-        // Other parameters are another message: the stream never discards what a submitter is told was accepted.
+        let identity = Identity::new(self.engine.secret(), &namespace, key);
+        // Other parameters are another message, so that the stream never discards an accepted job.
         let step = format!("nats {}", blake3::hash(fingerprint.as_bytes()));
         let message = identity.derive_key(self.engine.secret(), &step);
         // The same for whoever has to publish it again.
@@ -96,8 +95,8 @@ impl Submitter {
         let effect = move |_| async move {
             let published = this.publish(&job, id, &message).await;
             let verdict = match &published {
-                Ok(()) => Verdict::Complete(Answer::of(id.to_string())),
-                // It may be in the stream; published again, it is discarded.
+                Ok(()) => Verdict::Complete(Answer::from_body(id.to_string())),
+                // It may be in the stream, which then discards a second message.
                 Err(_) => Verdict::Retry,
             };
             Report {
@@ -142,14 +141,14 @@ fn reference(id: JobId) -> JobRef {
 fn told(
     response: Response<Result<(), semel_core::StoreError>>,
     id: JobId,
-) -> Result<Submitted, Error> {
+) -> Result<SubmitOutcome, Error> {
     match response {
         Response::Ran(ran) => ran
             .value
-            .map(|()| Submitted::Accepted(reference(id)))
+            .map(|()| SubmitOutcome::Accepted(reference(id)))
             .map_err(Error::Store),
         Response::Unprotected(value) => value
-            .map(|()| Submitted::Accepted(reference(id)))
+            .map(|()| SubmitOutcome::Accepted(reference(id)))
             .map_err(Error::Store),
         Response::Replayed(replayed) => {
             let Body::Kept(body) = &replayed.replay.answer.body else {
@@ -158,7 +157,7 @@ fn told(
             let id = std::str::from_utf8(body)
                 .ok()
                 .and_then(|text| text.parse().ok());
-            Ok(Submitted::InProgress(reference(
+            Ok(SubmitOutcome::InProgress(reference(
                 id.ok_or(Error::Superseded)?,
             )))
         }

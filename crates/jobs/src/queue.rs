@@ -1,4 +1,4 @@
-//! [`Queue`]: what every queue does, in words that it can be held to.
+//! [`Queue`]: the trait that every job queue implements, with its contract.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,57 +7,62 @@ use bytes::Bytes;
 use semel_core::BoxFuture;
 
 use crate::error::Error;
-use crate::job::{Job, JobId, JobState, NewJob, Submitted};
-use crate::work::{LeaseAsk, LeaseToken, Leased};
+use crate::job::{Job, JobId, JobState, NewJob, SubmitOutcome};
+use crate::work::{JobLease, LeaseOptions, LeaseToken};
 
-/// What a call gives.
-pub(crate) type Called<'a, T> = BoxFuture<'a, Result<T, Error>>;
+/// The future of a queue call.
+pub(crate) type QueueFuture<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
 /// A queue of jobs.
 ///
 /// # Contract
 ///
-/// - For a key and its parameters there is one job, whoever submits it how often, until its retention is over after its
-///   end. The job keeps its id and its first request id.
-/// - A job that is leased is given to nobody else until the lease has ended on the store's clock.
-/// - What a worker says under a lease that another has taken over changes nothing, and is told so.
+/// - A key and its parameters have one job, however often it is submitted, until the retention after its end is over. The
+///   job keeps its id and its first request id.
+/// - A leased job is given to no other worker until the lease has ended on the store's clock.
+/// - A call under a lease that another worker has taken over changes nothing, and fails.
 /// - Every call may be sent again after a lost reply.
-/// - No job that was accepted is lost: it is done, or dead, or will be given to a worker.
+/// - No accepted job is lost: it is done, a dead letter, or will be given to a worker.
 ///
-/// A job may run more than once: a worker that was given it may vanish after the work and before it said so. The job id is
-/// what makes that harmless further down the road.
+/// A job may run more than once: a worker may crash after the work and before its completion. Downstream systems use the
+/// job id as an idempotency key.
 pub trait Queue: Send + Sync + 'static {
-    /// Submits; one result for each, in the same order. One or many, the way is the same.
-    fn enqueue(&self, jobs: Vec<NewJob>) -> BoxFuture<'_, Vec<Result<Submitted, Error>>>;
+    /// Submits jobs. Returns one result for each, in the same order.
+    fn enqueue(&self, jobs: Vec<NewJob>) -> BoxFuture<'_, Vec<Result<SubmitOutcome, Error>>>;
 
-    /// Takes jobs, higher priority first, older first within a kind. Empty where there are none, or as many run as may.
-    fn lease<'a>(&'a self, ask: &'a LeaseAsk) -> Called<'a, Vec<Leased>>;
+    /// Leases jobs: higher priority first, and older first within a kind. Empty if there are none, or a limit on running
+    /// jobs is reached.
+    fn lease<'a>(&'a self, ask: &'a LeaseOptions) -> QueueFuture<'a, Vec<JobLease>>;
 
-    /// Keeps a job for `span` from now on.
-    fn heartbeat(&self, id: JobId, lease: LeaseToken, span: Duration) -> Called<'_, ()>;
+    /// Extends the lease of a job to `span` from now.
+    fn heartbeat(&self, id: JobId, lease: LeaseToken, span: Duration) -> QueueFuture<'_, ()>;
 
-    /// It is done; every later submission of its key gets this answer, JSON, byte for byte.
-    fn complete(&self, id: JobId, lease: LeaseToken, answer: Bytes) -> Called<'_, ()>;
+    /// Completes a job. Every later submission of its key gets this answer, JSON, byte for byte.
+    fn complete(&self, id: JobId, lease: LeaseToken, answer: Bytes) -> QueueFuture<'_, ()>;
 
-    /// It failed: it is run again after a while, or, if it can't be, is a dead letter.
-    fn fail<'a>(&'a self, id: JobId, lease: LeaseToken, failed: &'a Failed)
-    -> Called<'a, JobState>;
+    /// Fails a job: it runs again after a pause, or becomes a dead letter.
+    fn fail<'a>(
+        &'a self,
+        id: JobId,
+        lease: LeaseToken,
+        failed: &'a JobFailure,
+    ) -> QueueFuture<'a, JobState>;
 
-    /// The job as it is now.
-    fn look(&self, id: JobId) -> Called<'_, Option<Job>>;
+    /// Reads a job.
+    fn look(&self, id: JobId) -> QueueFuture<'_, Option<Job>>;
 
-    /// Jobs, the newest first.
-    fn list<'a>(&'a self, query: &'a JobQuery) -> Called<'a, Page>;
+    /// Lists jobs, the newest first.
+    fn list<'a>(&'a self, query: &'a JobQuery) -> QueueFuture<'a, JobPage>;
 
-    /// A dead letter, as new: the same job, the same id, no attempts.
-    fn retry(&self, id: JobId) -> Called<'_, ()>;
+    /// Queues a dead letter again: the same job with the same id, and no attempts.
+    fn retry(&self, id: JobId) -> QueueFuture<'_, ()>;
 
-    /// Gives jobs back whose workers have vanished, buries those that were started often enough, and forgets
-    /// what ended long ago. Every process may do it at any time.
-    fn reap(&self) -> Called<'_, Reaped>;
+    /// Requeues jobs of crashed workers, makes dead letters of those without attempts left, and removes jobs whose retention
+    /// is over. Every process may do it at any time.
+    fn reap(&self) -> QueueFuture<'_, ReapReport>;
 
-    /// How many jobs there are in which state.
-    fn counts(&self) -> Called<'_, Counts>;
+    /// Counts jobs by state.
+    fn counts(&self) -> QueueFuture<'_, JobCounts>;
 
     /// Its name, as in its store's URL.
     fn name(&self) -> &'static str;
@@ -65,17 +70,17 @@ pub trait Queue: Send + Sync + 'static {
 
 /// Why a job failed.
 #[derive(Clone, Debug)]
-pub struct Failed {
-    /// What to tell; cut off past 2 KiB.
+pub struct JobFailure {
+    /// The message; cut off after 2 KiB.
     pub error: String,
-    /// Whether to run it again, if it may be started once more.
+    /// Whether to run it again, if attempts are left.
     pub retryable: bool,
-    /// When; `None` waits longer after every attempt.
+    /// The pause before the next attempt; `None` backs off longer after every attempt.
     pub delay: Option<Duration>,
 }
 
-impl Failed {
-    /// To be run again.
+impl JobFailure {
+    /// A failure after which the job runs again.
     #[must_use]
     pub fn again(error: &str) -> Self {
         Self {
@@ -85,7 +90,7 @@ impl Failed {
         }
     }
 
-    /// For good.
+    /// A final failure.
     #[must_use]
     pub fn for_good(error: &str) -> Self {
         Self {
@@ -95,7 +100,7 @@ impl Failed {
     }
 }
 
-/// Which jobs to list.
+/// The filter and position of a listing of jobs.
 #[derive(Clone, Debug, Default)]
 pub struct JobQuery {
     /// Only of this tenant.
@@ -104,9 +109,9 @@ pub struct JobQuery {
     pub kind: Option<String>,
     /// Only in this state.
     pub state: Option<JobState>,
-    /// Only those older than this one: where the last page ended.
+    /// Only jobs older than this one, which ended the last page.
     pub after: Option<JobId>,
-    /// At most so many; 0 takes 1,000, which is also the most.
+    /// The most jobs per page; 0 means 1,000, which is also the maximum.
     pub limit: usize,
 }
 
@@ -122,53 +127,53 @@ impl JobQuery {
 
 /// A page of a listing.
 #[derive(Clone, Debug, Default)]
-pub struct Page {
+pub struct JobPage {
     /// The jobs.
     pub jobs: Vec<Job>,
-    /// Where to go on; `None` at the end.
+    /// Where to continue; `None` at the end.
     pub next: Option<JobId>,
 }
 
-/// What a reaper did.
+/// The result of one pass of the reaper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reaped {
-    /// Given back to be run again.
+pub struct ReapReport {
+    /// Jobs queued again.
     pub requeued: u64,
-    /// Made dead letters.
+    /// Jobs made dead letters.
     pub buried: u64,
-    /// Ended long ago, and forgotten.
+    /// Ended jobs removed.
     pub swept: u64,
 }
 
-/// How many jobs there are.
+/// The number of jobs by state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct JobCounts {
     /// Waiting.
     pub queued: u64,
     /// With a worker.
     pub running: u64,
     /// Dead letters.
     pub dead: u64,
-    /// Files in a bucket that can't be read as the job of their place. Nobody gets them until somebody has mended them.
+    /// Files in a bucket that can't be read as a job. No worker gets them until an operator has fixed them.
     pub damaged: u64,
-    /// The path of one of those files: where to begin.
+    /// The path of one of those files, to begin with.
     pub damaged_file: Option<String>,
 }
 
-/// How many jobs there may be.
+/// Limits on the number of jobs (back-pressure).
 #[derive(Clone, Debug, Default)]
-pub struct Limits {
-    /// Waiting, of one kind; past it a new one is refused. `None`: any number.
+pub struct QueueLimits {
+    /// The most waiting jobs of one kind; more are refused. `None` means no limit.
     pub queued_per_kind: Option<u64>,
-    /// Not ended, of one client; past it a new one is refused. `None`: any number.
+    /// The most unfinished jobs of one client; more are refused. `None` means no limit.
     pub unfinished_per_client: Option<u64>,
-    /// Running at once, of one kind; past it they wait. `None`: any number.
+    /// The most jobs of one kind that run at once; others wait. `None` means no limit.
     pub running_per_kind: Option<u64>,
-    /// The same for kinds by name.
+    /// The most running jobs of a kind, by its name.
     pub running: HashMap<String, u64>,
 }
 
-impl Limits {
+impl QueueLimits {
     pub(crate) fn running_of(&self, kind: &str) -> Option<u64> {
         self.running.get(kind).copied().or(self.running_per_kind)
     }
@@ -187,12 +192,12 @@ pub struct QueueConfig {
     pub max_retention: Duration,
     /// The largest answer kept. 16 KiB.
     pub max_answer_bytes: usize,
-    /// How often a job may be started, unless it says otherwise. 5.
+    /// The most attempts of a job, unless it sets its own. 5.
     pub max_attempts: u16,
-    /// How long to wait after a first failure; twice as long after each further one, up to an hour. 1 s.
+    /// The pause after a first failure; doubled after each further one, up to an hour. 1 s.
     pub backoff: Duration,
-    /// How many jobs there may be.
-    pub limits: Limits,
+    /// Limits on the number of jobs.
+    pub limits: QueueLimits,
 }
 
 impl Default for QueueConfig {
@@ -204,7 +209,7 @@ impl Default for QueueConfig {
             max_answer_bytes: 16 * 1024,
             max_attempts: 5,
             backoff: Duration::from_secs(1),
-            limits: Limits::default(),
+            limits: QueueLimits::default(),
         }
     }
 }

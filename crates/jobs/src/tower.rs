@@ -1,5 +1,5 @@
-//! [`OnceLayer`]: for workers that are tower services, such as those of `apalis`: a task that comes again, because the queue
-//! delivers at least once or somebody submitted it twice, is not run again; it gets the answer of the first run.
+//! [`OnceLayer`]: a tower layer for workers, such as those of `apalis`. A task that is delivered again, because the queue
+//! delivers at least once or it was submitted twice, gets the answer of the first run.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,16 +17,16 @@ use tower_service::Service;
 /// An error of the service, or of the layer.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a task is known by.
+/// The key and payload of a task.
 #[derive(Clone, Debug)]
-pub struct Known {
-    /// The same whenever it is the same task.
+pub struct TaskIdentity {
+    /// The idempotency key: the same for every delivery of the task.
     pub key: String,
-    /// What it asks for: JSON. The same key with something else is refused.
+    /// The payload: JSON. The same key with another payload is refused.
     pub payload: Vec<u8>,
 }
 
-/// Runs each task once. `describe` says what a task is known by; `None` lets it pass.
+/// Runs each task once. `describe` returns the identity of a task; `None` lets it pass unprotected.
 #[derive(Clone)]
 pub struct OnceLayer<F> {
     shared: Arc<Shared>,
@@ -57,10 +57,10 @@ impl<F> OnceLayer<F> {
 }
 
 impl<S, F: Clone> Layer<S> for OnceLayer<F> {
-    type Service = Once<S, F>;
+    type Service = OnceService<S, F>;
 
-    fn layer(&self, inner: S) -> Once<S, F> {
-        Once {
+    fn layer(&self, inner: S) -> OnceService<S, F> {
+        OnceService {
             inner,
             shared: Arc::clone(&self.shared),
             describe: self.describe.clone(),
@@ -70,19 +70,19 @@ impl<S, F: Clone> Layer<S> for OnceLayer<F> {
 
 /// The service of an [`OnceLayer`].
 #[derive(Clone)]
-pub struct Once<S, F> {
+pub struct OnceService<S, F> {
     inner: S,
     shared: Arc<Shared>,
     describe: F,
 }
 
-impl<S, F, T> Service<T> for Once<S, F>
+impl<S, F, T> Service<T> for OnceService<S, F>
 where
     S: Service<T> + Clone + Send + 'static,
     S::Response: Serialize + DeserializeOwned + Send + 'static,
     S::Error: Into<BoxError>,
     S::Future: Send + 'static,
-    F: Fn(&T) -> Option<Known>,
+    F: Fn(&T) -> Option<TaskIdentity>,
     T: Send + 'static,
 {
     type Response = S::Response;
@@ -94,7 +94,7 @@ where
     }
 
     fn call(&mut self, task: T) -> Self::Future {
-        // The one that is ready, and a clone of it in its place.
+        // Takes the service that is ready, and leaves a clone.
         let next = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, next);
         let Some(known) = (self.describe)(&task) else {
@@ -116,7 +116,7 @@ where
                 Response::Unprotected(value) => value,
                 Response::Replayed(replayed) => match &replayed.replay.answer.body {
                     Body::Kept(body) => Ok(serde_json::from_slice(body)?),
-                    Body::Omitted { .. } | Body::Elsewhere { .. } => {
+                    Body::Omitted { .. } | Body::External { .. } => {
                         Err("done before; the answer was too large to keep".into())
                     }
                 },
@@ -128,18 +128,18 @@ where
 
 fn verdict<R: Serialize>(value: Option<&R>) -> Verdict {
     match value.map(serde_json::to_vec) {
-        Some(Ok(body)) => Verdict::Complete(Answer::of(body)),
-        // It has happened: remember that, even if its answer can't be written down.
+        Some(Ok(body)) => Verdict::Complete(Answer::from_body(body)),
+        // The effect has happened, so it is recorded even if its answer can't be serialized.
         Some(Err(_)) => Verdict::Complete(Answer {
             body: Body::Omitted { bytes: 0 },
-            ..Answer::of("")
+            ..Answer::from_body("")
         }),
         None => Verdict::Retry,
     }
 }
 
 impl Shared {
-    fn request(&self, known: &Known) -> Result<Request, BoxError> {
+    fn request(&self, known: &TaskIdentity) -> Result<Request, BoxError> {
         let key = self.key_rules.check(&known.key)?;
         let fingerprint = Fingerprint::builder(self.engine.secret());
         let fingerprint = fingerprint.json(&known.payload)?.finish();

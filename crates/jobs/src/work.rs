@@ -1,10 +1,10 @@
-//! What a worker asks for and gets.
+//! [`LeaseOptions`] and [`JobLease`]: how a worker asks for jobs, and what it gets.
 
 use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use semel_core::Terms;
+use semel_core::ClaimTerms;
 
 use crate::error::Error;
 use crate::job::{JobId, RequestId, check_name};
@@ -15,7 +15,7 @@ pub const MAX_KINDS: usize = 16;
 /// The most jobs that a worker gets at once.
 pub const MAX_LEASED: usize = 100;
 
-/// The mark of a worker's lease. Never shown.
+/// The random token of a worker's lease. `Debug` hides it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LeaseToken(pub u128);
 
@@ -25,22 +25,22 @@ impl fmt::Debug for LeaseToken {
     }
 }
 
-/// What a worker asks for.
+/// A worker's request for jobs.
 #[derive(Clone, Debug)]
-pub struct LeaseAsk {
-    /// Whose jobs.
+pub struct LeaseOptions {
+    /// The tenant of the jobs.
     pub tenant: String,
-    /// Of which kinds.
+    /// The kinds of the jobs.
     pub kinds: Vec<String>,
-    /// Who asks, for people.
+    /// The name of the worker, for people.
     pub worker: String,
-    /// At most so many.
+    /// The most jobs to lease.
     pub most: usize,
-    /// For how long each is the worker's, unless it says more.
+    /// The span of each lease, unless it is extended by heartbeats.
     pub span: Duration,
 }
 
-impl LeaseAsk {
+impl LeaseOptions {
     /// One job of these kinds, for 30 s.
     #[must_use]
     pub fn new(worker: &str, kinds: &[&str]) -> Self {
@@ -82,29 +82,29 @@ impl LeaseAsk {
 }
 
 pub(crate) fn check_span(span: Duration) -> Result<(), Error> {
-    if (Terms::MIN_LEASE..=Terms::MAX_LEASE).contains(&span) {
+    if (ClaimTerms::MIN_LEASE..=ClaimTerms::MAX_LEASE).contains(&span) {
         return Ok(());
     }
     Err(Error::Invalid("a lease is 10 ms to 24 h"))
 }
 
-/// A job that is a worker's, for a while.
+/// A job that is leased to a worker.
 #[derive(Clone, Debug)]
-pub struct Leased {
-    /// Which. The same at every start: pass it on to other systems as their idempotency key.
+pub struct JobLease {
+    /// The id of the job. The same at every attempt: pass it to downstream systems as their idempotency key.
     pub id: JobId,
-    /// Of its first submission.
+    /// The id of its first submission.
     pub request_id: RequestId,
-    /// What is to be done.
+    /// The kind of work.
     pub kind: String,
-    /// With what: JSON, as it came.
+    /// The parameters: JSON, as submitted.
     pub params: Bytes,
-    /// The how-manieth start this is.
+    /// The 1-based number of this attempt.
     pub attempt: u16,
-    /// How often it may be started.
+    /// The most attempts.
     pub max_attempts: u16,
-    /// The mark of this lease.
+    /// The token of this lease.
     pub token: LeaseToken,
-    /// For how long it is the worker's, from when it was taken.
+    /// The span of the lease, counted from when the job was taken.
     pub span: Duration,
 }

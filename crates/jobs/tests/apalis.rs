@@ -12,7 +12,7 @@ use apalis_core::worker::builder::WorkerBuilder;
 use apalis_core::worker::context::WorkerContext;
 use semel::{Policy, Semel};
 use semel_core::Namespace;
-use semel_jobs::tower::{Known, OnceLayer};
+use semel_jobs::tower::{OnceLayer, TaskIdentity};
 
 /// How often each ran, and how many came.
 #[derive(Clone, Default)]
@@ -43,7 +43,7 @@ async fn a_task_that_comes_again_is_not_run_again() {
     let semel = Semel::open("memory://").await.unwrap();
     let namespace = Namespace::new("", "", "charge").unwrap();
     let describe = |task: &Task<usize>| {
-        (task.args != usize::MAX).then(|| Known {
+        (task.args != usize::MAX).then(|| TaskIdentity {
             key: format!("order-{}", task.args),
             payload: task.args.to_string().into_bytes(),
         })

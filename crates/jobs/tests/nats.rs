@@ -6,7 +6,7 @@ use async_nats::jetstream;
 use semel::Semel;
 use semel_core::Key;
 use semel_jobs::nats::{JOB_ID, Submitter};
-use semel_jobs::{Error, NewJob, Submitted};
+use semel_jobs::{Error, NewJob, SubmitOutcome};
 
 struct Bench {
     context: jetstream::Context,
@@ -59,7 +59,7 @@ async fn a_key_is_published_once_however_often_it_is_submitted() {
     let submitter = bench.submitter().await;
     let all = (0..8).map(|_| submitter.submit(job(Some("k-1"), 5)));
     let answers = futures_util::future::join_all(all).await;
-    let answers: Vec<Submitted> = answers.into_iter().map(Result::unwrap).collect();
+    let answers: Vec<SubmitOutcome> = answers.into_iter().map(Result::unwrap).collect();
     assert_eq!(
         answers
             .iter()
@@ -97,7 +97,7 @@ async fn other_parameters_are_another_message_where_the_key_was_forgotten() {
 
 /// A submitter that vanished after it published, and before that was noted: whoever repeats it knows nothing of it.
 #[tokio::test]
-async fn what_was_published_and_not_noted_is_not_in_the_stream_twice() {
+async fn unrecorded_publish_is_not_in_the_stream_twice() {
     let bench = Bench::new().await;
     let first = bench
         .submitter()

@@ -1,8 +1,9 @@
-//! The last step: what the caller is told. A model reads the text of a result and nothing else, so what it must know
-//! is in the text.
+//! Writes the reply to a call. A model reads only the text of a result, so the text says everything
+//! that the model must know.
 
-mod kept;
+mod replay;
 
+use semel::core::Code;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,33 +13,33 @@ use semel::core::{Key, State};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use self::kept::replay;
+use self::replay::replay;
 use crate::call::Call;
 use crate::members::Members;
 use crate::message;
 use crate::outcome::{HttpReply, Outcome};
 use crate::settings::Settings;
-use crate::status;
+use crate::tools::STATUS_TOOL;
 
-/// What the caller gets.
+/// The reply to a caller.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
-    /// A message.
+    /// A JSON-RPC message.
     Message(Bytes),
-    /// The answer of the server's HTTP side.
+    /// The HTTP response of the server, passed through.
     Http(Arc<HttpReply>),
-    /// Nothing: the caller doesn't wait any more.
+    /// No reply: the caller has cancelled the call.
     Silence,
-    /// Nothing: the server is not there, and who calls is to see just that.
+    /// No reply: the server cannot be reached, and the caller sees the same as without a gateway.
     NoServer,
 }
 
-/// What is said of a call in `_meta`.
+/// Members of `_meta` that describe a call.
 const CODE: &str = "semel/code";
 const RETRYABLE: &str = "semel/retryable";
 pub(crate) const IN_META_KEY: &str = "semel/idempotencyKey";
 
-/// Writes the engine's response.
+/// Turns the engine's response into a reply.
 pub(crate) fn write(
     settings: &Settings,
     call: &Call,
@@ -50,11 +51,11 @@ pub(crate) fn write(
         Response::Ran(Ran { value, state, .. }) => (value, enforces && state == State::InDoubt),
         Response::Unprotected(value) => (value, false),
         Response::Replayed(replayed) => return replay(settings, call, &replayed),
-        Response::Problem(problem) => return problem_of(call, key, &problem),
+        Response::Problem(problem) => return write_problem(call, key, &problem),
     };
     match outcome {
-        Outcome::Answered(message) if is_in_doubt && !says_cancelled(&message) => {
-            in_doubt(call, key, &error_of(&message))
+        Outcome::Answered(message) if is_in_doubt && !is_cancellation(&message) => {
+            in_doubt(call, key, &describe_error(&message))
         }
         Outcome::Answered(message) => Reply::Message(message),
         Outcome::Http(_) if is_in_doubt => {
@@ -63,13 +64,13 @@ pub(crate) fn write(
         Outcome::Http(reply) => Reply::Http(reply),
         Outcome::Cancelled => Reply::Silence,
         Outcome::NotSent(CANCELLED) => Reply::Silence,
-        // What is only observed is told as it is without us (P39).
+        // In observe mode the caller sees what it would see without the gateway (P39).
         Outcome::NotSent(_) | Outcome::Lost | Outcome::TimedOut if !enforces => Reply::NoServer,
-        Outcome::NotSent(why) => told(
+        Outcome::NotSent(why) => write_error(
             call,
-            &Told::again(
-                "idempotency_not_sent",
-                format!("This call did nothing: {why}. {AGAIN}"),
+            &ErrorResult::retryable(
+                Code::NotSent,
+                format!("This call did nothing: {why}. {RETRY_ADVICE}"),
             ),
         ),
         Outcome::TimedOut => in_doubt(call, key, "The server gave no answer in time. "),
@@ -79,49 +80,50 @@ pub(crate) fn write(
             "The connection to the server ended before it answered. ",
         ),
         Outcome::Lost => {
-            let text = "The connection to the server ended before it answered. Call again with the same arguments \
-                        and the same idempotencyKey: this tool may run again.";
-            told(call, &Told::again("idempotency_lost", text.to_owned()))
+            let text = "The connection to the server ended before it answered. Call again with the \
+                        same arguments and the same idempotencyKey: this tool may run again.";
+            write_error(call, &ErrorResult::retryable(Code::Lost, text.to_owned()))
         }
-        Outcome::Kept(replayed) => replay(settings, call, &replayed),
-        Outcome::Problem(problem) => problem_of(call, key, &problem),
+        Outcome::Recorded(replayed) => replay(settings, call, &replayed),
+        Outcome::Problem(problem) => write_problem(call, key, &problem),
     }
 }
 
-/// What a model is to do about a call that did nothing. An earlier one with the same key may have acted, so it must not
-/// hear that nothing was done at all.
-const AGAIN: &str = "Call again with the same arguments and, if you gave one, the same idempotencyKey: with a new one \
-                     it could act twice.";
+/// Instructions to a model for a call that did nothing. An earlier call with the same key may have
+/// acted, so the text speaks of this call only.
+const RETRY_ADVICE: &str = "Call again with the same arguments and, if you gave one, the same \
+                            idempotencyKey: with a new one it could act twice.";
 
-/// How a server says that it has cancelled a request: whoever wanted that expects to hear it.
-const SAYS_CANCELLED: i64 = -32800;
+/// The error code by which a server confirms that it cancelled a request. The caller expects to see
+/// this confirmation.
+const CANCELLATION_CODE: i64 = -32800;
 
-fn says_cancelled(message: &[u8]) -> bool {
+fn is_cancellation(message: &[u8]) -> bool {
     let error = Members::parse(message).and_then(|message| message.object("error"));
-    error.and_then(|error| error.read("code")) == Some(SAYS_CANCELLED)
+    error.and_then(|error| error.read("code")) == Some(CANCELLATION_CODE)
 }
 
-/// What a server's error says, within bounds.
-fn error_of(message: &[u8]) -> String {
+/// Quotes the server's error message, shortened to 500 characters.
+fn describe_error(message: &[u8]) -> String {
     let error = Members::parse(message).and_then(|message| message.object("error"));
     let text = error.and_then(|error| error.read::<String>("message"));
     let text: String = text.unwrap_or_default().chars().take(500).collect();
     format!("The server answered with an error ({text}). ")
 }
 
-/// Why a call was not sent that its caller took back: nobody waits for an answer.
+/// The reason of a call that its caller cancelled before it was sent. It gets no reply.
 pub(crate) const CANCELLED: &str = "its caller cancelled it";
 
-/// A result of ours.
-struct Told {
-    code: &'static str,
+/// An error that the gateway reports as the result of a call.
+struct ErrorResult {
+    code: Code,
     is_retryable: bool,
     text: String,
     key: Option<String>,
 }
 
-impl Told {
-    const fn again(code: &'static str, text: String) -> Self {
+impl ErrorResult {
+    const fn retryable(code: Code, text: String) -> Self {
         Self {
             code,
             is_retryable: true,
@@ -130,7 +132,7 @@ impl Told {
         }
     }
 
-    const fn done(code: &'static str, text: String) -> Self {
+    const fn terminal(code: Code, text: String) -> Self {
         Self {
             code,
             is_retryable: false,
@@ -140,26 +142,26 @@ impl Told {
     }
 }
 
-/// Says it in a result, as models don't see errors of the protocol; or in such an error where the caller expects
-/// another kind of result.
-fn told(call: &Call, told: &Told) -> Reply {
+/// Writes the error as a tool result, because models do not see protocol errors. A caller that
+/// asked for a task gets a protocol error instead.
+fn write_error(call: &Call, error: &ErrorResult) -> Reply {
     if call.is_task() {
-        return Reply::Message(message::error(&call.id, -32603, &told.text));
+        return Reply::Message(message::error(&call.id, -32603, &error.text));
     }
-    let mut meta = json!({CODE: told.code, RETRYABLE: told.is_retryable});
-    if let Some(key) = &told.key {
+    let mut meta = json!({CODE: error.code.as_str(), RETRYABLE: error.is_retryable});
+    if let Some(key) = &error.key {
         meta[IN_META_KEY] = json!(key);
     }
     let result = json!({
-        "content": [{"type": "text", "text": told.text}],
+        "content": [{"type": "text", "text": error.text}],
         "isError": true,
         "_meta": meta,
     });
-    Reply::Message(of_ours(call, result))
+    Reply::Message(own_result(call, result))
 }
 
-/// A result of ours, as a message.
-pub(crate) fn of_ours(call: &Call, mut result: Value) -> Bytes {
+/// Writes a result of the gateway itself as a message.
+pub(crate) fn own_result(call: &Call, mut result: Value) -> Bytes {
     if call.is_modern() {
         result["resultType"] = json!("complete");
     }
@@ -173,71 +175,79 @@ fn raw(value: &impl serde::Serialize) -> Box<RawValue> {
 
 fn in_doubt(call: &Call, key: &Key, why: &str) -> Reply {
     let text = format!(
-        "{why}It is NOT KNOWN whether this call of `{tool}` took effect. Do not call it again, neither with a new \
-         key nor with other arguments: it might act twice. To learn more, call `{status}` with \
-         {{\"tool\": {tool:?}, \"idempotencyKey\": {key:?}}}; or look whether the effect is there, or tell the user. \
-         A person can settle it (`semel keys resolve`).",
+        "{why}It is NOT KNOWN whether this call of `{tool}` took effect. Do not call it again, \
+         neither with a new key nor with other arguments: it might act twice. To learn more, call \
+         `{status}` with {{\"tool\": {tool:?}, \"idempotencyKey\": {key:?}}}; or check whether the \
+         effect is there, or tell the user. A person can settle it (`semel keys resolve`).",
         tool = call.tool,
-        status = status::NAME,
+        status = STATUS_TOOL,
         key = key.as_str(),
     );
-    let doubt = Told {
-        code: "idempotency_in_doubt",
+    let doubt = ErrorResult {
+        code: Code::InDoubt,
         is_retryable: false,
         text,
         key: Some(key.as_str().to_owned()),
     };
-    told(call, &doubt)
+    write_error(call, &doubt)
 }
 
-fn problem_of(call: &Call, key: &Key, problem: &Problem) -> Reply {
+fn write_problem(call: &Call, key: &Key, problem: &Problem) -> Reply {
     let text = match problem {
         Problem::InDoubt(_) => return in_doubt(call, key, ""),
-        Problem::Mismatch => "Nothing was done: this idempotencyKey was used before, with other arguments. Use a new \
-                              one for a new action."
-            .to_owned(),
+        Problem::Mismatch => {
+            "Nothing was done: this idempotencyKey was used before, with other arguments. \
+             Use a new one for a new action."
+                .to_owned()
+        }
         Problem::Busy { retry_after, .. } => format!(
-            "The same call is still running. Call again in {} with the same arguments and the same idempotencyKey \
-             for its result; it does not act twice.",
+            "The same call is still running. Call again in {} with the same arguments and the \
+             same idempotencyKey for its result; it does not act twice.",
             seconds(*retry_after)
         ),
         Problem::Unreadable { .. } => format!(
-            "It is NOT KNOWN whether an earlier call of `{}` with this idempotencyKey took effect: the record of it \
-             can't be read. This call did nothing. Do not call it again, neither with a new key nor with other \
-             arguments: it might act twice. Look whether the effect is there, or tell the user.",
+            "It is NOT KNOWN whether an earlier call of `{}` with this idempotencyKey took effect: \
+             its record can't be read. This call did nothing. Do not call it again, neither with a \
+             new key nor with other arguments: it might act twice. Check whether the effect is \
+             there, or tell the user.",
             call.tool
         ),
-        Problem::BodyAway { retry_after, .. } => format!(
-            "This call was answered before, and is not run again; its result can't be had right now. Call again in {} \
-             with the same arguments and the same idempotencyKey for it; a new key would act twice.",
+        Problem::BodyUnavailable { retry_after, .. } => format!(
+            "This call was answered before and does not run again, but its result is unavailable \
+             at the moment. Call again in {} with the same arguments and the same idempotencyKey \
+             for it; a new key would act twice.",
             seconds(*retry_after)
         ),
         Problem::Unavailable { .. } | Problem::Late => {
-            format!("This call did nothing: the store of idempotency keys gave no answer. {AGAIN}")
+            let why = "the store of idempotency keys gave no answer";
+            format!("This call did nothing: {why}. {RETRY_ADVICE}")
         }
         other => format!("{other}."),
     };
     let is_retryable = problem.is_retryable();
-    let problem = Told {
+    let problem = ErrorResult {
         code: problem.code(),
         is_retryable,
         text,
         key: None,
     };
-    told(call, &problem)
+    write_error(call, &problem)
 }
 
 fn seconds(span: Duration) -> String {
     format!("{} s", span.as_millis().div_ceil(1000).max(1))
 }
 
-/// There is no key that can be used.
-pub(crate) const NO_KEY: &str = "idempotency_key_required";
-/// There is no place where its key could live.
-pub(crate) const REFUSED: &str = "idempotency_refused";
+/// The code for a call without a usable key.
+pub(crate) const NO_KEY: Code = Code::KeyRequired;
+/// The code for a call whose namespace is invalid.
+pub(crate) const REFUSED: Code = Code::Refused;
 
-pub(crate) fn refused(call: &Call, code: &'static str, why: &dyn std::fmt::Display) -> Reply {
-    told(call, &Told::done(code, format!("Nothing was done: {why}.")))
+pub(crate) fn refused(call: &Call, code: Code, why: &dyn std::fmt::Display) -> Reply {
+    write_error(
+        call,
+        &ErrorResult::terminal(code, format!("Nothing was done: {why}.")),
+    )
 }
 
 #[cfg(test)]
@@ -260,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doubt_tells_the_model_exactly_that_and_what_to_ask() {
+    fn doubt_text_names_the_status_tool_and_the_key() {
         let said = value(in_doubt(
             &call(&json!({"name": "pay"})),
             &Key::parse("k-1").unwrap(),
@@ -286,11 +296,15 @@ mod tests {
     }
 
     #[test]
-    fn of_a_record_that_cannot_be_read_the_model_does_not_hear_that_nothing_was_done() {
+    fn unreadable_record_is_reported_as_not_known() {
         let source = semel::core::RecordError::UnknownVersion(2).into();
         let problem = Problem::Unreadable { source };
         let key = Key::parse("k-1").unwrap();
-        let said = value(problem_of(&call(&json!({"name": "pay"})), &key, &problem));
+        let said = value(write_problem(
+            &call(&json!({"name": "pay"})),
+            &key,
+            &problem,
+        ));
         let text = said["result"]["content"][0]["text"].as_str().unwrap();
         assert!(
             text.contains("NOT KNOWN") && text.contains("Do not call it again"),
@@ -301,15 +315,19 @@ mod tests {
     }
 
     #[test]
-    fn of_a_result_that_does_not_come_the_model_hears_that_it_was_answered_before() {
+    fn missing_body_is_reported_as_answered_before() {
         let source = StoreError::new(
             StoreErrorKind::Body,
             Certainty::Definite,
             "a bucket is away",
         );
-        let problem = Problem::of_store(Some(source), Duration::from_secs(1));
+        let problem = Problem::from_store_error(Some(source), Duration::from_secs(1));
         let key = Key::parse("k-1").unwrap();
-        let said = value(problem_of(&call(&json!({"name": "pay"})), &key, &problem));
+        let said = value(write_problem(
+            &call(&json!({"name": "pay"})),
+            &key,
+            &problem,
+        ));
         let text = said["result"]["content"][0]["text"].as_str().unwrap();
         assert!(text.contains("answered before"), "{text}");
         assert!(!text.contains("Nothing was done"), "{text}");
@@ -320,19 +338,19 @@ mod tests {
 
     /// An earlier call with the same key may have acted.
     #[test]
-    fn of_a_call_that_did_nothing_the_model_hears_to_keep_its_key() {
+    fn call_that_did_nothing_keeps_its_key() {
         let source = StoreError::new(
             StoreErrorKind::Unavailable,
             Certainty::Definite,
             "no answer",
         );
-        let away = Problem::of_store(Some(source), Duration::from_secs(1));
+        let away = Problem::from_store_error(Some(source), Duration::from_secs(1));
         let key = Key::parse("k-1").unwrap();
         let call = call(&json!({"name": "pay"}));
         let settings = Settings::new("test");
         let not_sent = Response::Unprotected(Outcome::NotSent("the server has ended"));
         for reply in [
-            problem_of(&call, &key, &away),
+            write_problem(&call, &key, &away),
             write(&settings, &call, &key, not_sent),
         ] {
             let said = value(reply);
@@ -344,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_task_is_expected_it_is_an_error_and_where_a_type_is_it_is_there() {
+    fn task_gets_an_error_and_modern_call_a_result_type() {
         let key = Key::parse("k-1").unwrap();
         let task = value(in_doubt(
             &call(&json!({"name": "pay", "task": {}})),

@@ -1,4 +1,4 @@
-//! [`Call`]: a `tools/call` on its way in: whose, which tool, which key, which arguments.
+//! [`Call`]: an incoming `tools/call`, with its caller, tool, key and arguments.
 
 use bytes::Bytes;
 use semel::core::{Fingerprint, FingerprintBuilder, Key, KeyError};
@@ -8,36 +8,36 @@ use serde_json::value::RawValue;
 use crate::members::Members;
 use crate::message::{Id, Kind, Message};
 use crate::settings::{KeyRule, hex};
-use crate::tools::{KEY, KEY_TOO, Known};
+use crate::tools::{KEY, KEY_SNAKE_CASE, ToolFacts};
 
-/// The members of `_meta` that a key is taken from.
-const IN_META: [&str; 3] = [KEY, KEY_TOO, "semel/idempotencyKey"];
+/// The members of `_meta` that may carry a key.
+const KEYS_IN_META: [&str; 3] = [KEY, KEY_SNAKE_CASE, "semel/idempotencyKey"];
 
-/// What the systems behind a server may take as the key of what they are asked to do.
-pub(crate) const DOWNSTREAM: &str = "semel/downstreamKey";
+/// The member of `_meta` that carries a key for the systems behind the server.
+pub(crate) const DOWNSTREAM_KEY: &str = "semel/downstreamKey";
 
-/// How a derived key begins.
-pub(crate) const DERIVED: &str = "auto-";
+/// The prefix of derived keys.
+pub(crate) const DERIVED_PREFIX: &str = "auto-";
 
-/// How a request of the protocol without sessions says which one it is.
-const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// The member of `_meta` that names the protocol version in the protocol without sessions.
+const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
-/// Whose calls these are.
+/// The caller of a tool.
 #[derive(Clone, Debug, Default)]
 pub struct Caller {
-    /// The authenticated caller, or nobody in particular. Keys of two never meet.
+    /// The authenticated caller, or an empty string. Each principal has its own keys.
     pub principal: String,
-    /// A digest of the credentials of a caller of whom nobody says who it is. They count as part of what is asked for: a key
-    /// that is used with others is refused, and a token that was refreshed doesn't make a new key.
+    /// A digest of the credentials of an unidentified caller. It is part of the fingerprint:
+    /// reusing a key with other credentials is refused.
     pub credentials: String,
-    /// The conversation: calls of two are never taken for the same one without a key.
+    /// The session. Derived keys of two sessions always differ.
     pub session: String,
-    /// Path and query of another server behind the same address, whose keys never meet those of the server that the
-    /// gateway stands for; empty where it is that one.
+    /// Path and query of another server behind the same address, which has its own keys. It is
+    /// empty for the server that the gateway stands for.
     pub path: String,
 }
 
-/// A call.
+/// A `tools/call` request, taken apart.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) id: Id,
@@ -48,32 +48,32 @@ pub(crate) struct Call {
     meta: Members,
 }
 
-/// The key of a call.
+/// The key that a call runs under.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CallKey {
-    /// The caller's.
+    /// The key that the caller sent.
     Given(Key),
-    /// Made of the call itself, good for a window of time.
+    /// A key derived from the call itself, valid for a limited time.
     Derived(Key),
-    /// There is none, and none is needed.
+    /// The call has no key and needs none.
     None,
 }
 
 /// Why a call has no usable key.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NoKey {
+pub(crate) enum CallKeyError {
     #[error("the idempotencyKey is not a string")]
     NotText,
     #[error("two different idempotency keys were given")]
     Two,
     #[error("{0}")]
     Unfit(#[from] KeyError),
-    #[error("this tool is only called with an idempotencyKey")]
+    #[error("this tool requires an idempotencyKey")]
     Missing,
 }
 
 impl Call {
-    /// Reads a `tools/call`; nothing where the message is none, or names no tool.
+    /// Parses a `tools/call`; `None` if the message is something else or names no tool.
     pub(crate) fn read(message: &Message) -> Option<Self> {
         let Kind::Request { id, method } = &message.kind else {
             return None;
@@ -81,13 +81,16 @@ impl Call {
         if method != "tools/call" {
             return None;
         }
-        let members = Members::parse(&message.text)?.last_of_each();
-        let params = members.object("params")?.last_of_each();
+        let members = Members::parse(&message.text)?.without_duplicates();
+        let params = members.object("params")?.without_duplicates();
         Some(Self {
             id: id.clone(),
             tool: params.read("name")?,
             arguments: params.object("arguments"),
-            meta: params.object("_meta").unwrap_or_default().last_of_each(),
+            meta: params
+                .object("_meta")
+                .unwrap_or_default()
+                .without_duplicates(),
             message: members,
             params,
         })
@@ -97,46 +100,52 @@ impl Call {
         self.arguments.as_ref()?.read(name)
     }
 
-    /// Whether it seems to bring a key, under any name.
+    /// Whether the call has a member that may hold a key.
     pub(crate) fn brings_key(&self) -> bool {
         let in_arguments = self
             .arguments
             .as_ref()
-            .is_some_and(|arguments| arguments.has(KEY) || arguments.has(KEY_TOO));
-        in_arguments || IN_META.into_iter().any(|name| self.meta.has(name))
+            .is_some_and(|arguments| arguments.has(KEY) || arguments.has(KEY_SNAKE_CASE));
+        in_arguments || KEYS_IN_META.into_iter().any(|name| self.meta.has(name))
     }
 
-    /// Whether its answer has to say that it is whole, as the protocol without sessions wants it.
+    /// Whether the caller uses the protocol without sessions, whose results carry a `resultType`.
     pub(crate) fn is_modern(&self) -> bool {
-        self.meta.has(VERSION)
+        self.meta.has(PROTOCOL_VERSION)
     }
 
-    /// Whether the caller wants a task to ask about, and not the result itself.
+    /// Whether the caller asked for a task to poll instead of the result.
     pub(crate) fn is_task(&self) -> bool {
         self.params.has("task")
     }
 
-    /// Takes the key out of the arguments, but for a tool that takes one of that name itself.
+    /// Removes the key from the arguments and checks it. A tool that declares such an argument
+    /// itself still receives it.
     pub(crate) fn take_key(
         &mut self,
-        known: Known,
+        facts: ToolFacts,
         rules: &KeyRules,
-    ) -> Result<Option<Key>, NoKey> {
+    ) -> Result<Option<Key>, CallKeyError> {
         let mut found: Option<String> = None;
         let from = self.arguments.iter().flat_map(|arguments| {
-            let names = [KEY, KEY_TOO];
+            let names = [KEY, KEY_SNAKE_CASE];
             names.into_iter().filter_map(|name| arguments.get(name))
         });
-        let in_meta = IN_META.into_iter().filter_map(|name| self.meta.get(name));
+        let in_meta = KEYS_IN_META
+            .into_iter()
+            .filter_map(|name| self.meta.get(name));
         for raw in from.chain(in_meta) {
-            let Some(text) = text(raw)? else { continue };
+            let Some(text) = key_text(raw)? else { continue };
             match &found {
-                Some(other) if *other != text => return Err(NoKey::Two),
+                Some(other) if *other != text => return Err(CallKeyError::Two),
                 _ => found = Some(text),
             }
         }
         if let Some(arguments) = &mut self.arguments {
-            for (name, is_its_own) in [(KEY, known.takes_key), (KEY_TOO, known.takes_key_too)] {
+            for (name, is_its_own) in [
+                (KEY, facts.declares_key),
+                (KEY_SNAKE_CASE, facts.declares_snake_case_key),
+            ] {
                 if !is_its_own {
                     arguments.remove(name);
                 }
@@ -145,18 +154,18 @@ impl Call {
         Ok(found.map(|text| rules.check(&text)).transpose()?)
     }
 
-    /// The key to run under.
-    pub(crate) fn key(
+    /// Chooses the key to run under.
+    pub(crate) fn choose_key(
         &self,
         given: Option<Key>,
         rule: KeyRule,
         caller: &Caller,
         secret: &Secret,
-    ) -> Result<CallKey, NoKey> {
+    ) -> Result<CallKey, CallKeyError> {
         match (given, rule) {
             (Some(key), _) => Ok(CallKey::Given(key)),
             (None, KeyRule::Optional) => Ok(CallKey::None),
-            (None, KeyRule::Required) => Err(NoKey::Missing),
+            (None, KeyRule::Required) => Err(CallKeyError::Missing),
             (None, KeyRule::Derive) => {
                 let parts = Fingerprint::builder(secret)
                     .part(b"mcp-derived-key")
@@ -165,12 +174,15 @@ impl Call {
                     .part(self.tool.as_bytes());
                 let digest = self.with_arguments(parts).finish();
                 let digest = hex(&digest.as_bytes()[1..]);
-                Ok(CallKey::Derived(Key::parse(&format!("{DERIVED}{digest}"))?))
+                Ok(CallKey::Derived(Key::parse(&format!(
+                    "{DERIVED_PREFIX}{digest}"
+                ))?))
             }
         }
     }
 
-    /// What is asked for: the tool and its arguments, the key aside; and with which credentials, where there are some.
+    /// A digest of the tool, its arguments without the key, and the caller's credentials if there
+    /// are any.
     pub(crate) fn fingerprint(&self, caller: &Caller, secret: &Secret) -> Fingerprint {
         let parts = Fingerprint::builder(secret)
             .part(b"mcp-call")
@@ -184,28 +196,29 @@ impl Call {
 
     fn with_arguments(&self, parts: FingerprintBuilder) -> FingerprintBuilder {
         let mut arguments = self.arguments.clone().unwrap_or_default();
-        // Always, though some tools are sent theirs: what a call asks for must not depend on whether its tool's list was
-        // seen before or after it.
-        for name in [KEY, KEY_TOO] {
+        // The key is left out even for tools that declare it, so that the fingerprint is the same
+        // before and after the tool list is known.
+        for name in [KEY, KEY_SNAKE_CASE] {
             arguments.remove(name);
         }
         let text = arguments.to_bytes();
-        // What has no canonical form (a number past 2^53) counts by its bytes: the same call sent again has the same.
+        // Arguments without a canonical form, such as a number above 2^53, count by their bytes. A
+        // retry sends the same bytes.
         match semel::core::canonicalize(&text) {
             Ok(canonical) => parts.part(&canonical),
             Err(_) => parts.part(&text),
         }
     }
 
-    /// Asks for a page of the server's list as this caller would.
-    pub(crate) fn list(&self, id: &Id, cursor: Option<&str>) -> Bytes {
+    /// A `tools/list` request for one page, written as this caller would write it.
+    pub(crate) fn list_request(&self, id: &Id, cursor: Option<&str>) -> Bytes {
         let mut params = Members::default();
         if let Some(cursor) = cursor {
             params.set("cursor", &cursor);
         }
         if self.is_modern() {
             let mut meta = self.meta.clone();
-            for name in IN_META.into_iter().chain(["progressToken"]) {
+            for name in KEYS_IN_META.into_iter().chain(["progressToken"]) {
                 meta.remove(name);
             }
             params.set("_meta", &meta);
@@ -218,7 +231,7 @@ impl Call {
         message.to_bytes().into()
     }
 
-    /// The message to send on.
+    /// The message to forward to the server.
     pub(crate) fn to_message(&self, downstream: Option<&str>) -> Bytes {
         let (mut message, mut params) = (self.message.clone(), self.params.clone());
         if let Some(arguments) = &self.arguments {
@@ -226,7 +239,7 @@ impl Call {
         }
         if let Some(key) = downstream {
             let mut meta = self.meta.clone();
-            meta.set(DOWNSTREAM, &key);
+            meta.set(DOWNSTREAM_KEY, &key);
             params.set("_meta", &meta);
         }
         message.set("params", &params);
@@ -234,9 +247,11 @@ impl Call {
     }
 }
 
-/// A key as text. Models fill what is optional with nothing, so nothing is no key.
-fn text(raw: &RawValue) -> Result<Option<String>, NoKey> {
-    let value: Option<String> = serde_json::from_str(raw.get()).map_err(|_| NoKey::NotText)?;
+/// A key as text. Models fill optional arguments with `null` or an empty string, so these count as
+/// no key.
+fn key_text(raw: &RawValue) -> Result<Option<String>, CallKeyError> {
+    let value: Option<String> =
+        serde_json::from_str(raw.get()).map_err(|_| CallKeyError::NotText)?;
     Ok(value.filter(|text| !text.is_empty()))
 }
 
@@ -250,15 +265,15 @@ mod tests {
         Call::read(&Message::new(Bytes::from(text.to_string()))).unwrap()
     }
 
-    fn taken(params: &Value, known: Known) -> (Result<Option<Key>, NoKey>, Value) {
+    fn taken(params: &Value, facts: ToolFacts) -> (Result<Option<Key>, CallKeyError>, Value) {
         let mut call = call(params);
-        let key = call.take_key(known, &KeyRules::default());
+        let key = call.take_key(facts, &KeyRules::default());
         let message: Value = serde_json::from_slice(&call.to_message(None)).unwrap();
         (key, message["params"]["arguments"].clone())
     }
 
     #[test]
-    fn a_key_is_taken_under_every_name_and_not_passed_on() {
+    fn key_is_removed_under_every_name() {
         for params in [
             json!({"name": "pay", "arguments": {"to": "a", "idempotencyKey": "k-1"}}),
             json!({"name": "pay", "arguments": {"to": "a", "idempotency_key": "k-1"}}),
@@ -266,58 +281,63 @@ mod tests {
             json!({"name": "pay", "arguments": {"to": "a"}, "_meta": {"idempotency_key": "k-1"}}),
             json!({"name": "pay", "arguments": {"to": "a", "idempotencyKey": "k-1"}, "_meta": {"idempotencyKey": "k-1"}}),
         ] {
-            let (key, arguments) = taken(&params, Known::default());
+            let (key, arguments) = taken(&params, ToolFacts::default());
             assert_eq!(key.unwrap(), Some(Key::parse("k-1").unwrap()), "{params}");
             assert_eq!(arguments, json!({"to": "a"}));
         }
     }
 
     #[test]
-    fn a_tools_own_argument_of_that_name_is_passed_on() {
-        let known = Known {
-            takes_key: true,
-            ..Known::default()
+    fn declared_key_argument_is_passed_on() {
+        let facts = ToolFacts {
+            declares_key: true,
+            ..ToolFacts::default()
         };
         let params = json!({"name": "pay", "arguments": {"idempotencyKey": "k-1"}});
-        let (key, arguments) = taken(&params, known);
+        let (key, arguments) = taken(&params, facts);
         assert_eq!(key.unwrap(), Some(Key::parse("k-1").unwrap()));
         assert_eq!(arguments, json!({"idempotencyKey": "k-1"}));
     }
 
     #[test]
-    fn a_call_asks_for_the_same_whatever_is_known_of_its_tool() {
-        let of = |params: &Value, known: Known| {
+    fn fingerprint_is_independent_of_the_tool_list() {
+        let of = |params: &Value, facts: ToolFacts| {
             let mut call = call(params);
-            call.take_key(known, &KeyRules::default()).unwrap();
+            call.take_key(facts, &KeyRules::default()).unwrap();
             let secret = Secret::none();
-            let derived = call.key(None, KeyRule::Derive, &Caller::default(), &secret);
+            let derived = call.choose_key(None, KeyRule::Derive, &Caller::default(), &secret);
             let fingerprint = call.fingerprint(&Caller::default(), &secret);
             (fingerprint, derived.unwrap())
         };
-        for name in [KEY, KEY_TOO] {
+        for name in [KEY, KEY_SNAKE_CASE] {
             for key in [json!("k-1"), json!("")] {
                 let params = json!({"name": "pay", "arguments": {"to": "a", name: key}});
-                let before = of(&params, Known::default());
-                for (takes_key, takes_key_too) in [(true, false), (false, true), (true, true)] {
-                    let known = Known {
-                        takes_key,
-                        takes_key_too,
-                        ..Known::default()
+                let before = of(&params, ToolFacts::default());
+                for (declares_key, declares_snake_case_key) in
+                    [(true, false), (false, true), (true, true)]
+                {
+                    let facts = ToolFacts {
+                        declares_key,
+                        declares_snake_case_key,
+                        ..ToolFacts::default()
                     };
-                    assert_eq!(before, of(&params, known), "{params}");
+                    assert_eq!(before, of(&params, facts), "{params}");
                 }
             }
         }
         let others = json!({"name": "pay", "arguments": {"to": "b", KEY: "k-1"}});
         let params = json!({"name": "pay", "arguments": {"to": "a", KEY: "k-1"}});
-        assert_ne!(of(&params, Known::default()), of(&others, Known::default()));
+        assert_ne!(
+            of(&params, ToolFacts::default()),
+            of(&others, ToolFacts::default())
+        );
     }
 
     #[test]
-    fn nothing_is_no_key_and_nonsense_is_refused_without_repeating_it() {
+    fn empty_key_is_ignored_and_invalid_key_is_not_echoed() {
         for nothing in [json!(null), json!("")] {
             let params = json!({"name": "pay", "arguments": {"idempotencyKey": nothing}});
-            assert_eq!(taken(&params, Known::default()).0.unwrap(), None);
+            assert_eq!(taken(&params, ToolFacts::default()).0.unwrap(), None);
         }
         for nonsense in [
             json!(7),
@@ -325,15 +345,21 @@ mod tests {
             json!({"a": 1}),
         ] {
             let params = json!({"name": "pay", "arguments": {"idempotencyKey": nonsense}});
-            let told = taken(&params, Known::default()).0.unwrap_err().to_string();
+            let told = taken(&params, ToolFacts::default())
+                .0
+                .unwrap_err()
+                .to_string();
             assert!(!told.contains("sk_live"), "{told}");
         }
         let two = json!({"name": "pay", "arguments": {"idempotencyKey": "a"}, "_meta": {"idempotencyKey": "b"}});
-        assert!(matches!(taken(&two, Known::default()).0, Err(NoKey::Two)));
+        assert!(matches!(
+            taken(&two, ToolFacts::default()).0,
+            Err(CallKeyError::Two)
+        ));
     }
 
     #[test]
-    fn a_derived_key_is_of_principal_session_tool_and_the_meaning_of_the_arguments() {
+    fn derived_key_covers_principal_session_tool_and_arguments() {
         let secret = Secret::none();
         let derived = |params: &Value, principal: &str, session: &str| {
             let caller = Caller {
@@ -342,7 +368,7 @@ mod tests {
                 ..Caller::default()
             };
             call(params)
-                .key(None, KeyRule::Derive, &caller, &secret)
+                .choose_key(None, KeyRule::Derive, &caller, &secret)
                 .unwrap()
         };
         let one = derived(
@@ -386,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_given_twice_reaches_the_server_once() {
+    fn duplicate_members_reach_the_server_once() {
         let text = br#"{"id":1,"method":"x","method":"tools/call","params":{"name":"look"},
             "params":{"name":"pay","name":"look","arguments":{"n":1},"arguments":{"n":2}}}"#;
         let call = Call::read(&Message::new(Bytes::from_static(text))).unwrap();
@@ -399,14 +425,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_on_keeps_what_we_do_not_know() {
+    fn forwarded_call_keeps_unknown_members() {
         let params = json!({"name": "pay", "arguments": {"n": 1}, "_meta": {"progressToken": 4}, "task": {"ttl": 1}, "later": [1]});
         let mut call = call(&params);
-        call.take_key(Known::default(), &KeyRules::default())
+        call.take_key(ToolFacts::default(), &KeyRules::default())
             .unwrap();
         let sent: Value = serde_json::from_slice(&call.to_message(Some("semel-1"))).unwrap();
         let mut expected = params;
-        expected["_meta"][DOWNSTREAM] = json!("semel-1");
+        expected["_meta"][DOWNSTREAM_KEY] = json!("semel-1");
         assert_eq!(sent["params"], expected);
         assert!(call.is_task() && !call.is_modern());
     }

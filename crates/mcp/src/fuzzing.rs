@@ -1,4 +1,4 @@
-//! What a call says, as the gateway reads it: for `fuzz/`.
+//! Parses a call as the gateway does, for the fuzz targets in `fuzz/`.
 
 use bytes::Bytes;
 use semel::core::{Fingerprint, Key};
@@ -7,35 +7,35 @@ use semel::{KeyRules, Secret};
 use crate::call::{Call, CallKey, Caller};
 use crate::message::Message;
 use crate::settings::KeyRule;
-use crate::tools::Known;
+use crate::tools::ToolFacts;
 
-/// A call of a tool.
+/// A parsed `tools/call`.
 #[derive(Debug)]
-pub struct Seen {
-    /// Which.
+pub struct ParsedCall {
+    /// The name of the tool.
     pub tool: String,
-    /// The caller's key, or why it can't be used.
+    /// The caller's key, or why it is unusable.
     pub key: Result<Option<Key>, String>,
-    /// The key that would be made of the call.
+    /// The key that would be derived from the call.
     pub derived: Option<Key>,
-    /// What is asked for.
+    /// The fingerprint of tool and arguments.
     pub fingerprint: Fingerprint,
-    /// What the server gets.
+    /// The message that the server receives.
     pub sent: Bytes,
 }
 
-/// Reads a message; nothing where it is no call.
+/// Parses a message; `None` if it is no call of a tool.
 #[must_use]
-pub fn call(text: &[u8]) -> Option<Seen> {
+pub fn parse_call(text: &[u8]) -> Option<ParsedCall> {
     let mut call = Call::read(&Message::new(Bytes::copy_from_slice(text)))?;
     let secret = Secret::none();
-    let key = call.take_key(Known::default(), &KeyRules::default());
-    let derived = call.key(None, KeyRule::Derive, &Caller::default(), &secret);
+    let key = call.take_key(ToolFacts::default(), &KeyRules::default());
+    let derived = call.choose_key(None, KeyRule::Derive, &Caller::default(), &secret);
     let derived = match derived {
         Ok(CallKey::Derived(key)) => Some(key),
         _ => None,
     };
-    Some(Seen {
+    Some(ParsedCall {
         key: key.map_err(|error| error.to_string()),
         derived,
         fingerprint: call.fingerprint(&Caller::default(), &secret),

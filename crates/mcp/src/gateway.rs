@@ -1,4 +1,4 @@
-//! [`Gateway`]: the door. A call becomes a request of the engine's, and the engine's response an answer to the call.
+//! [`Gateway`]: turns a call into a request of the engine, and the engine's response into a reply.
 
 #[cfg(test)]
 mod tests;
@@ -7,22 +7,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use semel::core::engine::{Lease, Operated, Ran, Report, Request, Response, Verdict};
-use semel::core::event::{Step, Would};
+use semel::core::engine::{Lease, OperatorOutcome, Ran, Report, Request, Response, Verdict};
+use semel::core::event::{ShadowDecision, Step};
 use semel::core::{
-    BoxFuture, Clock, Fence, Fingerprint, Identity, Key, Namespace, NamespaceError, Resolution,
-    Tick,
+    BoxFuture, Clock, Code, Fence, Fingerprint, Identity, Key, Namespace, NamespaceError,
+    Resolution, Tick,
 };
 use semel::{CrashPolicy, Mode, Policy, Semel};
 
 use crate::answer::{self, Reply};
-use crate::call::{Call, CallKey, Caller, DERIVED};
-use crate::http::Patience;
+use crate::call::{Call, CallKey, Caller, DERIVED_PREFIX};
+use crate::hints::Hints;
 use crate::outcome::{self, Outcome};
 use crate::settings::{KeyRule, Settings, Treatment};
-use crate::tools::Known;
+use crate::tools::ToolFacts;
 
-/// The gateway: a store's engine, and how tools are treated. Shared by all connections.
+/// The engine of a store and the settings for tools, shared by all connections.
 pub struct Gateway {
     pub(crate) semel: Semel,
     pub(crate) settings: Settings,
@@ -34,55 +34,56 @@ impl std::fmt::Debug for Gateway {
     }
 }
 
-/// What is to be done about a call.
+/// What to do with a call.
 pub(crate) enum Plan {
-    /// Send it on as it came.
+    /// Forward it unchanged.
     Pass,
-    /// Send this on: the call without the argument for a key, which was empty.
+    /// Forward this message: the call without its empty key argument.
     Keyless(Bytes),
-    /// It is answered already.
+    /// Reply without calling the server.
     Answer(Reply),
     /// Run it under its key.
-    Run(Box<Job>),
+    Run(Box<KeyedCall>),
 }
 
 /// A call with its key.
-pub(crate) struct Job {
+pub(crate) struct KeyedCall {
     pub(crate) call: Call,
     pub(crate) key: Key,
     is_derived: bool,
     treatment: Treatment,
     request: Request,
-    /// What a derived key of a tool that must not act twice is in doubt under (see `guarded`).
+    /// The request that keeps a doubt about a derived key for longer than the key itself lives (see
+    /// `report_to_guard`).
     guard: Option<Request>,
 }
 
-/// A call about to be sent on.
-pub(crate) struct Sending {
+/// A call that is about to be forwarded.
+pub(crate) struct OutgoingCall {
     pub(crate) message: Bytes,
-    /// For the server's HTTP side.
+    /// The key for the `Idempotency-Key` header of the server's HTTP endpoint.
     pub(crate) downstream: Option<String>,
-    pub(crate) open: Open,
+    pub(crate) doubt: OpenDoubt,
 }
 
-/// What a late answer ends.
+/// The leases that a late answer resolves.
 #[derive(Clone, Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenDoubt {
     leases: Vec<(Identity, Fence)>,
     treatment: Treatment,
 }
 
 impl Gateway {
-    /// A gateway on `semel`'s store.
+    /// Creates a gateway on the store of `semel`.
     ///
     /// # Errors
-    /// A sentence about what is wrong with the settings.
+    /// A sentence that says which setting is wrong.
     pub fn new(semel: Semel, settings: Settings) -> Result<Arc<Self>, String> {
         settings.check()?;
         Ok(Arc::new(Self { semel, settings }))
     }
 
-    /// The engine's clock.
+    /// Sleeps on the engine's clock.
     pub(crate) fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
         self.semel.engine().env().clock.sleep(span)
     }
@@ -95,7 +96,7 @@ impl Gateway {
         self.semel.engine().env().clock.now()
     }
 
-    /// Ends when a call has had its time, if there is an end to it.
+    /// Completes when a call has reached its time limit. Never completes where calls have no limit.
     pub(crate) fn call_limit(&self) -> BoxFuture<'static, ()> {
         match self.settings.limit() {
             Some(limit) => self.sleep(limit),
@@ -103,68 +104,60 @@ impl Gateway {
         }
     }
 
-    /// As long as a call may take: its stream, once broken off, is taken up again until then.
-    pub(crate) fn patience(&self) -> Patience {
-        Patience::new(self.clock(), self.settings.limit())
-    }
-
-    /// Whether a call may need protection: it brings a key, or the user wants its tool protected.
-    pub(crate) fn concerns(&self, call: &Call) -> bool {
-        let rule = self
-            .settings
-            .treatment(&call.tool, crate::tools::Hints::default())
-            .key;
+    /// Whether a call may need protection: it has a key, or the settings protect its tool.
+    pub(crate) fn may_need_key(&self, call: &Call) -> bool {
+        let rule = self.settings.treatment(&call.tool, Hints::default()).key;
         rule != KeyRule::Optional || call.brings_key()
     }
 
-    pub(crate) fn plan(&self, mut call: Call, known: Option<Known>, caller: &Caller) -> Plan {
-        let known = known.unwrap_or_default();
-        let treatment = self.settings.treatment(&call.tool, known.hints);
+    pub(crate) fn plan(&self, mut call: Call, facts: Option<ToolFacts>, caller: &Caller) -> Plan {
+        let facts = facts.unwrap_or_default();
+        let treatment = self.settings.treatment(&call.tool, facts.hints);
         if treatment.bypass {
             return Plan::Pass;
         }
         let secret = self.semel.engine().secret();
         let key = call
-            .take_key(known, self.semel.key_rules())
-            .and_then(|given| call.key(given, treatment.key, caller, secret));
+            .take_key(facts, self.semel.key_rules())
+            .and_then(|given| call.choose_key(given, treatment.key, caller, secret));
         let (key, is_derived) = match key {
             Ok(CallKey::Given(key)) => (key, false),
             Ok(CallKey::Derived(key)) => (key, true),
             Ok(CallKey::None) => return Plan::Keyless(call.to_message(None)),
-            Err(error) => return self.refused(&call, answer::NO_KEY, &error),
+            Err(error) => return self.refuse(&call, answer::NO_KEY, &error),
         };
-        match self.job(call, key, is_derived, treatment, caller) {
-            Ok(job) => Plan::Run(Box::new(job)),
-            Err((call, error)) => self.refused(&call, answer::REFUSED, &error),
+        match self.prepare(call, key, is_derived, treatment, caller) {
+            Ok(keyed) => Plan::Run(Box::new(keyed)),
+            Err((call, error)) => self.refuse(&call, answer::REFUSED, &error),
         }
     }
 
-    /// A call that can't run under a key: refused, or let through where nothing is enforced (P39).
-    fn refused(&self, call: &Call, code: &'static str, why: &dyn std::fmt::Display) -> Plan {
-        let would = Would::Refuse(code);
+    /// Refuses a call that has no usable key. Outside of enforce mode the call passes (P39).
+    fn refuse(&self, call: &Call, code: Code, why: &dyn std::fmt::Display) -> Plan {
+        let would = ShadowDecision::Refuse(code);
         let (step, plan) = match self.settings.policy.mode {
             Mode::Enforce => {
                 let reply = answer::refused(call, code, why);
                 (Step::Refused { code }, Plan::Answer(reply))
             }
-            Mode::Observe => (Step::Observed { would }, Plan::Pass),
+            Mode::Observe => (Step::Observed { decision: would }, Plan::Pass),
             Mode::Off => return Plan::Pass,
         };
-        // Whose call it was is not shown, so it need not be one that can be.
+        // The report does not name the caller, so an invalid principal does no harm here.
         if let Ok(namespace) = self.namespace(&call.tool, &Caller::default()) {
             self.semel.engine().report(&namespace, step);
         }
         plan
     }
 
-    fn job(
+    fn prepare(
         &self,
         call: Call,
         key: Key,
         is_derived: bool,
         treatment: Treatment,
         caller: &Caller,
-    ) -> Result<Job, (Box<Call>, NamespaceError)> {
+    ) -> Result<KeyedCall, (Box<Call>, NamespaceError)> {
         let namespace = match self.namespace(&call.tool, caller) {
             Ok(namespace) => namespace,
             Err(error) => return Err((Box::new(call), error)),
@@ -180,14 +173,14 @@ impl Gateway {
             )
         };
         let policy = match is_derived {
-            true => self.settings.windowed(treatment.crash),
-            false => self.settings.kept(treatment.crash),
+            true => self.settings.windowed_policy(treatment.crash),
+            false => self.settings.policy_with(treatment.crash),
         };
-        // A key that was derived may come back as the caller's own: that is how a model asks for the result of a call.
+        // A model asks for the result of a call by sending its derived key as its own.
         let guard = guard_key(&key)
             .filter(|_| treatment.crash == CrashPolicy::Hold)
-            .map(|key| request(&key, self.settings.kept(CrashPolicy::Hold)));
-        Ok(Job {
+            .map(|key| request(&key, self.settings.policy_with(CrashPolicy::Hold)));
+        Ok(KeyedCall {
             request: request(&key, policy),
             guard,
             call,
@@ -202,7 +195,7 @@ impl Gateway {
         tool: &str,
         caller: &Caller,
     ) -> Result<Namespace, NamespaceError> {
-        Namespace::of_principal(
+        Namespace::with_principal(
             self.semel.environment(),
             &self.settings.tenant,
             &self.settings.scope(&caller.path, tool),
@@ -210,21 +203,22 @@ impl Gateway {
         )
     }
 
-    /// Runs a call once; `send` sends it on and waits for what becomes of it.
-    pub(crate) async fn run<F>(self: &Arc<Self>, job: Job, send: F) -> Reply
+    /// Runs a call once. `send` forwards it and waits for its outcome.
+    pub(crate) async fn run<F>(self: &Arc<Self>, keyed: KeyedCall, send: F) -> Reply
     where
-        F: FnOnce(Sending) -> BoxFuture<'static, Outcome> + Send + 'static,
+        F: FnOnce(OutgoingCall) -> BoxFuture<'static, Outcome> + Send + 'static,
     {
-        let Job {
+        let KeyedCall {
             call,
             key,
             is_derived,
             treatment,
             request,
             guard,
-        } = job;
+        } = keyed;
         let call = Arc::new(call);
-        // A derived key comes back for the next call of the same kind, which is another to the systems behind.
+        // A derived key is used again by the next equal call after the window, which is a new
+        // operation for the systems behind. So only the caller's own keys are passed on.
         let pass_key = self.settings.pass_key && !is_derived;
         let identities: Vec<Identity> = [Some(&request), guard.as_ref()]
             .into_iter()
@@ -237,10 +231,10 @@ impl Gateway {
                 let downstream = leases.first().filter(|_| pass_key);
                 let downstream = downstream.map(|lease| lease.derive_key("mcp"));
                 let fences = leases.iter().filter_map(|lease| lease.fence());
-                Sending {
+                OutgoingCall {
                     message: call.to_message(downstream.as_deref()),
                     downstream,
-                    open: Open {
+                    doubt: OpenDoubt {
                         leases: identities.into_iter().zip(fences).collect(),
                         treatment,
                     },
@@ -261,9 +255,9 @@ impl Gateway {
                 let effect = move |lease: Lease| async move {
                     let effect = move |guarding: Lease| async move {
                         let outcome = send(sending(&[&lease, &guarding])).await;
-                        guarded(outcome, treatment)
+                        report_to_guard(outcome, treatment)
                     };
-                    unwrapped(inner.execute(guard, effect).await).report(errors)
+                    outcome_of_guard(inner.execute(guard, effect).await).report(errors)
                 };
                 engine.execute(request, effect).await
             }
@@ -271,32 +265,37 @@ impl Gateway {
         answer::write(&self.settings, &call, &key, response)
     }
 
-    /// Ends a doubt by an answer that came after we had stopped waiting for it.
-    pub(crate) async fn late(&self, open: &Open, message: &[u8]) {
-        let mut resolution = match outcome::late(message, open.treatment.errors) {
+    /// Resolves a doubt with an answer that arrived after the time limit.
+    pub(crate) async fn resolve_late(&self, doubt: &OpenDoubt, message: &[u8]) {
+        let mut resolution = match outcome::late_verdict(message, doubt.treatment.errors) {
             Some(Verdict::Complete(answer)) => Resolution::Complete(Arc::new(answer)),
             Some(Verdict::Fail(answer)) => Resolution::Fail(Arc::new(answer)),
             Some(_) => Resolution::Release,
             None => return,
         };
-        for (identity, fence) in &open.leases {
-            if self.ends(identity, *fence, &resolution).await {
-                // The guard, if there is one, comes second, and is free once the call's own record tells what became of
-                // it. Where that one's window is over, nothing else would: then the guard keeps the answer.
+        for (identity, fence) in &doubt.leases {
+            if self.resolve_doubt(identity, *fence, &resolution).await {
+                // The guard comes second. It is released once the call's own record has the answer.
+                // If that record has expired, the guard keeps the answer.
                 resolution = Resolution::Release;
             }
         }
     }
 
-    /// Ends one doubt. → whether it did.
-    async fn ends(&self, identity: &Identity, fence: Fence, resolution: &Resolution) -> bool {
-        // The doubt may still be on its way to the store.
+    /// Resolves one doubt. Returns whether it did.
+    async fn resolve_doubt(
+        &self,
+        identity: &Identity,
+        fence: Fence,
+        resolution: &Resolution,
+    ) -> bool {
+        // The record may not say `in_doubt` yet.
         for pause in [10, 100, 1_000, 5_000] {
             let engine = self.semel.engine();
             match engine.resolve(identity, fence, resolution).await {
-                Ok(Operated::Done { .. }) => return true,
-                Ok(Operated::Absent) => return false,
-                Ok(Operated::MovedOn(_)) | Err(_) => {}
+                Ok(OperatorOutcome::Done { .. }) => return true,
+                Ok(OperatorOutcome::Absent) => return false,
+                Ok(OperatorOutcome::MovedOn(_)) | Err(_) => {}
             }
             self.sleep(Duration::from_millis(pause)).await;
         }
@@ -304,10 +303,9 @@ impl Gateway {
     }
 }
 
-/// The key that a doubt is kept under when the key itself is good for a window only; none for keys that only begin like
-/// a derived one.
+/// The key of the guard record of a derived key; `None` for other keys.
 pub(crate) fn guard_key(key: &Key) -> Option<Key> {
-    let digest = key.as_str().strip_prefix(DERIVED)?;
+    let digest = key.as_str().strip_prefix(DERIVED_PREFIX)?;
     let is_digest = digest.len() == 2 * (Fingerprint::BYTES - 1)
         && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
     Key::parse(&format!("open-{digest}"))
@@ -315,11 +313,11 @@ pub(crate) fn guard_key(key: &Key) -> Option<Key> {
         .filter(|_| is_digest)
 }
 
-/// What the guard's record says of an outcome: whatever is known frees it, and what is not known stays for as long as
-/// any record is kept. A derived key is good for two minutes or so, and a doubt must outlive that: after it, the same
-/// call would act again although nobody knows whether it has acted.
-fn guarded(outcome: Outcome, treatment: Treatment) -> Report<Outcome> {
-    let verdict = match outcome.is_known(treatment.errors) {
+/// The verdict for the guard record. A settled outcome releases it. An unknown outcome stays in
+/// doubt for the full retention, because a derived key lives only for minutes and the same call
+/// would act again after that.
+fn report_to_guard(outcome: Outcome, treatment: Treatment) -> Report<Outcome> {
+    let verdict = match outcome.is_settled(treatment.errors) {
         true => Verdict::NoEffect,
         false => Verdict::Unknown,
     };
@@ -329,12 +327,12 @@ fn guarded(outcome: Outcome, treatment: Treatment) -> Report<Outcome> {
     }
 }
 
-/// What a guard's run means for the call around it.
-fn unwrapped(response: Response<Outcome>) -> Outcome {
+/// Turns the response of the guard's run into an outcome of the call.
+fn outcome_of_guard(response: Response<Outcome>) -> Outcome {
     match response {
         Response::Ran(Ran { value, .. }) | Response::Unprotected(value) => value,
-        // An operator said what happened, or an answer that came too late for the call's own record.
-        Response::Replayed(replayed) => Outcome::Kept(Box::new(replayed)),
+        // An operator resolved the guard, or a late answer did.
+        Response::Replayed(replayed) => Outcome::Recorded(Box::new(replayed)),
         Response::Problem(problem) => Outcome::Problem(Arc::new(problem)),
     }
 }

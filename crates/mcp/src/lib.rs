@@ -1,43 +1,51 @@
 //! A gateway in front of any MCP server: agents retry, tools act once.
 //!
-//! A call of a tool is read (whose, which key, which arguments), handed to the engine of [`semel`], and its answer
-//! written as a result. Everything else passes as the bytes that it came as, in both directions: `docs/mcp.md` is the
-//! guide, ADR 0024 says why messages aren't read as types.
+//! The gateway parses each tool call (caller, key, arguments), runs it through the engine of
+//! [`semel`], and writes the outcome as a tool result. Everything else passes byte for byte in both
+//! directions. `docs/mcp.md` is the guide; ADR 0024 explains why messages are not parsed into
+//! types.
 //!
-//! | module | is |
+//! | module | content |
 //! |---|---|
-//! | `members`, `message` | JSON that stays the bytes that it was; a message, looked at as far as needed |
-//! | `settings`, `tools` | how tools are treated; what the server says of them, and its list with what we add |
+//! | `members`, `message` | JSON objects that keep their bytes; JSON-RPC messages |
+//! | `hints`, `settings`, `tools` | hints of the server, rules of the user, the tool list |
 //! | `call` | key and fingerprint of a call |
-//! | `gateway` | the door: a call → the engine → an answer |
-//! | `outcome` | what became of a call that was sent on, as a verdict |
-//! | `answer`, `status` | what the caller is told |
-//! | `session`, `sending` | one caller and one server, message by message; calls on their way to the server |
-//! | `lines`, `server` | standard input and output; a server's process |
-//! | `http` | streamable HTTP: a server behind it, callers before it |
-//! | `lint` | what is wrong with a server's tools |
+//! | `outcome` | the outcome of a forwarded call, and its verdict |
+//! | `answer` | the reply to the caller |
+//! | `gateway`, `status` | runs a call through the engine; the built-in tool `semel_status` |
+//! | `peer`, `lines`, `process` | one end of a session, messages as lines, a server process |
+//! | `session`, `forward` | relays messages between a client and a server; calls to the server |
+//! | `http`, `stdio` | the two transports |
+//! | `lint` | finds tools that are unsafe to retry |
+//!
+//! Modules import only from rows above their own (`cargo xtask deps` checks that there is no
+//! circle).
 
 mod answer;
 mod call;
+mod forward;
 #[doc(hidden)]
 pub mod fuzzing;
 mod gateway;
+mod hints;
 mod http;
 mod lines;
 mod lint;
 mod members;
 mod message;
 mod outcome;
-mod sending;
-mod server;
+mod peer;
+mod process;
 mod session;
 mod settings;
 mod status;
+mod stdio;
 mod tools;
 
 pub use call::Caller;
 pub use gateway::Gateway;
-pub use http::{CallerToken, Listen, Serve, ServeError, Upstream};
-pub use lint::{Finding, LintError, Server, Severity, lint};
-pub use server::{Child, RunError, bridge, stdio};
-pub use settings::{Crash, Errors, KeyRule, Settings, ToolRule};
+pub use http::{CallerToken, HttpFrontend, HttpUpstream, ListenError, Listener};
+pub use lint::{LintError, LintFinding, LintSeverity, LintTarget, lint};
+pub use process::{RunError, ServerCommand};
+pub use settings::{CrashRule, ErrorRule, KeyRule, Settings, ToolRule};
+pub use stdio::{serve_command, serve_upstream};

@@ -1,4 +1,5 @@
-//! Messages as lines: standard input and output, and a process's.
+//! Newline-delimited JSON: messages as lines on standard input and output, or on those of a
+//! process.
 
 use std::io;
 
@@ -9,16 +10,17 @@ use tokio::io::{
 use tokio::sync::mpsc;
 
 use crate::message::MAX_BYTES;
-use crate::session::{End, QUEUE};
+use crate::peer::{Peer, QUEUE};
 
-/// An end that reads and writes lines. Says no more once there are none, or one is too long.
-pub(crate) fn end<R, W>(reader: R, writer: W) -> (End, tokio::task::JoinHandle<()>)
+/// Connects a reader and a writer of lines. Stops reading at the end, or at a line that is too
+/// long.
+pub(crate) fn connect<R, W>(reader: R, writer: W) -> (Peer, tokio::task::JoinHandle<()>)
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let (say, says) = mpsc::channel(QUEUE);
-    let (told, to_write) = mpsc::channel(QUEUE);
+    let (say, incoming) = mpsc::channel(QUEUE);
+    let (outgoing, to_write) = mpsc::channel(QUEUE);
     tokio::spawn(async move {
         let mut reader = BufReader::with_capacity(64 * 1024, reader);
         loop {
@@ -30,15 +32,15 @@ where
                     }
                 }
                 Ok(None) => return,
-                Err(error) => return tracing::warn!("a connection is ended: {error}"),
+                Err(error) => return tracing::warn!("closing a connection: {error}"),
             }
         }
     });
     let written = tokio::spawn(async move {
-        // Whoever reads no more is found out by its own silence.
+        // The read side notices when the peer has gone.
         let _ = write(writer, to_write).await;
     });
-    (End { says, told }, written)
+    (Peer { incoming, outgoing }, written)
 }
 
 /// The next line, without its end.
@@ -86,7 +88,8 @@ async fn write<W: AsyncWrite + Unpin>(
     writer.shutdown().await
 }
 
-/// One message is one line: an end of line inside it can only be white space between its parts.
+/// Writes a message as one line. JSON allows line breaks only as white space, so they become
+/// spaces.
 fn push(out: &mut BytesMut, message: &[u8]) {
     if message.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
         let space = |byte: &u8| {
@@ -108,7 +111,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn lines_are_read_whole_and_bounded() {
+    async fn lines_are_complete_and_bounded() {
         let mut text: &[u8] = b"{\"a\":1}\r\n\n[2]\nlast";
         let mut lines = Vec::new();
         while let Some(line) = read(&mut text, 10).await.unwrap() {
@@ -120,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_one_line() {
+    fn message_is_written_as_one_line() {
         let mut out = BytesMut::new();
         push(&mut out, b"{\r\n\"a\": 1}");
         assert_eq!(&*out, b"{  \"a\": 1}\n");

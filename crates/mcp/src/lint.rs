@@ -1,89 +1,89 @@
-//! `semel mcp lint`: which of a server's tools act without a way to call them again safely, and which descriptions
-//! invite double calls.
+//! `semel mcp lint`: finds tools that cannot be retried safely, and descriptions that invite
+//! duplicate calls.
 
 use std::time::Duration;
 
 use rmcp::model::Tool;
 use serde_json::Value;
 
-use crate::http::Upstream;
+use crate::http::HttpUpstream;
 use crate::lines;
-use crate::server::{Child, RunError};
+use crate::process::{RunError, ServerCommand};
 
-/// How long a server may take to begin and to list its tools.
+/// How long a server may take to start and to list its tools.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A server to look at.
+/// The server to check.
 #[derive(Clone, Debug)]
-pub enum Server {
-    /// A process.
-    Child(Child),
-    /// Behind HTTP.
-    Upstream(Box<Upstream>),
+pub enum LintTarget {
+    /// A command that starts the server.
+    Command(ServerCommand),
+    /// A server behind HTTP.
+    Upstream(Box<HttpUpstream>),
 }
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
+pub enum LintSeverity {
     /// Worth a look.
     Warning,
     /// A repeated call acts twice.
     Error,
 }
 
-/// Something about a tool.
+/// A finding about a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// Which tool.
+pub struct LintFinding {
+    /// The name of the tool.
     pub tool: String,
-    /// How bad.
-    pub severity: Severity,
-    /// A stable word for it.
+    /// The severity.
+    pub severity: LintSeverity,
+    /// A stable code.
     pub code: &'static str,
     /// What is wrong.
     pub message: String,
-    /// What to do about it.
+    /// How to fix it.
     pub fix: &'static str,
 }
 
-/// Why a server could not be looked at.
+/// Why a server could not be checked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LintError {
-    /// It can't be started.
+    /// The server cannot be started.
     #[error(transparent)]
     Start(#[from] RunError),
-    /// It doesn't talk.
+    /// The server does not speak the protocol.
     #[error("the server doesn't answer as an MCP server: {0}")]
     Talk(String),
-    /// It takes too long.
+    /// The server took too long.
     #[error("the server took more than a minute to list its tools")]
     Slow,
 }
 
-/// Looks at a server's tools. → how many there are, and what was found.
+/// Checks the tools of a server. Returns the number of tools and the findings.
 ///
 /// # Errors
-/// [`LintError`] where they can't be listed.
-pub async fn lint(server: Server) -> Result<(usize, Vec<Finding>), LintError> {
+/// [`LintError`] if the tools cannot be listed.
+pub async fn lint(server: LintTarget) -> Result<(usize, Vec<LintFinding>), LintError> {
     let (process, mut end) = match server {
-        Server::Child(child) => {
-            let (running, end) = child.start()?;
+        LintTarget::Command(command) => {
+            let (running, end) = command.start()?;
             (Some(running), end)
         }
-        Server::Upstream(upstream) => {
+        LintTarget::Upstream(upstream) => {
             let clock = semel::tokio_env().clock;
             (None, upstream.connect(clock, Some(LIMIT)))
         }
     };
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let (reader, writer) = tokio::io::split(theirs);
-    let (mut client, _) = lines::end(reader, writer);
+    let (mut client, _) = lines::connect(reader, writer);
     let pump = tokio::spawn(async move {
         loop {
             tokio::select! {
-                Some(text) = client.says.recv() => drop(end.told.send(text).await),
-                Some(text) = end.says.recv() => drop(client.told.send(text).await),
+                Some(text) = client.incoming.recv() => drop(end.outgoing.send(text).await),
+                Some(text) = end.incoming.recv() => drop(client.outgoing.send(text).await),
                 else => return,
             }
         }
@@ -103,11 +103,11 @@ pub async fn lint(server: Server) -> Result<(usize, Vec<Finding>), LintError> {
         process.end().await;
     }
     let tools = tools.map_err(|_| LintError::Slow)??;
-    let findings = tools.iter().flat_map(look).collect();
+    let findings = tools.iter().flat_map(lint_tool).collect();
     Ok((tools.len(), findings))
 }
 
-/// Arguments that give a tool a way to know a call again.
+/// Arguments by which a tool can recognize a repeated call, in lower case without separators.
 const KEYS: [&str; 10] = [
     "idempotencykey",
     "idempotencytoken",
@@ -121,14 +121,14 @@ const KEYS: [&str; 10] = [
     "nonce",
 ];
 
-/// Words that a name of a tool that acts begins with, or has between its parts.
+/// Words that mark a tool as acting, as parts of its name.
 const ACTS: [&str; 26] = [
     "add", "apply", "approve", "book", "buy", "cancel", "charge", "create", "delete", "deploy",
     "execute", "insert", "invite", "order", "pay", "post", "publish", "purchase", "refund",
     "remove", "send", "submit", "transfer", "update", "upload", "write",
 ];
 
-/// Phrases with which a description asks for the same call again.
+/// Phrases that invite the model to repeat a call.
 const INVITES: [&str; 11] = [
     "call again",
     "call it again",
@@ -143,8 +143,8 @@ const INVITES: [&str; 11] = [
     "until it returns",
 ];
 
-/// What there is to say about one tool.
-fn look(tool: &Tool) -> Vec<Finding> {
+/// The findings about one tool.
+fn lint_tool(tool: &Tool) -> Vec<LintFinding> {
     let hints = tool.annotations.clone().unwrap_or_default();
     let read_only = hints.read_only_hint == Some(true);
     let acts_unkeyed = !read_only && hints.idempotent_hint != Some(true);
@@ -163,7 +163,7 @@ fn look(tool: &Tool) -> Vec<Finding> {
             .filter(|_| acts_unkeyed)
             .map(|words| invites_double_calls(words)),
     ];
-    let named = |(severity, code, message, fix)| Finding {
+    let named = |(severity, code, message, fix)| LintFinding {
         tool: tool.name.to_string(),
         severity,
         code,
@@ -173,13 +173,14 @@ fn look(tool: &Tool) -> Vec<Finding> {
     found.into_iter().flatten().map(named).collect()
 }
 
-type Rule = (Severity, &'static str, String, &'static str);
+type Rule = (LintSeverity, &'static str, String, &'static str);
 
 fn read_only_but_acts() -> Rule {
-    let message = "it says that it only reads, and its name or its other hints say that it acts: nothing protects its calls";
-    let fix = "take readOnlyHint away, or rename it; meanwhile [tools.NAME] bypass = false";
+    let message = "it declares readOnlyHint, but its name or its other hints say that it acts, \
+                   so its calls are unprotected";
+    let fix = "remove readOnlyHint, or rename the tool; until then set [tools.NAME] bypass = false";
     (
-        Severity::Error,
+        LintSeverity::Error,
         "read-only-but-acts",
         message.to_owned(),
         fix,
@@ -187,19 +188,22 @@ fn read_only_but_acts() -> Rule {
 }
 
 fn says_nothing() -> Rule {
-    let message =
-        "it has no annotations, so callers have to assume the worst: that it destroys something";
+    let message = "it has no annotations, so callers must assume that it is destructive";
     let fix = "set readOnlyHint, destructiveHint and idempotentHint to what is true";
-    (Severity::Warning, "says-nothing", message.to_owned(), fix)
+    (
+        LintSeverity::Warning,
+        "says-nothing",
+        message.to_owned(),
+        fix,
+    )
 }
 
 fn acts_without_a_key() -> Rule {
-    let message =
-        "it acts, and a caller that got no answer can't call it again without acting twice";
-    let fix = "take an optional idempotencyKey and honour it, or run it behind `semel mcp`, with [tools.NAME] key = \
-               \"derive\" for agents that send none";
+    let message = "it acts, and a caller that got no answer can't retry without acting twice";
+    let fix = "accept an optional idempotencyKey, or run the server behind `semel mcp`, with \
+               [tools.NAME] key = \"derive\" for agents that send no key";
     (
-        Severity::Error,
+        LintSeverity::Error,
         "acts-without-a-key",
         message.to_owned(),
         fix,
@@ -208,20 +212,22 @@ fn acts_without_a_key() -> Rule {
 
 fn key_is_required(name: &str) -> Rule {
     let message = format!(
-        "its argument `{name}` is required: a model makes up a new one for each call, which protects nothing"
+        "its argument `{name}` is required, so a model invents a new value for each call, \
+         which protects nothing"
     );
-    let fix = "make it optional, and say in its description that a repeated call repeats the value";
-    (Severity::Warning, "key-is-required", message, fix)
+    let fix = "make it optional, and say in its description that a retry repeats the value";
+    (LintSeverity::Warning, "key-is-required", message, fix)
 }
 
 fn invites_double_calls(words: &str) -> Rule {
     let words = words.trim_end_matches([',', ' ']);
-    let message = format!("its description asks for the same call again (\"{words}\")");
-    let fix = "say instead how to find out whether it took effect, or that a repeated call repeats its idempotencyKey";
-    (Severity::Error, "invites-double-calls", message, fix)
+    let message = format!("its description invites duplicate calls (\"{words}\")");
+    let fix = "describe how to check whether the call took effect, or say that a retry repeats its \
+               idempotencyKey";
+    (LintSeverity::Error, "invites-double-calls", message, fix)
 }
 
-/// The argument by which the tool knows a call again, and whether it is required.
+/// The argument by which the tool recognizes a repeated call, and whether it is required.
 fn key_argument(tool: &Tool) -> Option<(String, bool)> {
     let properties = tool.input_schema.get("properties")?.as_object()?;
     let plain = |name: &str| name.replace(['_', '-'], "").to_lowercase();
@@ -255,11 +261,14 @@ mod tests {
 
     fn codes(tool: Value) -> Vec<&'static str> {
         let tool: Tool = serde_json::from_value(tool).unwrap();
-        look(&tool).iter().map(|finding| finding.code).collect()
+        lint_tool(&tool)
+            .iter()
+            .map(|finding| finding.code)
+            .collect()
     }
 
     #[test]
-    fn what_acts_without_a_key_is_found_and_what_is_safe_is_not() {
+    fn lint_finds_acting_tools_without_a_key() {
         let schema = json!({"type": "object", "properties": {"to": {"type": "string"}}});
         assert_eq!(
             codes(json!({"name": "pay", "inputSchema": schema})),
@@ -279,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_required_keys_and_invitations_are_found() {
+    fn lint_finds_contradictions_required_keys_and_invitations() {
         let lies =
             json!({"name": "sendMail", "inputSchema": {}, "annotations": {"readOnlyHint": true}});
         assert_eq!(codes(lies), ["read-only-but-acts"]);
@@ -292,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_acts_by_its_words() {
+    fn acting_words_are_found_in_tool_names() {
         for (name, acts) in [
             ("sendMail", true),
             ("mail_send", true),

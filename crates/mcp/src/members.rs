@@ -1,7 +1,8 @@
-//! [`Members`]: a JSON object whose values stay the bytes that they were.
+//! [`Members`]: a JSON object that keeps the bytes of its values.
 //!
-//! What passes through is changed in one place at most. A value that was read and written again would lose what our
-//! types don't know: large numbers, the order of members, fields of a later protocol.
+//! The gateway changes a message in one place at most. Parsing values into types and writing them
+//! again would lose what the types don't cover: large numbers, the order of members, fields of a
+//! later protocol.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,7 +12,7 @@ use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// An object: names and values in their order, the values as they were written.
+/// Names and unparsed values, in their order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Members(Vec<(String, Box<RawValue>)>);
 
@@ -20,12 +21,12 @@ impl Members {
         serde_json::from_slice(text).ok()
     }
 
-    /// The object that `value` is, if it is one.
-    pub(crate) fn of(value: &RawValue) -> Option<Self> {
+    /// The object in `value`, if it is one.
+    pub(crate) fn from_raw(value: &RawValue) -> Option<Self> {
         Self::parse(value.get().as_bytes())
     }
 
-    /// The last of that name: what a reader that keeps one would keep.
+    /// The last value of this name, which is the one that most parsers keep.
     pub(crate) fn get(&self, name: &str) -> Option<&RawValue> {
         let mut found = self.0.iter().rev().filter(|(n, _)| n == name);
         found.next().map(|(_, value)| &**value)
@@ -35,21 +36,21 @@ impl Members {
         self.get(name).is_some()
     }
 
-    /// The value read as a `T`, if there is one that can be.
+    /// The value parsed as a `T`; `None` if it is missing or of another type.
     pub(crate) fn read<'a, T: Deserialize<'a>>(&'a self, name: &str) -> Option<T> {
         serde_json::from_str(self.get(name)?.get()).ok()
     }
 
     pub(crate) fn object(&self, name: &str) -> Option<Self> {
-        Self::of(self.get(name)?)
+        Self::from_raw(self.get(name)?)
     }
 
     pub(crate) fn remove(&mut self, name: &str) {
         self.0.retain(|(n, _)| n != name);
     }
 
-    /// Only the last of each name: what is sent on then says to every reader what it said to us.
-    pub(crate) fn last_of_each(self) -> Self {
+    /// Keeps only the last value of each name, so that every reader sees what the gateway saw.
+    pub(crate) fn without_duplicates(self) -> Self {
         let mut seen = HashSet::new();
         let kept = self.0.into_iter().rev();
         let mut kept: Vec<_> = kept.filter(|(n, _)| seen.insert(n.clone())).collect();
@@ -57,7 +58,7 @@ impl Members {
         Self(kept)
     }
 
-    /// In the place of what was there, or at the end.
+    /// Replaces the value, or adds it at the end.
     pub(crate) fn set(&mut self, name: &str, value: &impl Serialize) {
         let Ok(raw) = serde_json::value::to_raw_value(value) else {
             return;
@@ -76,7 +77,7 @@ impl Members {
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        // Names are strings and values are JSON already: there is nothing that could fail.
+        // Names are strings and values are valid JSON, so this cannot fail.
         serde_json::to_vec(self).unwrap_or_default()
     }
 }
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_changed_stays_the_bytes_that_it_was() {
+    fn unchanged_members_keep_their_bytes() {
         let text = r#"{"z":1.0,"a":123456789012345678901234567890,"b":{"y" : [1, 2]}}"#;
         let mut members = Members::parse(text.as_bytes()).unwrap();
         assert_eq!(members.to_bytes(), text.as_bytes());

@@ -1,22 +1,22 @@
-//! [`Message`]: one JSON-RPC message, looked at just as far as needed, and passed on as the bytes that it came as.
+//! [`Message`]: a JSON-RPC message, parsed only as far as needed and forwarded byte for byte.
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use crate::members::Members;
 
-/// The largest message taken in either direction.
+/// The largest message accepted in either direction.
 pub(crate) const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// One message.
+/// A JSON-RPC message.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
-    /// As it came, without the end of the line.
+    /// The message as received, without the end of the line.
     pub(crate) text: Bytes,
     pub(crate) kind: Kind,
 }
 
-/// What it is, by its outermost members.
+/// The kind of a message, by its outermost members.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Request {
@@ -30,13 +30,13 @@ pub(crate) enum Kind {
     Response {
         id: Id,
     },
-    /// Several at once, which the protocol had for a short time.
+    /// A JSON-RPC batch, which old protocol versions allow.
     Batch,
-    /// Not for us to judge: the other side may know it.
+    /// Anything else. The other side may understand it.
     Other,
 }
 
-/// An id as it was written: `1` and `"1"` are two.
+/// An ID as it was written: `1` and `"1"` differ.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Id(pub(crate) Box<str>);
 
@@ -53,7 +53,7 @@ impl Message {
         Self { text, kind }
     }
 
-    /// The members of the request's `params`; none where it has none.
+    /// The members of `params`; empty if there are none.
     pub(crate) fn params(&self) -> Members {
         let message = Members::parse(&self.text);
         let params = message.and_then(|message| message.object("params"));
@@ -84,7 +84,7 @@ fn kind(text: &[u8]) -> Kind {
     }
 }
 
-/// A response that carries `result`.
+/// Writes a response that carries `result`.
 pub(crate) fn result(id: &Id, result: &RawValue) -> Bytes {
     let mut message = Members::default();
     message.set("jsonrpc", &"2.0");
@@ -93,7 +93,7 @@ pub(crate) fn result(id: &Id, result: &RawValue) -> Bytes {
     message.to_bytes().into()
 }
 
-/// A response that carries an error of ours.
+/// Writes an error response of the gateway.
 pub(crate) fn error(id: &Id, code: i32, text: &str) -> Bytes {
     let mut error = Members::default();
     error.set("code", &code);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_known_by_its_outermost_members() {
+    fn message_kind_follows_from_its_outermost_members() {
         assert!(matches!(
             of(r#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{}}"#),
             Kind::Request { id, method } if &*id.0 == r#""a""# && method == "tools/call"

@@ -1,4 +1,4 @@
-//! [`Outcome`]: what became of a call that was sent on, and what that means for its record.
+//! [`Outcome`]: the outcome of a forwarded call, and the verdict for its record.
 
 use std::sync::Arc;
 
@@ -9,33 +9,34 @@ use semel::core::{Answer, Body, State};
 use serde_json::value::RawValue;
 
 use crate::members::Members;
-use crate::settings::Errors;
+use crate::settings::ErrorRule;
 
-/// What the head of an answer of this door says: an answer of another door under the same key isn't ours to give.
+/// The head of stored answers. It tells them from answers that another door stored under the same
+/// key.
 pub(crate) const HEAD: &[u8] = b"mcp/1";
 
-/// What became of a call that was to be sent on.
+/// The outcome of a call.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
-    /// The server answered, with this message.
+    /// The server answered with this message.
     Answered(Bytes),
-    /// The server's HTTP side answered, and no message came.
+    /// The server sent an HTTP response without a message.
     Http(Arc<HttpReply>),
-    /// It was never sent.
+    /// The call was never sent.
     NotSent(&'static str),
-    /// It was sent, and then the connection ended.
+    /// The call was sent, and then the connection ended.
     Lost,
-    /// It was sent, and no answer came in time.
+    /// The call was sent, and no answer came in time.
     TimedOut,
-    /// It was sent, its caller cancelled it, and no answer came.
+    /// The call was sent, its caller cancelled it, and no answer came.
     Cancelled,
-    /// What another of our records tells of it.
-    Kept(Box<Replayed>),
-    /// The engine has no answer.
+    /// The guard record holds the answer.
+    Recorded(Box<Replayed>),
+    /// The engine reported a problem.
     Problem(Arc<Problem>),
 }
 
-/// An answer that is no message of the protocol.
+/// An HTTP response that carries no JSON-RPC message.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpReply {
     pub(crate) status: StatusCode,
@@ -44,12 +45,12 @@ pub(crate) struct HttpReply {
 }
 
 impl Outcome {
-    /// Whether the call ended in a way that leaves nothing open.
-    pub(crate) fn is_known(&self, errors: Errors) -> bool {
+    /// Whether the outcome is certain.
+    pub(crate) fn is_settled(&self, errors: ErrorRule) -> bool {
         !matches!(self.verdict(errors), Verdict::Unknown | Verdict::Retry)
     }
 
-    pub(crate) fn report(self, errors: Errors) -> Report<Self> {
+    pub(crate) fn report(self, errors: ErrorRule) -> Report<Self> {
         let verdict = self.verdict(errors);
         Report {
             value: self,
@@ -57,15 +58,15 @@ impl Outcome {
         }
     }
 
-    fn verdict(&self, errors: Errors) -> Verdict {
+    fn verdict(&self, errors: ErrorRule) -> Verdict {
         match self {
-            Self::Answered(message) => answered(message, errors),
+            Self::Answered(message) => verdict_of_message(message, errors),
             Self::Http(reply) if reply.status.is_client_error() => Verdict::NoEffect,
             Self::Http(_) | Self::Lost | Self::Cancelled => Verdict::Retry,
             Self::NotSent(_) => Verdict::NoEffect,
-            // The server may still be at it: a retry that ran beside it would act twice.
+            // The server may still be working: a retry beside it would act twice.
             Self::TimedOut => Verdict::Unknown,
-            Self::Kept(replayed) => {
+            Self::Recorded(replayed) => {
                 let answer = (*replayed.replay.answer).clone();
                 match replayed.replay.state {
                     State::Failed => Verdict::Fail(answer),
@@ -82,10 +83,11 @@ impl Outcome {
     }
 }
 
-/// Errors by which a server says that it has not begun: no such method, arguments that don't fit, no message at all.
+/// Error codes that prove that the server has not begun: parse error, invalid request, unknown
+/// method, invalid parameters.
 const NOT_BEGUN: [i64; 4] = [-32700, -32600, -32601, -32602];
 
-fn answered(message: &[u8], errors: Errors) -> Verdict {
+fn verdict_of_message(message: &[u8], errors: ErrorRule) -> Verdict {
     let Some(message) = Members::parse(message) else {
         return Verdict::Retry;
     };
@@ -100,8 +102,8 @@ fn answered(message: &[u8], errors: Errors) -> Verdict {
     let Some(result) = message.get("result") else {
         return Verdict::Retry;
     };
-    let says = Members::of(result).unwrap_or_default();
-    // The server wants to be called again, with more: this is no end.
+    let says = Members::from_raw(result).unwrap_or_default();
+    // The server asks for more input and expects another call.
     if says
         .read::<String>("resultType")
         .is_some_and(|is| is != "complete" && is != "task")
@@ -110,23 +112,23 @@ fn answered(message: &[u8], errors: Errors) -> Verdict {
     }
     let failed = says.read::<bool>("isError").unwrap_or(false);
     match (failed, errors) {
-        (false, _) => Verdict::Complete(answer(result)),
-        (true, Errors::Keep) => Verdict::Fail(answer(result)),
-        (true, Errors::Release) => Verdict::NoEffect,
+        (false, _) => Verdict::Complete(stored_answer(result)),
+        (true, ErrorRule::Keep) => Verdict::Fail(stored_answer(result)),
+        (true, ErrorRule::Release) => Verdict::NoEffect,
     }
 }
 
-/// A result as a record keeps it.
-pub(crate) fn answer(result: &RawValue) -> Answer {
+/// The form in which a record stores a result.
+pub(crate) fn stored_answer(result: &RawValue) -> Answer {
     Answer {
         head: Bytes::from_static(HEAD),
         body: Body::Kept(Bytes::copy_from_slice(result.get().as_bytes())),
     }
 }
 
-/// The answer that a late message of the server's carries, where it is one to keep.
-pub(crate) fn late(message: &[u8], errors: Errors) -> Option<Verdict> {
-    match answered(message, errors) {
+/// The verdict for a late answer; `None` if the answer leaves the doubt open.
+pub(crate) fn late_verdict(message: &[u8], errors: ErrorRule) -> Option<Verdict> {
+    match verdict_of_message(message, errors) {
         verdict @ (Verdict::Complete(_) | Verdict::Fail(_) | Verdict::NoEffect) => Some(verdict),
         Verdict::Retry | Verdict::Unknown => None,
     }
@@ -140,7 +142,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// What a record tells.
+    /// A replay of a record with this content.
     pub(crate) fn replayed(state: State, head: &'static [u8], body: Body) -> Replayed {
         let at = Timestamp::from_micros(1_790_000_000_000_000);
         let answer = Answer {
@@ -161,13 +163,13 @@ pub(crate) mod tests {
         }
     }
 
-    fn of(message: &str, errors: Errors) -> Verdict {
+    fn of(message: &str, errors: ErrorRule) -> Verdict {
         Outcome::Answered(Bytes::copy_from_slice(message.as_bytes())).verdict(errors)
     }
 
     #[test]
-    fn what_a_server_says_decides_what_is_kept() {
-        use Errors::{Keep, Release};
+    fn verdict_follows_from_the_servers_answer() {
+        use ErrorRule::{Keep, Release};
         let done = r#"{"id":1,"result":{"content":[]}}"#;
         assert!(matches!(of(done, Keep), Verdict::Complete(_)));
         let failed = r#"{"id":1,"result":{"content":[],"isError":true}}"#;
@@ -184,19 +186,19 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_another_record_tells_stays_what_it_is() {
+    fn recorded_state_is_preserved() {
         for (state, fails) in [(State::Completed, false), (State::Failed, true)] {
             let replayed = replayed(state, b"", Body::Omitted { bytes: 0 });
-            let verdict = Outcome::Kept(Box::new(replayed)).verdict(Errors::Release);
+            let verdict = Outcome::Recorded(Box::new(replayed)).verdict(ErrorRule::Release);
             assert_eq!(matches!(verdict, Verdict::Fail(_)), fails);
             assert_eq!(matches!(verdict, Verdict::Complete(_)), !fails);
         }
     }
 
-    /// A gateway of this kind forgot the key when the server took too long, and its retry acted again.
+    /// Regression: a timeout used to free the key, and the retry acted again.
     #[test]
-    fn a_timeout_never_frees_the_key() {
-        for errors in [Errors::Keep, Errors::Release] {
+    fn timeout_keeps_the_key() {
+        for errors in [ErrorRule::Keep, ErrorRule::Release] {
             assert_eq!(Outcome::TimedOut.verdict(errors), Verdict::Unknown);
         }
     }

@@ -1,4 +1,5 @@
-//! One caller and one server, message by message. Calls with a key go through the gateway; everything else passes.
+//! [`Session`]: relays messages between one client and one server. Calls with a key go through the
+//! gateway; everything else passes.
 
 #[cfg(test)]
 mod tests;
@@ -17,64 +18,56 @@ use crate::answer::Reply;
 use crate::call::{Call, Caller};
 use crate::gateway::{Gateway, Plan};
 use crate::message::{self, Id, Kind, Message};
-use crate::status;
-use crate::tools::Catalog;
+use crate::peer::Peer;
+use crate::tools::{Catalog, STATUS_TOOL};
 
-/// How many messages may lie between two ends.
-pub(crate) const QUEUE: usize = 64;
-/// The most calls of one caller that run under a key at once.
-const MOST_CALLS: usize = 1024;
+/// The largest number of keyed calls of one client at once.
+const MAX_CALLS: usize = 1024;
 
-/// How long a server may still talk after it was told that no more comes.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How long the server may still send messages after its input was closed.
+const FLUSH_TIME: Duration = Duration::from_secs(5);
 
-/// One end: what it says, and what it is told.
-pub(crate) struct End {
-    pub(crate) says: mpsc::Receiver<Bytes>,
-    pub(crate) told: mpsc::Sender<Bytes>,
-}
-
-/// What is known about both ends while they talk.
+/// The state of a session.
 pub(crate) struct Session {
     pub(crate) gateway: Arc<Gateway>,
     caller: Caller,
     pub(crate) catalog: Arc<Catalog>,
     to_client: mpsc::Sender<Bytes>,
-    /// Nothing, once the server is told no more.
+    /// `None` once the server's input is closed.
     to_server: Mutex<Option<mpsc::Sender<Bytes>>>,
-    /// Whose answers of the server's don't just pass.
-    pub(crate) waiting: Mutex<HashMap<Id, Waiting>>,
-    /// Calls under a key, to be told when they are cancelled.
+    /// Where responses of the server go; a response without an entry passes to the client.
+    pub(crate) waiting: Mutex<HashMap<Id, ResponseRoute>>,
+    /// Cancellation switches of the running keyed calls.
     calls: Mutex<HashMap<Id, watch::Sender<bool>>>,
-    /// How many there are, for whoever waits for the last.
+    /// The number of running keyed calls.
     running: watch::Sender<usize>,
-    /// One list at a time is asked for on our own account.
+    /// Serializes the list requests of the gateway.
     pub(crate) listing: tokio::sync::Mutex<()>,
     pub(crate) lists: AtomicU64,
 }
 
-pub(crate) enum Waiting {
-    /// A page of the list that the caller asked for.
+pub(crate) enum ResponseRoute {
+    /// A page of the list that the client requested.
     Page,
-    /// An answer that somebody here waits for.
+    /// A response that a task of the gateway waits for.
     Answer(oneshot::Sender<Bytes>),
 }
 
 impl Session {
-    /// Lets both ends talk until one has no more to say. What runs under a key is then given `drain` to end.
+    /// Relays messages until one end closes. Keyed calls then get `drain` to finish.
     pub(crate) async fn run(
         gateway: Arc<Gateway>,
         caller: Caller,
-        mut client: End,
-        mut server: End,
+        mut client: Peer,
+        mut server: Peer,
         drain: Duration,
     ) {
         let session = Arc::new(Self {
             gateway,
             caller,
             catalog: Arc::default(),
-            to_client: client.told,
-            to_server: Mutex::new(Some(server.told)),
+            to_client: client.outgoing,
+            to_server: Mutex::new(Some(server.outgoing)),
             waiting: Mutex::default(),
             calls: Mutex::default(),
             running: watch::Sender::new(0),
@@ -82,35 +75,35 @@ impl Session {
             lists: AtomicU64::new(0),
         });
         session
-            .talk(&mut client.says, &mut server.says, drain)
+            .relay_messages(&mut client.incoming, &mut server.incoming, drain)
             .await;
-        // First this: a call that comes now was not sent. The other way round it would begin to wait after the waiters
-        // were let go, for an answer that nobody gives.
+        // Closes the server's input before the waiters are dropped: a call that comes now is
+        // reported as not sent. In the other order it would wait for a response that never comes.
         session.to_server.lock().take();
-        // Whoever still waits for the server learns that it is gone, and settles.
+        // Waiting calls learn that the server is gone, and settle.
         session.waiting.lock().clear();
         let mut running = session.running.subscribe();
-        let _ = tokio::time::timeout(drain, none(&mut running)).await;
+        let _ = tokio::time::timeout(drain, wait_until_idle(&mut running)).await;
     }
 
-    /// Until the server says no more, or its caller has left and what that left running has ended.
-    async fn talk(
+    /// Runs until the server closes, or until the client has left and its calls have finished.
+    async fn relay_messages(
         self: &Arc<Self>,
         client: &mut mpsc::Receiver<Bytes>,
         server: &mut mpsc::Receiver<Bytes>,
         drain: Duration,
     ) {
-        // Side by side: an end that takes no more for a while is still heard. Many servers read on only when what they say
-        // is taken.
+        // Both directions run concurrently, so that a slow reader on one side does not block the
+        // other. Many servers stop reading while their output is not read.
         let from_client = async {
             while let Some(text) = client.recv().await {
-                self.client_says(text).await;
+                self.handle_client_message(text).await;
             }
-            self.client_left(drain).await;
+            self.drain_calls(drain).await;
         };
         let from_server = async {
             while let Some(text) = server.recv().await {
-                self.server_says(text).await;
+                self.handle_server_message(text).await;
             }
         };
         tokio::select! {
@@ -119,28 +112,28 @@ impl Session {
         }
     }
 
-    /// A caller that has left may have left something running: the server hears of it when that has ended, or has had
-    /// its time.
-    async fn client_left(&self, drain: Duration) {
+    /// Waits for the calls of a client that has left, at most for `drain`, and then closes the
+    /// server's input.
+    async fn drain_calls(&self, drain: Duration) {
         let mut running = self.running.subscribe();
         tokio::select! {
-            () = none(&mut running) => {}
+            () = wait_until_idle(&mut running) => {}
             () = self.gateway.sleep(drain) => return,
         }
         self.to_server.lock().take();
-        self.gateway.sleep(LAST_WORDS).await;
+        self.gateway.sleep(FLUSH_TIME).await;
     }
 
-    async fn tell_client(&self, text: Bytes) {
-        // A client that is gone reads nothing: its call is done and recorded all the same.
+    async fn send_to_client(&self, text: Bytes) {
+        // The client may be gone. Its call has settled all the same.
         let _ = self.to_client.send(text).await;
     }
 
-    pub(crate) async fn tell_server(&self, text: Bytes) {
-        self.try_tell_server(text).await;
+    pub(crate) async fn send_to_server(&self, text: Bytes) {
+        self.try_send_to_server(text).await;
     }
 
-    pub(crate) async fn try_tell_server(&self, text: Bytes) -> bool {
+    pub(crate) async fn try_send_to_server(&self, text: Bytes) -> bool {
         let server = self.to_server.lock().clone();
         match server {
             Some(server) => server.send(text).await.is_ok(),
@@ -148,37 +141,38 @@ impl Session {
         }
     }
 
-    pub(crate) async fn client_says(self: &Arc<Self>, text: Bytes) {
+    pub(crate) async fn handle_client_message(self: &Arc<Self>, text: Bytes) {
         let message = Message::new(text);
         match (&message.kind, message.method()) {
             (Kind::Request { .. }, Some("tools/call")) => return self.call(message).await,
             (Kind::Request { id, .. }, Some("tools/list")) => {
-                self.waiting.lock().insert(id.clone(), Waiting::Page);
+                self.waiting.lock().insert(id.clone(), ResponseRoute::Page);
             }
             (Kind::Notification { .. }, Some("notifications/cancelled")) => {
-                self.cancelled(&message);
+                self.cancel_call(&message);
             }
             (Kind::Batch, _) if self.gateway.settings.enforces() && self.has_call(&message) => {
                 let text = "tool calls are taken one at a time, not in a batch";
                 let id = Id("null".into());
-                return self.tell_client(message::error(&id, -32600, text)).await;
+                return self.send_to_client(message::error(&id, -32600, text)).await;
             }
             _ => {}
         }
-        self.tell_server(message.text).await;
+        self.send_to_server(message.text).await;
     }
 
-    /// Whether a batch has a call that would have to be looked at.
+    /// Whether a batch contains a call that may need protection.
     fn has_call(&self, batch: &Message) -> bool {
         let messages: Vec<Box<RawValue>> = serde_json::from_slice(&batch.text).unwrap_or_default();
         let mut messages = messages
             .iter()
             .map(|raw| Message::new(Bytes::copy_from_slice(raw.get().as_bytes())));
-        messages
-            .any(|message| Call::read(&message).is_some_and(|call| self.gateway.concerns(&call)))
+        messages.any(|message| {
+            Call::read(&message).is_some_and(|call| self.gateway.may_need_key(&call))
+        })
     }
 
-    fn cancelled(&self, message: &Message) {
+    fn cancel_call(&self, message: &Message) {
         let id = message
             .params()
             .get("requestId")
@@ -188,47 +182,49 @@ impl Session {
         }
     }
 
-    pub(crate) async fn server_says(&self, text: Bytes) {
+    pub(crate) async fn handle_server_message(&self, text: Bytes) {
         let message = Message::new(text);
         match &message.kind {
             Kind::Response { id } => {
                 let waiting = self.waiting.lock().remove(id);
                 match waiting {
-                    // Nobody to tell is fine: whoever waited has gone, and has seen to it.
-                    Some(Waiting::Answer(waiter)) => return drop(waiter.send(message.text)),
-                    Some(Waiting::Page) => {
-                        let (page, _) = self.catalog.page(&message.text, &self.gateway.settings);
-                        return self.tell_client(page).await;
+                    // The waiter may have given up; it has handled that case itself.
+                    Some(ResponseRoute::Answer(waiter)) => return drop(waiter.send(message.text)),
+                    Some(ResponseRoute::Page) => {
+                        let (page, _) = self
+                            .catalog
+                            .read_page(&message.text, &self.gateway.settings);
+                        return self.send_to_client(page).await;
                     }
                     None => {}
                 }
             }
             Kind::Notification { method } if method == "notifications/tools/list_changed" => {
-                self.catalog.changed();
+                self.catalog.mark_changed();
             }
             _ => {}
         }
-        self.tell_client(message.text).await;
+        self.send_to_client(message.text).await;
     }
 
     async fn call(self: &Arc<Self>, message: Message) {
         let Some(call) = Call::read(&message) else {
-            return self.tell_server(message.text).await;
+            return self.send_to_server(message.text).await;
         };
-        let is_status = call.tool == status::NAME
+        let is_status = call.tool == STATUS_TOOL
             && self.gateway.settings.enforces()
-            && self.catalog.get(status::NAME).is_none();
-        if !is_status && !self.gateway.concerns(&call) {
-            return self.tell_server(message.text).await;
+            && self.catalog.get(STATUS_TOOL).is_none();
+        if !is_status && !self.gateway.may_need_key(&call) {
+            return self.send_to_server(message.text).await;
         }
-        let Some(cancel) = self.take(&call.id) else {
-            // What is only observed is refused nothing (P39).
+        let Some(cancel) = self.register_call(&call.id) else {
+            // In observe mode nothing is refused (P39).
             if !self.gateway.settings.enforces() {
-                return self.tell_server(message.text).await;
+                return self.send_to_server(message.text).await;
             }
             let text = "this id is in use by a call that still runs, or too many calls run";
             return self
-                .tell_client(message::error(&call.id, -32600, text))
+                .send_to_client(message::error(&call.id, -32600, text))
                 .await;
         };
         let session = Arc::clone(self);
@@ -237,7 +233,7 @@ impl Session {
             match is_status {
                 true => {
                     let status = session.gateway.status(&call, &session.caller).await;
-                    session.tell_client(status).await;
+                    session.send_to_client(status).await;
                 }
                 false => session.protect(message, call, cancel).await,
             }
@@ -248,9 +244,9 @@ impl Session {
         });
     }
 
-    fn take(&self, id: &Id) -> Option<watch::Receiver<bool>> {
+    fn register_call(&self, id: &Id) -> Option<watch::Receiver<bool>> {
         let mut calls = self.calls.lock();
-        if calls.len() >= MOST_CALLS || calls.contains_key(id) {
+        if calls.len() >= MAX_CALLS || calls.contains_key(id) {
             return None;
         }
         let cancel = watch::Sender::new(false);
@@ -266,24 +262,24 @@ impl Session {
         call: Call,
         cancel: watch::Receiver<bool>,
     ) {
-        let known = self.known(&call).await;
-        let reply = match self.gateway.plan(call, known, &self.caller) {
-            Plan::Pass => return self.tell_server(message.text).await,
-            Plan::Keyless(text) => return self.tell_server(text).await,
+        let facts = self.look_up_tool(&call).await;
+        let reply = match self.gateway.plan(call, facts, &self.caller) {
+            Plan::Pass => return self.send_to_server(message.text).await,
+            Plan::Keyless(text) => return self.send_to_server(text).await,
             Plan::Answer(reply) => reply,
-            Plan::Run(job) => {
-                let send = self.send(job.call.id.clone(), cancel);
-                self.gateway.run(*job, send).await
+            Plan::Run(keyed) => {
+                let send = self.send(keyed.call.id.clone(), cancel);
+                self.gateway.run(*keyed, send).await
             }
         };
         if let Reply::Message(text) = reply {
-            self.tell_client(text).await;
+            self.send_to_client(text).await;
         }
     }
 }
 
-/// Ends when nothing runs.
-async fn none(running: &mut watch::Receiver<usize>) {
-    // An error says that the session is gone: nothing runs in it.
+/// Completes when no keyed call is running.
+async fn wait_until_idle(running: &mut watch::Receiver<usize>) {
+    // An error means that the session is gone, and nothing runs in it.
     let _ = running.wait_for(|running| *running == 0).await;
 }

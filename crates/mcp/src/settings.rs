@@ -1,5 +1,5 @@
-//! [`Settings`]: how tools are treated, by what the user says and, where the user says nothing, by what the server
-//! says of them.
+//! [`Settings`]: how the gateway treats tools. The user's rules come first, then the hints of the
+//! server.
 
 use std::time::Duration;
 
@@ -7,35 +7,37 @@ use semel::core::namespace::MAX_PART_BYTES;
 use semel::{CrashPolicy, Mode, OnBusy, Policy};
 use serde::Deserialize;
 
-use crate::tools::Hints;
+use crate::hints::Hints;
 
-/// How a gateway treats calls.
+/// The settings of a gateway.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The name of the wrapped server: a part of every scope, so that tools of two servers never meet.
+    /// The name of the wrapped server. It is part of every scope, so each server has its own keys.
     pub name: String,
-    /// The tenant: keys of different ones never meet. Empty by default.
+    /// The tenant. Each tenant has its own keys. Empty by default.
     pub tenant: String,
-    /// What the user says of tools. Where several fit a tool's name, the first that says something counts.
+    /// The rules for tools. If several match a tool, the first one that sets a value wins.
     pub tools: Vec<ToolRule>,
-    /// How long a call without a key is the same call when it is made again, where a tool's key is derived. 120 s.
+    /// How long a derived key lives: an equal call within this time is a retry. The default is 120
+    /// s.
     pub window: Duration,
-    /// How long the server may take to answer a call before it is in doubt. 10 min.
+    /// How long the server may take to answer before a call is in doubt. The default is 10 min.
     pub call_limit: Duration,
-    /// How long a call that its caller cancelled may still be answered. 5 s.
+    /// How long the gateway waits for the answer to a cancelled call. The default is 5 s.
     pub cancel_grace: Duration,
-    /// Whether a replayed result says so in a line of text too: models see no metadata. No.
+    /// Whether a replayed result also says so in its text, as models do not see metadata. Off by
+    /// default.
     pub say_replayed: bool,
-    /// Whether tools that call themselves idempotent pass unprotected. No.
+    /// Whether tools with `idempotentHint` pass unprotected. Off by default.
     pub bypass_idempotent: bool,
-    /// Whether calls with a key carry a key for the systems behind the server. Yes.
+    /// Whether keyed calls carry a key for the systems behind the server. On by default.
     pub pass_key: bool,
-    /// Lease, retention, waiting, bounds. The crash policy is each tool's own.
+    /// Lease, retention, waiting and limits. The crash policy comes from each tool's rule.
     pub policy: Policy,
 }
 
 impl Settings {
-    /// Defaults, for the server of that name.
+    /// The default settings for the server of this name.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self {
@@ -55,29 +57,32 @@ impl Settings {
         }
     }
 
-    /// Says what is wrong with them.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// A sentence for whoever wrote them.
+    /// A sentence that says which setting is wrong.
     pub fn check(&self) -> Result<(), String> {
         let name = &self.name;
         if name.is_empty() || name.len() > 64 || name.chars().any(|c| c.is_control() || c == '/') {
             return Err("the server's name must have 1 to 64 bytes, without `/`".to_owned());
         }
-        for policy in [self.policy.clone(), self.windowed(CrashPolicy::Takeover)] {
+        for policy in [
+            self.policy.clone(),
+            self.windowed_policy(CrashPolicy::Takeover),
+        ] {
             let told = |error| format!("lease, retention and window don't fit: {error}");
             policy.terms().map_err(told)?;
         }
         Ok(())
     }
 
-    /// The scope that a tool's keys live in; `path` as [`crate::Caller`] has it.
+    /// The scope of a tool's keys. See [`crate::Caller`] for `path`.
     pub(crate) fn scope(&self, path: &str, tool: &str) -> String {
         let digest = |text: &str| {
             let digest = semel::core::Fingerprint::builder(&semel::Secret::none());
             hex(digest.part(text.as_bytes()).finish().as_bytes())
         };
-        // A digest, as there may be tokens in it.
+        // The path may contain tokens, so the scope holds its digest.
         let name = match path {
             "" => self.name.clone(),
             path => format!("{}:{}", self.name, &digest(path)[2..18]),
@@ -86,7 +91,8 @@ impl Settings {
         if whole.len() <= MAX_PART_BYTES && !whole.chars().any(char::is_control) {
             return whole;
         }
-        // Too long to be shown: a digest instead, which no tool's own name looks like.
+        // A name that is too long becomes a digest. The double slash keeps it apart from other
+        // names.
         format!("{name}//{}", digest(tool))
     }
 
@@ -94,7 +100,7 @@ impl Settings {
         let rules: Vec<&ToolRule> = self
             .tools
             .iter()
-            .filter(|rule| fits(&rule.name, tool))
+            .filter(|rule| matches_pattern(&rule.name, tool))
             .collect();
         let rules = rules.as_slice();
         let bypass = hints.read_only || (hints.idempotent && self.bypass_idempotent);
@@ -105,8 +111,8 @@ impl Settings {
         let crash = rules.iter().find_map(|rule| rule.crash);
         let crash = crash.map_or(by_hint, CrashPolicy::from);
         let by_crash = match crash {
-            CrashPolicy::Hold => Errors::Keep,
-            CrashPolicy::Takeover => Errors::Release,
+            CrashPolicy::Hold => ErrorRule::Keep,
+            CrashPolicy::Takeover => ErrorRule::Release,
         };
         Treatment {
             bypass: rules.iter().find_map(|rule| rule.bypass).unwrap_or(bypass),
@@ -119,14 +125,14 @@ impl Settings {
         }
     }
 
-    pub(crate) fn kept(&self, crash: CrashPolicy) -> Policy {
+    pub(crate) fn policy_with(&self, crash: CrashPolicy) -> Policy {
         Policy {
             crash,
             ..self.policy.clone()
         }
     }
 
-    pub(crate) fn windowed(&self, crash: CrashPolicy) -> Policy {
+    pub(crate) fn windowed_policy(&self, crash: CrashPolicy) -> Policy {
         Policy {
             crash,
             retention: self.window.max(self.policy.lease),
@@ -134,7 +140,7 @@ impl Settings {
         }
     }
 
-    /// How long a call may take; as long as it does where calls are only observed (P39).
+    /// The time limit of a call. In observe mode there is none (P39).
     pub(crate) fn limit(&self) -> Option<Duration> {
         self.enforces().then_some(self.call_limit)
     }
@@ -144,76 +150,76 @@ impl Settings {
     }
 }
 
-/// What the user says of the tools of a name.
+/// A rule for tools.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub struct ToolRule {
-    /// A tool's name; `*` stands for any characters.
+    /// The name of the tool; `*` matches any characters.
     #[serde(default)]
     pub name: String,
-    /// Where its key comes from.
+    /// Where the key comes from.
     pub key: Option<KeyRule>,
-    /// What becomes of a call whose outcome nobody saw.
-    pub crash: Option<Crash>,
-    /// Whether its calls pass unprotected.
+    /// What happens to a call with an unknown outcome.
+    pub crash: Option<CrashRule>,
+    /// Whether calls pass unprotected.
     pub bypass: Option<bool>,
-    /// What becomes of a result that says that the tool failed.
-    pub errors: Option<Errors>,
+    /// What happens to a result with `isError`.
+    pub errors: Option<ErrorRule>,
 }
 
-/// Where a call's key comes from.
+/// Where the key of a call comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyRule {
-    /// The caller's, where it brings one; without one the call passes unprotected.
+    /// From the caller. A call without a key passes unprotected.
     #[default]
     Optional,
-    /// The caller's, or one made of principal, session, tool and arguments.
+    /// From the caller, else derived from principal, session, tool and arguments.
     Derive,
-    /// The caller's; without one the call is refused.
+    /// From the caller. A call without a key is refused.
     Required,
 }
 
-/// What becomes of a call whose outcome nobody saw.
+/// What happens to a call with an unknown outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Crash {
-    /// It is in doubt until resolved: at most once.
+pub enum CrashRule {
+    /// It stays in doubt until it is resolved (at most once).
     Hold,
-    /// The next call runs it again: at least once.
+    /// The next call runs it again (at least once).
     Takeover,
 }
 
-impl From<Crash> for CrashPolicy {
-    fn from(crash: Crash) -> Self {
+impl From<CrashRule> for CrashPolicy {
+    fn from(crash: CrashRule) -> Self {
         match crash {
-            Crash::Hold => Self::Hold,
-            Crash::Takeover => Self::Takeover,
+            CrashRule::Hold => Self::Hold,
+            CrashRule::Takeover => Self::Takeover,
         }
     }
 }
 
-/// What becomes of a result that says that the tool failed.
+/// What happens to a result with `isError`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Errors {
-    /// It is kept and replayed: whether the tool acted before it failed is not known.
+pub enum ErrorRule {
+    /// It is stored and replayed, because the tool may have acted before it failed.
     Keep,
-    /// The same call runs again.
+    /// It frees the key, and the same call runs again.
     Release,
 }
 
-/// How the calls of one tool are treated.
+/// The treatment of one tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Treatment {
     pub(crate) bypass: bool,
     pub(crate) key: KeyRule,
     pub(crate) crash: CrashPolicy,
-    pub(crate) errors: Errors,
+    pub(crate) errors: ErrorRule,
 }
 
-/// Whether `name` fits a pattern in which `*` stands for any characters.
-fn fits(pattern: &str, name: &str) -> bool {
+/// Whether `name` matches a pattern in which `*` stands for any characters.
+fn matches_pattern(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = name.strip_prefix(parts.next().unwrap_or_default()) else {
         return false;
@@ -244,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_any_characters() {
+    fn star_matches_any_characters() {
         for (pattern, name, is) in [
             ("pay", "pay", true),
             ("pay", "payout", false),
@@ -256,12 +262,12 @@ mod tests {
             ("ab*ba", "aba", false),
             ("a*b*c", "a-c-b", false),
         ] {
-            assert_eq!(fits(pattern, name), is, "{pattern} {name}");
+            assert_eq!(matches_pattern(pattern, name), is, "{pattern} {name}");
         }
     }
 
     #[test]
-    fn a_tool_is_treated_by_the_users_word_then_by_its_own() {
+    fn user_rules_override_the_hints_of_a_tool() {
         let mut settings = Settings::new("vendors");
         let of = |settings: &Settings, read_only, idempotent, destructive| {
             settings.treatment(
@@ -289,21 +295,21 @@ mod tests {
         settings.tools.push(ToolRule {
             name: "sub*".to_owned(),
             key: Some(KeyRule::Derive),
-            crash: Some(Crash::Takeover),
+            crash: Some(CrashRule::Takeover),
             bypass: Some(false),
-            errors: Some(Errors::Keep),
+            errors: Some(ErrorRule::Keep),
         });
         let expected = Treatment {
             bypass: false,
             key: KeyRule::Derive,
             crash: CrashPolicy::Takeover,
-            errors: Errors::Keep,
+            errors: ErrorRule::Keep,
         };
         assert_eq!(of(&settings, true, true, true), expected);
     }
 
     #[test]
-    fn a_long_name_of_a_tool_still_has_a_scope_of_its_own() {
+    fn long_tool_name_still_has_its_own_scope() {
         let settings = Settings::new("vendors");
         let (one, other) = (
             settings.scope("", &"a".repeat(200)),
@@ -314,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_behind_one_address_have_scopes_of_their_own_which_show_no_token() {
+    fn scopes_differ_by_path_and_reveal_no_token() {
         let settings = Settings::new(&"n".repeat(64));
         let scopes = ["", "/a?", "/b?", "/a?token=secret"].map(|path| {
             let scope = settings.scope(path, &"t".repeat(200));
@@ -329,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_cannot_work_are_refused_with_a_sentence() {
+    fn invalid_settings_are_refused_with_a_reason() {
         let mut settings = Settings::new("a/b");
         assert!(settings.check().unwrap_err().contains("name"));
         settings = Settings::new("a");

@@ -1,4 +1,5 @@
-//! The server's tools as it lists them: what it says of each, and what a list is changed to on its way to the caller.
+//! [`Catalog`]: the tool list of a server. It remembers what the server declares, and adds the key
+//! argument to the list that callers see.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,107 +10,82 @@ use semel::core::Tick;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use crate::hints::Hints;
 use crate::members::Members;
 use crate::settings::Settings;
-use crate::status;
 
-/// The argument that every protected tool gains, and the other name that it is taken under.
+/// The key argument that every protected tool gains, and its other accepted spelling.
 pub(crate) const KEY: &str = "idempotencyKey";
-pub(crate) const KEY_TOO: &str = "idempotency_key";
+pub(crate) const KEY_SNAKE_CASE: &str = "idempotency_key";
 
-/// The most tools remembered; a server with more has them treated as if it said nothing of them.
-const MOST_TOOLS: usize = 10_000;
-/// How long a server that gave no list is not asked for it again.
-const ASK_AGAIN: Duration = Duration::from_secs(30);
+/// The largest number of tools remembered. Further tools are treated as if the server declared
+/// nothing.
+const MAX_TOOLS: usize = 10_000;
+/// How long the gateway waits before it asks again for a list that failed.
+const LIST_RETRY: Duration = Duration::from_secs(30);
 
-/// What a server says of a tool. What it leaves out is what the protocol takes for granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hints {
-    pub(crate) read_only: bool,
-    pub(crate) idempotent: bool,
-    pub(crate) destructive: bool,
-}
-
-impl Default for Hints {
-    fn default() -> Self {
-        Self {
-            read_only: false,
-            idempotent: false,
-            destructive: true,
-        }
-    }
-}
-
-impl Hints {
-    pub(crate) fn of(tool: &Members) -> Self {
-        let hints = tool.object("annotations").unwrap_or_default();
-        let or = |name, otherwise| hints.read::<bool>(name).unwrap_or(otherwise);
-        Self {
-            read_only: or("readOnlyHint", false),
-            idempotent: or("idempotentHint", false),
-            destructive: or("destructiveHint", true),
-        }
-    }
-}
-
-/// What is known of a tool.
+/// What the server declares about a tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct ToolFacts {
     pub(crate) hints: Hints,
-    /// Whether the tool itself takes an argument of these names, so that it has to be passed on.
-    pub(crate) takes_key: bool,
-    pub(crate) takes_key_too: bool,
+    /// Whether the tool itself declares an argument of this name, and so receives it.
+    pub(crate) declares_key: bool,
+    pub(crate) declares_snake_case_key: bool,
 }
 
-/// The tools of one server, as far as they were listed.
+/// The known tools of one server.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
-    tools: RwLock<HashMap<String, Known>>,
-    /// Whether a whole list was seen since the server last said that it changed.
+    tools: RwLock<HashMap<String, ToolFacts>>,
+    /// Whether the whole list was read since the server last announced a change.
     whole: RwLock<bool>,
-    /// Who got no list last, and when. Another may get one.
+    /// The principal of the last failed list request, and its time. Another principal may succeed.
     failed: RwLock<Option<(String, Tick)>>,
 }
 
 impl Catalog {
-    pub(crate) fn get(&self, tool: &str) -> Option<Known> {
+    pub(crate) fn get(&self, tool: &str) -> Option<ToolFacts> {
         self.tools.read().get(tool).copied()
     }
 
-    /// Whether asking the server for its list, as this principal, could teach us nothing about the tool.
-    pub(crate) fn is_enough(&self, tool: &str, principal: &str, now: Tick) -> bool {
+    /// Whether a list request as this principal would bring nothing new about the tool.
+    pub(crate) fn needs_no_listing(&self, tool: &str, principal: &str, now: Tick) -> bool {
         let failed = self.failed.read();
         let failed_lately = failed
             .as_ref()
-            .is_some_and(|(whose, when)| whose == principal && now.since(*when) < ASK_AGAIN);
+            .is_some_and(|(whose, when)| whose == principal && now.since(*when) < LIST_RETRY);
         failed_lately || *self.whole.read() || self.get(tool).is_some()
     }
 
-    /// The server gave this principal no list: to ask again for every call would be in vain, and take its time.
-    pub(crate) fn failed(&self, principal: &str, now: Tick) {
+    /// Remembers that the server gave this principal no list, so that not every call asks again.
+    pub(crate) fn mark_failed(&self, principal: &str, now: Tick) {
         *self.failed.write() = Some((principal.to_owned(), now));
     }
 
-    pub(crate) fn set_whole(&self) {
+    pub(crate) fn mark_complete(&self) {
         *self.whole.write() = true;
     }
 
-    /// The server says that its list has changed. What was known is kept until it is listed anew: a tool that was
-    /// protected stays so.
-    pub(crate) fn changed(&self) {
+    /// The server announced a change of its list. Known tools stay known until they are listed
+    /// again, so protected tools stay protected.
+    pub(crate) fn mark_changed(&self) {
         *self.whole.write() = false;
         *self.failed.write() = None;
     }
 
-    fn learn(&self, name: &str, known: Known) {
+    fn learn(&self, name: &str, facts: ToolFacts) {
         let mut tools = self.tools.write();
-        if tools.len() < MOST_TOOLS || tools.contains_key(name) {
-            tools.insert(name.to_owned(), known);
+        if tools.len() < MAX_TOOLS || tools.contains_key(name) {
+            tools.insert(name.to_owned(), facts);
         }
     }
 
-    /// Reads a page of the server's list. → the page as the caller is to see it, and where it goes on.
-    pub(crate) fn page(&self, response: &Bytes, settings: &Settings) -> (Bytes, Option<String>) {
+    /// Reads a page of the server's list. Returns the page for the caller, and the next cursor.
+    pub(crate) fn read_page(
+        &self,
+        response: &Bytes,
+        settings: &Settings,
+    ) -> (Bytes, Option<String>) {
         let changed = Members::parse(response).and_then(|message| {
             let result = message.object("result")?;
             let tools = result.read::<Vec<Box<RawValue>>>("tools")?;
@@ -119,15 +95,15 @@ impl Catalog {
             return (response.clone(), None);
         };
         for tool in &mut tools {
-            if let Some(changed) = self.tool(tool, settings) {
+            if let Some(changed) = self.learn_and_change(tool, settings) {
                 *tool = changed;
             }
         }
         let next = result.read::<String>("nextCursor");
         if next.is_none() {
-            self.set_whole();
-            if settings.enforces() && self.get(status::NAME).is_none() {
-                tools.extend(serde_json::value::to_raw_value(&status::tool()).ok());
+            self.mark_complete();
+            if settings.enforces() && self.get(STATUS_TOOL).is_none() {
+                tools.extend(serde_json::value::to_raw_value(&status_tool()).ok());
             }
         }
         result.set("tools", &tools);
@@ -135,37 +111,62 @@ impl Catalog {
         (message.to_bytes().into(), next)
     }
 
-    /// Learns a tool. → the tool with the argument added, where it is protected.
-    fn tool(&self, tool: &RawValue, settings: &Settings) -> Option<Box<RawValue>> {
-        let mut tool = Members::of(tool)?;
+    /// Remembers a tool. Returns the changed tool if it gains the key argument.
+    fn learn_and_change(&self, tool: &RawValue, settings: &Settings) -> Option<Box<RawValue>> {
+        let mut tool = Members::from_raw(tool)?;
         let name = tool.read::<String>("name")?;
-        let hints = Hints::of(&tool);
+        let hints = Hints::from_tool(&tool);
         let mut schema = tool.object("inputSchema")?;
         let mut properties = schema.object("properties").unwrap_or_default();
-        let known = Known {
+        let facts = ToolFacts {
             hints,
-            takes_key: properties.has(KEY),
-            takes_key_too: properties.has(KEY_TOO),
+            declares_key: properties.has(KEY),
+            declares_snake_case_key: properties.has(KEY_SNAKE_CASE),
         };
-        self.learn(&name, known);
+        self.learn(&name, facts);
         let passes = settings.treatment(&name, hints).bypass || !settings.enforces();
-        if passes || known.takes_key || known.takes_key_too {
+        if passes || facts.declares_key || facts.declares_snake_case_key {
             return None;
         }
-        properties.set(KEY, &argument());
+        properties.set(KEY, &key_argument());
         schema.set("properties", &properties);
         tool.set("inputSchema", &schema);
         serde_json::value::to_raw_value(&tool).ok()
     }
 }
 
-fn argument() -> serde_json::Value {
+/// The name of the built-in tool that reports what became of a call.
+pub(crate) const STATUS_TOOL: &str = "semel_status";
+
+/// The built-in tool as an entry of the list.
+fn status_tool() -> serde_json::Value {
+    json!({
+        "name": STATUS_TOOL,
+        "description": "Tells what became of an earlier tool call with an idempotencyKey: whether it \
+            took effect, is still running, or is in doubt. Changes nothing.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "tool": {"type": "string", "description": "The name of the tool that was called."},
+                "idempotencyKey": {
+                    "type": "string",
+                    "description": "The key that it was called with.",
+                },
+            },
+            "required": ["tool", "idempotencyKey"],
+        },
+        "annotations": {"title": "Status of a call", "readOnlyHint": true, "openWorldHint": false},
+    })
+}
+
+/// The schema of the argument that protected tools gain.
+fn key_argument() -> serde_json::Value {
     json!({
         "type": "string",
         "maxLength": 255,
-        "description": "Optional. Makes it safe to call again: choose a new value (such as a UUID) for each action \
-            that you intend, and repeat the same value when you call again because no result came. The action \
-            then happens once, and every call gets its result.",
+        "description": "Optional. Makes retries safe: choose a new value (such as a UUID) for each \
+            action that you intend, and repeat the same value when you call again because no \
+            result came. The action then happens once, and every call gets its result.",
     })
 }
 
@@ -177,12 +178,12 @@ mod tests {
     fn listed(list: &Value) -> (Value, Option<String>, Catalog) {
         let catalog = Catalog::default();
         let text = Bytes::from(serde_json::to_vec(list).unwrap());
-        let (page, next) = catalog.page(&text, &Settings::new("test"));
+        let (page, next) = catalog.read_page(&text, &Settings::new("test"));
         (serde_json::from_slice(&page).unwrap(), next, catalog)
     }
 
     #[test]
-    fn protected_tools_gain_the_argument_and_nothing_else_changes() {
+    fn protected_tools_gain_only_the_key_argument() {
         let list = json!({"jsonrpc": "2.0", "id": 7, "result": {"tools": [
             {"name": "pay", "x-later": 1.0, "inputSchema": {"type": "object", "required": ["to"], "properties": {"to": {"type": "string"}}}},
             {"name": "look", "annotations": {"readOnlyHint": true}, "inputSchema": {"type": "object"}},
@@ -191,47 +192,49 @@ mod tests {
         let (mut page, next, catalog) = listed(&list);
         assert_eq!(next, None);
         let tools = page["result"]["tools"].as_array_mut().unwrap();
-        assert_eq!(tools.pop().unwrap()["name"], status::NAME);
+        assert_eq!(tools.pop().unwrap()["name"], STATUS_TOOL);
         let properties = tools[0]["inputSchema"]["properties"]
             .as_object_mut()
             .unwrap();
         assert_eq!(properties.remove(KEY).unwrap()["type"], "string");
         assert_eq!(page, list);
-        assert!(catalog.get("own").unwrap().takes_key_too);
+        assert!(catalog.get("own").unwrap().declares_snake_case_key);
         assert!(catalog.get("look").unwrap().hints.read_only);
         assert!(*catalog.whole.read());
     }
 
     #[test]
-    fn the_built_in_tool_is_on_the_last_page_only_and_never_hides_the_servers_own() {
+    fn status_tool_is_on_the_last_page_unless_the_server_has_one() {
         let page = json!({"id": 1, "result": {"tools": [{"name": "semel_status", "inputSchema": {}}], "nextCursor": "2"}});
         let (page, next, catalog) = listed(&page);
         assert_eq!(next.as_deref(), Some("2"));
         assert_eq!(page["result"]["tools"].as_array().unwrap().len(), 1);
         assert!(!*catalog.whole.read());
         let last = Bytes::from_static(br#"{"id":2,"result":{"tools":[]}}"#);
-        assert_eq!(catalog.page(&last, &Settings::new("test")).0, last);
+        assert_eq!(catalog.read_page(&last, &Settings::new("test")).0, last);
     }
 
     #[test]
-    fn an_error_passes_as_it_is() {
+    fn list_errors_pass_unchanged() {
         let error = Bytes::from_static(br#"{"id":1,"error":{"code":-32601,"message":"none"}}"#);
         assert_eq!(
-            Catalog::default().page(&error, &Settings::new("test")).0,
+            Catalog::default()
+                .read_page(&error, &Settings::new("test"))
+                .0,
             error
         );
     }
 
     #[test]
-    fn a_server_that_gave_no_list_is_asked_again_after_a_while_and_for_another_at_once() {
+    fn failed_list_is_retried_later_or_for_another_principal() {
         let catalog = Catalog::default();
         let now = Tick::new(Duration::from_secs(1000));
-        assert!(!catalog.is_enough("pay", "ann", now));
-        catalog.failed("ann", now);
-        assert!(catalog.is_enough("pay", "ann", now));
-        assert!(!catalog.is_enough("pay", "bob", now));
-        assert!(!catalog.is_enough("pay", "ann", now.plus(ASK_AGAIN)));
-        catalog.changed();
-        assert!(!catalog.is_enough("pay", "ann", now));
+        assert!(!catalog.needs_no_listing("pay", "ann", now));
+        catalog.mark_failed("ann", now);
+        assert!(catalog.needs_no_listing("pay", "ann", now));
+        assert!(!catalog.needs_no_listing("pay", "bob", now));
+        assert!(!catalog.needs_no_listing("pay", "ann", now.plus(LIST_RETRY)));
+        catalog.mark_changed();
+        assert!(!catalog.needs_no_listing("pay", "ann", now));
     }
 }

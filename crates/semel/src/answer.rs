@@ -1,4 +1,4 @@
-//! What an operation's caller gets, and what its effect may say went wrong.
+//! The answer to an operation's caller, [`Answer`] or [`Error`], and the failure of its effect, [`Failure`].
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,11 +11,11 @@ use serde::de::DeserializeOwned;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Answer<T> {
-    /// What the effect answered.
+    /// The value that the effect returned.
     pub value: T,
-    /// Whether an earlier run answered, and this one did nothing.
+    /// Whether this is the stored answer of an earlier run.
     pub replayed: bool,
-    /// Which run answered: 1, or more where earlier owners vanished.
+    /// The number of the run that answered: 1, or more if earlier owners crashed.
     pub attempt: u16,
     /// When the key was first claimed, on the store's clock; for a fresh run, now.
     pub original_time: SystemTime,
@@ -36,12 +36,12 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 /// | [`Failure::reject`] | failed for good | kept, and replayed to every caller | the same |
 /// | [`Failure::unknown`] | sent, and no reply came | in doubt | in doubt |
 ///
-/// Where the effect ran without protection no key can be in doubt: its caller gets [`Error::Unknown`] instead.
+/// If the effect ran without protection, no key can be in doubt: its caller gets [`Error::Unknown`] instead.
 #[derive(Debug)]
-pub struct Failure(pub(crate) Kind);
+pub struct Failure(pub(crate) FailureKind);
 
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum FailureKind {
     Retry(Cause),
     NoEffect(Cause),
     Reject(serde_json::Value),
@@ -49,27 +49,27 @@ pub(crate) enum Kind {
 }
 
 impl Failure {
-    /// Failed, and may or may not have happened in part.
+    /// Failed, and may have happened in part.
     pub fn retry(cause: impl Into<Cause>) -> Self {
-        Self(Kind::Retry(cause.into()))
+        Self(FailureKind::Retry(cause.into()))
     }
 
-    /// Failed before anything happened: say this only where that is certain.
+    /// Failed before anything happened: say this only if that is certain.
     pub fn no_effect(cause: impl Into<Cause>) -> Self {
-        Self(Kind::NoEffect(cause.into()))
+        Self(FailureKind::NoEffect(cause.into()))
     }
 
     /// Failed for good: a declined card, a rule broken. `reason` is kept and replayed.
     pub fn reject(reason: impl Serialize) -> Self {
         let reason = serde_json::to_value(reason);
-        Self(Kind::Reject(
+        Self(FailureKind::Reject(
             reason.unwrap_or_else(|error| error.to_string().into()),
         ))
     }
 
-    /// Nobody knows: the call was sent, and no reply came.
+    /// The outcome is unknown: a call was sent, and no reply came.
     pub fn unknown(cause: impl Into<Cause>) -> Self {
-        Self(Kind::Unknown(cause.into()))
+        Self(FailureKind::Unknown(cause.into()))
     }
 }
 
@@ -83,9 +83,9 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rejection {
-    /// What the effect gave as the reason; `null` where what is kept of it isn't JSON, or it was too large to keep.
+    /// The reason that the effect gave; `null` if the stored one isn't JSON, or was too large to keep.
     pub reason: serde_json::Value,
-    /// Whether an earlier run failed so, and this call did nothing.
+    /// Whether this is the stored failure of an earlier run.
     pub replayed: bool,
 }
 
@@ -93,7 +93,7 @@ impl Rejection {
     /// The reason, as the type that the effect gave.
     ///
     /// # Errors
-    /// Where it isn't of that type.
+    /// If it isn't of that type.
     pub fn reason<R: DeserializeOwned>(&self) -> Result<R, serde_json::Error> {
         serde_json::from_value(self.reason.clone())
     }
@@ -103,7 +103,7 @@ impl Rejection {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The key isn't one.
+    /// The key is invalid.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// Environment, tenant or scope can't be used.
@@ -124,10 +124,10 @@ pub enum Error {
     /// The effect failed. The key is free: calling again runs it again.
     #[error("the operation failed; calling again with the same key runs it again")]
     Failed(#[source] Cause),
-    /// The effect failed, and whether it happened is not known. Calling again won't run it.
+    /// The effect failed, and it is unknown whether it happened. Calling again won't run it.
     #[error("the operation may or may not have taken effect; its key is in doubt until resolved")]
     InDoubt(#[source] Cause),
-    /// The effect ran without protection (mode `off` or `observe`, fail-open), and whether it happened is not known.
+    /// The effect ran without protection (mode `off` or `observe`, fail-open), and it is unknown whether it happened.
     /// Calling again may run it again: find out first.
     #[error(
         "the operation ran unprotected and may or may not have taken effect; find out before calling again"
@@ -139,12 +139,12 @@ pub enum Error {
         /// How large it was.
         bytes: u64,
     },
-    /// The store and the caller's transaction can't be one.
+    /// The store and the caller's transaction aren't in the same database.
     #[error(
         "run_in needs the records in the same database as the transaction: open semel with a postgres:// or mysql:// URL"
     )]
     NotTransactional,
-    /// The stored answer isn't of the type asked for.
+    /// The stored answer has another type than the caller's.
     #[error("the operation is done, but its stored answer is of another type")]
     Answer(#[source] serde_json::Error),
 }

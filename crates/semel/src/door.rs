@@ -1,6 +1,6 @@
 //! [`Semel::http`]: the tower layer on this store.
 
-use semel_http::{Builder, IdempotencyLayer};
+use semel_http::{IdempotencyLayer, LayerBuilder};
 
 use crate::open::Semel;
 
@@ -45,7 +45,7 @@ impl Semel {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn http_builder(&self) -> Builder {
+    pub fn http_builder(&self) -> LayerBuilder {
         IdempotencyLayer::builder(self.engine().clone())
             .environment(&self.shared.environment)
             .policy((*self.shared.policy).clone())
@@ -57,3 +57,8 @@ impl Semel {
 #[cfg(all(doctest, feature = "axum", feature = "webhook"))]
 #[doc = include_str!("../../../docs/http.md")]
 struct Guide;
+
+/// The tutorial's program, compiled as a test.
+#[cfg(all(doctest, feature = "axum"))]
+#[doc = include_str!("../../../docs/tutorials/axum.md")]
+struct Tutorial;

@@ -37,12 +37,12 @@ pub enum OpenError {
     /// The store can't be reached, or isn't fit to keep records.
     #[error("the store can't be used: {}", reason(.0))]
     Store(#[source] semel_core::StoreError),
-    /// The bucket for large bodies can't be reached, or takes none.
+    /// The bucket for large bodies can't be reached, or rejects them.
     #[error("the body store can't be used: {}", reason(.0))]
     Bodies(#[source] semel_core::StoreError),
     /// The default policy is out of bounds.
     #[error("the policy can't be used: {0}")]
-    Policy(#[from] semel_core::TermsError),
+    Policy(#[from] semel_core::ClaimTermsError),
     /// The environment can't be used.
     #[error("the environment can't be used: {0}")]
     Environment(#[from] semel_core::NamespaceError),
@@ -51,7 +51,7 @@ pub enum OpenError {
     Canary(#[from] CanaryError),
 }
 
-/// What the client said, where it said anything: "refused" alone helps nobody at start-up.
+/// The error with its cause, because "refused" alone doesn't help at start-up.
 fn reason(error: &semel_core::StoreError) -> String {
     use std::error::Error as _;
     error

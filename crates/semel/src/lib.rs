@@ -1,4 +1,4 @@
-#![doc = include_str!("../../../README.md")]
+#![doc = include_str!("../README.md")]
 
 mod answer;
 #[cfg(feature = "http")]
@@ -41,5 +41,5 @@ pub use transactional::Transact;
 #[cfg(feature = "http")]
 pub use semel_http as http;
 
-/// The protocol crate, for whoever writes a store or a door.
+/// The protocol crate, for authors of a store or a door.
 pub use semel_core as core;

@@ -1,17 +1,16 @@
-//! [`Semel`]: one URL in, ready to run operations.
+//! [`Semel`]: opens a store by its URL, ready to run operations.
 
 use std::sync::Arc;
 
 use semel_core::canary;
 use semel_core::engine::{Engine, EngineConfig};
-use semel_core::event::{Ignore, Observer};
+use semel_core::event::{NoopObserver, Observer};
 use semel_core::policy::Policy;
 use semel_core::{Env, KeyRules, Secret, StoreAdmin};
 
 use crate::error::OpenError;
-use crate::operation::Operation;
 use crate::runtime::tokio_env;
-use crate::stores::{Opened, open_stores, sweep_now_and_then};
+use crate::stores::{OpenedStore, open_stores, start_sweeping};
 
 /// The idempotency layer: a store, and an engine on it. Cheap to clone.
 ///
@@ -60,7 +59,7 @@ impl Semel {
     /// | `redis://127.0.0.1:6379/0` | Redis ≥ 7.0 or Valkey (feature `redis`); also `rediss://`, `redis+sentinel://`, `redis+cluster://` |
     /// | `sqlite:///var/lib/semel/keys.db` | a file on this host, for several processes (feature `sqlite`) |
     ///
-    /// Two URLs with a space between them keep the same records in both, while they move from one store to the other.
+    /// Two URLs with a space between them keep the same records in both stores, for a live migration.
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong and what to do.
@@ -73,18 +72,13 @@ impl Semel {
         Builder::default()
     }
 
-    /// Begins an operation: `scope` names what is done, such as `"charge"`.
-    pub fn operation(&self, scope: &str) -> Operation {
-        Operation::new(self.clone(), scope)
-    }
-
-    /// The engine, for whoever writes a door.
+    /// The engine, for authors of a front end.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.shared.engine
     }
 
-    /// The environment that keys live in; empty where there is only one.
+    /// The environment of all keys; empty if there is only one.
     #[must_use]
     pub fn environment(&self) -> &str {
         &self.shared.environment
@@ -102,8 +96,8 @@ impl Semel {
         &self.shared.key_rules
     }
 
-    /// Completes when nothing is under way any more: call it after the server has stopped taking requests, so
-    /// that effects whose callers have left are not cut off.
+    /// Completes when no work is left. Call it after the server has stopped taking requests, so that effects whose callers
+    /// are gone are not cut off.
     pub async fn idle(&self) {
         self.engine().idle().await;
     }
@@ -114,14 +108,14 @@ impl Semel {
         &self.shared.store
     }
 
-    /// The bucket, where the records are in one: for what else is kept there.
+    /// The store, if the records are in a bucket: for other objects in the same bucket.
     #[cfg(feature = "object")]
     #[must_use]
     pub fn object(&self) -> Option<&semel_stores::object::ObjectStore> {
         self.shared.object.as_ref()
     }
 
-    /// The store, where the records are in PostgreSQL: for what is written together with them.
+    /// The store, if the records are in PostgreSQL: for extra SQL in the same statements.
     #[cfg(feature = "postgres")]
     #[must_use]
     pub fn postgres(&self) -> Option<&semel_stores::postgres::PostgresStore> {
@@ -172,7 +166,7 @@ impl Default for Builder {
             config: EngineConfig::default(),
             key_rules: KeyRules::default(),
             secret: Secret::none(),
-            observer: Arc::new(Ignore),
+            observer: Arc::new(NoopObserver),
             env: None,
             tool: false,
             #[cfg(feature = "object")]
@@ -182,7 +176,7 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// The environment, such as `production`: keys of different ones never meet. Empty by default.
+    /// The environment, such as `production`: equal keys of different environments are different keys. Empty by default.
     pub fn environment(mut self, environment: &str) -> Self {
         environment.clone_into(&mut self.environment);
         self
@@ -194,7 +188,7 @@ impl Builder {
         self
     }
 
-    /// What concerns the whole process: waiters, breaker, local replays.
+    /// The settings of the whole process: waiters, circuit breaker, local replays.
     pub const fn engine_config(mut self, config: EngineConfig) -> Self {
         self.config = config;
         self
@@ -206,26 +200,25 @@ impl Builder {
         self
     }
 
-    /// The secret that identities and fingerprints are made with: the same on every node.
+    /// The secret that keys identities and fingerprints: the same on every node.
     pub fn secret(mut self, secret: Secret) -> Self {
         self.secret = secret;
         self
     }
 
-    /// Who is told what happens.
+    /// The observer that gets all events.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = observer;
         self
     }
 
-    /// Another environment than Tokio's: a test's clock, a simulation.
+    /// Another environment than Tokio's, such as a test's clock or a simulation.
     pub fn env(mut self, env: Env) -> Self {
         self.env = Some(env);
         self
     }
 
-    /// For a tool that looks after records and runs nothing of its own: a store that no node has used yet is not bound to the
-    /// tool's secret, or to its having none.
+    /// For a tool that only manages records: it doesn't bind a new store to its own secret.
     pub const fn tool(mut self) -> Self {
         self.tool = true;
         self
@@ -249,7 +242,7 @@ impl Builder {
         self.on(store, env).await
     }
 
-    /// Uses a store made by hand.
+    /// Uses a given store.
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong and what to do.
@@ -258,20 +251,22 @@ impl Builder {
         self.on(store.into(), env).await
     }
 
-    async fn on(self, opened: Opened, env: Env) -> Result<Semel, OpenError> {
+    async fn on(self, opened: OpenedStore, env: Env) -> Result<Semel, OpenError> {
         #[cfg(feature = "object")]
-        let opened = self.beside(opened, &env).await?;
+        let opened = self.with_body_store(opened, &env).await?;
         let store = opened.store;
         self.policy.terms()?;
         semel_core::Namespace::new(&self.environment, "", "any")?;
         let capabilities = store.capabilities();
         if capabilities.shared || capabilities.durable {
             match self.tool {
-                true => canary::look(&*store, &env, &self.secret, &self.environment).await?,
+                true => {
+                    canary::check_read_only(&*store, &env, &self.secret, &self.environment).await?;
+                }
                 false => canary::check(&*store, &env, &self.secret, &self.environment).await?,
             }
         }
-        sweep_now_and_then(Arc::downgrade(&store), &env);
+        start_sweeping(Arc::downgrade(&store), &env);
         let engine = Engine::with(store.clone(), env, self.secret, self.config, self.observer);
         let shared = Shared {
             engine,
@@ -294,8 +289,12 @@ impl Builder {
 
 #[cfg(feature = "object")]
 impl Builder {
-    /// The store, with the bodies beside it where it is to have any.
-    async fn beside(&self, mut opened: Opened, env: &Env) -> Result<Opened, OpenError> {
+    /// Adds the blob store for large bodies, if one is configured.
+    async fn with_body_store(
+        &self,
+        mut opened: OpenedStore,
+        env: &Env,
+    ) -> Result<OpenedStore, OpenError> {
         use semel_stores::object::ObjectBodies;
         if let Some((url, above)) = &self.bodies {
             let bodies = Box::pin(ObjectBodies::open(url, Arc::clone(&env.clock))).await;

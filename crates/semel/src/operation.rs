@@ -1,4 +1,4 @@
-//! An operation, step by step: scope → key → payload → run.
+//! The typed operation, built step by step: scope → key → payload → run.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use semel_core::{Namespace, Resolution, State};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::answer::{Answer, Error, Failure, Kind, Rejection, system_time};
+use crate::answer::{Answer, Error, Failure, FailureKind, Rejection, system_time};
 use crate::open::Semel;
 
 /// An operation that has a scope. Next: [`Operation::key`].
@@ -23,8 +23,15 @@ pub struct Operation {
     policy: Arc<Policy>,
 }
 
+impl Semel {
+    /// Begins an operation: `scope` names what is done, such as `"charge"`.
+    pub fn operation(&self, scope: &str) -> Operation {
+        Operation::new(self.clone(), scope)
+    }
+}
+
 impl Operation {
-    pub(crate) fn new(semel: Semel, scope: &str) -> Self {
+    fn new(semel: Semel, scope: &str) -> Self {
         let policy = Arc::clone(&semel.shared.policy);
         Self {
             semel,
@@ -34,20 +41,19 @@ impl Operation {
         }
     }
 
-    /// The tenant: keys of different tenants never meet.
+    /// The tenant: equal keys of different tenants are different keys.
     pub fn tenant(mut self, tenant: &str) -> Self {
         tenant.clone_into(&mut self.tenant);
         self
     }
 
-    /// Treats this operation by `policy` instead of the default one. Share it between calls.
+    /// Uses `policy` for this operation instead of the default one. Share it between calls.
     pub fn policy(mut self, policy: impl Into<Arc<Policy>>) -> Self {
         self.policy = policy.into();
         self
     }
 
-    /// At most once: should this process vanish, the key is in doubt until resolved. For effects that
-    /// can't be undone.
+    /// At most once: if this process crashes, the key is in doubt until resolved. For effects that can't be undone.
     pub fn hold(mut self) -> Self {
         Arc::make_mut(&mut self.policy).crash = CrashPolicy::Hold;
         self
@@ -77,7 +83,7 @@ pub struct Keyed {
 }
 
 impl Keyed {
-    /// What is asked for. The same key with another payload is refused.
+    /// The payload of the request. The same key with another payload is refused.
     ///
     /// Two payloads are the same if their JSON has the same meaning: member order doesn't count.
     pub fn payload(self, payload: &(impl Serialize + ?Sized)) -> Call {
@@ -86,13 +92,13 @@ impl Keyed {
         self.call(fingerprint)
     }
 
-    /// What is asked for, as bytes that must be the same bytes again.
+    /// The payload as bytes, which are compared byte by byte.
     pub fn payload_bytes(self, payload: &[u8]) -> Call {
         let fingerprint = Ok(self.builder().part(payload).finish());
         self.call(fingerprint)
     }
 
-    /// The key alone says what is asked for: no check against reuse.
+    /// No payload: the key alone identifies the request, without a check against reuse.
     pub fn no_payload(self) -> Call {
         let fingerprint = Ok(self.builder().finish());
         self.call(fingerprint)
@@ -123,8 +129,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Asks `find_out` what happened when the key turns out to be in doubt: `Some` resolution where it
-    /// can tell, `None` where it can't.
+    /// Asks `find_out` what happened if the key is in doubt. It returns a resolution, or `None` if it can't tell.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -154,8 +159,8 @@ impl Call {
 
     /// Runs `effect` if this is the first call with its key; gives every caller the same answer.
     ///
-    /// The effect goes on if the returned future is dropped. `effect` gets the [`Lease`]: the fence, a
-    /// key to pass on, a place for progress.
+    /// The effect goes on if the returned future is dropped. `effect` gets the [`Lease`], with the fence, derived keys and
+    /// checkpoints.
     ///
     /// # Errors
     /// [`Error`] says what happened, and whether calling again can help.
@@ -173,12 +178,12 @@ impl Call {
         answer(response, &semel, crash)
     }
 
-    /// What this call asks for should the outcome not be known.
+    /// The crash policy of this call, for an unknown outcome.
     pub(crate) fn crash(&self) -> CrashPolicy {
         self.operation.policy.crash
     }
 
-    /// The request as the engine takes it.
+    /// Builds the request for the engine.
     pub(crate) fn request(self) -> Result<(Semel, Request), Error> {
         let Self {
             operation,
@@ -201,7 +206,7 @@ impl Call {
     }
 }
 
-/// What the caller gets.
+/// Converts the engine's response into the caller's answer.
 pub(crate) fn answer<T: DeserializeOwned>(
     response: Response<Result<T, Failure>>,
     semel: &Semel,
@@ -220,38 +225,39 @@ pub(crate) fn answer<T: DeserializeOwned>(
             attempt,
             original_time: system_time(semel.engine().env().clock.wall()),
         }),
-        Err(Failure(kind)) => Err(failed(kind, record, crash)),
+        Err(Failure(kind)) => Err(error_for(kind, record, crash)),
     }
 }
 
-/// What a failure means by what the record says now. Without a record, the call's own policy says what may have happened:
-/// as P36, and nobody is told to call again.
-fn failed(kind: Kind, record: Option<State>, crash: CrashPolicy) -> Error {
+/// The caller's error for a failed effect, by the state of its record. Without a record, the call's own policy decides what
+/// may have happened, as in P36.
+fn error_for(kind: FailureKind, record: Option<State>, crash: CrashPolicy) -> Error {
     match (kind, record) {
-        (Kind::Reject(reason), _) => Error::Rejected(Rejection {
+        (FailureKind::Reject(reason), _) => Error::Rejected(Rejection {
             reason,
             replayed: false,
         }),
-        (Kind::Unknown(cause), None) => Error::Unknown(cause),
-        (Kind::Retry(cause), None) if crash == CrashPolicy::Hold => Error::Unknown(cause),
+        (FailureKind::Unknown(cause), None) => Error::Unknown(cause),
+        (FailureKind::Retry(cause), None) if crash == CrashPolicy::Hold => Error::Unknown(cause),
         (
-            Kind::Retry(cause) | Kind::NoEffect(cause) | Kind::Unknown(cause),
+            FailureKind::Retry(cause) | FailureKind::NoEffect(cause) | FailureKind::Unknown(cause),
             Some(State::InDoubt),
         ) => Error::InDoubt(cause),
-        (Kind::Retry(cause) | Kind::NoEffect(cause) | Kind::Unknown(cause), _) => {
-            Error::Failed(cause)
-        }
+        (
+            FailureKind::Retry(cause) | FailureKind::NoEffect(cause) | FailureKind::Unknown(cause),
+            _,
+        ) => Error::Failed(cause),
     }
 }
 
-/// What the effect said, and what of it the record keeps.
+/// Makes the engine's report of an effect's result: its value, and the verdict for the record.
 pub(crate) fn report<T: Serialize>(said: Result<T, Failure>) -> Report<Result<T, Failure>> {
     let verdict = match &said {
         Ok(value) => Verdict::Complete(stored(value)),
-        Err(Failure(Kind::Reject(reason))) => Verdict::Fail(stored(reason)),
-        Err(Failure(Kind::Retry(_))) => Verdict::Retry,
-        Err(Failure(Kind::NoEffect(_))) => Verdict::NoEffect,
-        Err(Failure(Kind::Unknown(_))) => Verdict::Unknown,
+        Err(Failure(FailureKind::Reject(reason))) => Verdict::Fail(stored(reason)),
+        Err(Failure(FailureKind::Retry(_))) => Verdict::Retry,
+        Err(Failure(FailureKind::NoEffect(_))) => Verdict::NoEffect,
+        Err(Failure(FailureKind::Unknown(_))) => Verdict::Unknown,
     };
     Report {
         value: said,
@@ -261,11 +267,11 @@ pub(crate) fn report<T: Serialize>(said: Result<T, Failure>) -> Report<Result<T,
 
 fn stored(value: &impl Serialize) -> Stored {
     match serde_json::to_vec(value) {
-        Ok(body) => Stored::of(body),
-        // The effect has happened: remember that, even if its answer can't be written down.
+        Ok(body) => Stored::from_body(body),
+        // The effect has happened, so it is recorded even if its answer can't be serialized.
         Err(_) => Stored {
             body: Body::Omitted { bytes: 0 },
-            ..Stored::of("")
+            ..Stored::from_body("")
         },
     }
 }
@@ -274,11 +280,11 @@ fn from_record<T: DeserializeOwned>(replayed: &Replayed) -> Result<Answer<T>, Er
     let replay = &replayed.replay;
     let body = match &replay.answer.body {
         Body::Kept(body) => Ok(body),
-        Body::Omitted { bytes } | Body::Elsewhere { bytes, .. } => {
+        Body::Omitted { bytes } | Body::External { bytes, .. } => {
             Err(Error::NotKept { bytes: *bytes })
         }
     };
-    // Before the body: a failure is none the less one where its reason is lost.
+    // Failed records stay failures even if the reason was not kept.
     if replay.state == State::Failed {
         let reason = body.ok().and_then(|body| serde_json::from_slice(body).ok());
         return Err(Error::Rejected(Rejection {

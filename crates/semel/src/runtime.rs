@@ -7,7 +7,7 @@ use semel_core::clock::{Sleep, SystemTime};
 use semel_core::env::SystemEntropy;
 use semel_core::{BoxFuture, Clock, Env, Spawn, Tick, Timestamp};
 
-/// The machine's clocks, Tokio's tasks and timers, the operating system's chance.
+/// The machine's clocks, Tokio's tasks and timers, and the operating system's randomness.
 ///
 /// Tasks start on the runtime that the call which starts them runs in.
 #[must_use]
@@ -22,8 +22,8 @@ pub fn tokio_env() -> Env {
 struct TokioClock(SystemTime);
 
 impl Clock for TokioClock {
-    /// Counts on while the machine is suspended, where the platform has such a clock: the store's clock does as well, so an
-    /// owner's deadline must (P30).
+    /// Advances while the machine is suspended, if the platform has such a clock. The store's clock does, so an owner's
+    /// deadline must as well (P30).
     #[cfg(target_os = "linux")]
     fn now(&self) -> Tick {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn deadlines_count_on_the_clock_that_goes_on_while_the_machine_is_suspended() {
+    fn clock_advances_while_the_machine_is_suspended() {
         let clock = tokio_env().clock;
         let before = uptime();
         let now = clock.now().since_origin().as_secs_f64();

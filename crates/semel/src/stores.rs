@@ -1,4 +1,4 @@
-//! Stores by their URLs: which one a scheme names, and what only one kind can do.
+//! Opens stores by their URLs.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -8,10 +8,10 @@ use semel_stores::compose::Mirror;
 
 use crate::error::OpenError;
 use crate::runtime::tokio_env;
-use crate::url::{Kind, memory_config, one_or_two, read};
+use crate::url::{StoreKind, memory_config, one_or_two, read};
 
-/// A store, and what only one kind can do.
-pub(crate) struct Opened {
+/// An opened store, with handles for what only one kind can do.
+pub(crate) struct OpenedStore {
     pub(crate) store: Arc<dyn StoreAdmin>,
     #[cfg(feature = "mysql")]
     pub(crate) mysql: Option<semel_stores::mysql::MySqlStore>,
@@ -21,7 +21,7 @@ pub(crate) struct Opened {
     pub(crate) postgres: Option<semel_stores::postgres::PostgresStore>,
 }
 
-impl From<Arc<dyn StoreAdmin>> for Opened {
+impl From<Arc<dyn StoreAdmin>> for OpenedStore {
     fn from(store: Arc<dyn StoreAdmin>) -> Self {
         Self {
             store,
@@ -44,7 +44,7 @@ pub async fn open_store(url: &str) -> Result<Arc<dyn StoreAdmin>, OpenError> {
 }
 
 /// One store, or two in which the same records are kept (see [`Mirror`]).
-pub(crate) async fn open_stores(urls: &str, env: &Env) -> Result<Opened, OpenError> {
+pub(crate) async fn open_stores(urls: &str, env: &Env) -> Result<OpenedStore, OpenError> {
     let (first, second) = one_or_two(urls)?;
     let first = open_one(first, env).await?;
     let Some(second) = second else {
@@ -52,52 +52,52 @@ pub(crate) async fn open_stores(urls: &str, env: &Env) -> Result<Opened, OpenErr
     };
     let second = open_one(second, env).await?;
     let both = Mirror::new(first.store, second.store);
-    Ok(Opened::from(Arc::new(both) as Arc<dyn StoreAdmin>))
+    Ok(OpenedStore::from(Arc::new(both) as Arc<dyn StoreAdmin>))
 }
 
-async fn open_one(url: &str, env: &Env) -> Result<Opened, OpenError> {
+async fn open_one(url: &str, env: &Env) -> Result<OpenedStore, OpenError> {
     let (kind, rest) = read(url)?;
     match kind {
-        Kind::Memory => {
+        StoreKind::Memory => {
             let config = memory_config(rest)?;
             let store = MemoryStore::new(config, Arc::clone(&env.clock));
-            Ok(Opened::from(Arc::new(store) as Arc<dyn StoreAdmin>))
+            Ok(OpenedStore::from(Arc::new(store) as Arc<dyn StoreAdmin>))
         }
         #[cfg(feature = "mysql")]
-        Kind::MySql => {
+        StoreKind::MySql => {
             let open = semel_stores::mysql::MySqlStore::open(url, Arc::clone(&env.clock));
             let store = open.await.map_err(OpenError::Store)?;
-            let mut opened = Opened::from(Arc::new(store.clone()) as Arc<dyn StoreAdmin>);
+            let mut opened = OpenedStore::from(Arc::new(store.clone()) as Arc<dyn StoreAdmin>);
             opened.mysql = Some(store);
             Ok(opened)
         }
         #[cfg(feature = "postgres")]
-        Kind::Postgres => {
+        StoreKind::Postgres => {
             let open = semel_stores::postgres::PostgresStore::open(url, Arc::clone(&env.clock));
             let store = open.await.map_err(OpenError::Store)?;
-            let mut opened = Opened::from(Arc::new(store.clone()) as Arc<dyn StoreAdmin>);
+            let mut opened = OpenedStore::from(Arc::new(store.clone()) as Arc<dyn StoreAdmin>);
             opened.postgres = Some(store);
             Ok(opened)
         }
         #[cfg(feature = "object")]
-        Kind::Object => {
+        StoreKind::Object => {
             let open = semel_stores::object::ObjectStore::open(url, Arc::clone(&env.clock));
             let store = Box::pin(open).await.map_err(OpenError::Store)?;
-            let mut opened = Opened::from(Arc::new(store.clone()) as Arc<dyn StoreAdmin>);
+            let mut opened = OpenedStore::from(Arc::new(store.clone()) as Arc<dyn StoreAdmin>);
             opened.object = Some(store);
             Ok(opened)
         }
         #[cfg(feature = "redis")]
-        Kind::Redis => {
+        StoreKind::Redis => {
             let open = semel_stores::redis::RedisStore::open(url, Arc::clone(&env.clock));
             let store = open.await.map_err(OpenError::Store)?;
-            Ok(Opened::from(Arc::new(store) as Arc<dyn StoreAdmin>))
+            Ok(OpenedStore::from(Arc::new(store) as Arc<dyn StoreAdmin>))
         }
         #[cfg(feature = "sqlite")]
-        Kind::Sqlite => {
+        StoreKind::Sqlite => {
             let open = semel_stores::sqlite::SqliteStore::open(url, Arc::clone(&env.clock));
             let store = open.await.map_err(OpenError::Store)?;
-            Ok(Opened::from(Arc::new(store) as Arc<dyn StoreAdmin>))
+            Ok(OpenedStore::from(Arc::new(store) as Arc<dyn StoreAdmin>))
         }
     }
 }
@@ -106,7 +106,7 @@ const SWEEP_EVERY: Duration = Duration::from_secs(5 * 60);
 const SWEEP_AT_ONCE: usize = 10_000;
 
 /// Removes expired records every five minutes, for as long as the store is in use.
-pub(crate) fn sweep_now_and_then(store: Weak<dyn StoreAdmin>, env: &Env) {
+pub(crate) fn start_sweeping(store: Weak<dyn StoreAdmin>, env: &Env) {
     let clock = Arc::clone(&env.clock);
     env.spawn.spawn(Box::pin(async move {
         loop {

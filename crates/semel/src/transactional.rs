@@ -1,4 +1,4 @@
-//! [`Call::run_in`]: the effect, its record and nothing between them, in one transaction.
+//! [`Call::run_in`]: the effect and its record in one database transaction.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::Semel;
-use crate::answer::{Answer, Error, Failure, Kind};
+use crate::answer::{Answer, Error, Failure, FailureKind};
 use crate::operation::{Call, answer, report};
 
-/// A pool whose transactions may hold an effect together with its record: sqlx's `PgPool` (feature `postgres`) and
-/// `MySqlPool` (feature `mysql`). Not to be implemented elsewhere.
+/// A pool whose transactions can hold an effect together with its record: sqlx's `PgPool` (feature `postgres`) and
+/// `MySqlPool` (feature `mysql`). Sealed.
 pub trait Transact: sealed::Pool {
     /// The transaction, as an effect gets it: a connection to run statements on.
     type Tx: Send + 'static;
@@ -29,28 +29,28 @@ pub trait Transact: sealed::Pool {
     ) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
 }
 
-/// Set before an effect that runs without a lease, and taken away after it: that fails where the transaction is not what
-/// it was. PostgreSQL would answer a `COMMIT` without an error where the effect passed over one, and roll back.
-const MARK: &str = "SAVEPOINT semel_run";
-const RELEASE_MARK: &str = "RELEASE SAVEPOINT semel_run";
-/// Says the same where the effect failed: it is understood after an error, too.
-const BACK_TO_MARK: &str = "ROLLBACK TO SAVEPOINT semel_run";
+/// A savepoint around an effect that runs without a lease. Releasing it fails if the transaction has changed. Without it,
+/// PostgreSQL would answer `COMMIT` without an error, and roll back, if the effect had ignored an error.
+const SAVEPOINT: &str = "SAVEPOINT semel_run";
+const RELEASE_SAVEPOINT: &str = "RELEASE SAVEPOINT semel_run";
+/// The same check if the effect failed: this statement also works after an error.
+const ROLLBACK_TO_SAVEPOINT: &str = "ROLLBACK TO SAVEPOINT semel_run";
 
 mod sealed {
     use super::{Future, Semel, Store, TxError};
 
-    /// What a store of one run can do beside what every store can.
+    /// A pool that can make a store for one run.
     pub trait Pool: Sync {
         type Run: Store + Clone;
 
-        /// A store for one run; `None` where the records are elsewhere.
+        /// A store for one run; `None` if the records are elsewhere.
         fn run(&self, semel: &Semel) -> Option<Self::Run>;
 
         fn commit_unprotected(run: &Self::Run) -> impl Future<Output = Result<(), TxError>> + Send;
 
         fn refused(run: &Self::Run) -> Option<TxError>;
 
-        /// Whether the connection is gone: what was sent last may have been done.
+        /// Whether the connection is broken: the last statement may have been executed.
         fn is_broken(error: &sqlx::Error) -> bool;
 
         /// Whether the transaction is over, or another one than at its beginning.
@@ -113,7 +113,7 @@ mod postgres {
     pub(super) fn is_over(error: &sqlx::Error) -> Option<TxError> {
         match error.as_database_error()?.code()?.as_ref() {
             "25P01" => Some(TxError::Ended),
-            // A transaction without the mark: a new one, as the effect has kept the old.
+            // A new transaction without our savepoint, because the effect has kept the old one.
             "3B001" => Some(TxError::Kept),
             _ => None,
         }
@@ -125,7 +125,7 @@ mod mysql {
     use super::TxError;
     use sqlx::mysql::MySqlDatabaseError;
 
-    /// There is no mark any more: a statement that makes a table commits, a deadlock rolls back.
+    /// The savepoint is gone: DDL commits implicitly in MySQL, and a deadlock rolls back.
     pub(super) fn is_over(error: &sqlx::Error) -> Option<TxError> {
         let error = error.as_database_error()?;
         let number = error.try_downcast_ref::<MySqlDatabaseError>()?.number();
@@ -134,16 +134,16 @@ mod mysql {
 }
 
 impl Call {
-    /// Runs `effect` in a transaction on `pool`, together with the record of it: both are committed, or neither. What
-    /// the effect does in that transaction happens exactly once, whatever crashes.
+    /// Runs `effect` in a transaction on `pool`, together with its record: both are committed, or neither. The effect's
+    /// writes in that transaction happen exactly once, even after a crash.
     ///
-    /// The records must be in the database that `pool` leads to: open [`crate::Semel`] with its URL. The effect gets
-    /// the transaction as a [`Transact::Tx`], which is a connection to run statements on. An effect that fails is rolled back,
-    /// and the next call runs it again; a [`Failure::reject`] is rolled back and kept. A caller that comes while
-    /// another runs waits for it, or is told so, as the policy says.
+    /// The records must be in the database of `pool`: open [`crate::Semel`] with its URL. The effect gets the transaction as
+    /// a [`Transact::Tx`], which is a connection to run statements on. An effect that fails is rolled back, and the next
+    /// call runs it again; a [`Failure::reject`] is rolled back and kept. A caller that comes while another runs waits or
+    /// gets the problem "busy", as the policy says.
     ///
-    /// What the effect does outside of the transaction (a call to another system) is not covered: pass
-    /// `lease.derive_key(…)` along there.
+    /// Effects outside of the transaction, such as a call to another system, are not covered: pass `lease.derive_key(…)`
+    /// along there.
     ///
     /// ```no_run
     /// # async fn example(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
@@ -165,11 +165,10 @@ impl Call {
     ///
     /// # Errors
     /// [`Error`] says what happened, and whether calling again can help. [`Error::Failed`] with a
-    /// [`TxError`](crate::TxError) inside means that the server did not commit, and nothing happened. Where the transaction was
-    /// over before its settlement, as after a `COMMIT` of the effect's own, nobody knows what of it was committed: that is
-    /// [`Error::InDoubt`], and the key stays in doubt until resolved. Without protection
-    /// (mode `off` or `observe`, fail-open) there is no record to find out by whether a commit that got no answer was done:
-    /// that is [`Error::Unknown`].
+    /// [`TxError`](crate::TxError) inside means that the server did not commit, and nothing happened. If the transaction
+    /// ended before its settlement, for example by a `COMMIT` of the effect's own, it is unknown what was committed: that is
+    /// [`Error::InDoubt`], and the key stays in doubt until resolved. Without protection (mode `off` or `observe`,
+    /// fail-open) no record shows whether a commit without an answer was done: that is [`Error::Unknown`].
     pub async fn run_in<P, T, E, F, Fut>(self, pool: &P, effect: F) -> Result<Answer<T>, Error>
     where
         P: Transact,
@@ -181,7 +180,7 @@ impl Call {
         let crash = self.crash();
         let (semel, request) = self.request()?;
         let run = pool.run(&semel).ok_or(Error::NotTransactional)?;
-        let engine = semel.engine().over(Arc::new(run.clone()));
+        let engine = semel.engine().with_store(Arc::new(run.clone()));
         let in_run = run.clone();
         let response = engine.execute(request, |lease| async move {
             let said = in_transaction::<P, _, _, _, _>(&in_run, lease, effect).await;
@@ -189,7 +188,7 @@ impl Call {
         });
         let response = response.await;
         match P::refused(&run) {
-            // The store has kept the doubt outside of the transaction before it says so.
+            // The store has recorded the doubt outside of the transaction.
             Some(why) if why.is_unknown() => Err(Error::InDoubt(why.into())),
             Some(why) => Err(Error::Failed(why.into())),
             None => answer(response, &semel, crash),
@@ -213,7 +212,9 @@ where
     if is_protected {
         return effect(tx, lease).await.map_err(Into::into);
     }
-    P::send(&mut tx, MARK).await.map_err(Failure::no_effect)?;
+    P::send(&mut tx, SAVEPOINT)
+        .await
+        .map_err(Failure::no_effect)?;
     match effect(tx, lease).await.map_err(Into::into) {
         Ok(value) => {
             commit_unprotected::<P>(run).await?;
@@ -223,25 +224,25 @@ where
     }
 }
 
-/// What is told of an effect that failed without a lease: its own failure, unless it ended the transaction before.
+/// The failure of an effect that ran without a lease: its own, unless it ended the transaction before.
 async fn undo_unprotected<P: Transact>(run: &P::Run, failure: Failure) -> Failure {
     let Ok(mut tx) = P::transaction(run).await else {
         return failure;
     };
-    let undone = P::send(&mut tx, BACK_TO_MARK).await;
+    let undone = P::send(&mut tx, ROLLBACK_TO_SAVEPOINT).await;
     match undone.err().and_then(|error| P::is_over(&error)) {
         Some(over) if over.is_unknown() => Failure::unknown(over),
         _ => failure,
     }
 }
 
-/// Commits what ran without a lease. Says that nothing happened only where that is certain: there is no record to ask.
+/// Commits an effect that ran without a lease. Reports "no effect" only if that is certain, because there is no record.
 async fn commit_unprotected<P: Transact>(run: &P::Run) -> Result<(), Failure> {
-    // A new one where the effect kept its own: it has no mark, and none may be had.
+    // If the effect kept its transaction we get a fresh one without our savepoint, so releasing it fails, as intended.
     let kept = |_| Failure::unknown(TxError::Kept);
     let mut tx = P::transaction(run).await.map_err(kept)?;
-    let stands = P::send(&mut tx, RELEASE_MARK).await;
-    // Gives it back, to be committed or rolled back.
+    let stands = P::send(&mut tx, RELEASE_SAVEPOINT).await;
+    // Returns it to the run, to be committed or rolled back.
     drop(tx);
     if let Err(error) = stands {
         return Err(match P::is_over(&error) {
@@ -258,15 +259,15 @@ async fn commit_unprotected<P: Transact>(run: &P::Run) -> Result<(), Failure> {
         })
 }
 
-/// Whatever the effect did is rolled back, so that nothing of it happened.
+/// The effect's writes are rolled back, so a retryable failure becomes one without an effect.
 fn rolled_back(failure: Failure) -> Failure {
     match failure {
-        Failure(Kind::Retry(cause)) => Failure(Kind::NoEffect(cause)),
+        Failure(FailureKind::Retry(cause)) => Failure(FailureKind::NoEffect(cause)),
         other => other,
     }
 }
 
-/// What the guides of these stores show compiles.
+/// Compiles the examples of these stores' guides.
 #[cfg(all(doctest, feature = "postgres"))]
 #[doc = include_str!("../../../docs/stores/postgres.md")]
 struct PostgresGuide;

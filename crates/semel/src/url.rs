@@ -1,4 +1,4 @@
-//! What a store's URL says before a store reads it. Nothing of one is repeated but a scheme: it may hold a password.
+//! Parses the scheme of a store's URL. Errors repeat only the scheme, because the rest may contain a password.
 
 use semel_core::MemoryConfig;
 
@@ -14,9 +14,9 @@ pub(crate) fn one_or_two(urls: &str) -> Result<(&str, Option<&str>), OpenError> 
     }
 }
 
-/// Whose URL it is.
+/// The kind of store that a URL names.
 #[derive(Clone, Copy)]
-pub(crate) enum Kind {
+pub(crate) enum StoreKind {
     Memory,
     #[cfg(feature = "mysql")]
     MySql,
@@ -30,24 +30,24 @@ pub(crate) enum Kind {
     Sqlite,
 }
 
-/// Whose it is, and what comes after the scheme.
-pub(crate) fn read(url: &str) -> Result<(Kind, &str), OpenError> {
+/// The kind of store, and the rest of the URL after the scheme.
+pub(crate) fn read(url: &str) -> Result<(StoreKind, &str), OpenError> {
     let found = url.split_once("://");
-    // The scheme is repeated where no store has it: what can't be one may be a password.
+    // The scheme is repeated if no store has it: what can't be one may be a password.
     let found = found.filter(|(scheme, _)| is_scheme(scheme));
     let (scheme, rest) = found.ok_or(OpenError::NotAUrl)?;
     let kind = match scheme {
-        "memory" => Kind::Memory,
+        "memory" => StoreKind::Memory,
         #[cfg(feature = "mysql")]
-        "mysql" | "mariadb" => Kind::MySql,
+        "mysql" | "mariadb" => StoreKind::MySql,
         #[cfg(feature = "object")]
-        "s3" | "gs" | "az" => Kind::Object,
+        "s3" | "gs" | "az" => StoreKind::Object,
         #[cfg(feature = "postgres")]
-        "postgres" | "postgresql" => Kind::Postgres,
+        "postgres" | "postgresql" => StoreKind::Postgres,
         #[cfg(feature = "redis")]
-        _ if matches!(scheme.split('+').next(), Some("redis" | "rediss")) => Kind::Redis,
+        _ if matches!(scheme.split('+').next(), Some("redis" | "rediss")) => StoreKind::Redis,
         #[cfg(feature = "sqlite")]
-        "sqlite" => Kind::Sqlite,
+        "sqlite" => StoreKind::Sqlite,
         _ => {
             let scheme = scheme.chars().take(32).collect();
             return Err(OpenError::Scheme { scheme });
@@ -64,7 +64,7 @@ pub fn is_scheme(text: &str) -> bool {
     text.bytes().all(fits)
 }
 
-/// Whether the URLs can be read, without reaching for what they name: for `fuzz/`.
+/// Checks that the URLs can be parsed, without connecting. For `fuzz/`.
 ///
 /// # Errors
 /// As [`crate::open_store`] has them.
@@ -74,20 +74,20 @@ pub fn check_store_url(urls: &str) -> Result<(), OpenError> {
     for url in [Some(first), second].into_iter().flatten() {
         let (kind, rest) = read(url)?;
         let checked = match kind {
-            Kind::Memory => {
+            StoreKind::Memory => {
                 memory_config(rest)?;
                 Ok(())
             }
             #[cfg(feature = "mysql")]
-            Kind::MySql => semel_stores::mysql::check_url(url),
+            StoreKind::MySql => semel_stores::mysql::check_url(url),
             #[cfg(feature = "object")]
-            Kind::Object => semel_stores::object::check_url(url),
+            StoreKind::Object => semel_stores::object::check_url(url),
             #[cfg(feature = "postgres")]
-            Kind::Postgres => semel_stores::postgres::check_url(url),
+            StoreKind::Postgres => semel_stores::postgres::check_url(url),
             #[cfg(feature = "redis")]
-            Kind::Redis => semel_stores::redis::check_url(url),
+            StoreKind::Redis => semel_stores::redis::check_url(url),
             #[cfg(feature = "sqlite")]
-            Kind::Sqlite => semel_stores::sqlite::check_url(url),
+            StoreKind::Sqlite => semel_stores::sqlite::check_url(url),
         };
         checked.map_err(OpenError::Store)?;
     }
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_scheme_is_not_repeated() {
+    fn errors_repeat_only_valid_schemes() {
         for url in [
             "postgres:user:hunter2@host/db?at=x://y",
             "hunter2@host://db",
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn three_stores_are_refused_before_the_first_is_looked_for() {
+    fn three_urls_are_rejected_without_connecting() {
         let three = "memory:// memory:// memory://";
         assert!(matches!(check_store_url(three), Err(OpenError::ManyStores)));
         assert!(check_store_url("memory:// memory://?capacity=7").is_ok());

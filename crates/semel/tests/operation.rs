@@ -24,7 +24,7 @@ async fn count(semel: &Semel, key: &str, effects: &Arc<AtomicU32>) -> Result<(u3
 }
 
 #[tokio::test]
-async fn the_answer_says_whether_it_was_replayed_and_when_it_was_first_asked() {
+async fn answer_has_replay_flag_and_original_time() {
     let semel = open().await;
     let run = || {
         semel
@@ -44,7 +44,7 @@ async fn the_answer_says_whether_it_was_replayed_and_when_it_was_first_asked() {
 }
 
 #[tokio::test]
-async fn tenants_scopes_and_environments_never_meet() {
+async fn equal_keys_in_different_namespaces_are_independent() {
     let effects = Arc::new(AtomicU32::new(0));
     let store = Arc::new(MemoryStore::new(MemoryConfig::default(), tokio_env().clock));
     for environment in ["staging", "production"] {
@@ -129,7 +129,7 @@ async fn a_payload_that_could_be_read_in_two_ways_starts_nothing() {
 }
 
 #[tokio::test]
-async fn a_rejection_is_final_and_the_same_for_everybody() {
+async fn rejection_is_final_and_replayed() {
     let semel = open().await;
     for replayed in [false, true] {
         let call = semel.operation("charge").key("k").payload(&1);
@@ -202,7 +202,7 @@ async fn an_unknown_outcome_is_a_doubt_even_under_takeover() {
 }
 
 #[tokio::test]
-async fn without_protection_what_may_have_happened_is_never_told_as_free_to_run_again() {
+async fn unprotected_uncertain_failure_is_not_retryable() {
     let semel = open().await;
     let run = async |crash, failure: Failure| {
         let policy = Policy {
@@ -234,7 +234,7 @@ async fn without_protection_what_may_have_happened_is_never_told_as_free_to_run_
 }
 
 #[tokio::test]
-async fn a_rejection_whose_reason_is_too_large_to_keep_is_one_for_everybody() {
+async fn rejection_with_too_large_reason_is_replayed() {
     let semel = open().await;
     let small = Arc::new(Policy {
         max_answer_bytes: 8,
@@ -255,7 +255,7 @@ async fn a_rejection_whose_reason_is_too_large_to_keep_is_one_for_everybody() {
 }
 
 #[tokio::test]
-async fn an_answer_of_another_type_or_too_large_is_said_not_rerun() {
+async fn unreadable_answer_is_reported_and_not_rerun() {
     let semel = open().await;
     semel
         .operation("a")

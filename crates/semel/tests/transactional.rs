@@ -90,7 +90,7 @@ fn cause(error: &Error) -> Option<&TxError> {
 }
 
 #[tokio::test]
-async fn an_error_that_the_effect_passes_over_is_no_success() {
+async fn error_ignored_by_the_effect_fails_the_run() {
     let bank = Bank::open("").await;
     let error = bank.write_and("SELECT no_such_thing").await.unwrap_err();
     assert!(
@@ -103,7 +103,7 @@ async fn an_error_that_the_effect_passes_over_is_no_success() {
 }
 
 #[tokio::test]
-async fn a_commit_without_an_answer_is_told_as_unknown() {
+async fn commit_without_an_answer_is_unknown() {
     let ends = "PERFORM pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(30);";
     let bank = Bank::open(ends).await;
     let error = bank.write_and("SELECT 1").await.unwrap_err();
@@ -113,7 +113,7 @@ async fn a_commit_without_an_answer_is_told_as_unknown() {
 }
 
 #[tokio::test]
-async fn a_commit_that_the_server_refuses_did_not_happen() {
+async fn rejected_commit_had_no_effect() {
     let bank = Bank::open("RAISE EXCEPTION 'no';").await;
     let error = bank.write_and("SELECT 1").await.unwrap_err();
     assert!(
@@ -138,7 +138,7 @@ async fn a_connection_lost_before_the_commit_did_nothing() {
 }
 
 #[tokio::test]
-async fn an_effect_that_commits_by_itself_is_told_so_and_not_to_run_it_again() {
+async fn effect_that_commits_gets_an_unknown_outcome() {
     let bank = Bank::open("").await;
     let error = bank.write_and("COMMIT").await.unwrap_err();
     assert!(matches!(error, Error::Unknown(_)), "{error:?}");
@@ -147,7 +147,7 @@ async fn an_effect_that_commits_by_itself_is_told_so_and_not_to_run_it_again() {
 }
 
 #[tokio::test]
-async fn an_effect_that_keeps_its_transaction_is_told_so() {
+async fn effect_that_keeps_its_transaction_gets_an_error() {
     let bank = Bank::open("").await;
     let (send, receive) = tokio::sync::oneshot::channel();
     let kept = off(&bank.semel).run_in(&bank.pool, async move |tx, _| {
@@ -161,7 +161,7 @@ async fn an_effect_that_keeps_its_transaction_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_savepoint_of_the_effects_own_is_no_error() {
+async fn savepoint_of_the_effect_is_allowed() {
     let bank = Bank::open("").await;
     let tries = "SAVEPOINT a; ROLLBACK TO SAVEPOINT a";
     bank.write_and(tries).await.expect("it is committed");
@@ -169,7 +169,7 @@ async fn a_savepoint_of_the_effects_own_is_no_error() {
 }
 
 #[tokio::test]
-async fn on_mariadb_an_effect_that_makes_a_table_and_so_commits_is_told_so() {
+async fn mariadb_ddl_in_the_effect_gets_an_unknown_outcome() {
     let url = url("SEMEL_TEST_MARIADB_URL");
     let semel = Semel::open(&url).await.expect("a server");
     let pool = MySqlPool::connect(&url).await.expect("a server");

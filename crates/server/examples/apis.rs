@@ -1,16 +1,19 @@
 //! Both APIs on one loopback address, for trying them out and for tests from outside.
 //!
-//! `cargo run -p semel-server --example apis -- 127.0.0.1:7070 memory:// TOKEN [AUDIT_FILE]`; the token is the one of tenant
+//! `cargo run -p semel-server --example apis -- 127.0.0.1:7070 memory:// TOKEN [AUDIT_FILE]`; the
+//! token is the one of tenant
 //! `acme` and the admin's. In production the two have listeners and tokens of their own.
 
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use semel::Semel;
-use semel_server::admin::{self, AdminConfig, AdminState, Credential};
-use semel_server::api::{self, Access, ApiConfig, ApiState, Tokens};
-use semel_server::audit::{FileConfig, FileSink, Nowhere, Sink, Trail, TrailConfig};
+use semel_server::admin::{self, AdminConfig, AdminState};
+use semel_server::api::{self, ApiConfig, ApiState};
+use semel_server::audit::{FileConfig, FileSink, MemoryOnlySink, Sink, Trail, TrailConfig};
 use semel_server::jobs::{self, JobsState};
+use semel_server::operators::Credential;
+use semel_server::web::{Access, Tokens};
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -25,7 +28,7 @@ async fn main() -> Result<()> {
             FileConfig::new(file),
             Arc::clone(&env.clock),
         )?),
-        None => Arc::new(Nowhere),
+        None => Arc::new(MemoryOnlySink),
     };
     let trail = Trail::start(sink, TrailConfig::default(), env);
     let semel = Semel::builder()

@@ -1,4 +1,4 @@
-//! Is the process alive, is it ready, and does it do what it is for?
+//! Health probes: liveness, readiness, and the self-check.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use axum::routing::get;
 use http::{StatusCode, header};
 use parking_lot::Mutex;
 use semel::core::engine::{Engine, Report, Request, Verdict};
-use semel::core::event::{BreakerState, Ignore};
+use semel::core::event::{BreakerState, NoopObserver};
 use semel::core::{Answer, Fingerprint, Identity, Key, Namespace, Secret, Tick};
 use semel::{CacheConfig, EngineConfig, OnBusy, Policy, Semel};
 
@@ -20,31 +20,28 @@ use crate::config::SelfCheck;
 /// The scope of the self-check's own operations.
 pub const SELF_CHECK_SCOPE: &str = "semel-self-check";
 
-/// How long the store may take to answer before it counts as down.
+/// How long the store may take before it counts as down.
 const STORE_LIMIT: Duration = Duration::from_secs(2);
 
-/// How long an answer of the store is good for: whoever asks for readiness must not be able to load it.
-const GOOD_FOR: Duration = Duration::from_millis(500);
+/// How long a result of the store probe is cached, so that readiness probes cannot overload the
+/// store.
+const CACHED_FOR: Duration = Duration::from_millis(500);
 
-/// What is known about this process.
+/// The health of this process.
 pub struct Health {
     semel: Semel,
     environment: String,
-    /// Without local replays, so that the store is what is checked.
+    /// An engine without replay cache, so that the self-check tests the store.
     engine: Engine,
     draining: AtomicBool,
     mode: SelfCheck,
-    checked: Mutex<Checked>,
+    /// The last result of the self-check; `None` before the first.
+    checked: Mutex<Option<Result<(), String>>>,
     store: tokio::sync::Mutex<Option<(Tick, bool)>>,
 }
 
-struct Checked {
-    /// `None` before the first.
-    result: Option<Result<(), String>>,
-}
-
 impl Health {
-    /// Nothing is known yet.
+    /// The health before the first check.
     #[must_use]
     pub fn new(semel: &Semel, environment: &str, mode: SelfCheck) -> Arc<Self> {
         let engine = semel.engine();
@@ -61,7 +58,7 @@ impl Health {
             env,
             engine.secret().clone(),
             config,
-            Arc::new(Ignore),
+            Arc::new(NoopObserver),
         );
         Arc::new(Self {
             semel: semel.clone(),
@@ -69,27 +66,27 @@ impl Health {
             engine,
             draining: AtomicBool::new(false),
             mode,
-            checked: Mutex::new(Checked { result: None }),
+            checked: Mutex::new(None),
             store: tokio::sync::Mutex::new(None),
         })
     }
 
-    /// From now on it isn't ready.
-    pub fn drains(&self) {
+    /// Makes the process not ready from now on.
+    pub fn start_drain(&self) {
         self.draining.store(true, Ordering::SeqCst);
     }
 
-    /// Runs an operation twice and looks whether the second was a replay of the first.
+    /// Runs one operation twice, and verifies that the second is a replay of the first.
     ///
     /// # Errors
-    /// What was seen instead, in words.
+    /// A description of what happened instead.
     pub async fn self_check(&self) -> Result<(), String> {
-        let result = self.twice().await;
-        self.checked.lock().result = Some(result.clone());
+        let result = self.run_twice().await;
+        *self.checked.lock() = Some(result.clone());
         result
     }
 
-    async fn twice(&self) -> Result<(), String> {
+    async fn run_twice(&self) -> Result<(), String> {
         let entropy = &self.engine.env().entropy;
         let key = Key::parse(&format!("{:032x}", entropy.next_u128()))
             .map_err(|error| error.to_string())?;
@@ -118,21 +115,21 @@ impl Health {
                 counted.fetch_add(1, Ordering::SeqCst);
                 Report {
                     value: (),
-                    verdict: Verdict::Complete(Answer::of("semel")),
+                    verdict: Verdict::Complete(Answer::from_body("semel")),
                 }
             };
             match (round, self.engine.execute(request, effect).await) {
                 ("first", semel::core::engine::Response::Ran(_)) => {}
                 ("second", semel::core::engine::Response::Replayed(replayed))
-                    if *replayed.replay.answer == Answer::of("semel") => {}
+                    if *replayed.replay.answer == Answer::from_body("semel") => {}
                 (_, semel::core::engine::Response::Problem(problem)) => {
                     return Err(format!(
-                        "the {round} of two requests with one key got no answer: {problem}"
+                        "the {round} of two requests with one key failed: {problem}"
                     ));
                 }
                 _ => {
                     return Err(format!(
-                        "the {round} of two requests with one key was not treated as such"
+                        "the {round} of two requests with one key had an unexpected result"
                     ));
                 }
             }
@@ -145,24 +142,24 @@ impl Health {
 
     async fn store_answers(&self) -> bool {
         let clock = &self.engine.env().clock;
-        let mut known = self.store.lock().await;
+        let mut cached = self.store.lock().await;
         let now = clock.now();
-        if let Some((at, answers)) = *known
-            && now.since(at) < GOOD_FOR
+        if let Some((at, answers)) = *cached
+            && now.since(at) < CACHED_FOR
         {
             return answers;
         }
-        let nobody = Namespace::new(&self.environment, "", SELF_CHECK_SCOPE).ok();
-        let identity = nobody.and_then(|namespace| {
+        let namespace = Namespace::new(&self.environment, "", SELF_CHECK_SCOPE).ok();
+        let identity = namespace.and_then(|namespace| {
             let key = Key::parse("ready").ok()?;
-            Some(Identity::of(&Secret::none(), &namespace, &key))
+            Some(Identity::new(&Secret::none(), &namespace, &key))
         });
         let Some(identity) = identity else {
             return false;
         };
-        let asked = tokio::time::timeout(STORE_LIMIT, self.engine.store().read(&identity)).await;
-        let answers = matches!(asked, Ok(Ok(_)));
-        *known = Some((clock.now(), answers));
+        let read = tokio::time::timeout(STORE_LIMIT, self.engine.store().read(&identity)).await;
+        let answers = matches!(read, Ok(Ok(_)));
+        *cached = Some((clock.now(), answers));
         answers
     }
 
@@ -170,7 +167,7 @@ impl Health {
         let store = self.store_answers().await;
         let breaker = self.semel.engine().breaker();
         let draining = self.draining.load(Ordering::SeqCst);
-        let checked = self.checked.lock().result.clone();
+        let checked = self.checked.lock().clone();
         let check_fails = matches!(checked, Some(Err(_))) && self.mode == SelfCheck::Fail;
         let ready = store && breaker != BreakerState::Open && !draining && !check_fails;
         let document = serde_json::json!({
@@ -193,7 +190,7 @@ impl Health {
         (ready, document)
     }
 
-    /// `/healthz` and `/readyz`, for operators: what is ready and what is not.
+    /// `/healthz` and a detailed `/readyz`, for operators.
     pub fn router(self: &Arc<Self>) -> Router {
         Router::new()
             .route("/healthz", get(|| async { "ok\n" }))
@@ -201,26 +198,26 @@ impl Health {
             .with_state(Arc::clone(self))
     }
 
-    /// The same for everybody: whether it is ready, and no more.
+    /// `/healthz` and a `/readyz` without details, for everybody.
     pub fn short_router(self: &Arc<Self>) -> Router {
         Router::new()
             .route("/healthz", get(|| async { "ok\n" }))
-            .route("/readyz", get(ready_in_short))
+            .route("/readyz", get(ready_brief))
             .with_state(Arc::clone(self))
     }
 }
 
 async fn ready(State(health): State<Arc<Health>>) -> Response {
     let (ready, document) = health.readiness().await;
-    told(ready, &document)
+    ready_response(ready, &document)
 }
 
-async fn ready_in_short(State(health): State<Arc<Health>>) -> Response {
+async fn ready_brief(State(health): State<Arc<Health>>) -> Response {
     let (ready, _) = health.readiness().await;
-    told(ready, &serde_json::json!({ "ready": ready }))
+    ready_response(ready, &serde_json::json!({ "ready": ready }))
 }
 
-fn told(ready: bool, document: &serde_json::Value) -> Response {
+fn ready_response(ready: bool, document: &serde_json::Value) -> Response {
     let status = if ready {
         StatusCode::OK
     } else {
@@ -233,8 +230,8 @@ fn told(ready: bool, document: &serde_json::Value) -> Response {
     (status, headers, document.to_string()).into_response()
 }
 
-/// Runs the self-check again and again, for as long as the process cares.
-pub(crate) async fn check_now_and_then(health: std::sync::Weak<Health>, every: Duration) {
+/// Repeats the self-check as long as the health is in use.
+pub(crate) async fn repeat_self_check(health: std::sync::Weak<Health>, every: Duration) {
     let mut failing = false;
     loop {
         let Some(clock) = health
@@ -252,6 +249,6 @@ pub(crate) async fn check_now_and_then(health: std::sync::Weak<Health>, every: D
             Ok(()) if failing => tracing::info!("the self-check passes again"),
             Ok(()) => {}
         }
-        failing = matches!(health.checked.lock().result, Some(Err(_)));
+        failing = matches!(*health.checked.lock(), Some(Err(_)));
     }
 }

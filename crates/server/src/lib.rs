@@ -1,72 +1,83 @@
-//! Semel as a process: the sidecar proxy, the protocol API and the admin API. The binary is `semel`.
+//! Semel as a process: the sidecar proxy, the protocol API and the admin API. The binary is
+//! `semel`.
 //!
 //! | module | is |
 //! |---|---|
+//! | [`web`] | the HTTP toolkit of all interfaces: JSON, problem documents, access |
 //! | [`config`] | the settings, from file, environment and flags |
-//! | `listener`, `front`, `paced` | connections, and who answers what comes over them |
-//! | `limits` | what is taken at a time, and each caller's share of it |
-//! | `stack` | the idempotency layer around the proxy, made from the settings |
-//! | [`proxy`] | the forwarding service, and what is known when it gets no answer |
+//! | `listener` | connections: limits, TLS, HTTP, graceful shutdown |
+//! | `handlers`, `body_pace` | the request handlers of the listeners; the minimum rate of bodies |
+//! | `trust` | which peers may set forwarding and identity headers |
+//! | `limits` | concurrency and rate limits, and each caller's share of them |
 //! | `identity` | tenants and principals |
-//! | [`health`] | readiness and the self-check |
-//! | [`api`] | the protocol API: claims by hand, for code that isn't HTTP-shaped |
-//! | [`admin`] | the admin API: see and mend records |
-//! | [`audit`] | what happened and who did what, kept |
-//! | [`telemetry`] | metrics, log lines, traces |
-//! | [`live`], `ui` | the last minutes in memory; the dashboard that shows them |
-//! | `start`, [`server`], [`signals`] | the process: start, reload, drain |
+//! | `stack` | the idempotency layer around the proxy, built from the settings |
+//! | [`proxy`] | the reverse proxy, and whether a retry is safe after an error |
+//! | [`operators`] | credentials and roles of the admin API |
+//! | [`health`] | health probes and the self-check |
+//! | [`api`] | the protocol API: claim, renew and settle by explicit calls |
+//! | [`admin`] | the admin API: inspect and change records |
+//! | [`jobs`] | the jobs API |
+//! | [`audit`] | the audit trail |
+//! | [`telemetry`] | metrics, log lines and traces |
+//! | [`live`], `ui` | statistics of the last minutes; the dashboard that shows them |
+//! | `start`, [`server`], [`signals`] | the process: open, serve, reload, drain |
+//! | [`problems`], `help`, `openapi`, `labels` | sources of generated documents; labels of events |
 
 pub mod admin;
 pub mod api;
 pub mod audit;
+mod body_pace;
 pub mod config;
-mod door;
-mod front;
+mod handlers;
 pub mod health;
+mod help;
 mod identity;
 pub mod jobs;
-mod known;
+mod labels;
 mod limits;
 mod listener;
 pub mod live;
 mod openapi;
-mod paced;
+pub mod operators;
 pub mod problems;
 pub mod proxy;
+mod replay_auth;
 pub mod server;
 pub mod signals;
 mod stack;
 mod start;
 pub mod telemetry;
 mod tls;
+mod trust;
 mod ui;
+pub mod web;
 
 pub use identity::KeyFileError;
 #[doc(hidden)]
-pub use identity::whose;
+pub use identity::identity_reader;
 pub use limits::Limiter;
-pub use listener::Peer;
 #[doc(hidden)]
-pub use listener::ambiguous;
+pub use listener::scan_for_ambiguity;
 pub use openapi::openapi;
-pub use server::{Drained, Server, serve_operators, serve_router};
-pub use signals::until_told;
+pub use server::{DrainOutcome, Server, serve_operators, serve_router};
+pub use signals::serve_until_signal;
 pub use stack::{Stack, StackError};
-pub use start::{Mounts, Opened, StartError, open, open_audited, open_for_tool};
+pub use start::{Mounts, OpenOptions, Services, StartError};
 pub use tls::TlsError;
+pub use ui::{dashboard_file, page_file};
+pub use web::Peer;
 
-/// Starts everything and serves until a signal ends it.
+/// Starts a server, and serves until a signal ends it.
 ///
 /// # Errors
-/// [`StartError`] says what is wrong and what to do.
+/// [`StartError`] has the cause and a fix.
 pub async fn run(
     loaded: config::Loaded,
     semel: semel::Semel,
     mounts: Mounts,
-) -> Result<Drained, StartError> {
+) -> Result<DrainOutcome, StartError> {
     let server = Server::start(loaded, semel, mounts).await?;
-    until_told(server).await.map_err(|source| StartError::File {
-        what: "signals",
-        message: source.to_string(),
-    })
+    serve_until_signal(server)
+        .await
+        .map_err(StartError::Signals)
 }

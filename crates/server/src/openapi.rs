@@ -1,33 +1,40 @@
-//! Both APIs as one OpenAPI document: `spec/openapi.json` is made from it.
+//! The OpenAPI document of all APIs, from which `spec/openapi.json` is generated.
 
 use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::api::ProblemDocument;
+use crate::web::ProblemDocument;
 
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Semel",
-        description = "Sent many times, done once. The protocol API (`/v1`) is for code that isn't HTTP-shaped; \
-                       the admin API (`/admin/v1`) is for operators, on a listener of its own; jobs (`/mesh`) are submitted many times, \
-                       and enqueued once.",
+        description = "Sent many times, done once. The protocol API (`/v1`) claims, renews and \
+                       settles keys by explicit calls. The admin API (`/admin/v1`) is for operators, \
+                       on its own listener. The jobs API (`/mesh`) enqueues a job once however often \
+                       it is submitted.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
     ),
     components(schemas(ProblemDocument)),
     tags(
         (name = "protocol", description = "Claim, run, settle, replay."),
-        (name = "jobs", description = "Submit, look, wait; lease, heartbeat, complete, fail."),
-        (name = "admin", description = "List, inspect, unlock, resolve, reset, erase, purge, follow.")
+        (
+            name = "jobs",
+            description = "Submit, look up and wait; lease, heartbeat, complete and fail."
+        ),
+        (
+            name = "admin",
+            description = "List, inspect, unlock, resolve, reset, erase, purge, follow."
+        )
     )
 )]
 struct Document;
 
-/// The document, as JSON.
+/// The document as JSON.
 ///
 /// # Errors
-/// Where it can't be written as JSON.
+/// If it cannot be written as JSON.
 pub fn openapi() -> Result<String, serde_json::Error> {
     let (_, api) = crate::api::routes().split_for_parts();
     let (_, admin) = crate::admin::routes().split_for_parts();
@@ -44,7 +51,7 @@ pub fn openapi() -> Result<String, serde_json::Error> {
         SecurityScheme::Http(scheme.build())
     };
     let components = document.components.get_or_insert_default();
-    components.add_security_scheme("bearer", bearer("A token of one tenant."));
+    components.add_security_scheme("bearer", bearer("The token of a tenant."));
     components.add_security_scheme("admin", bearer("The admin token."));
     let mut text = document.to_pretty_json()?;
     text.push('\n');

@@ -1,55 +1,57 @@
-//! Until a signal says otherwise: SIGHUP reads the configuration again, SIGTERM and SIGINT drain, a second one ends at once.
+//! Signals: SIGHUP reloads the configuration, SIGTERM and SIGINT drain, and a second one ends at
+//! once.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::server::{Drained, Server};
+use crate::server::{DrainOutcome, Server};
 use crate::start::StartError;
 
-/// Serves until a signal ends it.
+/// Serves until a signal ends the process.
 ///
 /// # Errors
-/// Where signals can't be listened for.
-pub async fn until_told(server: Server) -> std::io::Result<Drained> {
+/// If the process cannot listen for signals.
+pub async fn serve_until_signal(server: Server) -> std::io::Result<DrainOutcome> {
     let mut signals = Signals::new()?;
     loop {
         tokio::select! {
-            _ = signals.hang_up.recv() => say_reloaded(server.reload()),
-            () = Signals::end(&mut signals.terminate, &mut signals.interrupt) => break,
+            _ = signals.hang_up.recv() => log_reload(server.reload()),
+            () = Signals::wait_for_end(&mut signals.terminate, &mut signals.interrupt) => break,
         }
     }
-    say("draining: no more connections are taken, what has begun is finished");
-    let drained = tokio::select! {
-        drained = server.drain() => drained,
-        () = Signals::end(&mut signals.terminate, &mut signals.interrupt) => Drained::CutOff,
+    log("draining: no new connections are accepted, running requests finish");
+    let outcome = tokio::select! {
+        outcome = server.drain() => outcome,
+        () = Signals::wait_for_end(&mut signals.terminate, &mut signals.interrupt) => {
+            DrainOutcome::CutOff
+        }
     };
-    say(match drained {
-        Drained::Whole => "drained: everything that had begun was finished",
-        Drained::CutOff => {
-            "ending although something had not finished: the crash policy of its keys decides"
+    log(match outcome {
+        DrainOutcome::Complete => "drained: all running requests have finished",
+        DrainOutcome::CutOff => {
+            "ending with unfinished requests: the crash policy of their keys applies"
         }
     });
-    Ok(drained)
+    Ok(outcome)
 }
 
-fn say(words: &str) {
-    tracing::info!("{words}");
+fn log(message: &str) {
+    tracing::info!("{message}");
 }
 
-fn say_reloaded(reloaded: Result<Vec<&'static str>, StartError>) {
-    let words = match reloaded {
-        Ok(fixed) if fixed.is_empty() => {
-            "the configuration was read again and holds for new requests".to_owned()
+fn log_reload(reloaded: Result<Vec<&'static str>, StartError>) {
+    match reloaded {
+        Ok(ignored) if ignored.is_empty() => {
+            log("the configuration was reloaded and applies to new requests");
         }
-        Ok(fixed) => format!(
-            "the configuration was read again and holds for new requests, but for what can't change while the process runs: {}; \
-             restart it for that",
-            fixed.join(", ")
-        ),
+        Ok(ignored) => log(&format!(
+            "the configuration was reloaded and applies to new requests, except settings that \
+             need a restart: {}",
+            ignored.join(", ")
+        )),
         Err(error) => {
-            return tracing::error!("the new configuration is refused, the old one stays: {error}");
+            tracing::error!("the new configuration is invalid, and the old one stays: {error}");
         }
-    };
-    say(&words);
+    }
 }
 
 struct Signals {
@@ -67,7 +69,7 @@ impl Signals {
         })
     }
 
-    async fn end(terminate: &mut Signal, interrupt: &mut Signal) {
+    async fn wait_for_end(terminate: &mut Signal, interrupt: &mut Signal) {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}

@@ -1,4 +1,4 @@
-//! TLS on both sides, by rustls.
+//! TLS of the listeners and towards the service, by rustls.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
 use crate::config::{Tls, Upstream};
 
-/// Why TLS can't be used.
+/// The TLS settings are unusable.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}: {message}")]
 pub struct TlsError {
@@ -34,21 +34,21 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-fn certificates(file: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn read_certificates(file: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let found = CertificateDer::pem_file_iter(Path::new(file)).and_then(Iterator::collect);
     let found: Vec<CertificateDer<'static>> = found.map_err(|error| TlsError::new(file, error))?;
     if found.is_empty() {
         return Err(TlsError::new(
             file,
-            "there is no certificate in it; it should be PEM",
+            "the file has no certificate in PEM format",
         ));
     }
     Ok(found)
 }
 
-fn roots(file: &str) -> Result<RootCertStore, TlsError> {
+fn read_roots(file: &str) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(file)? {
+    for certificate in read_certificates(file)? {
         roots
             .add(certificate)
             .map_err(|error| TlsError::new(file, error))?;
@@ -56,15 +56,15 @@ fn roots(file: &str) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-/// The TLS of a listener; `None` where it has none.
+/// The TLS configuration of a listener; `None` without TLS.
 ///
 /// # Errors
-/// [`TlsError`] names the file and what is wrong with it.
+/// [`TlsError`] names the file and the error.
 pub(crate) fn server_config(tls: &Tls) -> Result<Option<Arc<ServerConfig>>, TlsError> {
     let (Some(cert_file), Some(key_file)) = (&tls.cert_file, &tls.key_file) else {
         return Ok(None);
     };
-    let chain = certificates(cert_file)?;
+    let chain = read_certificates(cert_file)?;
     let key = PrivateKeyDer::from_pem_file(Path::new(key_file))
         .map_err(|error| TlsError::new(key_file, error))?;
     let builder = ServerConfig::builder_with_provider(provider())
@@ -73,8 +73,10 @@ pub(crate) fn server_config(tls: &Tls) -> Result<Option<Arc<ServerConfig>>, TlsE
     let builder = match &tls.client_ca_file {
         None => builder.with_no_client_auth(),
         Some(file) => {
-            let verifier =
-                WebPkiClientVerifier::builder_with_provider(Arc::new(roots(file)?), provider());
+            let verifier = WebPkiClientVerifier::builder_with_provider(
+                Arc::new(read_roots(file)?),
+                provider(),
+            );
             let verifier = if tls.client_optional {
                 verifier.allow_unauthenticated()
             } else {
@@ -92,17 +94,17 @@ pub(crate) fn server_config(tls: &Tls) -> Result<Option<Arc<ServerConfig>>, TlsE
     Ok(Some(Arc::new(config)))
 }
 
-/// The TLS towards the service.
+/// The TLS configuration towards the service.
 ///
 /// # Errors
-/// [`TlsError`] names the file and what is wrong with it.
+/// [`TlsError`] names the file and the error.
 pub(crate) fn client_config(upstream: &Upstream) -> Result<ClientConfig, TlsError> {
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsError::new("TLS", error))?;
     let needs_roots = upstream.urls.iter().any(|url| url.starts_with("https:"));
     let builder = match &upstream.ca_file {
-        Some(file) => builder.with_root_certificates(roots(file)?),
+        Some(file) => builder.with_root_certificates(read_roots(file)?),
         None if needs_roots => builder
             .with_native_roots()
             .map_err(|error| TlsError::new("this machine's trusted certificates", error))?,
@@ -111,10 +113,10 @@ pub(crate) fn client_config(upstream: &Upstream) -> Result<ClientConfig, TlsErro
     Ok(builder.with_no_client_auth())
 }
 
-/// TLS towards a server that this machine trusts.
+/// The TLS configuration towards servers that this machine trusts.
 ///
 /// # Errors
-/// [`TlsError`] where the machine's certificates can't be read.
+/// [`TlsError`] if the machine's certificates cannot be read.
 pub(crate) fn with_native_roots() -> Result<ClientConfig, TlsError> {
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -125,10 +127,11 @@ pub(crate) fn with_native_roots() -> Result<ClientConfig, TlsError> {
     Ok(builder.with_no_client_auth())
 }
 
-/// What a client's certificate calls it: its first DNS name or URI, else its common name after `cn=`. Names of different
-/// kinds never meet: what is no DNS name, and no URI with a scheme, is not taken for one.
+/// The name in a client certificate: its first DNS name or URI, otherwise `cn=` and its common
+/// name.
+/// Names of different kinds cannot collide, because malformed DNS names and URIs are ignored.
 #[must_use]
-pub(crate) fn name_in(certificate: &CertificateDer<'_>) -> Option<String> {
+pub(crate) fn read_name(certificate: &CertificateDer<'_>) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let alternatives = certificate.subject_alternative_name().ok().flatten();
     let names = alternatives.map(|names| names.value.general_names.as_slice());
@@ -136,7 +139,7 @@ pub(crate) fn name_in(certificate: &CertificateDer<'_>) -> Option<String> {
         .unwrap_or_default()
         .iter()
         .find_map(|name| match name {
-            GeneralName::DNSName(name) if is_host(name) => Some((*name).to_owned()),
+            GeneralName::DNSName(name) if is_dns_name(name) => Some((*name).to_owned()),
             GeneralName::URI(name) if has_scheme(name) => Some((*name).to_owned()),
             _ => None,
         });
@@ -146,7 +149,7 @@ pub(crate) fn name_in(certificate: &CertificateDer<'_>) -> Option<String> {
     })
 }
 
-fn is_host(name: &str) -> bool {
+fn is_dns_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._*".contains(&byte);
     !name.is_empty() && name.bytes().all(fits)
 }

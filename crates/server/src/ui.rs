@@ -1,5 +1,8 @@
-//! The dashboard: files that are part of the program, at `/` and under `/ui` of the admin listener. They carry no
-//! secret and load without one; what they show comes from the admin API, which asks for the credential.
+//! The dashboard: embedded files, at `/` and under `/ui` of the admin listener.
+//!
+//! The files contain no secret and load without a credential. Their data comes from the admin API,
+//! which
+//! requires the credential.
 
 use std::borrow::Cow;
 
@@ -9,16 +12,18 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use rust_embed::{EmbeddedFile, RustEmbed};
+use semel::core::Code;
 
-use crate::admin::Credential;
-use crate::api::{Failure, hex, wrong_method};
+use crate::operators::Credential;
+use crate::web::{Failure, hex, method_not_allowed};
 
 #[derive(RustEmbed)]
 #[folder = "ui/"]
 struct Files;
 
-/// Nothing but our own files, and our own API: neither code nor style from the page itself, no frame around it.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+/// Allows only our own files and API: no inline code or style, and no frames.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+    img-src 'self' data:; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types 'none'";
 
@@ -35,7 +40,7 @@ const HEADERS: [(HeaderName, HeaderValue); 6] = [
         header::REFERRER_POLICY,
         HeaderValue::from_static("no-referrer"),
     ),
-    // Kept, and asked for again each time: after an upgrade nobody sees half of the old page.
+    // Caches revalidate every file, so an upgrade never mixes old and new files.
     (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
     (
         HeaderName::from_static("cross-origin-opener-policy"),
@@ -47,7 +52,7 @@ const HEADERS: [(HeaderName, HeaderValue); 6] = [
     ),
 ];
 
-/// The page. It asks what to show its caller by `ui/access.json`: a token, or nothing.
+/// The router of the dashboard. `ui/access.json` tells the page which credential to ask for.
 pub(crate) fn router(credential: &Credential) -> Router {
     let asks_for = match credential {
         Credential::None => "nothing",
@@ -58,38 +63,62 @@ pub(crate) fn router(credential: &Credential) -> Router {
     let access = serde_json::json!({ "asks_for": asks_for }).to_string();
     let access = move |headers: HeaderMap| async move {
         let bytes = access.into_bytes();
-        answer(&headers, "access.json", "", Cow::Owned(bytes))
+        build_response(&headers, "access.json", "", Cow::Owned(bytes))
     };
     Router::new()
-        .route("/", get(|headers| file(headers, "index.html".to_owned())))
+        .route(
+            "/",
+            get(|headers| serve_file(headers, "index.html".to_owned())),
+        )
         .route("/ui/access.json", get(access))
         .route(
             "/ui/{*path}",
-            get(|Path(path): Path<String>, headers| file(headers, path)),
+            get(|Path(path): Path<String>, headers| serve_file(headers, path)),
         )
-        .method_not_allowed_fallback(wrong_method)
+        .method_not_allowed_fallback(method_not_allowed)
 }
 
-async fn file(headers: HeaderMap, path: String) -> Response {
-    let Some(EmbeddedFile { data, metadata }) = Files::get(&path) else {
-        return Failure::of("not_found", "there is no such file").into_response();
-    };
+async fn serve_file(headers: HeaderMap, path: String) -> Response {
+    dashboard_file(&headers, &path)
+        .unwrap_or_else(|| Failure::new(Code::NotFound, "the file does not exist").into_response())
+}
+
+/// A file of the dashboard, such as `style.css`, with its headers. Another page of the program that
+/// should look the same serves it too.
+#[must_use]
+pub fn dashboard_file(asked: &HeaderMap, path: &str) -> Option<Response> {
+    let EmbeddedFile { data, metadata } = Files::get(path)?;
     let hash = metadata.sha256_hash();
     let tag = format!("\"{}\"", hex(hash.get(..16).unwrap_or_default()));
-    answer(&headers, &path, &tag, data)
+    Some(build_response(asked, path, &tag, data))
 }
 
-fn answer(asked: &HeaderMap, path: &str, tag: &str, body: Cow<'static, [u8]>) -> Response {
-    let known = asked.get(header::IF_NONE_MATCH);
-    let is_known = !tag.is_empty() && known.is_some_and(|known| known == tag);
-    let mut response = if is_known {
+/// A file of another page, under the dashboard's content security policy.
+#[must_use]
+pub fn page_file(path: &str, text: &'static str) -> Response {
+    let body = Cow::Borrowed(text.as_bytes());
+    build_response(&HeaderMap::new(), path, "", body)
+}
+
+fn build_response(
+    request_headers: &HeaderMap,
+    path: &str,
+    tag: &str,
+    body: Cow<'static, [u8]>,
+) -> Response {
+    let cached = request_headers.get(header::IF_NONE_MATCH);
+    let is_cached = !tag.is_empty() && cached.is_some_and(|cached| cached == tag);
+    let mut response = if is_cached {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         body.into_response()
     };
     let headers = response.headers_mut();
     headers.extend(HEADERS);
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind(path)));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static(media_type(path)),
+    );
     if let Ok(tag) = HeaderValue::from_str(tag)
         && !tag.is_empty()
     {
@@ -98,7 +127,7 @@ fn answer(asked: &HeaderMap, path: &str, tag: &str, body: Cow<'static, [u8]>) ->
     response
 }
 
-fn kind(path: &str) -> &'static str {
+fn media_type(path: &str) -> &'static str {
     match path.rsplit_once('.').map(|(_, ending)| ending) {
         Some("html") => "text/html; charset=utf-8",
         Some("css") => "text/css; charset=utf-8",
@@ -114,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_file_has_a_kind_and_nothing_comes_from_elsewhere() {
+    fn every_file_has_a_media_type_and_no_external_reference() {
         let mut paths: Vec<_> = Files::iter().collect();
         paths.sort();
         assert!(paths.iter().any(|path| path == "index.html"), "{paths:?}");
@@ -124,12 +153,12 @@ mod tests {
             if path.starts_with("vendor/") {
                 continue;
             }
-            assert_ne!(kind(&path), "text/plain; charset=utf-8", "{path}");
-            let is_away = |line: &&str| {
+            assert_ne!(media_type(&path), "text/plain; charset=utf-8", "{path}");
+            let is_external = |line: &&str| {
                 line.contains("://") && !line.contains("127.0.0.1") && !line.contains("w3.org")
             };
-            let away = text.lines().find(is_away);
-            assert_eq!(away, None, "{path} names another place");
+            let external = text.lines().find(is_external);
+            assert_eq!(external, None, "{path} has an external reference");
             let is_page = path.ends_with("index.html");
             assert!(
                 !is_page || !text.contains("<style") && !text.contains(" style="),

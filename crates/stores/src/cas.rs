@@ -78,7 +78,7 @@ impl<V> Snapshot<V> {
 pub(crate) enum Swap<C: Cell + ?Sized> {
     /// Written.
     Done(C::Written),
-    /// Another write came first; with the record that is there now, where the server said so.
+    /// Another write came first; with the record that is there now, if the server said so.
     Lost(Option<Snapshot<C::Version>>),
     /// The reply was lost, and a read can tell whether the write was applied.
     Uncertain(StoreError),
@@ -86,14 +86,14 @@ pub(crate) enum Swap<C: Cell + ?Sized> {
 
 /// What is known before the first decision.
 pub(crate) enum Start<V> {
-    /// Nothing: read first.
+    /// Nothing is known: read first.
     Read {
         /// Whether this call has already sent a write.
         write_sent: bool,
     },
-    /// What was true at some time. It may lead to a swap, but it cannot decide without one.
+    /// A state of the past. It may lead to a swap, but it can't decide without one.
     Remembered(Snapshot<V>),
-    /// What is true now.
+    /// The current state.
     Current {
         /// What was read.
         seen: Snapshot<V>,
@@ -107,11 +107,11 @@ pub(crate) struct Change<C: Cell, A> {
     pub(crate) answer: A,
     /// What was decided on.
     pub(crate) seen: Snapshot<C::Version>,
-    /// What the write gave; `None` where nothing was written.
+    /// What the write gave; `None` if nothing was written.
     pub(crate) written: Option<C::Written>,
 }
 
-/// Changes a record as `decide` says. `None` where other writers came first every time.
+/// Changes a record by the decision of `decide`. `None` if other writers came first every time.
 pub(crate) async fn drive<C: Cell, A>(
     cell: &C,
     start: Start<C::Version>,
@@ -180,7 +180,7 @@ async fn read<C: Cell>(
     })
 }
 
-/// If an earlier attempt may have been applied, the outcome of the whole call is unknown, even where this attempt certainly
+/// If an earlier attempt may have been applied, the outcome of the whole call is unknown, even if this attempt certainly
 /// failed (P28).
 pub(crate) fn unknown_if(earlier_attempt_uncertain: bool, mut error: StoreError) -> StoreError {
     if earlier_attempt_uncertain {
@@ -195,7 +195,7 @@ pub(crate) fn read_back_failed(write_sent: bool, error: StoreError) -> StoreErro
     unknown_if(write_sent && error.is_transient(), error)
 }
 
-/// Other writers came first every time.
+/// The error of a change that lost every compare-and-swap.
 pub(crate) fn overtaken() -> StoreError {
     StoreError::new(
         StoreErrorKind::Unavailable,

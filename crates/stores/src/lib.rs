@@ -1,4 +1,4 @@
-//! Where Semel keeps its records, beyond this process's memory. One feature per backend.
+//! Durable and shared stores for Semel's records, one feature per backend.
 //!
 //! | feature | store | module |
 //! |---|---|---|
@@ -18,10 +18,10 @@
 ))]
 mod cas;
 pub mod compose;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod local_host;
 #[cfg(feature = "mysql")]
 pub mod mysql;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-mod nearby;
 #[cfg(feature = "object")]
 pub mod object;
 #[cfg(feature = "postgres")]

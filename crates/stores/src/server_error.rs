@@ -1,18 +1,18 @@
-//! What a server may answer, and what a store makes of it: one table for each store.
+//! The table of a server's errors, one for each store: what each code means for a call.
 //!
-//! The table is what the store itself looks errors up in. `docs/stores/errors.md` is made from it, and a test injects every
-//! row into a run and expects that an effect that ran is settled in the end.
+//! The store looks up errors in it. `docs/stores/errors.md` is generated from it, and a test injects every row into a run
+//! and expects that an effect that ran is settled in the end.
 
 use semel_core::{Certainty, StoreErrorKind};
 
-/// One error of a server, and what it means for a call of ours.
+/// One error of a server, and what it means for a store call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerError {
-    /// As the server writes it: `BUSY`, `57P01`, `1213`. With `*` at its end it stands for all codes that begin so.
+    /// The code as the server writes it: `BUSY`, `57P01`, `1213`. With `*` at its end it stands for a prefix.
     pub code: &'static str,
-    /// When a server says this.
+    /// When a server gives this error.
     pub meaning: &'static str,
-    /// Why the call failed, which says whether it is sent again.
+    /// The kind of the error, which decides whether the call is retried.
     pub kind: StoreErrorKind,
     /// Whether the call may have changed something.
     pub certainty: Certainty,
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_row_that_covers_a_code_counts() {
+    fn first_matching_row_counts() {
         use Certainty::{Definite, Unknown};
         use StoreErrorKind::{Full, Unavailable};
         let table = [

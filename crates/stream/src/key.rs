@@ -1,4 +1,4 @@
-//! Who sent an operation, as which of its operations, and the 128-bit key made of both and of what it says.
+//! Session, sequence number and epoch of an operation, and the 128-bit key derived from them and its content.
 
 use std::fmt;
 
@@ -38,7 +38,7 @@ impl fmt::Debug for SessionId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SeqNo(pub u64);
 
-/// Which life of a producer: larger after each restart that begins its numbers anew.
+/// The epoch of a producer: larger after each restart that restarts its sequence numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Epoch(pub u64);
 
@@ -114,7 +114,7 @@ impl KeySecret {
     /// From 16 bytes or more of key material.
     ///
     /// # Errors
-    /// [`ShortSecret`] where there are fewer.
+    /// [`ShortSecret`] if there are fewer.
     pub fn new(material: &[u8]) -> Result<Self, ShortSecret> {
         if material.len() < 16 {
             return Err(ShortSecret);

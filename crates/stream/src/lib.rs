@@ -1,4 +1,4 @@
-//! Duplicates in streams and replicas, discarded in constant time.
+//! Deduplication of streams and replicas, in constant time.
 //!
 //! A [`SeqNoTracker`] knows every operation that has a sequence number, for all time, by one mark per session. An
 //! [`IdempotencyStore`] knows the last operations that have a key. A [`Gate`] puts both in front of whatever applies
@@ -31,14 +31,14 @@ mod operation;
 pub mod postgres;
 mod window;
 
-pub use gate::{Batch, FenceError, Gate, Limits, Snapshot, Ticket, Verdict};
+pub use gate::{Batch, FenceError, Gate, GateLimits, GateVerdict, Snapshot, Ticket};
 pub use journal::{Fsync, JournalError};
 pub use key::{Epoch, IdempotencyKey, KeySecret, SeqNo, SessionId, ShortSecret};
-pub use marks::{Check, DEFAULT_SESSIONS, Mark, MarkError, Order, Progress, SeqNoTracker};
+pub use marks::{DEFAULT_SESSIONS, Mark, MarkCheck, MarkError, Order, Progress, SeqNoTracker};
 pub use operation::{Operation, Tenant};
 pub use window::{DEFAULT_CAPACITY, IdempotencyStore};
 
-/// What the guide shows compiles.
+/// Compiles the examples of the guide.
 #[cfg(all(doctest, feature = "postgres"))]
 #[doc = include_str!("../../../docs/streams.md")]
 struct Guide;

@@ -1,4 +1,4 @@
-//! How far each producer came: one number per session, for all time.
+//! Marks (high-water marks): the last applied sequence number of each session.
 
 use std::hash::BuildHasher as _;
 
@@ -7,10 +7,10 @@ use parking_lot::Mutex;
 
 use crate::key::{Epoch, SeqNo, SessionId};
 
-/// Where a session is: everything up to `seqno` of `epoch` was applied.
+/// The position of a session: everything up to `seqno` of `epoch` was applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark {
-    /// The producer's life.
+    /// The producer's epoch.
     pub epoch: Epoch,
     /// The last operation applied in it; 0 before the first.
     pub seqno: SeqNo,
@@ -27,7 +27,7 @@ impl Mark {
     }
 }
 
-/// What becomes of an operation that comes before its time.
+/// What happens to an operation that comes too early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// It is refused until those before it were applied: none is ever passed over.
@@ -37,9 +37,9 @@ pub enum Order {
     Monotonic,
 }
 
-/// What a mark says about an operation.
+/// What to do with an operation, by its session's mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Check {
+pub enum MarkCheck {
     /// It is the next one: apply it.
     Next,
     /// Apply it; `missing` operations from `first` on are passed over ([`Order::Monotonic`] only).
@@ -56,14 +56,14 @@ pub enum Check {
         /// The one that is waited for.
         expected: SeqNo,
     },
-    /// It is from a life of the producer that is over: never apply it.
+    /// It is from an earlier epoch of the producer: never apply it.
     Stale {
         /// The epoch now.
         current: Epoch,
     },
 }
 
-impl Check {
+impl MarkCheck {
     /// Whether to apply the operation.
     #[must_use]
     pub const fn applies(self) -> bool {
@@ -83,9 +83,9 @@ pub struct Progress {
 impl Progress {
     /// What is to be done with the operation at `at`: the one rule, for marks in memory and in a database.
     #[must_use]
-    pub fn check(self, at: Mark, order: Order) -> Check {
+    pub fn check(self, at: Mark, order: Order) -> MarkCheck {
         if at.epoch < self.fence {
-            return Check::Stale {
+            return MarkCheck::Stale {
                 current: self.fence,
             };
         }
@@ -93,14 +93,14 @@ impl Progress {
         let same = at.epoch == self.mark.epoch;
         let last = if same { self.mark.seqno.0 } else { 0 };
         let Some(ahead) = at.seqno.0.checked_sub(last).filter(|&ahead| ahead > 0) else {
-            return Check::Duplicate;
+            return MarkCheck::Duplicate;
         };
         match (ahead, order) {
-            (1, _) => Check::Next,
-            (_, Order::Contiguous) => Check::Gap {
+            (1, _) => MarkCheck::Next,
+            (_, Order::Contiguous) => MarkCheck::Gap {
                 expected: SeqNo(last + 1),
             },
-            (_, Order::Monotonic) => Check::Skips {
+            (_, Order::Monotonic) => MarkCheck::Skips {
                 first: SeqNo(last + 1),
                 missing: ahead - 1,
             },
@@ -171,7 +171,7 @@ impl SeqNoTracker {
 
     /// What the mark says about an operation. Changes nothing.
     #[must_use]
-    pub fn check(&self, session: SessionId, at: Mark) -> Check {
+    pub fn check(&self, session: SessionId, at: Mark) -> MarkCheck {
         self.progress(session).check(at, self.order)
     }
 
@@ -197,7 +197,7 @@ impl SeqNoTracker {
     /// Moves the mark to an operation that was applied.
     ///
     /// # Errors
-    /// [`MarkError::Behind`] where that would move it back or leave it where it is, [`MarkError::Full`] where the session
+    /// [`MarkError::Behind`] if that would move it back or leave it where it is, [`MarkError::Full`] if the session
     /// is new and there is no room. Nothing is changed then.
     pub fn advance(&self, session: SessionId, to: Mark) -> Result<(), MarkError> {
         self.change(session, |progress| {
@@ -207,11 +207,11 @@ impl SeqNoTracker {
         .map(drop)
     }
 
-    /// Ends all epochs before `epoch`: what of them is still on its way is refused from now on. → the last operation
+    /// Ends all epochs before `epoch`: what of them is still in flight is refused from now on. → the last operation
     /// that was applied, from which a restarted producer goes on. Asked again, it says the same again.
     ///
     /// # Errors
-    /// [`MarkError::Behind`] where a later epoch has begun, [`MarkError::Full`] where there is no room.
+    /// [`MarkError::Behind`] if a later epoch has begun, [`MarkError::Full`] if there is no room.
     pub fn fence(&self, session: SessionId, epoch: Epoch) -> Result<Mark, MarkError> {
         let changed = self.change(session, |progress| {
             let fence = (epoch >= progress.fence).then_some(epoch)?;
@@ -251,7 +251,7 @@ impl SeqNoTracker {
         shard.len() < self.most_in_shard || shard.contains_key(&session)
     }
 
-    /// Forgets a session that will never send again. → where it was.
+    /// Forgets a session that will never send again. Returns where it was.
     pub fn retire(&self, session: SessionId) -> Option<Progress> {
         self.shard(session).lock().remove(&session)
     }
@@ -296,10 +296,10 @@ impl SeqNoTracker {
 #[non_exhaustive]
 pub enum MarkError {
     /// Marks only grow.
-    #[error("the mark is there already or further; marks only grow")]
+    #[error("the session's mark is at this position or beyond it; marks only grow")]
     Behind,
     /// The bound on sessions is reached.
-    #[error("no room for another session; retire those that are over, or raise the bound")]
+    #[error("the bound on sessions is reached; retire ended sessions, or raise the bound")]
     Full,
 }
 
@@ -310,23 +310,23 @@ mod tests {
     #[test]
     fn i15_the_table_of_the_rule() {
         use Order::{Contiguous, Monotonic};
-        let gap = |n| Check::Gap { expected: SeqNo(n) };
-        let skips = |first, missing| Check::Skips {
+        let gap = |n| MarkCheck::Gap { expected: SeqNo(n) };
+        let skips = |first, missing| MarkCheck::Skips {
             first: SeqNo(first),
             missing,
         };
-        let stale = Check::Stale { current: Epoch(1) };
+        let stale = MarkCheck::Stale { current: Epoch(1) };
         let table = [
             // epoch, number → with every number in turn, with numbers that only grow; the mark is at 5 of epoch 1
             ((0, 6), stale, stale),
-            ((1, 0), Check::Duplicate, Check::Duplicate),
-            ((1, 4), Check::Duplicate, Check::Duplicate),
-            ((1, 5), Check::Duplicate, Check::Duplicate),
-            ((1, 6), Check::Next, Check::Next),
+            ((1, 0), MarkCheck::Duplicate, MarkCheck::Duplicate),
+            ((1, 4), MarkCheck::Duplicate, MarkCheck::Duplicate),
+            ((1, 5), MarkCheck::Duplicate, MarkCheck::Duplicate),
+            ((1, 6), MarkCheck::Next, MarkCheck::Next),
             ((1, 7), gap(6), skips(6, 1)),
             ((1, u64::MAX), gap(6), skips(6, u64::MAX - 6)),
-            ((2, 0), Check::Duplicate, Check::Duplicate),
-            ((2, 1), Check::Next, Check::Next),
+            ((2, 0), MarkCheck::Duplicate, MarkCheck::Duplicate),
+            ((2, 1), MarkCheck::Next, MarkCheck::Next),
             ((2, 3), gap(1), skips(1, 2)),
         ];
         for ((epoch, seqno), contiguous, monotonic) in table {
@@ -358,10 +358,10 @@ mod tests {
             assert_eq!(tracker.fence(session, Epoch(epoch)), Ok(Mark::new(1, 3)));
         }
         assert_eq!(tracker.fence(session, Epoch(2)), Err(MarkError::Behind));
-        let stale = Check::Stale { current: Epoch(3) };
+        let stale = MarkCheck::Stale { current: Epoch(3) };
         assert_eq!(tracker.check(session, Mark::new(1, 4)), stale);
         assert_eq!(tracker.check(session, Mark::new(2, 1)), stale);
-        assert_eq!(tracker.check(session, Mark::new(3, 1)), Check::Next);
+        assert_eq!(tracker.check(session, Mark::new(3, 1)), MarkCheck::Next);
         assert_eq!(
             tracker.advance(session, Mark::new(2, 1)),
             Err(MarkError::Behind)
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_fence_the_new_life_is_applied_from_its_first_number() {
+    fn after_a_fence_the_new_epoch_starts_at_its_first_number() {
         let tracker = SeqNoTracker::default();
         let session = SessionId::named("a");
         tracker.advance(session, Mark::new(1, 3)).unwrap();

@@ -1,9 +1,9 @@
-//! [`Operation`]: what is known about one operation before it is applied.
+//! [`Operation`]: the session, number and key of one operation.
 
 use crate::key::{Epoch, IdempotencyKey, SeqNo, SessionId};
 use crate::marks::Mark;
 
-/// Whose window and whose marks: each tenant has its own, so that none can push out another's.
+/// A tenant. Each has its own window and marks, so that none can evict another's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tenant(u128);
 
@@ -32,7 +32,7 @@ impl Tenant {
 /// let key = IdempotencyKey::derive(session, SeqNo(1), b"add 5");
 /// let operation = Operation::sequenced(session, Mark::new(0, 1))
 ///     .with_key(key)
-///     .of(Tenant::named("acme"));
+///     .with_tenant(Tenant::named("acme"));
 /// assert_eq!(operation.key(), Some(key));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,14 +70,14 @@ impl Operation {
         self
     }
 
-    /// The same, of a tenant.
+    /// Sets the tenant.
     #[must_use]
-    pub fn of(mut self, tenant: Tenant) -> Self {
+    pub fn with_tenant(mut self, tenant: Tenant) -> Self {
         self.tenant = tenant;
         self
     }
 
-    /// Whose it is.
+    /// The tenant.
     #[must_use]
     pub const fn tenant(&self) -> Tenant {
         self.tenant
@@ -102,7 +102,7 @@ impl Operation {
         self.key.map(|key| key.in_epoch(epoch))
     }
 
-    /// Its number, where it has one.
+    /// Its number, if it has one.
     #[must_use]
     pub fn seqno(&self) -> Option<SeqNo> {
         self.place.map(|(_, at)| at.seqno)

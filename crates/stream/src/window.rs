@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use crate::key::IdempotencyKey;
 use crate::lru::Lru;
 
-/// A bounded window of keys. When it is full, the key that was seen longest ago is forgotten, and looks new again:
-/// what must be recognised after any length of time needs a sequence number and [`SeqNoTracker`](crate::SeqNoTracker).
+/// A bounded window of keys. When it is full, the least recently seen key is evicted, and looks new again. To recognise
+/// duplicates after any length of time, use sequence numbers and [`SeqNoTracker`](crate::SeqNoTracker).
 ///
 /// 36 bytes a key, all of them taken when it is made; memory that no key has reached yet is the system's to lend.
 /// Keys are spread by a hash with a random seed, so that nobody can choose keys that crowd together.
@@ -47,7 +47,7 @@ impl IdempotencyStore {
     /// Room for exactly the last `capacity` keys (at least 1), behind one lock.
     ///
     /// # Panics
-    /// Where `capacity` is 0 or 2³¹ and more.
+    /// If `capacity` is 0 or 2³¹ and more.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self::sharded(capacity, 1)
@@ -65,7 +65,7 @@ impl IdempotencyStore {
     /// less than `capacity`, see [`surely`](Self::surely). A small window gets fewer parts.
     ///
     /// # Panics
-    /// Where `capacity` is 0, or a part would have 2³¹ keys and more.
+    /// If `capacity` is 0, or a part would have 2³¹ keys and more.
     #[must_use]
     pub fn sharded(capacity: usize, shards: usize) -> Self {
         assert!(capacity > 0, "a window needs room for at least one key");
@@ -91,7 +91,7 @@ impl IdempotencyStore {
         self.shard(hash).lock().record(hash, key, &self.hasher)
     }
 
-    /// [`check_and_record`](Self::check_and_record) for each of these keys, in their order: `true` where it is new.
+    /// [`check_and_record`](Self::check_and_record) for each of these keys, in their order: `true` if it is new.
     ///
     /// Each part's lock is taken once for all of its keys. Threads that share a window spend most of their time on
     /// handing parts to each other; with a hundred keys and more at a time they spend it on the keys.

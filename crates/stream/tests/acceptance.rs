@@ -97,7 +97,7 @@ fn a_window_of_nothing_is_refused() {
 }
 
 #[test]
-fn parts_hold_what_they_surely_hold_and_no_more_than_there_is_room_for() {
+fn shards_keep_the_guaranteed_number_of_keys() {
     let store = IdempotencyStore::sharded(100_000, 16);
     assert_eq!(store.surely(), 92_416);
     assert!(keys(0..300_000).all(|key| store.check_and_record(key)));

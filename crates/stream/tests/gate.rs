@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 
 use semel_stream::{
-    Epoch, FenceError, Gate, IdempotencyKey, Limits, Mark, Operation, Order, SeqNo, SessionId,
-    Tenant, Verdict,
+    Epoch, FenceError, Gate, GateLimits, GateVerdict, IdempotencyKey, Mark, Operation, Order,
+    SeqNo, SessionId, Tenant,
 };
 
 fn at(session: SessionId, seqno: u64) -> Operation {
@@ -16,11 +16,11 @@ fn at(session: SessionId, seqno: u64) -> Operation {
     clippy::result_large_err,
     reason = "a ticket is as large as an operation"
 )]
-fn apply(gate: &Gate, operation: &Operation) -> Result<Option<(SeqNo, u64)>, Verdict> {
+fn apply(gate: &Gate, operation: &Operation) -> Result<Option<(SeqNo, u64)>, GateVerdict> {
     let mut batch = gate.batch();
     let verdict = batch.offer(operation);
     let outcome = match verdict {
-        Verdict::Apply(ticket) => {
+        GateVerdict::Apply(ticket) => {
             let skips = ticket.skips;
             batch.applied(ticket);
             Ok(skips)
@@ -37,11 +37,11 @@ fn applies(gate: &Gate, operation: &Operation) -> bool {
 
 #[test]
 fn what_failed_is_not_recorded_and_runs_again() {
-    let gate = Gate::new(Limits::default());
+    let gate = Gate::new(GateLimits::default());
     let session = SessionId::named("a");
     let operation = at(session, 1).with_key(IdempotencyKey(1));
     let mut batch = gate.batch();
-    let Verdict::Apply(ticket) = batch.offer(&operation) else {
+    let GateVerdict::Apply(ticket) = batch.offer(&operation) else {
         panic!("it is new")
     };
     drop(ticket);
@@ -52,10 +52,10 @@ fn what_failed_is_not_recorded_and_runs_again() {
 
 #[test]
 fn a_batch_that_is_dropped_records_nothing() {
-    let gate = Gate::new(Limits::default());
+    let gate = Gate::new(GateLimits::default());
     let session = SessionId::named("a");
     let mut batch = gate.batch();
-    let Verdict::Apply(ticket) = batch.offer(&at(session, 1)) else {
+    let GateVerdict::Apply(ticket) = batch.offer(&at(session, 1)) else {
         panic!("it is new")
     };
     batch.applied(ticket);
@@ -64,8 +64,8 @@ fn a_batch_that_is_dropped_records_nothing() {
 }
 
 #[test]
-fn a_duplicate_of_what_is_being_applied_is_told_to_come_again() {
-    let gate = Gate::new(Limits::default());
+fn duplicate_of_an_operation_in_progress_is_busy() {
+    let gate = Gate::new(GateLimits::default());
     let session = SessionId::named("a");
     let (numbered, keyed) = (at(session, 1), Operation::keyed(IdempotencyKey(1)));
     let mut first = gate.batch();
@@ -73,37 +73,40 @@ fn a_duplicate_of_what_is_being_applied_is_told_to_come_again() {
     assert!(
         tickets
             .iter()
-            .all(|verdict| matches!(verdict, Verdict::Apply(_)))
+            .all(|verdict| matches!(verdict, GateVerdict::Apply(_)))
     );
     let mut second = gate.batch();
-    assert!(matches!(second.offer(&numbered), Verdict::Busy));
-    assert!(matches!(second.offer(&keyed), Verdict::Busy));
+    assert!(matches!(second.offer(&numbered), GateVerdict::Busy));
+    assert!(matches!(second.offer(&keyed), GateVerdict::Busy));
     // Were it called a duplicate and acknowledged, a failure of the first would lose it.
     drop((tickets, first));
-    assert!(matches!(second.offer(&numbered), Verdict::Apply(_)));
-    assert!(matches!(second.offer(&keyed), Verdict::Apply(_)));
+    assert!(matches!(second.offer(&numbered), GateVerdict::Apply(_)));
+    assert!(matches!(second.offer(&keyed), GateVerdict::Apply(_)));
 }
 
 #[test]
 fn a_batch_sees_what_it_applied_itself() {
-    let gate = Gate::new(Limits::default());
+    let gate = Gate::new(GateLimits::default());
     let session = SessionId::named("a");
     let mut batch = gate.batch();
     for seqno in 1..=3 {
-        let Verdict::Apply(ticket) = batch.offer(&at(session, seqno)) else {
+        let GateVerdict::Apply(ticket) = batch.offer(&at(session, seqno)) else {
             panic!("it is next")
         };
         batch.applied(ticket);
         assert!(matches!(
             batch.offer(&at(session, seqno)),
-            Verdict::Duplicate
+            GateVerdict::Duplicate
         ));
     }
     // The fourth fails: those behind it must wait.
-    assert!(matches!(batch.offer(&at(session, 4)), Verdict::Apply(_)));
+    assert!(matches!(
+        batch.offer(&at(session, 4)),
+        GateVerdict::Apply(_)
+    ));
     assert!(matches!(
         batch.offer(&at(session, 5)),
-        Verdict::Gap { expected: SeqNo(4) }
+        GateVerdict::Gap { expected: SeqNo(4) }
     ));
     batch.commit().expect("it is in memory");
     assert_eq!(
@@ -115,28 +118,28 @@ fn a_batch_sees_what_it_applied_itself() {
 #[test]
 fn i15_a_gap_is_reported_and_never_skipped_silently() {
     let session = SessionId::named("a");
-    let gate = Gate::new(Limits::default());
+    let gate = Gate::new(GateLimits::default());
     assert!(matches!(
         apply(&gate, &at(session, 2)),
-        Err(Verdict::Gap { expected: SeqNo(1) })
+        Err(GateVerdict::Gap { expected: SeqNo(1) })
     ));
     assert!(applies(&gate, &at(session, 1)) && applies(&gate, &at(session, 2)));
 
-    let gate = Gate::new(Limits {
+    let gate = Gate::new(GateLimits {
         order: Order::Monotonic,
-        ..Limits::default()
+        ..GateLimits::default()
     });
     let skips = apply(&gate, &at(session, 4)).expect("numbers only grow");
     assert_eq!(skips, Some((SeqNo(1), 3)));
     assert!(matches!(
         apply(&gate, &at(session, 2)),
-        Err(Verdict::Duplicate)
+        Err(GateVerdict::Duplicate)
     ));
 }
 
 #[test]
 fn i15_a_lower_epoch_is_refused() {
-    let gate = Gate::new(Limits::default());
+    let gate = Gate::new(GateLimits::default());
     let session = SessionId::named("a");
     let of = |epoch, seqno| {
         Operation::sequenced(session, Mark::new(epoch, seqno)).with_key(IdempotencyKey(1))
@@ -146,7 +149,7 @@ fn i15_a_lower_epoch_is_refused() {
     assert!(applies(&gate, &of(1, 1)));
     assert!(matches!(
         apply(&gate, &of(0, 2)),
-        Err(Verdict::Stale { current: Epoch(1) })
+        Err(GateVerdict::Stale { current: Epoch(1) })
     ));
     let tenant = Tenant::default();
     assert_eq!(
@@ -155,7 +158,7 @@ fn i15_a_lower_epoch_is_refused() {
     );
     assert!(matches!(
         apply(&gate, &of(1, 2)),
-        Err(Verdict::Stale { current: Epoch(2) })
+        Err(GateVerdict::Stale { current: Epoch(2) })
     ));
     assert!(matches!(
         gate.fence(tenant, session, Epoch(1)),
@@ -165,10 +168,10 @@ fn i15_a_lower_epoch_is_refused() {
 
 #[test]
 fn no_epoch_is_ended_while_an_operation_of_it_is_applied() {
-    let gate = Gate::new(Limits::default());
+    let gate = Gate::new(GateLimits::default());
     let session = SessionId::named("a");
     let mut batch = gate.batch();
-    let Verdict::Apply(ticket) = batch.offer(&at(session, 1)) else {
+    let GateVerdict::Apply(ticket) = batch.offer(&at(session, 1)) else {
         panic!("it is new")
     };
     assert!(matches!(
@@ -185,67 +188,67 @@ fn no_epoch_is_ended_while_an_operation_of_it_is_applied() {
 
 #[test]
 fn a_duplicate_by_its_key_uses_up_its_number() {
-    let gate = Gate::new(Limits::default());
+    let gate = Gate::new(GateLimits::default());
     let session = SessionId::named("a");
     let key = IdempotencyKey(7);
     assert!(applies(&gate, &at(session, 1).with_key(key)));
     // The producer numbered the same operation twice.
     assert!(matches!(
         apply(&gate, &at(session, 2).with_key(key)),
-        Err(Verdict::Duplicate)
+        Err(GateVerdict::Duplicate)
     ));
     assert!(applies(&gate, &at(session, 3)), "its session goes on");
 }
 
 #[test]
 fn i15_a_duplicate_by_its_key_passes_over_nothing() {
-    let gate = Gate::new(Limits {
+    let gate = Gate::new(GateLimits {
         order: Order::Monotonic,
-        ..Limits::default()
+        ..GateLimits::default()
     });
     let session = SessionId::named("a");
     let known = IdempotencyKey(7);
     assert!(applies(&gate, &at(session, 1).with_key(known)));
     // 2 and 3 are still on their way.
     let again = at(session, 4).with_key(known);
-    assert!(matches!(apply(&gate, &again), Err(Verdict::Duplicate)));
+    assert!(matches!(apply(&gate, &again), Err(GateVerdict::Duplicate)));
     let mut batch = gate.batch();
-    assert!(matches!(batch.offer(&again), Verdict::Duplicate));
+    assert!(matches!(batch.offer(&again), GateVerdict::Duplicate));
     for seqno in [2, 3] {
-        let Verdict::Apply(ticket) = batch.offer(&at(session, seqno)) else {
+        let GateVerdict::Apply(ticket) = batch.offer(&at(session, seqno)) else {
             panic!("{seqno} was passed over, and nobody was told")
         };
         assert_eq!(ticket.skips, None);
         batch.applied(ticket);
     }
     // Now it is next, and its number is used up.
-    assert!(matches!(batch.offer(&again), Verdict::Duplicate));
+    assert!(matches!(batch.offer(&again), GateVerdict::Duplicate));
     batch.commit().expect("it is in memory");
     assert_eq!(apply(&gate, &at(session, 5)).expect("it is next"), None);
 }
 
 #[test]
 fn one_tenant_cannot_push_out_anothers_keys_or_sessions() {
-    let limits = Limits {
+    let limits = GateLimits {
         tenants: 2,
         window: 100,
         sessions: 64,
-        ..Limits::default()
+        ..GateLimits::default()
     };
     let gate = Gate::new(limits);
     let (quiet, loud) = (Tenant::named("quiet"), Tenant::named("loud"));
-    let keyed = |n, tenant| Operation::keyed(IdempotencyKey(n)).of(tenant);
+    let keyed = |n, tenant| Operation::keyed(IdempotencyKey(n)).with_tenant(tenant);
     assert!(applies(&gate, &keyed(0, quiet)));
     for n in 0..10_000 {
         assert!(applies(&gate, &keyed(n, loud)));
     }
     let mut refused = 0;
     for n in 0..1_000 {
-        let operation = at(SessionId::named(&format!("{n}")), 1).of(loud);
+        let operation = at(SessionId::named(&format!("{n}")), 1).with_tenant(loud);
         let mut batch = gate.batch();
         match batch.offer(&operation) {
-            Verdict::Apply(ticket) => batch.applied(ticket),
-            Verdict::Full => refused += 1,
+            GateVerdict::Apply(ticket) => batch.applied(ticket),
+            GateVerdict::Full => refused += 1,
             other => panic!("{other:?}"),
         }
         batch.commit().expect("it is in memory");
@@ -254,21 +257,24 @@ fn one_tenant_cannot_push_out_anothers_keys_or_sessions() {
     assert_eq!(gate.usage(loud).0, 100);
     assert!(matches!(
         apply(&gate, &keyed(0, quiet)),
-        Err(Verdict::Duplicate)
+        Err(GateVerdict::Duplicate)
     ));
-    assert!(applies(&gate, &at(SessionId::named("0"), 1).of(quiet)));
+    assert!(applies(
+        &gate,
+        &at(SessionId::named("0"), 1).with_tenant(quiet)
+    ));
     let mut batch = gate.batch();
     assert!(matches!(
         batch.offer(&keyed(0, Tenant::named("third"))),
-        Verdict::Full
+        GateVerdict::Full
     ));
 }
 
 #[test]
 fn what_was_applied_is_known_even_where_others_took_the_room() {
-    let gate = Gate::new(Limits {
+    let gate = Gate::new(GateLimits {
         sessions: 16,
-        ..Limits::default()
+        ..GateLimits::default()
     });
     let operations: Vec<Operation> = (0..100)
         .map(|n| at(SessionId::named(&format!("{n}")), 1))
@@ -277,7 +283,7 @@ fn what_was_applied_is_known_even_where_others_took_the_room() {
     let mut batches = Vec::new();
     for operation in &operations {
         let mut batch = gate.batch();
-        let Verdict::Apply(ticket) = batch.offer(operation) else {
+        let GateVerdict::Apply(ticket) = batch.offer(operation) else {
             panic!("there is room")
         };
         batch.applied(ticket);
@@ -287,13 +293,16 @@ fn what_was_applied_is_known_even_where_others_took_the_room() {
         batch.commit().expect("it is in memory");
     }
     for operation in &operations {
-        assert!(matches!(apply(&gate, operation), Err(Verdict::Duplicate)));
+        assert!(matches!(
+            apply(&gate, operation),
+            Err(GateVerdict::Duplicate)
+        ));
     }
 }
 
 #[test]
-fn threads_that_race_for_the_same_operations_apply_each_once_and_in_order() {
-    let gate = Gate::new(Limits::default());
+fn racing_threads_apply_each_operation_once_in_order() {
+    let gate = Gate::new(GateLimits::default());
     let sessions: Vec<SessionId> = (0..8).map(|n| SessionId::named(&format!("{n}"))).collect();
     let applied: Vec<Mutex<Vec<u64>>> = sessions.iter().map(|_| Mutex::default()).collect();
     std::thread::scope(|scope| {
@@ -304,14 +313,14 @@ fn threads_that_race_for_the_same_operations_apply_each_once_and_in_order() {
                         loop {
                             let mut batch = gate.batch();
                             match batch.offer(&at(*session, seqno)) {
-                                Verdict::Apply(ticket) => {
+                                GateVerdict::Apply(ticket) => {
                                     applied.lock().unwrap().push(seqno);
                                     batch.applied(ticket);
                                     batch.commit().expect("it is in memory");
                                     break;
                                 }
-                                Verdict::Duplicate => break,
-                                Verdict::Busy => std::thread::yield_now(),
+                                GateVerdict::Duplicate => break,
+                                GateVerdict::Busy => std::thread::yield_now(),
                                 other => panic!("{other:?}"),
                             }
                         }
@@ -327,7 +336,7 @@ fn threads_that_race_for_the_same_operations_apply_each_once_and_in_order() {
 
 #[test]
 fn a_snapshot_makes_the_same_gate() {
-    let gate = Gate::new(Limits::default());
+    let gate = Gate::new(GateLimits::default());
     let session = SessionId::named("a");
     for seqno in 1..=5 {
         assert!(applies(
@@ -336,17 +345,17 @@ fn a_snapshot_makes_the_same_gate() {
         ));
     }
     gate.fence(Tenant::default(), session, Epoch(3)).unwrap();
-    let again = Gate::restore(Limits::default(), &gate.snapshot());
+    let again = Gate::restore(GateLimits::default(), &gate.snapshot());
     assert_eq!(
         again.progress(Tenant::default(), session),
         gate.progress(Tenant::default(), session)
     );
     assert!(matches!(
         apply(&again, &at(session, 6)),
-        Err(Verdict::Stale { current: Epoch(3) })
+        Err(GateVerdict::Stale { current: Epoch(3) })
     ));
     assert!(matches!(
         apply(&again, &Operation::keyed(IdempotencyKey(5))),
-        Err(Verdict::Duplicate)
+        Err(GateVerdict::Duplicate)
     ));
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use semel_stream::postgres::{Admission, Inbox, InboxError, migrate};
+use semel_stream::postgres::{Inbox, InboxAdmission, InboxError, migrate};
 use semel_stream::{Epoch, IdempotencyKey, Mark, Operation, Order, SeqNo, SessionId, Tenant};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 
-use Admission::{Apply, Duplicate, Gap, Stale};
+use InboxAdmission::{Apply, Duplicate, Gap, Stale};
 
 /// The shared server, and an inbox of the test's own there.
 async fn inbox(name: &str, order: Order) -> (PgPool, Inbox) {
@@ -35,7 +35,7 @@ fn keyed(key: u128) -> Operation {
 }
 
 /// In a transaction of its own, committed.
-async fn admit(pool: &PgPool, inbox: &Inbox, operations: &[Operation]) -> Vec<Admission> {
+async fn admit(pool: &PgPool, inbox: &Inbox, operations: &[Operation]) -> Vec<InboxAdmission> {
     let mut transaction = pool.begin().await.expect("a transaction");
     let admissions = inbox.admit(&mut transaction, operations).await;
     transaction.commit().await.expect("a commit");
@@ -61,7 +61,7 @@ async fn a_batch_is_judged_in_its_order_and_known_afterwards() {
         (at("b", 0, 3), Apply),
     ];
     let operations: Vec<Operation> = table.iter().map(|(operation, _)| *operation).collect();
-    let expected: Vec<Admission> = table.iter().map(|(_, admission)| *admission).collect();
+    let expected: Vec<InboxAdmission> = table.iter().map(|(_, admission)| *admission).collect();
     assert_eq!(admit(&pool, &inbox, &operations).await, expected);
     // Again, as after a commit that nobody heard of.
     let again = admit(&pool, &inbox, &operations).await;
@@ -85,7 +85,7 @@ async fn what_is_rolled_back_was_never_there() {
 #[tokio::test]
 async fn numbers_that_only_grow_say_what_they_pass_over() {
     let (pool, inbox) = inbox("monotonic", Order::Monotonic).await;
-    let skips = Admission::Skips {
+    let skips = InboxAdmission::Skips {
         first: SeqNo(1),
         missing: 4,
     };
@@ -102,7 +102,7 @@ async fn i15_a_duplicate_by_its_key_passes_over_nothing() {
     assert_eq!(admit(&pool, &inbox, &[with(5, 7)]).await, [Duplicate]);
     assert_eq!(admit(&pool, &inbox, &[at("a", 0, 2)]).await, [Apply]);
     let batch = [with(5, 7), with(3, 3), with(4, 3), with(6, 6), keyed(3)];
-    let passes_over_5 = Admission::Skips {
+    let passes_over_5 = InboxAdmission::Skips {
         first: SeqNo(5),
         missing: 1,
     };
@@ -166,7 +166,7 @@ async fn tenants_and_consumers_never_meet() {
     let (pool, one) = inbox("one", Order::Contiguous).await;
     let (_, other) = inbox("other", Order::Contiguous).await;
     let operations = [at("a", 0, 1), keyed(1)];
-    let theirs = operations.map(|operation| operation.of(Tenant::named("acme")));
+    let theirs = operations.map(|operation| operation.with_tenant(Tenant::named("acme")));
     assert_eq!(admit(&pool, &one, &operations).await, [Apply, Apply]);
     assert_eq!(admit(&pool, &one, &theirs).await, [Apply, Apply]);
     assert_eq!(admit(&pool, &other, &operations).await, [Apply, Apply]);

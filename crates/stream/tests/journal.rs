@@ -5,8 +5,8 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use semel_stream::{
-    Epoch, Fsync, Gate, IdempotencyKey, JournalError, Limits, Mark, Operation, SessionId, Tenant,
-    Verdict,
+    Epoch, Fsync, Gate, GateLimits, GateVerdict, IdempotencyKey, JournalError, Mark, Operation,
+    SessionId, Tenant,
 };
 
 const FRAME: u64 = 80;
@@ -27,10 +27,10 @@ impl Folder {
     }
 
     fn try_open(&self) -> Result<Gate, JournalError> {
-        let limits = Limits {
+        let limits = GateLimits {
             window: 1_000,
             shards: 1,
-            ..Limits::default()
+            ..GateLimits::default()
         };
         Gate::open(&self.0, limits, Fsync::Always)
     }
@@ -66,7 +66,7 @@ fn apply(gate: &Gate, session: SessionId, seqnos: std::ops::RangeInclusive<u64>)
     for seqno in seqnos {
         let key = IdempotencyKey(u128::from(seqno));
         let operation = Operation::sequenced(session, Mark::new(0, seqno)).with_key(key);
-        let Verdict::Apply(ticket) = batch.offer(&operation) else {
+        let GateVerdict::Apply(ticket) = batch.offer(&operation) else {
             panic!("{seqno} is next")
         };
         batch.applied(ticket);
@@ -82,7 +82,7 @@ fn knows(gate: &Gate, key: u128) -> bool {
     let mut batch = gate.batch();
     matches!(
         batch.offer(&Operation::keyed(IdempotencyKey(key))),
-        Verdict::Duplicate
+        GateVerdict::Duplicate
     )
 }
 
@@ -98,7 +98,8 @@ fn marks_keys_fences_and_retirements_survive_a_restart() {
     let (gate, gone) = (folder.open(), SessionId::named("gone"));
     apply(&gate, session(), 1..=5);
     let mut batch = gate.batch();
-    let Verdict::Apply(ticket) = batch.offer(&Operation::sequenced(gone, Mark::new(0, 1))) else {
+    let GateVerdict::Apply(ticket) = batch.offer(&Operation::sequenced(gone, Mark::new(0, 1)))
+    else {
         panic!("it is new")
     };
     batch.applied(ticket);
@@ -134,7 +135,7 @@ fn a_tail_torn_at_any_byte_loses_only_what_was_torn() {
 }
 
 #[test]
-fn a_tail_whose_pages_were_written_in_any_order_is_a_torn_one() {
+fn tail_with_pages_out_of_order_is_torn() {
     let folder = Folder::new("order");
     let gate = folder.open();
     apply(&gate, session(), 1..=2);
@@ -178,10 +179,10 @@ fn two_processes_cannot_have_one_journal() {
 #[test]
 fn a_journal_is_rewritten_before_it_is_long_and_loses_nothing() {
     let folder = Folder::new("long");
-    let limits = Limits {
+    let limits = GateLimits {
         window: 1_000,
         shards: 1,
-        ..Limits::default()
+        ..GateLimits::default()
     };
     let open = || Gate::open(&folder.0, limits, Fsync::Never).expect("a journal");
     let mut gate = open();
@@ -218,10 +219,10 @@ fn a_process_that_dies_while_it_rewrites_leaves_the_old_or_the_new() {
     // The new file has its name, and the old one is still there.
     let old = folder.file();
     let copy = std::fs::read(&old).unwrap();
-    let limits = Limits {
+    let limits = GateLimits {
         window: 1_000,
         shards: 1,
-        ..Limits::default()
+        ..GateLimits::default()
     };
     let gate = Gate::open(&folder.0, limits, Fsync::Never).unwrap();
     apply(&gate, session(), 4..=20_000);
@@ -239,7 +240,7 @@ fn a_process_that_dies_while_it_rewrites_leaves_the_old_or_the_new() {
 }
 
 #[test]
-fn after_a_failed_write_nothing_is_let_through_until_the_gate_is_opened_again() {
+fn failed_write_closes_the_gate_until_it_is_reopened() {
     let folder = Folder::new("failed");
     let gate = folder.open();
     apply(&gate, session(), 1..=10_000);
@@ -248,7 +249,7 @@ fn after_a_failed_write_nothing_is_let_through_until_the_gate_is_opened_again() 
     std::fs::create_dir(&place).unwrap();
     let next = Operation::sequenced(session(), Mark::new(0, 10_001));
     let mut batch = gate.batch();
-    let Verdict::Apply(ticket) = batch.offer(&next) else {
+    let GateVerdict::Apply(ticket) = batch.offer(&next) else {
         panic!("it is next")
     };
     batch.applied(ticket);
@@ -258,7 +259,7 @@ fn after_a_failed_write_nothing_is_let_through_until_the_gate_is_opened_again() 
     for seqno in [10_001, 10_002] {
         let mut batch = gate.batch();
         let again = batch.offer(&Operation::sequenced(session(), Mark::new(0, seqno)));
-        assert!(matches!(again, Verdict::Busy), "{again:?}");
+        assert!(matches!(again, GateVerdict::Busy), "{again:?}");
         // Whoever only ever looks at commits is told as well.
         assert!(matches!(batch.commit(), Err(JournalError::Poisoned)));
     }
@@ -279,7 +280,7 @@ fn commits_of_many_threads_are_all_there_again() {
                 for seqno in 1..=50 {
                     let operation = Operation::sequenced(session(n), Mark::new(0, seqno));
                     let mut batch = gate.batch();
-                    let Verdict::Apply(ticket) = batch.offer(&operation) else {
+                    let GateVerdict::Apply(ticket) = batch.offer(&operation) else {
                         panic!("it is next")
                     };
                     batch.applied(ticket);

@@ -1,4 +1,4 @@
-//! Time and chance that a test holds in its hands.
+//! Clocks, task spawning and entropy that a test controls.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl FakeClock {
         Self::default()
     }
 
-    /// Moves time forward and wakes whoever slept until then.
+    /// Moves time forward, and wakes sleepers whose time has come.
     pub fn advance(&self, by: Duration) {
         let mut inner = self.inner.lock();
         inner.passed += by;

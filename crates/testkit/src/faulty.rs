@@ -8,13 +8,13 @@
 //! use std::sync::Arc;
 //! use semel_core::{Certainty, MemoryConfig, MemoryStore, Store as _};
 //! use semel_testkit::clock::FakeClock;
-//! use semel_testkit::faulty::{Call, Fault, FaultyStore};
+//! use semel_testkit::faulty::{CallKind, Fault, FaultyStore};
 //!
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 //! let clock = Arc::new(FakeClock::new());
 //! let memory = MemoryStore::new(MemoryConfig::default(), clock.clone());
 //! let store = FaultyStore::sound(Arc::new(memory), clock);
-//! store.next(Call::Read, Fault::Refuse);
+//! store.next(CallKind::Read, Fault::Refuse);
 //!
 //! let identity = semel_core::Identity::from_bytes([1; 32]);
 //! assert_eq!(store.read(&identity).await.unwrap_err().certainty, Certainty::Definite);
@@ -37,7 +37,7 @@ use semel_core::{
     BoxFuture, Certainty, Clock, StoreAdmin, StoreError, StoreErrorKind, StoreResult, Token,
 };
 
-pub use fault::{Call, Fault, Faults};
+pub use fault::{CallKind, Fault, Faults};
 
 /// A store with faults. Clones share script, chance and records: keep one, hand the other on.
 #[derive(Clone)]
@@ -54,7 +54,7 @@ struct Shared {
 
 struct State {
     rng: StdRng,
-    script: VecDeque<(Call, Fault)>,
+    script: VecDeque<(CallKind, Fault)>,
     dead: Vec<Token>,
     befallen: usize,
 }
@@ -86,23 +86,23 @@ impl FaultyStore {
         }
     }
 
-    /// A store without faults, until it is told of one.
+    /// A store without faults, until some are added.
     #[must_use]
     pub fn sound(inner: Arc<dyn StoreAdmin>, clock: Arc<dyn Clock>) -> Self {
         Self::new(inner, clock, Faults::NONE, 0)
     }
 
-    /// The next `call` meets `fault`. Said several times for one kind of call, it is said of the next,
-    /// the one after that, and so on.
-    pub fn next(&self, call: Call, fault: Fault) {
+    /// The next `call` meets `fault`. Said several times for one kind of call, it is said of the
+    /// next, the one after that, and so on.
+    pub fn next(&self, call: CallKind, fault: Fault) {
         self.shared.state.lock().script.push_back((call, fault));
     }
 
-    /// The next settlement happens, and whoever sent it is not told: the error says that the outcome
-    /// is unknown.
+    /// The next settlement happens, and whoever sent it is not told: the error says that the
+    /// outcome is unknown.
     ///
-    /// What a test should see: the settlement is sent again and is `Done` (P18), the caller gets its
-    /// answer, and the effect ran once.
+    /// What a test should see: the settlement is sent again and is `Done` (P18), the caller gets
+    /// its answer, and the effect ran once.
     ///
     /// ```
     /// # use semel_core::*;
@@ -112,15 +112,15 @@ impl FaultyStore {
     /// # let (namespace, key) = (Namespace::new("", "", "charge")?, Key::parse("ord-1")?);
     /// # let claim = Claim {
     /// #     retry: false,
-    /// #     identity: Identity::of(&secret, &namespace, &key),
+    /// #     identity: Identity::new(&secret, &namespace, &key),
     /// #     fingerprint: Fingerprint::builder(&secret).part(b"10 EUR").finish(),
     /// #     token: Token(1),
-    /// #     terms: Terms::new(second * 30, second * 3600, CrashPolicy::Takeover, 5)?,
+    /// #     terms: ClaimTerms::new(second * 30, second * 3600, CrashPolicy::Takeover, 5)?,
     /// #     secret_id: 0,
     /// #     namespace,
     /// #     hint: key.hint(),
     /// # };
-    /// # let paid = Settlement::Complete(Answer::of("paid").into());
+    /// # let paid = Settlement::Complete(Answer::from_body("paid").into());
     /// # let clock = Arc::new(FakeClock::new());
     /// # let memory = MemoryStore::new(MemoryConfig::default(), clock.clone());
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
@@ -134,15 +134,15 @@ impl FaultyStore {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn lose_response(&self) {
-        self.next(Call::Settle, Fault::LoseReply);
+        self.next(CallKind::Settle, Fault::LoseReply);
     }
 
     /// The process dies after its next effect, before the settlement is sent.
     ///
     /// The next call to settle never reaches the store and never returns; nor does any later claim,
-    /// renewal or settlement with the same token, since a dead process sends nothing. An engine gives
-    /// such a call up when its own limit on the clock has passed; until then, whatever awaits it
-    /// waits. Let the test drop it, and ask as another process would.
+    /// renewal or settlement with the same token, since a dead process sends nothing. An engine
+    /// gives such a call up when its own limit on the clock has passed; until then, whatever awaits
+    /// it waits. Let the test drop it, and ask as another process would.
     ///
     /// What a test should see, once the lease has lapsed: under `takeover` the next caller runs the
     /// effect again with attempt 2; under `hold` it finds the key in doubt.
@@ -156,15 +156,15 @@ impl FaultyStore {
     /// # let (namespace, key) = (Namespace::new("", "", "charge")?, Key::parse("ord-1")?);
     /// # let claim = Claim {
     /// #     retry: false,
-    /// #     identity: Identity::of(&secret, &namespace, &key),
+    /// #     identity: Identity::new(&secret, &namespace, &key),
     /// #     fingerprint: Fingerprint::builder(&secret).part(b"10 EUR").finish(),
     /// #     token: Token(1),
-    /// #     terms: Terms::new(second * 30, second * 3600, CrashPolicy::Takeover, 5)?,
+    /// #     terms: ClaimTerms::new(second * 30, second * 3600, CrashPolicy::Takeover, 5)?,
     /// #     secret_id: 0,
     /// #     namespace,
     /// #     hint: key.hint(),
     /// # };
-    /// # let paid = Settlement::Complete(Answer::of("paid").into());
+    /// # let paid = Settlement::Complete(Answer::from_body("paid").into());
     /// # let clock = Arc::new(FakeClock::new());
     /// # let memory = MemoryStore::new(MemoryConfig::default(), clock.clone());
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
@@ -181,7 +181,7 @@ impl FaultyStore {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn crash_after_effect(&self) {
-        self.next(Call::Settle, Fault::Crash);
+        self.next(CallKind::Settle, Fault::Crash);
     }
 
     /// How many calls have met a fault so far.
@@ -191,7 +191,7 @@ impl FaultyStore {
     }
 
     /// The fault that befalls this call: a scripted one first, then what chance says.
-    fn fault(&self, call: Call, token: Option<Token>) -> Option<Fault> {
+    fn fault(&self, call: CallKind, token: Option<Token>) -> Option<Fault> {
         let mut state = self.shared.state.lock();
         if token.is_some_and(|token| state.dead.contains(&token)) {
             return Some(Fault::Hang);
@@ -209,10 +209,10 @@ impl FaultyStore {
         fault
     }
 
-    /// Sends a call through whatever befalls it.
+    /// Sends a call through the injected faults.
     async fn through<'a, T>(
         &'a self,
-        call: Call,
+        call: CallKind,
         token: Option<Token>,
         send: impl Fn(&'a dyn StoreAdmin) -> BoxFuture<'a, StoreResult<T>> + Send,
     ) -> StoreResult<T> {

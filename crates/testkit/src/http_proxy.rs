@@ -1,7 +1,8 @@
 //! [`HttpProxy`]: a way to an HTTP server that goes wrong at an exact request.
 //!
-//! What [`proxy`](crate::proxy) can't do because it knows no protocol: answer in the server's place, before or after the
-//! server has done what was asked. Every request has a connection of its own to the server; bodies need a length.
+//! What [`proxy`](crate::proxy) can't do because it knows no protocol: answer in the server's
+//! place, before or after the server has done what was asked. Every request has a connection of its
+//! own to the server; bodies need a length.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -13,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum HttpFault {
     /// The server never sees it; the caller is told this status.
     Refused(u16),
     /// The same, with a body that names the error, as S3's do.
@@ -22,7 +23,8 @@ pub enum Wrong {
     DoneBut(u16),
     /// The server does it; the caller's connection is closed without a word.
     DoneAndCut,
-    /// The server does it; the caller's connection is closed in the middle of the reply's body, where it has one.
+    /// The server does it; the caller's connection is closed in the middle of the reply's body,
+    /// where it has one.
     CutAfterHead,
 }
 
@@ -36,7 +38,7 @@ pub struct HttpProxy {
 
 #[derive(Debug, Default)]
 struct Shared {
-    armed: Mutex<VecDeque<(&'static str, Wrong)>>,
+    armed: Mutex<VecDeque<(&'static str, HttpFault)>>,
     seen: Mutex<Vec<String>>,
 }
 
@@ -63,8 +65,9 @@ impl HttpProxy {
         self.address
     }
 
-    /// The next request with this method goes wrong. Several are served in the order in which they were asked for.
-    pub fn next(&self, method: &'static str, wrong: Wrong) {
+    /// The next request with this method goes wrong. Several are served in the order in which they
+    /// were asked for.
+    pub fn next(&self, method: &'static str, wrong: HttpFault) {
         self.shared.armed.lock().push_back((method, wrong));
     }
 
@@ -120,8 +123,8 @@ async fn serve(caller: TcpStream, server: SocketAddr, shared: &Shared) -> std::i
     let wrong = shared.due(&method);
     shared.seen.lock().push(method);
     match wrong {
-        Some(Wrong::Refused(status)) => return tell(caller, status, "").await,
-        Some(Wrong::RefusedAs(status, code)) => {
+        Some(HttpFault::Refused(status)) => return tell(caller, status, "").await,
+        Some(HttpFault::RefusedAs(status, code)) => {
             let body = format!("<Error><Code>{code}</Code></Error>");
             return tell(caller, status, &body).await;
         }
@@ -129,12 +132,12 @@ async fn serve(caller: TcpStream, server: SocketAddr, shared: &Shared) -> std::i
     }
     let reply = forward(server, &head, &body).await?;
     match wrong {
-        Some(Wrong::DoneBut(status)) => tell(caller, status, "").await,
-        Some(Wrong::CutAfterHead) => {
+        Some(HttpFault::DoneBut(status)) => tell(caller, status, "").await,
+        Some(HttpFault::CutAfterHead) => {
             caller.write_all(&reply[..middle(&reply)]).await?;
             caller.shutdown().await
         }
-        Some(Wrong::DoneAndCut | Wrong::Refused(_) | Wrong::RefusedAs(..)) => Ok(()),
+        Some(HttpFault::DoneAndCut | HttpFault::Refused(_) | HttpFault::RefusedAs(..)) => Ok(()),
         None => {
             caller.write_all(&reply).await?;
             caller.shutdown().await
@@ -173,7 +176,7 @@ async fn tell(mut caller: BufReader<TcpStream>, status: u16, body: &str) -> std:
 }
 
 impl Shared {
-    fn due(&self, method: &str) -> Option<Wrong> {
+    fn due(&self, method: &str) -> Option<HttpFault> {
         let mut armed = self.armed.lock();
         let (wanted, _) = armed.front()?;
         if *wanted != method {

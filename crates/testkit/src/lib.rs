@@ -1,7 +1,7 @@
 //! Shows that a store keeps Semel's promise, and helps users test what they build on it.
 //!
-//! For development only. What a store's author needs is [`conformance`]; what a user's test needs is
-//! [`clock`] and [`faulty`].
+//! For development only. What a store's author needs is [`conformance`]; what a user's test needs
+//! is [`clock`] and [`faulty`].
 //!
 //! | module | what it is for |
 //! |---|---|

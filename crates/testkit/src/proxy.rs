@@ -1,8 +1,8 @@
 //! [`Proxy`]: a way to a server that a test can cut, hold up and slow down at an exact point.
 //!
-//! It knows no protocol: it counts the lots of bytes as they arrive, which for one caller on one connection are
-//! requests and replies. What matters most is the cut between a write and its reply ([`Cut::BeforeReply`]): the
-//! server has done it, and the caller doesn't know.
+//! It knows no protocol: it counts the lots of bytes as they arrive, which for one caller on one
+//! connection are requests and replies. What matters most is the cut between a write and its reply
+//! ([`Cut::BeforeReply`]): the server has done it, and the caller doesn't know.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -57,7 +57,8 @@ impl Cut {
     }
 }
 
-/// A listener on the loopback address that passes everything on to a server, for as long as it lives.
+/// A listener on the loopback address that passes everything on to a server, for as long as it
+/// lives.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -126,8 +127,8 @@ impl Proxy {
         std::mem::take(&mut *self.shared.armed.lock()).len()
     }
 
-    /// Cuts once, at the next lot of bytes that fits. Several are served in the order in which they were
-    /// asked for.
+    /// Cuts once, at the next lot of bytes that fits. Several are served in the order in which they
+    /// were asked for.
     pub fn cut(&self, cut: Cut) {
         self.cut_after(0, cut);
     }

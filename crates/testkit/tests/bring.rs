@@ -1,4 +1,5 @@
-//! A record that is brought from one store to another while requests go on (P43): what a late copy left is mended.
+//! A record that is brought from one store to another while requests go on (P43): what a late copy
+//! left is mended.
 
 mod both;
 
@@ -6,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel_core::{
-    Answer, Claim, Claimed, CrashPolicy, Fingerprint, Grant, Key, Namespace, Record, Renewed,
-    Secret, Settled, Settlement, Store as _, StoreAdmin as _, Terms, Token,
+    Answer, Claim, ClaimTerms, Claimed, CrashPolicy, Fingerprint, Grant, Key, Namespace, Record,
+    Renewed, Secret, Settled, Settlement, Store as _, StoreAdmin as _, Token,
 };
 use semel_stores::compose::copy::{CopyMode, CopyOutcome, copy_record};
 
@@ -42,10 +43,10 @@ fn claim(token: u128) -> Claim {
     let namespace = Namespace::new("test", "acme", "charge").expect("a namespace");
     Claim {
         retry: false,
-        identity: semel_core::Identity::of(&secret, &namespace, &key),
+        identity: semel_core::Identity::new(&secret, &namespace, &key),
         fingerprint: Fingerprint::builder(&secret).part(b"payload").finish(),
         token: Token(token),
-        terms: Terms::new(LEASE, LEASE * 100, CrashPolicy::Takeover, 2).expect("terms"),
+        terms: ClaimTerms::new(LEASE, LEASE * 100, CrashPolicy::Takeover, 2).expect("terms"),
         secret_id: 0,
         namespace,
         hint: key.hint(),
@@ -60,11 +61,11 @@ fn won(claimed: Claimed) -> Grant {
 }
 
 fn done(text: &'static str) -> Settlement {
-    Settlement::Complete(Arc::new(Answer::of(text)))
+    Settlement::Complete(Arc::new(Answer::from_body(text)))
 }
 
 #[tokio::test]
-async fn a_copy_that_came_too_late_gives_way_to_what_became_of_the_record() {
+async fn late_copy_gives_way_to_the_newer_record() {
     let stores = Both::new();
     won(stores.old.claim(&claim(1)).await.unwrap());
     stores.clock.advance(LEASE * 2);
@@ -80,15 +81,15 @@ async fn a_copy_that_came_too_late_gives_way_to_what_became_of_the_record() {
     let settled = stores.listed().await;
     assert_eq!(
         stores.brought(CopyMode::Comparing, &settled).await,
-        CopyOutcome::Mended
+        CopyOutcome::Repaired
     );
     let told = stores.new.claim(&claim(3)).await.unwrap();
-    assert!(matches!(told, Claimed::Replay(replay) if *replay.answer == Answer::of("a")));
+    assert!(matches!(told, Claimed::Replay(replay) if *replay.answer == Answer::from_body("a")));
     let found = stores.new.read(&claim(1).identity).await.unwrap();
     assert_eq!(found.expect("a record").expires_at(), settled.expires_at());
     assert_eq!(
         stores.brought(CopyMode::Comparing, &settled).await,
-        CopyOutcome::There
+        CopyOutcome::Present
     );
 }
 
@@ -114,7 +115,7 @@ async fn what_somebody_runs_or_wrote_later_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_key_that_was_used_anew_after_its_record_expired_is_no_conflict() {
+async fn reused_key_after_expiry_is_no_conflict() {
     for last in ["a", "b"] {
         let stores = Both::new();
         let first = won(stores.old.claim(&claim(1)).await.unwrap());
@@ -124,19 +125,19 @@ async fn a_key_that_was_used_anew_after_its_record_expired_is_no_conflict() {
         let anew = won(stores.new.claim(&claim(2)).await.unwrap());
         assert_eq!(
             stores.brought(CopyMode::Comparing, &listed).await,
-            CopyOutcome::There
+            CopyOutcome::Present
         );
         stores.new.settle(&anew, &done(last)).await.unwrap();
         assert_eq!(
             stores.brought(CopyMode::Comparing, &listed).await,
-            CopyOutcome::There
+            CopyOutcome::Present
         );
     }
 }
 
 /// A claim that came to the new store late: a node of the old one had taken over meanwhile.
 #[tokio::test]
-async fn a_lease_of_the_new_store_is_waited_for_before_the_answer_takes_its_place() {
+async fn copy_waits_for_a_lease_of_the_new_store() {
     let stores = Both::new();
     won(stores.old.claim(&claim(1)).await.unwrap());
     stores.clock.advance(LEASE * 2);
@@ -151,7 +152,7 @@ async fn a_lease_of_the_new_store_is_waited_for_before_the_answer_takes_its_plac
     stores.clock.advance(LEASE * 2);
     assert_eq!(
         stores.brought(CopyMode::Comparing, &settled).await,
-        CopyOutcome::Mended
+        CopyOutcome::Repaired
     );
 }
 
@@ -168,7 +169,7 @@ async fn a_record_that_was_given_back_late_is_no_conflict() {
     assert_eq!(released.unwrap(), Settled::Done);
     assert_eq!(
         stores.brought(CopyMode::Comparing, &settled).await,
-        CopyOutcome::Mended
+        CopyOutcome::Repaired
     );
     let told = stores.new.claim(&claim(3)).await.unwrap();
     assert!(matches!(told, Claimed::Replay(_)), "{told:?}");
@@ -187,7 +188,7 @@ async fn a_lease_that_both_stores_know_is_left_to_its_owner() {
     let before = stores.new.read(&claim(1).identity).await.unwrap();
     assert_eq!(
         stores.brought(CopyMode::Comparing, &listed).await,
-        CopyOutcome::There
+        CopyOutcome::Present
     );
     assert_eq!(stores.new.read(&claim(1).identity).await.unwrap(), before);
     let renewed = stores.mirror().renew(&second, None).await.unwrap();
@@ -195,7 +196,7 @@ async fn a_lease_that_both_stores_know_is_left_to_its_owner() {
 }
 
 #[tokio::test]
-async fn a_lease_that_the_first_granted_earlier_is_renewed_when_the_second_grants_it_too() {
+async fn earlier_lease_is_renewed_when_the_second_store_grants_it() {
     let stores = Both::new();
     won(stores.old.claim(&claim(8)).await.unwrap());
     stores.clock.advance(LEASE / 2);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use semel_testkit::broken::{BrokenSubject, Bug};
-use semel_testkit::conformance::{self, Report};
+use semel_testkit::conformance::{self, ConformanceReport};
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -13,11 +13,12 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
     runtime.expect("no runtime to test in").block_on(work)
 }
 
-async fn report(bug: Option<Bug>) -> Report {
+async fn report(bug: Option<Bug>) -> ConformanceReport {
     conformance::run(Arc::new(BrokenSubject::new(bug))).await
 }
 
-/// How often the suite is run, at most, until it catches a bug: a race doesn't happen every time on a busy machine.
+/// How often the suite is run, at most, until it catches a bug: a race doesn't happen every time on
+/// a busy machine.
 const RUNS: usize = 5;
 
 fn is_caught(bug: Bug) {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use semel_core::canary::{self, CanaryError};
 use semel_core::store::Query;
 use semel_core::{
-    Claim, Claimed, CrashPolicy, Env, Fingerprint, Identity, Key, MemoryConfig, MemoryStore,
-    Namespace, Secret, Store as _, StoreAdmin as _, Terms, Token,
+    Claim, ClaimTerms, Claimed, CrashPolicy, Env, Fingerprint, Identity, Key, MemoryConfig,
+    MemoryStore, Namespace, Secret, Store as _, StoreAdmin as _, Token,
 };
 use semel_testkit::clock::{FakeClock, env};
 
@@ -33,11 +33,12 @@ async fn p41_a_node_with_another_secret_does_not_start() {
 }
 
 #[tokio::test]
-async fn p41_a_tool_needs_the_nodes_secret_and_chooses_none_for_them() {
+async fn p41_tool_needs_the_nodes_secret_and_sets_none() {
     let clock = FakeClock::new();
     let store = MemoryStore::new(MemoryConfig::default(), Arc::new(clock.clone()));
     let env = env(&clock, 1);
-    let look = async |secret: &Secret| canary::look(&store, &env, secret, "production").await;
+    let look =
+        async |secret: &Secret| canary::check_read_only(&store, &env, secret, "production").await;
     look(&Secret::none()).await.unwrap();
     canary::check(&store, &env, &secret(1), "production")
         .await
@@ -67,10 +68,10 @@ async fn serve(store: &MemoryStore, env: &Env, id: u16) {
     let span = Duration::from_secs(60);
     let claim = Claim {
         retry: false,
-        identity: Identity::of(&secret(id), &namespace, &key),
+        identity: Identity::new(&secret(id), &namespace, &key),
         fingerprint: Fingerprint::builder(&secret(id)).finish(),
         token: Token(env.entropy.next_u128()),
-        terms: Terms::new(span, span, CrashPolicy::Takeover, 5).expect("terms"),
+        terms: ClaimTerms::new(span, span, CrashPolicy::Takeover, 5).expect("terms"),
         secret_id: id,
         hint: key.hint(),
         namespace,
@@ -91,7 +92,7 @@ async fn remove_canaries(store: &MemoryStore) {
 }
 
 #[tokio::test]
-async fn p41_where_the_canary_is_gone_the_records_tell_whose_the_store_is() {
+async fn p41_records_identify_the_secret_without_the_canary() {
     let clock = FakeClock::new();
     let store = MemoryStore::new(MemoryConfig::default(), Arc::new(clock.clone()));
     let env = env(&clock, 1);
@@ -114,9 +115,9 @@ async fn p41_where_the_canary_is_gone_the_records_tell_whose_the_store_is() {
     canary::check(&store, &env, &secret(1), "production")
         .await
         .unwrap();
-    canary::look(&store, &env, &secret(1), "production")
+    canary::check_read_only(&store, &env, &secret(1), "production")
         .await
         .unwrap();
-    let none = canary::look(&store, &env, &Secret::none(), "production").await;
+    let none = canary::check_read_only(&store, &env, &Secret::none(), "production").await;
     assert!(none.is_err(), "there is no canary");
 }

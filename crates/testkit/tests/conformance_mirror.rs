@@ -1,4 +1,5 @@
-//! Two stores that keep the same records keep every rule together, and also while other nodes ask only one of them.
+//! Two stores that keep the same records keep every rule together, and also while other nodes ask
+//! only one of them.
 
 mod both;
 
@@ -6,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel_core::{
-    Answer, BoxFuture, Claim, Claimed, CrashPolicy, Fence, Fingerprint, Grant, Identity, Key,
-    MemoryConfig, MemoryStore, Namespace, Record, Resolution, Resolved, Restored, Secret, Settled,
-    Settlement, State, Store as _, StoreAdmin, Terms, Token,
+    Answer, BoxFuture, Claim, ClaimTerms, Claimed, CrashPolicy, Fence, Fingerprint, Grant,
+    Identity, Key, MemoryConfig, MemoryStore, Namespace, Record, Resolution, Resolved, Restored,
+    Secret, Settled, Settlement, State, Store as _, StoreAdmin, Token,
 };
 use semel_stores::compose::Mirror;
 use semel_testkit::conformance::{Spans, Subject};
@@ -64,10 +65,10 @@ fn claim(key: &str, token: u128, crash: CrashPolicy) -> Claim {
     let namespace = Namespace::new("test", "acme", "charge").expect("a namespace");
     Claim {
         retry: false,
-        identity: Identity::of(&secret, &namespace, &key),
+        identity: Identity::new(&secret, &namespace, &key),
         fingerprint: Fingerprint::builder(&secret).part(b"payload").finish(),
         token: Token(token),
-        terms: Terms::new(LEASE, LEASE * 100, crash, 5).expect("terms"),
+        terms: ClaimTerms::new(LEASE, LEASE * 100, crash, 5).expect("terms"),
         secret_id: 0,
         namespace,
         hint: key.hint(),
@@ -75,7 +76,7 @@ fn claim(key: &str, token: u128, crash: CrashPolicy) -> Claim {
 }
 
 fn done(text: &'static str) -> Settlement {
-    Settlement::Complete(Arc::new(Answer::of(text)))
+    Settlement::Complete(Arc::new(Answer::from_body(text)))
 }
 
 fn won(claimed: Claimed) -> Grant {
@@ -86,7 +87,7 @@ fn won(claimed: Claimed) -> Grant {
 }
 
 fn replayed(claimed: &Claimed, text: &'static str) -> bool {
-    matches!(claimed, Claimed::Replay(replay) if *replay.answer == Answer::of(text))
+    matches!(claimed, Claimed::Replay(replay) if *replay.answer == Answer::from_body(text))
 }
 
 #[tokio::test]
@@ -137,7 +138,7 @@ async fn nodes_that_ask_only_one_of_them_never_win_beside_it() {
 }
 
 #[tokio::test]
-async fn what_was_claimed_in_one_and_refused_in_the_other_is_free_again() {
+async fn claim_refused_by_one_store_is_released_in_the_other() {
     let both = Both::new();
     let (first, second) = (
         claim("k", 1, CrashPolicy::Hold),
@@ -217,7 +218,7 @@ async fn a_doubt_is_one_in_both_and_is_resolved_in_both() {
     let Claimed::InDoubt(doubt) = both.mirror().claim(&second).await.unwrap() else {
         panic!("no doubt");
     };
-    let end = Resolution::Complete(Arc::new(Answer::of("looked it up")));
+    let end = Resolution::Complete(Arc::new(Answer::from_body("looked it up")));
     let resolved = both
         .mirror()
         .resolve(&first.identity, doubt.fence, &end)

@@ -1,6 +1,8 @@
-//! The suite as a server's store meets it: real time, short spans, another clock than the test's own.
+//! The suite as a server's store meets it: real time, short spans, another clock than the test's
+//! own.
 //!
-//! What the suite waits for is the store's clock; this shows that it needs no say in how that moves.
+//! What the suite waits for is the store's clock; this shows that it needs no say in how that
+//! moves.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! A store whose large bodies lie elsewhere keeps every rule, and promises no less where the bodies' store fails.
+//! A store whose large bodies lie elsewhere keeps every rule, and promises no less where the
+//! bodies' store fails.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,14 +9,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use semel_core::{
-    Answer, Body, BoxFuture, Certainty, Claim, Claimed, CrashPolicy, Digest, Fingerprint, Grant,
-    Identity, Key, MemoryConfig, MemoryStore, Namespace, Secret, Settled, Settlement, Store as _,
-    StoreAdmin, StoreError, StoreErrorKind, StoreResult, Terms, Token,
+    Answer, Body, BoxFuture, Certainty, Claim, ClaimTerms, Claimed, CrashPolicy, Digest,
+    Fingerprint, Grant, Identity, Key, MemoryConfig, MemoryStore, Namespace, Secret, Settled,
+    Settlement, Store as _, StoreAdmin, StoreError, StoreErrorKind, StoreResult, Token,
 };
-use semel_stores::compose::{Bodies, Spill};
+use semel_stores::compose::{BodyStore, Spill};
 use semel_testkit::clock::FakeClock;
 use semel_testkit::conformance::{Spans, Subject};
-use semel_testkit::faulty::{Call, Fault, FaultyStore};
+use semel_testkit::faulty::{CallKind, Fault, FaultyStore};
 
 /// Bodies in this process's memory, from which a test may take them, and which it may stop.
 #[derive(Default)]
@@ -38,7 +39,7 @@ impl Shelf {
     }
 }
 
-impl Bodies for Shelf {
+impl BodyStore for Shelf {
     fn put<'a>(
         &'a self,
         identity: &'a Identity,
@@ -110,7 +111,7 @@ impl Shelved {
         let Ok(Claimed::Won(lease)) = self.spill().claim(&claim).await else {
             panic!("{key} is new");
         };
-        let settlement = Settlement::Complete(Arc::new(Answer::of(answer)));
+        let settlement = Settlement::Complete(Arc::new(Answer::from_body(answer)));
         let settled = self.spill().settle(&lease, &settlement).await;
         assert_eq!(settled.expect("an answer"), Settled::Done);
         claim
@@ -168,10 +169,10 @@ fn claim(key: &str) -> Claim {
     let (lease, retention) = (Duration::from_secs(30), Duration::from_secs(3_000));
     Claim {
         retry: false,
-        identity: Identity::of(&secret, &namespace, &key),
+        identity: Identity::new(&secret, &namespace, &key),
         fingerprint: Fingerprint::builder(&secret).part(b"payload").finish(),
         token: Token(7),
-        terms: Terms::new(lease, retention, CrashPolicy::Takeover, 5).expect("terms"),
+        terms: ClaimTerms::new(lease, retention, CrashPolicy::Takeover, 5).expect("terms"),
         secret_id: 0,
         namespace,
         hint: key.hint(),
@@ -179,7 +180,7 @@ fn claim(key: &str) -> Claim {
 }
 
 #[tokio::test]
-async fn a_large_body_lies_on_the_shelf_and_a_small_one_in_the_record() {
+async fn large_body_is_spilled_and_small_body_stays_in_the_record() {
     let shelved = Shelved::new();
     let (large, small) = (
         shelved.done("large", "large").await,
@@ -187,7 +188,7 @@ async fn a_large_body_lies_on_the_shelf_and_a_small_one_in_the_record() {
     );
     assert!(matches!(
         shelved.kept(&large).await,
-        Body::Elsewhere { bytes: 5, .. }
+        Body::External { bytes: 5, .. }
     ));
     assert_eq!(shelved.kept(&small).await, Body::Kept("s".into()));
     assert_eq!(shelved.shelved(), 1);
@@ -196,7 +197,7 @@ async fn a_large_body_lies_on_the_shelf_and_a_small_one_in_the_record() {
 }
 
 #[tokio::test]
-async fn a_shelf_that_takes_nothing_leaves_the_body_with_the_record() {
+async fn unavailable_body_store_leaves_the_body_in_the_record() {
     let shelved = Shelved::new();
     shelved.shelf.is_down.store(true, Ordering::Relaxed);
     let claim = shelved.done("k", "large").await;
@@ -205,7 +206,7 @@ async fn a_shelf_that_takes_nothing_leaves_the_body_with_the_record() {
 }
 
 #[tokio::test]
-async fn a_shelf_that_hangs_is_not_waited_for_longer_than_a_store_call_may_take() {
+async fn hanging_body_store_is_bounded_by_the_call_limit() {
     let shelved = Shelved::new();
     shelved.shelf.hangs.store(true, Ordering::Relaxed);
     let clock = shelved.clock.clone();
@@ -226,14 +227,15 @@ async fn a_body_that_does_not_come_frees_no_key() {
     let claim = shelved.done("k", "large").await;
     shelved.shelf.is_down.store(true, Ordering::Relaxed);
     let error = shelved.spill().claim(&claim).await.expect_err("no body");
-    // The kind that lets nothing run, whatever the policy says of a store that is down (P35, P44), and is worth asking again.
+    // The kind that lets nothing run, whatever the policy says of a store that is down (P35, P44),
+    // and is worth asking again.
     assert_eq!(error.kind, StoreErrorKind::Body);
     shelved.shelf.is_down.store(false, Ordering::Relaxed);
     assert_eq!(shelved.replayed(&claim).await, Body::Kept("large".into()));
 }
 
 #[tokio::test]
-async fn a_body_that_is_lost_or_changed_is_never_given_and_the_operation_stays_done() {
+async fn lost_or_changed_body_is_never_replayed() {
     let shelved = Shelved::new();
     let (lost, changed) = (
         shelved.done("a", "large").await,
@@ -269,22 +271,23 @@ async fn what_is_deleted_is_deleted_there_too() {
     assert_eq!(shelved.replayed(&other).await, Body::Kept("large".into()));
 }
 
-/// The reply to a settlement is lost, and the shelf goes down, or comes back, before it is sent again.
+/// The reply to a settlement is lost, and the shelf goes down, or comes back, before it is sent
+/// again.
 #[tokio::test]
-async fn the_same_settlement_sent_again_is_done_wherever_its_body_went() {
+async fn repeated_settlement_is_done_wherever_its_body_is() {
     for down_at_first in [false, true] {
         let shelved = Shelved::new();
         let Ok(Claimed::Won(lease)) = shelved.spill().claim(&claim("k")).await else {
             panic!("it is new");
         };
-        let settlement = Settlement::Complete(Arc::new(Answer::of("large")));
+        let settlement = Settlement::Complete(Arc::new(Answer::from_body("large")));
         for down in [down_at_first, !down_at_first] {
             shelved.shelf.is_down.store(down, Ordering::Relaxed);
             // A node each: what one knows of the shelf is not known to the other.
             let settled = shelved.spill().settle(&lease, &settlement).await;
             assert_eq!(settled.expect("an answer"), Settled::Done);
         }
-        let other = Settlement::Complete(Arc::new(Answer::of("another")));
+        let other = Settlement::Complete(Arc::new(Answer::from_body("another")));
         let settled = shelved.spill().settle(&lease, &other).await;
         assert_eq!(settled.expect("an answer"), Settled::Lost);
         shelved.shelf.is_down.store(false, Ordering::Relaxed);
@@ -296,11 +299,11 @@ async fn the_same_settlement_sent_again_is_done_wherever_its_body_went() {
 }
 
 #[tokio::test]
-async fn a_deletion_that_took_the_bodies_alone_says_that_something_may_have_changed() {
+async fn deletion_of_bodies_alone_is_reported_as_uncertain() {
     let shelved = Shelved::new();
     let claim = shelved.done("k", "a large answer").await;
     let records = FaultyStore::sound(Arc::new(shelved.records.clone()), shelved.clock.clone());
-    records.next(Call::Delete, Fault::Refuse);
+    records.next(CallKind::Delete, Fault::Refuse);
     let shelf = Arc::clone(&shelved.shelf);
     let spill = Spill::new(Arc::new(records), shelf, 2, shelved.clock.clone());
     let error = spill.delete(&claim.identity).await.unwrap_err();
@@ -314,7 +317,7 @@ struct Between {
     then: Mutex<Option<(Spill, Grant, Settlement)>>,
 }
 
-impl Bodies for Between {
+impl BodyStore for Between {
     fn put<'a>(
         &'a self,
         identity: &'a Identity,
@@ -346,13 +349,13 @@ impl Bodies for Between {
 }
 
 #[tokio::test]
-async fn a_settlement_in_the_midst_of_a_deletion_leaves_no_body_behind() {
+async fn settlement_during_a_deletion_leaves_no_body() {
     let shelved = Shelved::new();
     let claim = claim("k");
     let Ok(Claimed::Won(lease)) = shelved.spill().claim(&claim).await else {
         panic!("it is new");
     };
-    let settlement = Settlement::Complete(Arc::new(Answer::of("a large answer")));
+    let settlement = Settlement::Complete(Arc::new(Answer::from_body("a large answer")));
     let between = Between {
         shelf: Arc::clone(&shelved.shelf),
         then: Mutex::new(Some((shelved.spill(), lease, settlement))),
@@ -371,7 +374,7 @@ async fn a_deletion_takes_no_body_of_the_keys_next_life() {
     let claim = shelved.done("k", "a large answer").await;
     let records = FaultyStore::sound(Arc::new(shelved.records.clone()), shelved.clock.clone());
     // The record is gone at once; whoever deletes it learns that late.
-    records.next(Call::Delete, Fault::DelayReply(Duration::from_secs(1)));
+    records.next(CallKind::Delete, Fault::DelayReply(Duration::from_secs(1)));
     let shelf = Arc::clone(&shelved.shelf);
     let spill = Spill::new(Arc::new(records), shelf, 2, shelved.clock.clone());
     let deletes = tokio::spawn(async move { spill.delete(&claim.identity).await });

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use semel_core::{
-    Answer, BoxFuture, Certainty, Claim, Claimed, CrashPolicy, Fingerprint, Grant, Identity, Key,
-    MemoryConfig, MemoryStore, Namespace, Secret, Settled, Settlement, State, Store as _,
-    StoreAdmin, Terms, Token,
+    Answer, BoxFuture, Certainty, Claim, ClaimTerms, Claimed, CrashPolicy, Fingerprint, Grant,
+    Identity, Key, MemoryConfig, MemoryStore, Namespace, Secret, Settled, Settlement, State,
+    Store as _, StoreAdmin, Token,
 };
 use semel_testkit::clock::FakeClock;
 use semel_testkit::conformance::{self, Spans, Subject};
-use semel_testkit::faulty::{Call, Fault, Faults, FaultyStore};
+use semel_testkit::faulty::{CallKind, Fault, Faults, FaultyStore};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -88,10 +88,10 @@ fn claim(token: u128) -> Claim {
     let key = Key::parse("ord-1").expect("a key");
     Claim {
         retry: false,
-        identity: Identity::of(&secret, &namespace, &key),
+        identity: Identity::new(&secret, &namespace, &key),
         fingerprint: Fingerprint::builder(&secret).part(b"10 EUR").finish(),
         token: Token(token),
-        terms: Terms::new(LEASE, LEASE * 10, CrashPolicy::Takeover, 5).expect("terms"),
+        terms: ClaimTerms::new(LEASE, LEASE * 10, CrashPolicy::Takeover, 5).expect("terms"),
         secret_id: 0,
         namespace,
         hint: key.hint(),
@@ -99,7 +99,7 @@ fn claim(token: u128) -> Claim {
 }
 
 fn paid() -> Settlement {
-    Settlement::Complete(Answer::of("paid").into())
+    Settlement::Complete(Answer::from_body("paid").into())
 }
 
 // A wrapper that keeps every rule when told of no fault.
@@ -133,7 +133,7 @@ fn every_call_may_arrive_twice() {
 #[tokio::test]
 async fn a_refused_call_changes_nothing_and_says_so() {
     let rig = Rig::sound();
-    rig.faulty.next(Call::Claim, Fault::Refuse);
+    rig.faulty.next(CallKind::Claim, Fault::Refuse);
     let error = rig.faulty.claim(&claim(1)).await.unwrap_err();
     assert_eq!(error.certainty, Certainty::Definite);
     assert_eq!(rig.state(&claim(1).identity).await, None);
@@ -147,7 +147,7 @@ async fn a_refused_call_changes_nothing_and_says_so() {
 #[tokio::test]
 async fn a_lost_request_changes_nothing_and_cannot_tell() {
     let rig = Rig::sound();
-    rig.faulty.next(Call::Claim, Fault::LoseRequest);
+    rig.faulty.next(CallKind::Claim, Fault::LoseRequest);
     let error = rig.faulty.claim(&claim(1)).await.unwrap_err();
     assert_eq!(error.certainty, Certainty::Unknown);
     assert_eq!(rig.state(&claim(1).identity).await, None);
@@ -156,7 +156,7 @@ async fn a_lost_request_changes_nothing_and_cannot_tell() {
 #[tokio::test]
 async fn a_lost_reply_cannot_tell_that_it_happened() {
     let rig = Rig::sound();
-    rig.faulty.next(Call::Claim, Fault::LoseReply);
+    rig.faulty.next(CallKind::Claim, Fault::LoseReply);
     let error = rig.faulty.claim(&claim(1)).await.unwrap_err();
     assert_eq!(error.certainty, Certainty::Unknown);
     assert_eq!(rig.state(&claim(1).identity).await, Some(State::Running));
@@ -204,7 +204,7 @@ async fn a_crash_after_the_effect_leaves_the_key_to_the_next() {
 #[tokio::test]
 async fn a_delayed_call_happens_late() {
     let rig = Rig::sound();
-    rig.faulty.next(Call::Claim, Fault::Delay(LEASE));
+    rig.faulty.next(CallKind::Claim, Fault::Delay(LEASE));
     let ask = claim(1);
     let mut late = rig.faulty.claim(&ask);
     assert!((&mut late).now_or_never().is_none());
@@ -216,7 +216,7 @@ async fn a_delayed_call_happens_late() {
 #[tokio::test]
 async fn a_delayed_reply_comes_late() {
     let rig = Rig::sound();
-    rig.faulty.next(Call::Claim, Fault::DelayReply(LEASE));
+    rig.faulty.next(CallKind::Claim, Fault::DelayReply(LEASE));
     let ask = claim(1);
     let mut late = rig.faulty.claim(&ask);
     assert!((&mut late).now_or_never().is_none());
@@ -228,8 +228,8 @@ async fn a_delayed_reply_comes_late() {
 #[tokio::test]
 async fn a_script_is_followed_in_order_and_per_call() {
     let rig = Rig::sound();
-    rig.faulty.next(Call::Settle, Fault::LoseRequest);
-    rig.faulty.next(Call::Settle, Fault::Refuse);
+    rig.faulty.next(CallKind::Settle, Fault::LoseRequest);
+    rig.faulty.next(CallKind::Settle, Fault::Refuse);
     let lease = rig.won(&claim(1)).await;
     assert!(rig.faulty.renew(&lease, None).await.is_ok());
     let first = rig.faulty.settle(&lease, &paid()).await.unwrap_err();

@@ -1,32 +1,34 @@
-//! The rules for what callers were told, each seen to fail; and histories in lines, which outlive their process.
+//! The rules for what callers were told, each seen to fail; and histories in lines, which outlive
+//! their process.
 
 use std::io::Write;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use semel_core::{
-    Answer, Claim, Claimed, CrashPolicy, Fingerprint, Identity, Key, MemoryConfig, MemoryStore,
-    Namespace, Secret, Settlement, Store as _, Terms, Token,
+    Answer, Claim, ClaimTerms, Claimed, CrashPolicy, Fingerprint, Identity, Key, MemoryConfig,
+    MemoryStore, Namespace, Secret, Settlement, Store as _, Token,
 };
 use semel_testkit::clock::FakeClock;
-use semel_testkit::history::callers::{Outcome, Reading, Told, check};
+use semel_testkit::history::callers::{CallerOutcome, CallerReport, Reading, check};
 use semel_testkit::history::{
-    Ask, Call, Effect, Ending, History, Log, OPERATOR, Reply, read_lines,
+    CallRecord, CallReply, CallRequest, EffectRecord, History, HistoryLog, KeyEnding, OPERATOR,
+    read_lines,
 };
 
-fn told(start: u64, answer: u64) -> Told {
-    Told {
+fn told(start: u64, answer: u64) -> CallerReport {
+    CallerReport {
         client: 1,
         key: "k".to_owned(),
         payload: 7,
         start,
         end: start + 10,
-        what: Outcome::Answer(Ending::Completed(answer)),
+        what: CallerOutcome::Answer(KeyEnding::Completed(answer)),
     }
 }
 
-fn effect(start: u64) -> Effect {
-    Effect {
+fn effect(start: u64) -> EffectRecord {
+    EffectRecord {
         client: 1,
         key: "k".to_owned(),
         fence: start,
@@ -38,7 +40,11 @@ fn effect(start: u64) -> Effect {
 }
 
 /// The invariants that are found broken.
-fn broken(told: &[Told], effects: &[Effect], reading: Reading<'_>) -> Vec<&'static str> {
+fn broken(
+    told: &[CallerReport],
+    effects: &[EffectRecord],
+    reading: Reading<'_>,
+) -> Vec<&'static str> {
     let found = check(told, effects, reading);
     found.iter().map(|violation| violation.invariant).collect()
 }
@@ -64,7 +70,7 @@ fn an_effect_after_the_answer_is_found() {
 
 #[test]
 fn an_answer_for_two_payloads_is_found() {
-    let other = Told {
+    let other = CallerReport {
         payload: 8,
         ..told(30, 1)
     };
@@ -72,8 +78,8 @@ fn an_answer_for_two_payloads_is_found() {
     assert_eq!(broken(&all, &[effect(5)], Reading::default()), ["I7"]);
 }
 
-fn operators(start: u64, ask: Ask, reply: Reply) -> Call {
-    Call {
+fn operators(start: u64, ask: CallRequest, reply: CallReply) -> CallRecord {
+    CallRecord {
         client: 1 | OPERATOR,
         key: "k".to_owned(),
         start,
@@ -85,19 +91,23 @@ fn operators(start: u64, ask: Ask, reply: Reply) -> Call {
     }
 }
 
-fn completed(start: u64, answer: u64) -> Call {
-    let ask = Ask::Settle {
+fn completed(start: u64, answer: u64) -> CallRecord {
+    let ask = CallRequest::Settle {
         fence: start,
         token: 1,
-        ending: Ending::Completed(answer),
+        ending: KeyEnding::Completed(answer),
     };
-    Call {
+    CallRecord {
         client: 1,
-        ..operators(start, ask, Reply::Done)
+        ..operators(start, ask, CallReply::Done)
     }
 }
 
-fn broken_beside(told: &[Told], effects: &[Effect], calls: Vec<Call>) -> Vec<&'static str> {
+fn broken_beside(
+    told: &[CallerReport],
+    effects: &[EffectRecord],
+    calls: Vec<CallRecord>,
+) -> Vec<&'static str> {
     let store = History {
         calls,
         effects: Vec::new(),
@@ -112,28 +122,28 @@ fn broken_beside(told: &[Told], effects: &[Effect], calls: Vec<Call>) -> Vec<&'s
 #[test]
 fn a_key_that_an_operator_deletes_has_another_life() {
     let (all, effects) = ([told(10, 1), told(50, 2)], [effect(5), effect(45)]);
-    let with = |deletion: Reply| {
-        let deletion = operators(30, Ask::Delete, deletion);
+    let with = |deletion: CallReply| {
+        let deletion = operators(30, CallRequest::Delete, deletion);
         vec![completed(6, 1), deletion, completed(46, 2)]
     };
-    assert!(broken_beside(&all, &effects, with(Reply::Deleted(true))).is_empty());
-    let refused = with(Reply::Failed { definite: true });
+    assert!(broken_beside(&all, &effects, with(CallReply::Deleted(true))).is_empty());
+    let refused = with(CallReply::Failed { definite: true });
     assert_eq!(broken_beside(&all, &effects, refused), ["I2", "I9"]);
     // What went wrong before the deletion is found.
     let early = [told(10, 1), told(15, 2)];
-    let deleted = with(Reply::Deleted(true));
+    let deleted = with(CallReply::Deleted(true));
     assert_eq!(broken_beside(&early, &effects, deleted), ["P33", "I2"]);
 }
 
 #[test]
 fn an_owner_whose_lease_was_unlocked_may_begin_late() {
     let unlock = |fence| {
-        let ask = Ask::Settle {
+        let ask = CallRequest::Settle {
             fence,
             token: 1,
-            ending: Ending::Released,
+            ending: KeyEnding::Released,
         };
-        operators(3, ask, Reply::Done)
+        operators(3, ask, CallReply::Done)
     };
     let (all, effects) = ([told(10, 1)], [effect(5), effect(21)]);
     let calls = |fence| vec![unlock(fence), completed(6, 1)];
@@ -179,7 +189,7 @@ impl Write for Page {
 async fn written() -> Vec<u8> {
     let (clock, page) = (Arc::new(FakeClock::new()), Page::default());
     let memory = MemoryStore::new(MemoryConfig::default(), clock.clone());
-    let log = Log::in_lines(clock, Box::new(page.clone()));
+    let log = HistoryLog::in_lines(clock, Box::new(page.clone()));
     let store = log.recorder(Arc::new(memory), 3);
     let second = std::time::Duration::from_secs(1);
     let (secret, namespace) = (
@@ -189,10 +199,10 @@ async fn written() -> Vec<u8> {
     let key = Key::parse("k-1").expect("as set up");
     let claim = Claim {
         retry: false,
-        identity: Identity::of(&secret, &namespace, &key),
+        identity: Identity::new(&secret, &namespace, &key),
         fingerprint: Fingerprint::builder(&secret).part(b"p").finish(),
         token: Token(u128::MAX - 5),
-        terms: Terms::new(second, second, CrashPolicy::Hold, 2).expect("as set up"),
+        terms: ClaimTerms::new(second, second, CrashPolicy::Hold, 2).expect("as set up"),
         secret_id: 0,
         namespace,
         hint: key.hint(),
@@ -202,16 +212,16 @@ async fn written() -> Vec<u8> {
     };
     store.effect_started(&lease.identity, lease.fence, lease.attempt);
     store.effect_finished(&lease.identity, lease.fence);
-    let done = Settlement::Complete(Arc::new(Answer::of("done")));
+    let done = Settlement::Complete(Arc::new(Answer::from_body("done")));
     store.settle(&lease, &done).await.expect("as set up");
-    log.told(told(1, 1));
+    log.record_report(told(1, 1));
     page.0.lock().clone()
 }
 
 #[tokio::test]
 async fn lines_are_read_as_they_were_written() {
     let read = read_lines(&*written().await).unwrap();
-    let (history, told) = (read.history, read.told);
+    let (history, told) = (read.history, read.reports);
     assert_eq!(
         (history.calls.len(), history.effects.len(), told.len()),
         (2, 1, 1)
@@ -220,7 +230,8 @@ async fn lines_are_read_as_they_were_written() {
     assert!(history.effects[0].end.is_some());
 }
 
-/// A process that is killed leaves half a line: what it was about to be told is not known, and nothing else is lost.
+/// A process that is killed leaves half a line: what it was about to be told is not known, and
+/// nothing else is lost.
 #[tokio::test]
 async fn a_torn_line_is_as_if_it_were_not_there() {
     let whole = written().await;

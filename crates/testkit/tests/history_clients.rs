@@ -1,5 +1,5 @@
-//! Random clients: against sound stores the checker finds nothing, faults or not; against broken ones
-//! it finds the bugs that a history can show, without knowing what to look for.
+//! Random clients: against sound stores the checker finds nothing, faults or not; against broken
+//! ones it finds the bugs that a history can show, without knowing what to look for.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use semel_testkit::faulty::Faults;
 use semel_testkit::history::clients::{Plan, run};
 use semel_testkit::history::rig::Rig;
 use semel_testkit::history::seeded::SEEDED;
-use semel_testkit::history::{Call, History, Reply, Violation, check};
+use semel_testkit::history::{CallRecord, CallReply, History, Violation, check};
 
 fn memory() -> Rig {
     let clock = Arc::new(FakeClock::new());
@@ -47,22 +47,25 @@ fn assert_clean(seed: u64, history: &History) {
 
 /// The clients meet every kind of answer, or a clean result would say little.
 fn assert_eventful(history: &History) {
-    let count = |is: fn(&Reply) -> bool| history.calls.iter().filter(|c| is(&c.reply)).count();
+    let count = |is: fn(&CallReply) -> bool| history.calls.iter().filter(|c| is(&c.reply)).count();
     let met = [
-        ("won", count(|r| matches!(r, Reply::Won { .. }))),
+        ("won", count(|r| matches!(r, CallReply::Won { .. }))),
         (
             "taken over",
-            count(|r| matches!(r, Reply::Won { attempt: 2.., .. })),
+            count(|r| matches!(r, CallReply::Won { attempt: 2.., .. })),
         ),
-        ("busy", count(|r| *r == Reply::Busy)),
-        ("replay", count(|r| matches!(r, Reply::Replay(_)))),
-        ("mismatch", count(|r| *r == Reply::Mismatch)),
-        ("in doubt", count(|r| matches!(r, Reply::InDoubt { .. }))),
-        ("held", count(|r| *r == Reply::Held)),
-        ("done", count(|r| *r == Reply::Done)),
-        ("lost", count(|r| *r == Reply::Lost)),
-        ("not in doubt", count(|r| *r == Reply::NotInDoubt)),
-        ("deleted", count(|r| *r == Reply::Deleted(true))),
+        ("busy", count(|r| *r == CallReply::Busy)),
+        ("replay", count(|r| matches!(r, CallReply::Replay(_)))),
+        ("mismatch", count(|r| *r == CallReply::Mismatch)),
+        (
+            "in doubt",
+            count(|r| matches!(r, CallReply::InDoubt { .. })),
+        ),
+        ("held", count(|r| *r == CallReply::Held)),
+        ("done", count(|r| *r == CallReply::Done)),
+        ("lost", count(|r| *r == CallReply::Lost)),
+        ("not in doubt", count(|r| *r == CallReply::NotInDoubt)),
+        ("deleted", count(|r| *r == CallReply::Deleted(true))),
     ];
     println!("{met:?}");
     for (word, times) in met {
@@ -97,7 +100,8 @@ fn the_memory_store_is_clean_under_faults() {
             ..Faults::all(0.08)
         };
         let history = let_loose(memory().faulty(faults, seed), seed);
-        let unknown = |call: &&Call| matches!(call.reply, Reply::Failed { definite: false });
+        let unknown =
+            |call: &&CallRecord| matches!(call.reply, CallReply::Failed { definite: false });
         assert!(
             history.calls.iter().filter(unknown).count() > 20,
             "seed {seed} met no faults"
@@ -106,7 +110,8 @@ fn the_memory_store_is_clean_under_faults() {
     }
 }
 
-/// Each is found for some seed, as a breach of the invariant that it breaks; and where one rule alone has to find it, by no other.
+/// Each is found for some seed, as a breach of the invariant that it breaks; and where one rule
+/// alone has to find it, by no other.
 fn are_found(part: usize) {
     // One thread: a seed is one course of events, however busy the machine is.
     let runtime = tokio::runtime::Builder::new_current_thread().build();

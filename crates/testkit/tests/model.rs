@@ -19,7 +19,8 @@ fn every_broken_rule_is_noticed_by_the_property_it_breaks() {
 fn the_same_spaces_hold_with_no_rule_broken() {
     for exhibit in exhibits() {
         if matches!(exhibit.space, Space::Move(_)) {
-            // Those are spaces of `cargo xtask model --quick` as they are; a test beside them says so.
+            // Those are spaces of `cargo xtask model --quick` as they are; a test beside them says
+            // so.
             continue;
         }
         let found = violation(exhibit.space.with(Breaks::NONE), None);
@@ -32,7 +33,7 @@ fn the_same_spaces_hold_with_no_rule_broken() {
 }
 
 #[test]
-fn every_rule_to_break_is_shown_and_every_property_can_fail() {
+fn every_rule_has_an_exhibit_and_every_property_can_fail() {
     let exhibits = exhibits();
     for broken in Break::ALL {
         assert!(

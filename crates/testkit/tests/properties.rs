@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use semel_core::{MemoryConfig, MemoryStore, StoreAdmin};
 use semel_testkit::broken::{BrokenStore, Bug};
 use semel_testkit::clock::FakeClock;
-use semel_testkit::reference::{self, Difference, Make, Op, Report, Rule, Tally};
+use semel_testkit::reference::{self, Difference, DifferenceReport, Make, Op, Rule, Tally};
 
 fn memory(clock: &FakeClock) -> Arc<dyn StoreAdmin> {
     let config = MemoryConfig { capacity: 64 };
@@ -53,7 +53,7 @@ fn every_rule_gives_an_answer() {
 }
 
 /// Looks for a difference among the first sequences; answers with its report.
-fn hunt(make: Make<'_>, sequences: u64) -> Option<Report> {
+fn hunt(make: Make<'_>, sequences: u64) -> Option<DifferenceReport> {
     wait(async {
         for seed in 0..sequences {
             let ops = reference::generate(seed);

@@ -1,4 +1,5 @@
-//! Simulated worlds: the same seed is the same world, a sound store breaks no rule, and a store with a bug does.
+//! Simulated worlds: the same seed is the same world, a sound store breaks no rule, and a store
+//! with a bug does.
 
 use semel_testkit::broken::Bug;
 use semel_testkit::simulation::{Flaw, Tally, run, run_flawed};
@@ -124,7 +125,8 @@ const UNSEEN: [(Bug, &str); 21] = [
     ),
 ];
 
-/// Within so many worlds. Most are found in the first few; `settle_ignores_fence` shows in one of some 250.
+/// Within so many worlds. Most are found in the first few; `settle_ignores_fence` shows in one of
+/// some 250.
 const ENOUGH: u64 = 1_000;
 
 /// Runs every fourth of the bugs, from `first` on.
@@ -164,9 +166,10 @@ fn every_bug_is_found_fourth_part() {
     found(3);
 }
 
-/// A sweep removed what had expired, or an operator a lease, and then the store's clock was set back.
+/// A sweep removed what had expired, or an operator a lease, and then the store's clock was set
+/// back.
 #[test]
-fn what_was_removed_before_the_clock_was_set_back_stays_removed() {
+fn removed_records_stay_removed_after_the_clock_is_set_back() {
     for seed in [9953, 13_357] {
         let outcome = run(seed, None);
         assert!(outcome.tally.faults.contains_key("store's clock set back"));

@@ -80,7 +80,8 @@ fn the_files_are_what_the_code_makes() {
         );
     }
     let mut made: BTreeSet<String> = made.iter().map(|(name, _)| (*name).to_owned()).collect();
-    // Written by hand: the rules of HTTP are none of this crate's. `semel-http` and the SDKs read it.
+    // Written by hand: the rules of HTTP are none of this crate's. `semel-http` and the SDKs read
+    // it.
     made.insert("credentials.json".to_owned());
     let found = std::fs::read_dir(folder())
         .expect("the folder")
@@ -133,13 +134,13 @@ fn identities_hold() {
     for case in cases(&read("identity.json"), "cases") {
         let part = |field| text(&case, field);
         let [environment, tenant, scope] = ["environment", "tenant", "scope"].map(part);
-        let namespace = Namespace::of_principal(environment, tenant, scope, part("principal"));
+        let namespace = Namespace::with_principal(environment, tenant, scope, part("principal"));
         let rules = KeyRules {
             extra: "é\u{301}".into(),
             ..KeyRules::default()
         };
         let key = rules.check(part("key")).expect("a key");
-        let identity = Identity::of(&secret(&case), &namespace.expect("a namespace"), &key);
+        let identity = Identity::new(&secret(&case), &namespace.expect("a namespace"), &key);
         assert_eq!(hex(identity.as_bytes()), part("identity"), "{case}");
         assert_eq!(hex(&identity.address()), part("address"), "{case}");
         assert_eq!(hex(&identity.seal()), part("seal"), "{case}");
@@ -255,7 +256,7 @@ fn assert_fields(record: &Record, fields: &Value) {
         match &found.body {
             Body::Kept(body) => assert_eq!(hex(body), text(answer, "body")),
             Body::Omitted { bytes } => assert_eq!(bytes.to_string(), text(answer, "omitted_bytes")),
-            Body::Elsewhere { bytes, digest } => {
+            Body::External { bytes, digest } => {
                 assert_eq!(bytes.to_string(), text(answer, "omitted_bytes"));
                 assert_eq!(hex(digest), text(answer, "digest"));
             }
@@ -301,8 +302,8 @@ fn records_hold() {
     assert_eq!(errors.len(), 4, "{errors:?}");
 }
 
-/// Outputs of another implementation (Python's `blake3`, `rfc8785` and `struct`, from the words of the
-/// specification), so that code and files can't drift together.
+/// Outputs of another implementation (Python's `blake3`, `rfc8785` and `struct`, from the words of
+/// the specification), so that code and files can't drift together.
 #[test]
 fn outputs_that_another_implementation_gave() {
     let none = Secret::none();
@@ -335,7 +336,7 @@ fn outputs_that_another_implementation_gave() {
     ] {
         let namespace = Namespace::new(environment, tenant, scope).expect("a namespace");
         let key = KeyRules::default().check(key).expect("a key");
-        let identity = Identity::of(secret, &namespace, &key);
+        let identity = Identity::new(secret, &namespace, &key);
         assert_eq!(hex(identity.as_bytes()), expected, "{namespace:?}");
     }
 

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use semel::http::Lease;
+use semel::http::HandlerLease;
 use serde::{Deserialize, Serialize};
 
 use crate::{App, provider};
@@ -21,7 +21,7 @@ pub(crate) struct Charge {
 
 pub(crate) async fn create(
     State(app): State<App>,
-    lease: Option<Lease>,
+    lease: Option<HandlerLease>,
     Json(order): Json<Order>,
 ) -> Result<(StatusCode, Json<Charge>), StatusCode> {
     // The same on every run of this request, so that the provider recognises a second one.

@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use semel::Semel;
 use semel_jobs::object::{DEFAULT_TTL, ObjectQueue};
-use semel_jobs::{Error, JobQuery, Jobs, LeaseAsk, QueueConfig};
+use semel_jobs::{Error, JobQuery, Jobs, LeaseOptions, QueueConfig};
 
 /// What the tasks are: the type is also the scope in which their keys live.
 const TASK: &str = "charge_customer";
@@ -83,7 +83,7 @@ fn is_worth_a_retry(error: &anyhow::Error) -> bool {
 
 /// Takes tasks and does them, until none is left; a task whose worker vanished is given back first.
 async fn work(jobs: &Jobs, for_ever: bool) -> anyhow::Result<()> {
-    let mut ask = LeaseAsk::new(&format!("worker {}", std::process::id()), &[TASK]);
+    let mut ask = LeaseOptions::new(&format!("worker {}", std::process::id()), &[TASK]);
     ask.span = Duration::from_secs(2);
     ask.most = 10;
     loop {
@@ -100,7 +100,7 @@ async fn work(jobs: &Jobs, for_ever: bool) -> anyhow::Result<()> {
 }
 
 /// Takes some tasks and does them. → how many these were, and how many are left
-async fn turn(jobs: &Jobs, ask: &LeaseAsk) -> Result<(usize, u64), Error> {
+async fn turn(jobs: &Jobs, ask: &LeaseOptions) -> Result<(usize, u64), Error> {
     jobs.queue().reap().await?;
     let leased = jobs.lease(ask, Duration::ZERO).await?;
     for task in &leased {

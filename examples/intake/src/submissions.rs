@@ -6,7 +6,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use semel::http::{Lease, Outcome};
+use semel::http::{EffectOutcome, HandlerLease};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sqlx::types::Json as Sql;
@@ -63,7 +63,7 @@ impl axum::response::IntoResponse for Refused {
 pub(crate) async fn create(
     State(app): State<App>,
     Path(intake): Path<String>,
-    lease: Option<Lease>,
+    lease: Option<HandlerLease>,
     Json(ask): Json<Ask>,
 ) -> Answer {
     required(&intake)?;
@@ -78,7 +78,7 @@ pub(crate) async fn create(
 pub(crate) async fn set_fields(
     State(app): State<App>,
     Path((intake, id)): Path<(String, String)>,
-    lease: Option<Lease>,
+    lease: Option<HandlerLease>,
     Json(ask): Json<Ask>,
 ) -> Answer {
     let id = number(&id)?;
@@ -98,7 +98,7 @@ pub(crate) async fn set_fields(
 pub(crate) async fn submit(
     State(app): State<App>,
     Path((intake, id)): Path<(String, String)>,
-    lease: Option<Lease>,
+    lease: Option<HandlerLease>,
 ) -> Answer {
     let id = number(&id)?;
     let run = Run::begin(&app, lease.as_ref()).await?;
@@ -112,7 +112,7 @@ pub(crate) async fn submit(
 pub(crate) async fn all_at_once(
     State(app): State<App>,
     Path(intake): Path<String>,
-    lease: Option<Lease>,
+    lease: Option<HandlerLease>,
     Json(ask): Json<Ask>,
 ) -> Answer {
     let run = Run::begin(&app, lease.as_ref()).await?;
@@ -158,7 +158,7 @@ struct Run {
 }
 
 impl Run {
-    async fn begin(app: &App, lease: Option<&Lease>) -> Result<Self, Refused> {
+    async fn begin(app: &App, lease: Option<&HandlerLease>) -> Result<Self, Refused> {
         let request = lease.map(|lease| lease.derive_key(REQUEST));
         Ok(Self {
             transaction: app.pool.begin().await?,
@@ -227,9 +227,9 @@ async fn finish(tx: &mut PgConnection, intake: &str, id: i64) -> Result<i64, Ref
     Ok(id)
 }
 
-fn free_if_refused(answer: Answer, lease: Option<&Lease>) -> Answer {
+fn free_if_refused(answer: Answer, lease: Option<&HandlerLease>) -> Answer {
     if let (Err(Refused::Not(..)), Some(lease)) = (&answer, lease) {
-        lease.mark(Outcome::NoEffect);
+        lease.mark(EffectOutcome::NoEffect);
     }
     answer
 }

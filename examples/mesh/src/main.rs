@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use semel::Semel;
 use semel_jobs::postgres::PostgresQueue;
-use semel_jobs::{Error, Jobs, LeaseAsk, QueueConfig};
+use semel_jobs::{Error, Jobs, LeaseOptions, QueueConfig};
 
 /// The queue, beside the records of its keys.
 async fn open(url: &str) -> anyhow::Result<Jobs> {
@@ -65,7 +65,7 @@ async fn submit(jobs: &Jobs, name: &str, count: u32) -> anyhow::Result<()> {
 
 /// Takes orders, handles them, says so.
 async fn work(jobs: &Jobs) -> anyhow::Result<()> {
-    let mut ask = LeaseAsk::new(&format!("worker {}", std::process::id()), &["order"]);
+    let mut ask = LeaseOptions::new(&format!("worker {}", std::process::id()), &["order"]);
     ask.span = Duration::from_secs(2);
     loop {
         let Ok(leased) = jobs.lease(&ask, Duration::from_secs(5)).await else {

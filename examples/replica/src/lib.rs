@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use semel_stream::{
-    Gate, IdempotencyKey, JournalError, Limits, Mark, Operation, SeqNo, SessionId, Verdict,
+    Gate, GateLimits, GateVerdict, IdempotencyKey, JournalError, Mark, Operation, SeqNo, SessionId,
 };
 
 /// One event of the log.
@@ -95,7 +95,7 @@ pub struct SegmentReceiver {
 impl SegmentReceiver {
     /// A replica of nothing yet.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: GateLimits) -> Self {
         Self {
             gate: Gate::new(limits),
             sessions: Sessions::default(),
@@ -112,18 +112,20 @@ impl SegmentReceiver {
         for event in segment {
             match batch.offer(&event.operation()) {
                 // Recorded only after it was applied: one that fails is not taken for done.
-                Verdict::Apply(ticket) => match self.sessions.apply(event) {
+                GateVerdict::Apply(ticket) => match self.sessions.apply(event) {
                     Ok(()) => {
                         batch.applied(ticket);
                         received.applied += 1;
                     }
                     Err(Overflow) => received.failed += 1,
                 },
-                Verdict::Duplicate => received.duplicates += 1,
-                Verdict::Gap { expected } => {
+                GateVerdict::Duplicate => received.duplicates += 1,
+                GateVerdict::Gap { expected } => {
                     received.missing.insert(event.session, expected);
                 }
-                Verdict::Busy | Verdict::Stale { .. } | Verdict::Full => received.failed += 1,
+                GateVerdict::Busy | GateVerdict::Stale { .. } | GateVerdict::Full => {
+                    received.failed += 1
+                }
             }
         }
         batch.commit()?;

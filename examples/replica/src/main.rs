@@ -1,7 +1,7 @@
 //! A primary ships its log over a line that repeats, loses and reorders; the replica ends up the same.
 
 use replica::{SegmentReceiver, SessionEvent};
-use semel_stream::{Limits, SeqNo, SessionId};
+use semel_stream::{GateLimits, SeqNo, SessionId};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let session = SessionId::named("session-1");
@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         amount: 5,
     };
     let log: Vec<SessionEvent> = (1..=6).map(event).collect();
-    let mut replica = SegmentReceiver::new(Limits::default());
+    let mut replica = SegmentReceiver::new(GateLimits::default());
     let shipped = [
         ("events 1 to 3", &log[..3]),
         ("the same again", &log[..3]),

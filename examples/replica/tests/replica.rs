@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use replica::{Received, SegmentReceiver, SessionEvent};
-use semel_stream::{Limits, SeqNo, SessionId};
+use semel_stream::{GateLimits, SeqNo, SessionId};
 
 fn event(session: &str, seqno: u64, amount: i64) -> SessionEvent {
     SessionEvent {
@@ -24,7 +24,7 @@ fn counters(replica: &SegmentReceiver) -> Vec<(&str, i64)> {
 
 #[test]
 fn a_segment_sent_twice_is_applied_once() {
-    let mut replica = SegmentReceiver::new(Limits::default());
+    let mut replica = SegmentReceiver::new(GateLimits::default());
     let segment = [
         event("a", 1, 5),
         event("b", 1, 7),
@@ -40,10 +40,10 @@ fn a_segment_sent_twice_is_applied_once() {
 
 #[test]
 fn an_event_long_out_of_the_window_is_stopped_by_its_mark() {
-    let limits = Limits {
+    let limits = GateLimits {
         window: 10,
         shards: 1,
-        ..Limits::default()
+        ..GateLimits::default()
     };
     let mut replica = SegmentReceiver::new(limits);
     let log: Vec<SessionEvent> = (1..=1_000).map(|seqno| event("a", seqno, 1)).collect();
@@ -54,7 +54,7 @@ fn an_event_long_out_of_the_window_is_stopped_by_its_mark() {
 
 #[test]
 fn an_event_without_a_number_is_stopped_by_its_key() {
-    let mut replica = SegmentReceiver::new(Limits::default());
+    let mut replica = SegmentReceiver::new(GateLimits::default());
     let old = SessionEvent {
         seqno: None,
         ..event("a", 0, 5)
@@ -66,7 +66,7 @@ fn an_event_without_a_number_is_stopped_by_its_key() {
 
 #[test]
 fn a_lost_event_is_asked_for_and_nothing_overtakes_it() {
-    let mut replica = SegmentReceiver::new(Limits::default());
+    let mut replica = SegmentReceiver::new(GateLimits::default());
     replica.receive(&[event("a", 1, 1)]).unwrap();
     let received = replica
         .receive(&[event("a", 3, 1), event("b", 1, 1)])
@@ -89,7 +89,7 @@ fn a_lost_event_is_asked_for_and_nothing_overtakes_it() {
 
 #[test]
 fn an_event_that_fails_is_not_taken_for_done() {
-    let mut replica = SegmentReceiver::new(Limits::default());
+    let mut replica = SegmentReceiver::new(GateLimits::default());
     replica.receive(&[event("a", 1, i64::MAX)]).unwrap();
     let received = replica
         .receive(&[event("a", 2, 1), event("a", 3, -1)])
@@ -107,7 +107,7 @@ fn segments_in_any_order_make_the_same_replica() {
         .collect();
     let segments: Vec<&[SessionEvent]> = log.chunks(7).collect();
     for shift in 0..segments.len() {
-        let mut replica = SegmentReceiver::new(Limits::default());
+        let mut replica = SegmentReceiver::new(GateLimits::default());
         let mut order = segments.clone();
         order.rotate_left(shift);
         // As often as it takes; each round brings the one further that is next.

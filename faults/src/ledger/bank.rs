@@ -14,26 +14,26 @@ use sqlx::{AssertSqlSafe, MySqlPool, PgPool};
 use crate::clock::pass;
 use crate::points::die;
 
-/// Accounts that effects change, in any order: so that they deadlock.
+/// Accounts that effects update in random order, so that they deadlock.
 const ACCOUNTS: u32 = 6;
-/// How long a session waits for an idle transaction, and how long an idle effect takes.
+/// How long a session may be idle in a transaction, and how long an idle effect takes.
 const IDLES: Duration = Duration::from_millis(1_400);
 
-/// Which kind of server.
+/// The kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Server {
     Postgres,
     Mariadb,
 }
 
-/// Its tables.
+/// The tables of the ledger.
 #[derive(Clone)]
 pub(crate) enum Bank {
     Postgres(PgPool),
     Mariadb(MySqlPool),
 }
 
-/// One row: an effect that was committed.
+/// A row: a committed effect.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Entry {
     pub(crate) door: String,
@@ -46,7 +46,7 @@ pub(crate) struct Entry {
 pub(crate) struct Plan {
     pub(crate) entry: Entry,
     accounts: Vec<u32>,
-    /// Repeats a statement that failed, as if a deadlock had not ended the transaction.
+    /// Repeats a failed statement, although a deadlock has ended the transaction.
     goes_on: bool,
     /// Is idle in its transaction for longer than the server allows.
     pub(crate) idles: bool,
@@ -73,7 +73,7 @@ impl Plan {
         }
     }
 
-    /// The same effect, at the close: nothing is in its way.
+    /// The same effect without faults, for the close.
     pub(crate) const fn plain(entry: Entry) -> Self {
         Self {
             entry,
@@ -87,7 +87,7 @@ impl Plan {
 }
 
 impl Entry {
-    /// With how many accounts the effect has changed.
+    /// The insert statement, with the number of changed accounts.
     pub(crate) fn insert(&self, changes: usize) -> String {
         let Self { door, name, run } = self;
         format!(
@@ -126,7 +126,7 @@ macro_rules! effect {
 }
 
 impl Bank {
-    /// The pool is filled when it is used: the server may be about to restart.
+    /// The pool connects lazily, because the server may be about to restart.
     pub(crate) fn at(server: Server, url: &str) -> Result<Self> {
         let url = url.split('?').next().unwrap_or(url);
         Ok(match server {
@@ -141,7 +141,7 @@ impl Bank {
         })
     }
 
-    /// Makes the tables.
+    /// Creates the tables.
     pub(crate) async fn open(&self) -> Result<()> {
         let key = match self {
             Self::Postgres(_) => "bigserial PRIMARY KEY",
@@ -160,7 +160,7 @@ impl Bank {
             self.send(insert).await?;
         }
         if let Self::Postgres(_) = self {
-            // Soon enough for many of them in a short run.
+            // A short timeout, so that a short run has many deadlocks.
             self.send("ALTER ROLE semel SET deadlock_timeout = '20ms'".to_owned())
                 .await?;
         }
@@ -176,7 +176,7 @@ impl Bank {
         .context("the ledger's own statement")
     }
 
-    /// The effect and its record in one transaction.
+    /// Runs the effect and its record in one transaction.
     pub(crate) async fn run_in(&self, call: Call, plan: Plan) -> Result<String, Error> {
         let answer = match self {
             Self::Postgres(pool) => {
@@ -199,7 +199,7 @@ impl Bank {
         answer.map(|answer| answer.value)
     }
 
-    /// Seeded flaw: the effect in a transaction of its own, the record after it.
+    /// Seeded bug: the effect runs in its own transaction, and the record follows.
     pub(crate) async fn run_beside(&self, call: Call, plan: Plan) -> Result<String, Error> {
         let bank = self.clone();
         let run = async move |_| {
@@ -225,7 +225,7 @@ impl Bank {
         Ok(rows.into_iter().map(entry).collect())
     }
 
-    /// How often accounts were changed, by the accounts and by the entries.
+    /// The number of account changes, by the accounts and by the entries.
     pub(crate) async fn changes(&self) -> Result<(i64, i64)> {
         let number = match self {
             Self::Postgres(_) => "bigint",

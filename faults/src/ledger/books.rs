@@ -1,25 +1,25 @@
-//! What the entries, the records and what clients were told say together.
+//! Compares the entries, the records and the responses of a ledger.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::bank::Entry;
-use crate::report::Wrong;
+use crate::report::FailedRun;
 
 /// What is known at the end, when every key has its answer.
 #[derive(Debug, Default)]
 pub(super) struct Books {
     pub(super) entries: Vec<Entry>,
-    /// By door and name: the run that the record says was the one.
+    /// By door and name: the run that the record names.
     pub(super) records: BTreeMap<(String, String), String>,
     /// By door and name: what clients were told.
     pub(super) told: Vec<(String, String, String)>,
-    /// By door and name: what has two records.
+    /// By door and name: keys with two records.
     pub(super) twice: Vec<(String, String)>,
 }
 
 impl Books {
-    /// An entry is there exactly once for each answer that is kept, and nothing else is.
-    pub(super) fn check(&self) -> Vec<Wrong> {
+    /// Checks that each stored answer has exactly one entry, and that there are no other entries.
+    pub(super) fn check(&self) -> Vec<FailedRun> {
         let mut entries: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
         for Entry { door, name, run } in &self.entries {
             entries.entry((door, name)).or_default().push(run);
@@ -27,7 +27,7 @@ impl Books {
         let mut found = Vec::new();
         let mut wrong = |door: &str, name: &str, what: String| {
             let history = self.story(door, name);
-            found.push(Wrong {
+            found.push(FailedRun {
                 invariant: "ledger",
                 what: format!("ledger {door} {name}: {what}"),
                 history,
@@ -83,7 +83,7 @@ impl Books {
 mod tests {
     use super::*;
 
-    /// What is found wrong for one key.
+    /// The findings about one key.
     fn found(entries: &[&str], record: Option<&str>, told: &[&str]) -> Vec<String> {
         let (door, name) = ("run-in".to_owned(), "n".to_owned());
         let mut books = Books::default();

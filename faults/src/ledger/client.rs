@@ -1,4 +1,4 @@
-//! A client of a ledger: a process that is killed, whose callers use the library directly.
+//! A client process of a ledger, which gets killed. Its callers use the library directly.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -22,33 +22,33 @@ use crate::worker::ENVIRONMENT;
 const CALLERS: u64 = 5;
 const RECENT: u64 = 24;
 const LEASE: Duration = Duration::from_millis(1_000);
-/// The scope of operations that are called directly, and of those that jobs call.
+/// The scope of direct operations, and of those that jobs call.
 pub(super) const SCOPE: &str = "ledger";
 
-/// Stands in the place of a door in what clients write down.
+/// Stands for a door in the lines of a client.
 pub(super) const STRIKE: &str = "strike";
 
-/// How a client is set up.
+/// The settings of a client.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Setup {
     #[arg(long)]
     pub(crate) url: String,
     #[arg(long)]
     pub(crate) server: Server,
-    /// Which of the processes, in whose place too.
+    /// The number of the process; a replacement keeps it.
     #[arg(long)]
     pub(crate) number: u64,
     #[arg(long)]
     pub(crate) seed: u64,
-    /// Where it writes what it was told.
+    /// The file for its observations.
     #[arg(long)]
     pub(crate) file: PathBuf,
-    /// Seeded flaw: settles outside of the transaction.
+    /// Seeded bug: settles outside of the transaction.
     #[arg(long)]
     pub(crate) settles_outside: bool,
 }
 
-/// What the tasks of a client share.
+/// The state that the tasks of a client share.
 pub(crate) struct Client {
     pub(crate) semel: Semel,
     pub(crate) bank: Bank,
@@ -106,14 +106,14 @@ impl Client {
         operation.key(name).payload(&name)
     }
 
-    /// Writes down what a caller was told for good.
+    /// Records the final response of a caller.
     pub(crate) fn tell(&self, door: &str, name: &str, answer: &str) {
         let line = format!("{door} {name} {answer}\n");
         let written = self.told.lock().write_all(line.as_bytes());
         written.expect("the harness has a folder for this");
     }
 
-    /// Writes down that the server ended the transaction.
+    /// Records that the server ended the transaction.
     fn tell_strike(&self, error: &Error, idles: bool) {
         if format!("{error:?}").to_lowercase().contains("deadlock") {
             self.tell(STRIKE, "deadlock", "-");
@@ -122,7 +122,7 @@ impl Client {
         }
     }
 
-    /// A name that others ask for as well.
+    /// A name that other callers use, too.
     pub(crate) fn name(&self, rng: &mut StdRng) -> String {
         let index = if rng.random_bool(0.5) {
             self.next.fetch_add(1, Ordering::SeqCst)
@@ -159,14 +159,14 @@ pub(super) fn name_of(index: u64) -> String {
     format!("n-{index:06}")
 }
 
-/// The identity of an operation that is called directly.
+/// The identity of a direct operation.
 pub(super) fn identity_of(name: &str) -> Identity {
     let namespace = Namespace::new(ENVIRONMENT, "", SCOPE).expect("plain text");
     let key = Key::parse(name).expect("plain text");
-    Identity::of(&Secret::none(), &namespace, &key)
+    Identity::new(&Secret::none(), &namespace, &key)
 }
 
-/// Calls until it is killed, or nobody is left who started it.
+/// Calls until it is killed, or until its parent is gone.
 pub(crate) async fn process(setup: Setup) {
     std::thread::spawn(|| {
         let mut nothing = String::new();

@@ -1,4 +1,4 @@
-//! The close: every key is asked for once more, doubts are resolved by looking, and the books are compared.
+//! The close of a ledger: requests every key once more, resolves doubts, and compares the books.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use semel::core::Fence;
 use semel::core::engine::Problem;
 use semel::{Error, Resolution};
-use semel_jobs::{JobAnswer, Queue as _, Submitted};
+use semel_jobs::{JobAnswer, Queue as _, SubmitOutcome};
 use sqlx::PgPool;
 
 use super::bank::{Bank, Plan};
@@ -18,19 +18,19 @@ use super::client::{Client, SCOPE, STRIKE, identity_of, name_of};
 use super::{inbox, work};
 use crate::clock::pass;
 use crate::kinds::Kind;
-use crate::report::{Row, Wrong};
+use crate::report::{FailedRun, Row};
 use crate::worker::words::stored;
 
-/// Names that a killed client may have begun after the last that it told of.
+/// Names that a killed client may have started after its last report.
 const BEYOND: u64 = 64;
 const TRIES: usize = 100;
-/// Keys that are asked for at once.
+/// The number of keys in flight.
 const AT_ONCE: u64 = 6;
 
-/// The job of each name.
+/// The job ID of each name.
 type Ids = BTreeMap<String, String>;
 
-/// Closes the books, and writes into the row what they say.
+/// Closes the books, and adds the findings to the row.
 pub(super) async fn close(desk: &Arc<Client>, files: &[PathBuf], row: &mut Row) -> Result<()> {
     let mut told = read(files)?;
     told.retain(|(door, name, _)| {
@@ -72,7 +72,7 @@ pub(super) async fn close(desk: &Arc<Client>, files: &[PathBuf], row: &mut Row) 
     let (changed, said) = desk.bank.changes().await?;
     if changed != said {
         let what = format!("accounts were changed {changed} times, by the entries {said} times");
-        row.violations.push(Wrong {
+        row.violations.push(FailedRun {
             invariant: "ledger",
             what,
             history: String::new(),
@@ -81,7 +81,7 @@ pub(super) async fn close(desk: &Arc<Client>, files: &[PathBuf], row: &mut Row) 
     Ok(())
 }
 
-/// A submitter is told the job's id, and a consumer that it is over: where that is right, the run stands in its place.
+/// Replaces job IDs and acknowledgements by the runs that they stand for, where they are right.
 fn tell_as_runs(books: &mut Books, ids: &Ids) {
     let Books { told, records, .. } = books;
     for (door, name, answer) in told {
@@ -102,11 +102,11 @@ fn tell_as_runs(books: &mut Books, ids: &Ids) {
 fn read(files: &[PathBuf]) -> Result<Vec<(String, String, String)>> {
     let mut told = Vec::new();
     for file in files {
-        // A client that was killed early has none.
+        // A client that was killed early has no file.
         let Ok(text) = std::fs::read_to_string(file) else {
             continue;
         };
-        // A last line that is not whole was being written when the process ended.
+        // An incomplete last line was being written when the process ended.
         for line in text
             .split_inclusive('\n')
             .filter(|line| line.ends_with('\n'))
@@ -119,7 +119,7 @@ fn read(files: &[PathBuf]) -> Result<Vec<(String, String, String)>> {
     Ok(told)
 }
 
-/// Every key that is called directly. → how many gave no answer, and how many were in doubt.
+/// Requests every direct key. Returns the number without an answer, and the number in doubt.
 async fn direct(desk: &Arc<Client>, keys: u64, books: &mut Books) -> Result<(u64, u64)> {
     let mut tasks = Vec::new();
     for lane in 0..AT_ONCE {
@@ -168,7 +168,7 @@ async fn insist(desk: &Client, name: &str, doubts: &mut u64) -> Result<Option<St
     Ok(None)
 }
 
-/// Looks whether there is an entry, and says so.
+/// Resolves a doubt by looking for the entry.
 async fn resolve(desk: &Client, name: &str, fence: Fence) -> Result<()> {
     let entries = desk.bank.entries().await?;
     let ours = |entry: &&super::bank::Entry| entry.door == "run-in" && entry.name == name;
@@ -183,7 +183,7 @@ async fn resolve(desk: &Client, name: &str, fence: Fence) -> Result<()> {
     Ok(())
 }
 
-/// Every message once more: whatever was not applied is now. The inbox is the record, which has no run in it.
+/// Delivers every message once more, so that all are applied. The inbox is the record.
 async fn messages(desk: &Client, pool: &PgPool, keys: u64, books: &mut Books) -> Result<()> {
     for index in 0..keys {
         let name = name_of(index);
@@ -205,14 +205,14 @@ async fn messages(desk: &Client, pool: &PgPool, keys: u64, books: &mut Books) ->
     }
     for index in 0..keys {
         let name = name_of(index);
-        // A message that the inbox knows and that has no entry is found as a record without one.
+        // A message in the inbox without an entry counts as a record without one.
         let run = runs.remove(&name).unwrap_or_default();
         books.records.insert((inbox::DOOR.to_owned(), name), run);
     }
     Ok(())
 }
 
-/// Every job is done: submitted again, it is told with its answer, which is the run that did it. → the ids.
+/// Submits every job again. Its answer names the run that did it. Returns the IDs.
 async fn jobs(desk: &Client, pool: &PgPool, books: &mut Books) -> Result<Ids> {
     let text = "SELECT convert_from(params, 'UTF8')::json ->> 'name' FROM semel.jobs";
     let names: Vec<String> = sqlx::query_scalar(text).fetch_all(pool).await?;
@@ -222,7 +222,7 @@ async fn jobs(desk: &Client, pool: &PgPool, books: &mut Books) -> Result<Ids> {
         let submitted = submitted.into_iter().next().context("an answer")??;
         let id = submitted.job().id.to_string();
         let run = match &submitted {
-            Submitted::Completed(_, JobAnswer::Kept(answer)) => serde_json::from_slice(answer)?,
+            SubmitOutcome::Completed(_, JobAnswer::Kept(answer)) => serde_json::from_slice(answer)?,
             other => format!("no run: {}", other.status()),
         };
         if ids.insert(name.clone(), id).is_some() {

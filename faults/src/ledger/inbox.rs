@@ -1,4 +1,5 @@
-//! The stream inbox: messages that are delivered many times, each applied in the transaction that admits it.
+//! The stream inbox: messages that are delivered many times, and applied in the transaction that
+//! admits them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::clock::pass;
 const CONSUMER: &str = "ledger";
 pub(super) const DOOR: &str = "inbox";
 
-/// Delivers messages, again and again.
+/// Delivers messages repeatedly.
 pub(super) async fn consume(client: Arc<Client>, pool: PgPool, mut rng: StdRng) {
     loop {
         let name = client.name(&mut rng);
@@ -25,7 +26,7 @@ pub(super) async fn consume(client: Arc<Client>, pool: PgPool, mut rng: StdRng) 
     }
 }
 
-/// One delivery: applied, or known as a duplicate, or an error, after which it is delivered again.
+/// One delivery: applied, recognized as a duplicate, or failed and delivered again.
 pub(super) async fn deliver(client: &Client, pool: &PgPool, name: &str) -> anyhow::Result<()> {
     let inbox = Inbox::new(CONSUMER, Order::Contiguous)?;
     let operation = Operation::keyed(IdempotencyKey::of_text(name.as_bytes()));

@@ -1,5 +1,5 @@
-//! An exactly-once ledger: clients that write an entry and the record of it in one transaction, while they, the server and the
-//! ways to it fail. Afterwards each answer that is kept has exactly one entry.
+//! An exactly-once ledger: clients write an entry and its record in one transaction while clients,
+//! server and network fail. Afterwards each stored answer must have exactly one entry.
 
 mod bank;
 mod books;
@@ -19,10 +19,10 @@ use semel_testkit::private::new_folder;
 use tokio::process::{Child, Command};
 
 use crate::clock::{pass, tick};
-use crate::crew::Place;
-use crate::kinds::{Kind, Struck};
+use crate::kinds::{Kind, StrikeCounts};
 use crate::nemesis::{ON_WAYS, strike_ways};
-use crate::report::{Row, Wrong};
+use crate::place::WorkerPlace;
+use crate::report::{FailedRun, Row};
 use crate::servers::{self, Backend, Name, Shared};
 use bank::{Bank, Server};
 use client::{Client, Setup};
@@ -32,7 +32,7 @@ const LEASE: Duration = Duration::from_secs(1);
 /// The number of the client that closes the books.
 const CLOSER: u64 = 1_000_000;
 
-/// The store under a ledger, by the name of its run.
+/// The store of a ledger, by the name of its run.
 const fn store_of(name: Name) -> Option<(Name, Server)> {
     match name {
         Name::LedgerPostgres => Some((Name::Postgres, Server::Postgres)),
@@ -47,14 +47,14 @@ pub(crate) const fn is_one(name: Name) -> bool {
     store_of(name).is_some()
 }
 
-/// Runs a ledger for so long, and closes its books.
+/// Runs a ledger for this time, and closes its books.
 pub(crate) async fn run(name: Name, seconds: u64, seed: u64, settles_outside: bool) -> Result<Row> {
     let began = tick();
     let (store, server) = store_of(name).context("no ledger")?;
     let workers = usize::try_from(CLIENTS)?;
     let mut backend = servers::start(store, workers, seed).await?;
     let folder = new_folder("ledger");
-    let Place::Processes { urls, .. } = backend.place() else {
+    let WorkerPlace::Processes { urls, .. } = backend.place() else {
         anyhow::bail!("a ledger is in a database");
     };
     let closer = Setup {
@@ -76,7 +76,7 @@ pub(crate) async fn run(name: Name, seconds: u64, seed: u64, settles_outside: bo
     let until = tick() + seconds * 1_000_000_000;
     row.faults = strike(&mut crew, &mut *backend, seed, until).await?;
     let files = crew.end().await;
-    // Whoever vanished has by now, for everybody.
+    // By now the leases of all vanished clients have lapsed.
     pass(LEASE * 2).await;
     close::close(&desk, &files, &mut row).await?;
     row.rounds = 1;
@@ -85,7 +85,7 @@ pub(crate) async fn run(name: Name, seconds: u64, seed: u64, settles_outside: bo
     Ok(row)
 }
 
-/// The processes.
+/// The client processes.
 struct Clients {
     template: Setup,
     urls: Vec<String>,
@@ -140,15 +140,15 @@ impl Clients {
             .context("a client can't be started")
     }
 
-    /// Kills one, and starts another in its place.
+    /// Kills a process, and starts a replacement.
     async fn replace(&mut self, place: usize) -> Result<()> {
-        // An error means that it is gone already.
+        // An error means that it is already gone.
         let _ = self.members[place].kill().await;
         self.members[place] = self.launch(place)?;
         Ok(())
     }
 
-    /// Starts others in the place of those that died by themselves. → how many.
+    /// Replaces processes that have exited. Returns how many.
     async fn revive(&mut self) -> Result<u64> {
         let mut died = 0;
         for place in 0..self.members.len() {
@@ -160,7 +160,7 @@ impl Clients {
         Ok(died)
     }
 
-    /// Kills all. → what they have written.
+    /// Kills all processes. Returns their files.
     async fn end(mut self) -> Vec<PathBuf> {
         for member in &mut self.members {
             let _ = member.kill().await;
@@ -174,11 +174,11 @@ async fn strike(
     backend: &mut dyn Backend,
     seed: u64,
     until: u64,
-) -> Result<Struck> {
+) -> Result<StrikeCounts> {
     let mut rng = StdRng::seed_from_u64(!seed);
-    let (mut struck, windows) = (Struck::default(), Shared::default());
+    let (mut struck, windows) = (StrikeCounts::default(), Shared::default());
     let mut kinds = backend.kinds();
-    // The books have no times in them; what a set clock does to leases is for the other runs.
+    // The books contain no times; other runs test set clocks.
     kinds.retain(|kind| !matches!(kind, Kind::ClockForward | Kind::ClockBack));
     while tick() < until {
         pass(Duration::from_millis(rng.random_range(100..600))).await;
@@ -204,8 +204,8 @@ async fn strike(
     Ok(struck)
 }
 
-/// What a client that settles outside of the transaction shows. → what is found, in one short run.
-pub(crate) async fn flawed(seed: u64) -> Result<Vec<Wrong>> {
+/// Runs a client that settles outside of the transaction. Returns the findings of one short run.
+pub(crate) async fn flawed(seed: u64) -> Result<Vec<FailedRun>> {
     let row = run(Name::LedgerPostgres, 8, seed, true).await?;
     Ok(row.violations)
 }

@@ -1,4 +1,4 @@
-//! Jobs: submitted many times, and worked on in a transaction under the job's own id.
+//! Jobs: submitted many times, and run in a transaction under the job's own ID.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use rand::RngExt as _;
 use rand::rngs::StdRng;
 use semel::core::Key;
 use semel_jobs::postgres::PostgresQueue;
-use semel_jobs::{LeaseAsk, Leased, NewJob, Queue, QueueConfig};
+use semel_jobs::{JobLease, LeaseOptions, NewJob, Queue, QueueConfig};
 
 use super::bank::Plan;
 use super::client::Client;
@@ -19,7 +19,7 @@ pub(super) const DOOR: &str = "job";
 const KIND: &str = "charge";
 const SPAN: Duration = Duration::from_secs(2);
 
-/// The queue, as soon as it can be had.
+/// Opens the queue, as soon as possible.
 pub(super) async fn queue(client: &Client) -> PostgresQueue {
     loop {
         let store = client.semel.postgres().expect("PostgreSQL");
@@ -42,7 +42,7 @@ pub(super) fn job(name: &str) -> NewJob {
     job
 }
 
-/// Submits, new jobs and known ones.
+/// Submits new and known jobs.
 pub(super) async fn submit(client: Arc<Client>, mut rng: StdRng) {
     let queue = queue(&client).await;
     loop {
@@ -57,7 +57,7 @@ pub(super) async fn submit(client: Arc<Client>, mut rng: StdRng) {
     }
 }
 
-/// Works, and now and then puts back what vanished workers left.
+/// Works, and sometimes requeues the jobs of vanished workers.
 pub(super) async fn work(client: Arc<Client>, mut rng: StdRng) {
     let queue = queue(&client).await;
     loop {
@@ -70,17 +70,17 @@ pub(super) async fn work(client: Arc<Client>, mut rng: StdRng) {
     }
 }
 
-/// → whether there was anything to do.
+/// Returns whether there was a job.
 pub(super) async fn work_once(
     client: &Client,
     queue: &PostgresQueue,
     mut rng: Option<&mut StdRng>,
 ) -> Result<bool> {
-    let mut ask = LeaseAsk::new("worker", &[KIND]);
+    let mut ask = LeaseOptions::new("worker", &[KIND]);
     (ask.most, ask.span) = (4, SPAN);
     let jobs = queue.lease(&ask).await?;
     for job in &jobs {
-        // Another worker gets it when its span is over.
+        // Another worker gets it when its visibility timeout is over.
         let _ = run(client, queue, job, rng.as_deref_mut()).await;
     }
     Ok(!jobs.is_empty())
@@ -89,7 +89,7 @@ pub(super) async fn work_once(
 async fn run(
     client: &Client,
     queue: &PostgresQueue,
-    job: &Leased,
+    job: &JobLease,
     rng: Option<&mut StdRng>,
 ) -> Result<()> {
     let params: serde_json::Value = serde_json::from_slice(&job.params)?;
@@ -106,7 +106,7 @@ async fn run(
     Ok(())
 }
 
-/// Works until nothing is left.
+/// Works until no job is left.
 pub(super) async fn drain(client: &Client) -> Result<()> {
     let queue = queue(client).await;
     for _ in 0..2_000 {

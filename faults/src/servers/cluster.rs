@@ -12,8 +12,8 @@ use semel_testkit::proxy::Proxy;
 
 use super::{Backend, Shared, faketime};
 use crate::clock::pass;
-use crate::crew::Place;
 use crate::kinds::Kind;
+use crate::place::WorkerPlace;
 
 /// The six.
 pub(super) struct Cluster {
@@ -22,7 +22,8 @@ pub(super) struct Cluster {
 
 const ASK_EVERY: Duration = Duration::from_millis(50);
 const PATIENCE: usize = 1_200;
-/// How often to ask whether a master has handed over: the cluster itself gives up after five seconds.
+/// How often to ask whether a master has handed over: the cluster itself gives up after five
+/// seconds.
 const HAND_OVER: usize = 200;
 
 impl Cluster {
@@ -123,7 +124,8 @@ impl Cluster {
         self.whole().await
     }
 
-    /// A master hands over to its replica; where it doesn't within seconds, the cluster has given that up.
+    /// A master hands over to its replica; where it doesn't within seconds, the cluster has given
+    /// that up.
     async fn planned(&self, rng: &mut StdRng) -> Result<u64> {
         let masters = self.masters();
         let old = masters[rng.random_range(0..masters.len())];
@@ -190,14 +192,14 @@ fn slot_of(server: &RedisServer) -> Result<Option<String>> {
 }
 
 impl Backend for Cluster {
-    fn place(&self) -> Place {
+    fn place(&self) -> WorkerPlace {
         let hosts: Vec<String> = self
             .nodes
             .iter()
             .map(|node| format!("127.0.0.1:{}", node.port()))
             .collect();
         let url = format!("redis+cluster://{}?durability=wait:1", hosts.join(","));
-        Place::Processes {
+        WorkerPlace::Processes {
             urls: vec![url],
             skew: faketime::library(),
         }

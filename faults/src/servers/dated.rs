@@ -1,4 +1,4 @@
-//! A server's clock where no library can set it: what its replies say about the time, rewritten on their way.
+//! A fake clock for an HTTP server: rewrites the times in its responses.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::Shared;
-use crate::clock::{MachineClock, pass, tick};
+use crate::clock::{ClockJump, MachineClock, pass, tick};
 use crate::kinds::Kind;
 
 const HOUR: i64 = 3600;
-/// Times are told in seconds.
+/// Times have a resolution of one second.
 const SETTLES: Duration = Duration::from_millis(1_500);
-/// The headers that tell a time, and how long a time is.
+/// The headers with a time, and the length of a time.
 const HEADERS: [&str; 2] = ["\r\ndate: ", "\r\nlast-modified: "];
 const LENGTH: usize = "Tue, 17 Nov 2026 12:00:00 GMT".len();
 
-/// A listener in front of an HTTP server, which says what time it is there.
-pub(super) struct Dated {
+/// A proxy in front of an HTTP server, which changes the time of its responses.
+pub(super) struct DatedServer {
     address: SocketAddr,
     jumps: Jumps,
 }
 
-/// From this moment on, the clock is off by so many seconds.
+/// The offset of the clock, in seconds, from each moment on.
 type Jumps = Arc<Mutex<Vec<(SystemTime, i64)>>>;
 
-impl Dated {
+impl DatedServer {
     pub(super) async fn before(server: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let (address, jumps) = (listener.local_addr()?, Jumps::default());
@@ -59,7 +59,7 @@ impl Dated {
         self.address
     }
 
-    /// Sets the clock an hour forward or back, at most one hour off. → whether it did.
+    /// Sets the clock an hour forward or back, at most one hour off. Returns whether it did.
     pub(super) async fn jump(&self, kind: Kind, windows: &Shared) -> u64 {
         let by = if kind == Kind::ClockForward {
             HOUR
@@ -77,7 +77,10 @@ impl Dated {
             jumps.push((now(), to));
         }
         pass(SETTLES).await;
-        windows.lock().jumps.push((from, tick(), by));
+        windows
+            .lock()
+            .jumps
+            .push(ClockJump::of_seconds(from, tick(), by));
         1
     }
 }
@@ -100,7 +103,7 @@ async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, jumps: Option<Jum
     }
 }
 
-/// Moves every time that a reply's head tells by how far the clock was off at that time.
+/// Shifts every time in a response's head by the clock's offset at that time.
 fn rewrite(lot: &mut [u8], jumps: &[(SystemTime, i64)]) {
     if jumps.is_empty() || !lot.starts_with(b"HTTP/1.1 ") {
         return;
@@ -121,7 +124,7 @@ fn rewrite(lot: &mut [u8], jumps: &[(SystemTime, i64)]) {
     }
 }
 
-/// What a clock said at this time.
+/// The clock's reading at this time.
 fn moved(time: SystemTime, jumps: &[(SystemTime, i64)]) -> SystemTime {
     let offset = jumps.iter().rfind(|(from, _)| time >= *from);
     let offset = offset.map_or(0, |(_, offset)| *offset);
@@ -133,7 +136,7 @@ fn moved(time: SystemTime, jumps: &[(SystemTime, i64)]) -> SystemTime {
 mod tests {
     use super::*;
 
-    /// What was written before the clock was set keeps its time, and what is said afterwards has the new one.
+    /// Times from before a jump stay, and times after it are shifted.
     #[test]
     fn times_are_moved_by_what_the_clock_was_off() {
         let at = |text| httpdate::parse_http_date(text).expect("a time");

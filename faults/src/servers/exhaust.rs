@@ -37,7 +37,8 @@ pub(super) async fn take_connections(
     Ok(())
 }
 
-/// The same, with sessions that a PostgreSQL lets in; as callers leave, more are taken. → whether none was left.
+/// The same, with sessions that a PostgreSQL lets in; as callers leave, more are taken. → whether
+/// none was left.
 pub(super) async fn take_sessions(url: &str, ways: &[Proxy], for_time: Duration) -> Result<u64> {
     for way in ways {
         way.refuse(true);

@@ -1,4 +1,4 @@
-//! A server's clock, as a file that a library reads in its place.
+//! A fake clock for a server: a file that the faketime library reads.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,15 +7,15 @@ use anyhow::Result;
 use semel_testkit::private::new_folder;
 
 use super::Shared;
-use crate::clock::{pass, tick};
+use crate::clock::{ClockJump, pass, tick};
 use crate::kinds::Kind;
 use crate::report::LeftOut;
 
-/// How long the library may go on telling the last time, and longer.
+/// A margin for the library's cache of the time.
 const SETTLES: Duration = Duration::from_millis(2_500);
 const HOUR: i64 = 3600;
 
-/// Another time for a server.
+/// The fake clock of a server.
 pub(super) struct FakeTime {
     library: PathBuf,
     folder: PathBuf,
@@ -23,7 +23,7 @@ pub(super) struct FakeTime {
 }
 
 impl FakeTime {
-    /// Nothing where the library isn't installed.
+    /// Creates a clock; `None` if the library is not installed.
     pub(super) fn new() -> Result<Option<Self>> {
         let Some(library) = library() else {
             println!("no libfaketime: no store's clock is set, and no worker's");
@@ -42,7 +42,7 @@ impl FakeTime {
         &self.folder
     }
 
-    /// What the server's environment must say.
+    /// The environment variables of the server.
     pub(super) fn environment(&self) -> [(&'static str, String); 4] {
         [
             ("LD_PRELOAD", self.library.display().to_string()),
@@ -55,7 +55,8 @@ impl FakeTime {
         ]
     }
 
-    /// The same for processes that all have this clock: each asks for it every time, so that it is set for all at once.
+    /// The same for several processes with one clock: each reads it every time, so that a change
+    /// applies to all at once.
     pub(super) fn shared_environment(&self) -> Vec<(&'static str, String)> {
         let asked_once = |name: &str| name == "FAKETIME_CACHE_DURATION";
         let environment = self.environment().into_iter();
@@ -64,20 +65,20 @@ impl FakeTime {
         environment
     }
 
-    /// In one piece: a server reads it at any moment.
+    /// Replaces the file atomically, because a server reads it at any moment.
     fn write(&self) -> Result<()> {
         let beside = self.folder.join("next");
         std::fs::write(&beside, format!("{:+}s\n", self.offset))?;
         Ok(std::fs::rename(beside, self.folder.join("offset"))?)
     }
 
-    /// Whether the server tells another time than the machine. Where it can open no files, the library that makes it do so
-    /// can't read what time that is, and tells the machine's.
+    /// Whether the server's clock differs from the machine's. Without free file handles the library
+    /// can't read the file, and reports the machine's time.
     pub(super) const fn is_off(&self) -> bool {
         self.offset != 0
     }
 
-    /// Sets the clock an hour forward or back, at most one hour off. → whether it did.
+    /// Sets the clock an hour forward or back, at most one hour off. Returns whether it did.
     pub(super) async fn jump(&mut self, kind: Kind, windows: &Shared) -> Result<u64> {
         let by = if kind == Kind::ClockForward {
             HOUR
@@ -92,19 +93,22 @@ impl FakeTime {
         self.offset = to;
         self.write()?;
         pass(SETTLES).await;
-        windows.lock().jumps.push((from, tick(), by));
+        windows
+            .lock()
+            .jumps
+            .push(ClockJump::of_seconds(from, tick(), by));
         Ok(1)
     }
 }
 
 impl Drop for FakeTime {
     fn drop(&mut self) {
-        // Left-over files are no reason to fail.
+        // Leftover files do no harm.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// The library that makes a process believe another time, where it is installed.
+/// The path of the library, if it is installed.
 pub(super) fn library() -> Option<PathBuf> {
     let told = std::env::var_os("SEMEL_TEST_FAKETIME").map(PathBuf::from);
     let found = ["x86_64-linux-gnu", "aarch64-linux-gnu"]
@@ -112,7 +116,7 @@ pub(super) fn library() -> Option<PathBuf> {
     told.into_iter().chain(found).find(|path| path.is_file())
 }
 
-/// What can't be tried without that library.
+/// The faults that need the library.
 pub(super) fn left_out(has_clock: bool) -> Vec<LeftOut> {
     let kinds = [Kind::ClockForward, Kind::ClockBack];
     LeftOut::unless(has_clock, &kinds, "libfaketime is not installed")

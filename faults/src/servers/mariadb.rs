@@ -12,8 +12,8 @@ use semel_testkit::proxy::Proxy;
 use super::faketime::FakeTime;
 use super::{Backend, Shared, faketime, ways};
 use crate::clock::pass;
-use crate::crew::Place;
 use crate::kinds::Kind;
+use crate::place::WorkerPlace;
 use crate::report::LeftOut;
 
 /// A MariaDB that has every commit on disk.
@@ -86,10 +86,10 @@ impl MariaDb {
 }
 
 impl Backend for MariaDb {
-    fn place(&self) -> Place {
+    fn place(&self) -> WorkerPlace {
         let url =
             |way: &Proxy| format!("{}?max_connections=6", MariaDbServer::url_at(way.address()));
-        Place::Processes {
+        WorkerPlace::Processes {
             urls: self.ways.iter().map(url).collect(),
             skew: faketime::library(),
         }

@@ -12,8 +12,8 @@ use semel_testkit::proxy::Proxy;
 
 use super::{Backend, Shared};
 use crate::clock::MachineClock;
-use crate::crew::Place;
 use crate::kinds::Kind;
+use crate::place::WorkerPlace;
 
 /// Records in the harness's memory.
 pub(crate) struct Memory {
@@ -31,7 +31,8 @@ const FAULTS: Faults = Faults {
     lose_wake: 0.01,
     ..Faults::NONE
 };
-/// Threads can't be stopped as processes can: what makes an owner late is a renewal and a settlement that are.
+/// Threads can't be stopped as processes can: what makes an owner late is a renewal and a
+/// settlement that are.
 const LATE: Faults = Faults {
     delay: 0.1,
     longest_delay: Duration::from_millis(1_200),
@@ -68,12 +69,16 @@ impl Memory {
 }
 
 impl Backend for Memory {
-    fn place(&self) -> Place {
-        Place::Threads(Arc::new(self.store.clone()))
+    fn place(&self) -> WorkerPlace {
+        WorkerPlace::Threads(Arc::new(self.store.clone()))
     }
 
     fn lease(&self) -> Duration {
         LEASE
+    }
+
+    fn has_wall_clock(&self) -> bool {
+        false
     }
 
     fn ways(&self) -> &[Proxy] {

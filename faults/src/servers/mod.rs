@@ -1,4 +1,4 @@
-//! The stores that are run against, each a private one that may be struck.
+//! The backends of the runs: private stores that faults may strike.
 
 mod cluster;
 mod dated;
@@ -28,8 +28,8 @@ use semel::core::BoxFuture;
 use semel_testkit::proxy::Proxy;
 
 use crate::clock::MachineClock;
-use crate::crew::Place;
 use crate::kinds::Kind;
+use crate::place::WorkerPlace;
 use crate::report::LeftOut;
 use crate::verdict::{Strictness, Windows};
 
@@ -44,24 +44,25 @@ pub(crate) enum Name {
     Memory,
     /// One server that writes every change to disk before it answers.
     Redis,
-    /// The same, with a clock that is set.
+    /// The same, with a clock that jumps.
     Valkey,
-    /// A pair without a level of durability: what a failover loses is counted.
+    /// A pair without a durability level: losses by a failover are counted.
     RedisAsync,
-    /// Under a sentinel, with `durability=wait:1`.
+    /// With a sentinel, and `durability=wait:1`.
     RedisSentinel,
     /// Six servers, with `durability=wait:1`.
     RedisCluster,
-    /// A master with three replicas, and `durability=wait:1`: what is lost with a replica that didn't confirm is counted.
+    /// A master with three replicas, and `durability=wait:1`: losses with an unconfirmed replica
+    /// are counted.
     RedisReplicas,
-    /// Under three sentinels, on machines that are cut from each other.
+    /// With three sentinels, on machines that are separated from each other.
     SentinelSplit,
-    /// The same without a level of durability: what a failover loses is counted.
+    /// The same without a durability level: losses by a failover are counted.
     SentinelSplitAsync,
-    /// A cluster of machines that are cut from each other.
+    /// A cluster of machines that are separated from each other.
     ClusterSplit,
     Postgres,
-    /// With an asynchronous replica: what a failover loses is counted.
+    /// With an asynchronous replica: losses by a failover are counted.
     PostgresAsync,
     /// With a synchronous replica.
     PostgresSync,
@@ -70,7 +71,8 @@ pub(crate) enum Name {
     Sqlite,
     /// Sidecars on a Redis, with callers over HTTP.
     Sidecars,
-    /// Effects and records in one transaction: an exactly-once ledger, with jobs and a stream's inbox beside it.
+    /// An exactly-once ledger: effects and records in one transaction, with jobs and a stream
+    /// inbox.
     LedgerPostgres,
     /// The same with a synchronous replica that takes over.
     LedgerFailover,
@@ -86,15 +88,15 @@ impl Name {
     }
 }
 
-/// Who is told when something happens that the rules must know of.
+/// The fault windows that the checker must know.
 pub(crate) type Shared = Arc<parking_lot::Mutex<Windows>>;
 
 /// A store that can be struck.
 pub(crate) trait Backend: Send {
-    /// Where workers run, and how they reach it.
-    fn place(&self) -> Place;
+    /// Where workers run, and how they reach the store.
+    fn place(&self) -> WorkerPlace;
 
-    /// How it is to be read.
+    /// How strictly histories are checked.
     fn strictness(&self) -> Strictness {
         Strictness {
             slack: Duration::from_millis(10),
@@ -103,7 +105,7 @@ pub(crate) trait Backend: Send {
         }
     }
 
-    /// The lease of an operation: long enough that a busy machine doesn't end it by itself.
+    /// The lease of an operation: long enough for a busy machine.
     fn lease(&self) -> Duration {
         Duration::from_millis(1_000)
     }
@@ -113,18 +115,23 @@ pub(crate) trait Backend: Send {
         true
     }
 
-    /// The ways of the workers to it, where they can be cut.
+    /// Whether it counts by the machine's wall clock, which may be set.
+    fn has_wall_clock(&self) -> bool {
+        true
+    }
+
+    /// The proxies between workers and store, if there are any.
     fn ways(&self) -> &[Proxy];
 
-    /// What can strike it, besides its ways.
+    /// The faults of the store itself.
     fn kinds(&self) -> Vec<Kind>;
 
-    /// What could strike it elsewhere, and not on this machine.
+    /// The faults that can't be tried on this machine.
     fn left_out(&self) -> Vec<LeftOut> {
         Vec::new()
     }
 
-    /// Strikes, and makes it whole again. → how often it struck.
+    /// Strikes, and undoes the fault. Returns how often it struck.
     fn strike<'a>(
         &'a mut self,
         kind: Kind,
@@ -132,13 +139,13 @@ pub(crate) trait Backend: Send {
         windows: &'a Shared,
     ) -> BoxFuture<'a, Result<u64>>;
 
-    /// Faults that have happened by themselves.
+    /// Faults that happened without the nemesis.
     fn by_itself(&self) -> u64 {
         0
     }
 }
 
-/// Why a store can't be run on this machine, where that is so.
+/// Why a store can't run on this machine; `None` if it can.
 pub(crate) fn why_not(name: Name) -> Option<String> {
     match name {
         Name::SentinelSplit | Name::SentinelSplitAsync | Name::ClusterSplit => network::why_not(),
@@ -146,14 +153,14 @@ pub(crate) fn why_not(name: Name) -> Option<String> {
     }
 }
 
-/// Starts one.
+/// Starts a store.
 pub(crate) async fn start(name: Name, workers: usize, seed: u64) -> Result<Box<dyn Backend>> {
     Ok(match name {
         Name::Memory => Box::new(Memory::sound(seed)),
         Name::Redis => Box::new(redis::One::redis(workers).await?),
         Name::Valkey => Box::new(redis::One::valkey(workers).await?),
         Name::RedisAsync => Box::new(redis::Pair::start(workers).await?),
-        Name::RedisSentinel => Box::new(sentinel::Watched::start().await?),
+        Name::RedisSentinel => Box::new(sentinel::SentinelSetup::start().await?),
         Name::RedisCluster => Box::new(cluster::Cluster::start().await?),
         Name::RedisReplicas => Box::new(replicas::Replicas::start(workers).await?),
         Name::SentinelSplit => Box::new(split_sentinel::Split::start(Level::Waits).await?),
@@ -177,13 +184,13 @@ pub(crate) async fn start(name: Name, workers: usize, seed: u64) -> Result<Box<d
     })
 }
 
-/// Masters on both sides of a network that is split, and callers that don't wait for a replica although nothing may be lost:
-/// a flaw that has to be found.
+/// A seeded bug: a network split with masters on both sides, and callers that do not wait for a
+/// replica.
 pub(crate) async fn flawed_split() -> Result<Box<dyn Backend>> {
     Ok(Box::new(split_sentinel::Split::start(Level::Flawed).await?))
 }
 
-/// A way of its own for each worker.
+/// A proxy for each worker.
 pub(crate) async fn ways(server: std::net::SocketAddr, workers: usize) -> Result<Vec<Proxy>> {
     let mut ways = Vec::new();
     for _ in 0..workers {

@@ -1,4 +1,4 @@
-//! Machines in network namespaces of the run's own, which can be cut from each other.
+//! Machines as network namespaces, which can be separated from each other.
 
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! A Redis or a sentinel on a machine of its own.
+//! A Redis or a sentinel in its own network namespace.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -53,7 +53,8 @@ impl Node {
         Ok(node)
     }
 
-    /// Asks a command from its own machine, whoever else can reach that; the parts of a list are on lines.
+    /// Asks a command from its own machine, whoever else can reach that; the parts of a list are on
+    /// lines.
     pub(super) fn ask(&self, words: &[&str]) -> Result<String> {
         let done = self.cli(words).output().context("redis-cli")?;
         let said = String::from_utf8_lossy(&done.stdout).trim().to_owned();

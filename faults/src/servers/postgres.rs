@@ -14,8 +14,8 @@ use super::exhaust::{can_limit_files, take_files, take_sessions};
 use super::faketime::FakeTime;
 use super::{Backend, Shared, disk, exhaust, faketime, ways};
 use crate::clock::{MachineClock, pass, tick};
-use crate::crew::Place;
 use crate::kinds::Kind;
+use crate::place::WorkerPlace;
 use crate::report::LeftOut;
 use crate::verdict::Strictness;
 
@@ -124,8 +124,8 @@ impl Postgres {
             between.hold(Way::Reply, true);
         }
         pass(behind).await;
-        // A machine that fails is silent at once. Killed, a server's sessions go on for moments, and show what they have
-        // committed and nobody confirmed.
+        // A machine that fails is silent at once. Killed, a server's sessions go on for moments,
+        // and show what they have committed and nobody confirmed.
         for way in &self.ways {
             way.refuse(true);
             way.cut_all();
@@ -154,12 +154,16 @@ impl Postgres {
         Ok(1)
     }
 
-    /// Another session locks all records. → whether more calls were seen to wait than all pools but one have connections for.
+    /// Another session locks a quarter of the records, so that calls for them fill all pools.
+    /// Returns whether more calls waited than all pools but one have connections for.
+    ///
+    /// The session asks without waiting: a server whose clock was set back may not end a deadlock.
     async fn exhaust_pools(&self, for_time: Duration) -> Result<u64> {
         let lock = format!(
-            "do $$ begin execute (select 'lock table ' || string_agg('semel.' || tablename, ', ' order by tablename) \
-             from pg_tables where schemaname = 'semel' and tablename like 'records%'); \
-             perform pg_sleep({}); end $$",
+            "do $$ begin for attempt in 1..2000 loop \
+             begin lock table semel.records_0 nowait; perform pg_sleep({}); exit; \
+             exception when lock_not_available then perform pg_sleep(0.002); end; \
+             end loop; end $$",
             for_time.as_secs_f64()
         );
         let mut locking = tokio::process::Command::from(self.primary.psql("semel", &lock));
@@ -186,9 +190,9 @@ impl Postgres {
 }
 
 impl Backend for Postgres {
-    fn place(&self) -> Place {
+    fn place(&self) -> WorkerPlace {
         let url = |way: &Proxy| format!("{}?max_connections={POOL}", url_at(way.address()));
-        Place::Processes {
+        WorkerPlace::Processes {
             urls: self.ways.iter().map(url).collect(),
             skew: faketime::library(),
         }
@@ -227,8 +231,9 @@ impl Backend for Postgres {
                 kinds
             }
             Replica::Behind => vec![Kind::Failover, Kind::SessionsEnded],
-            // A session that is ended while its commit waits for the replica leaves a commit that all can see and the
-            // replica may not have: the server's own rule, and no failure of the level.
+            // A session that is ended while its commit waits for the replica leaves a commit that
+            // all can see and the replica may not have: the server's own rule, and no failure of
+            // the level.
             Replica::Synchronous => vec![Kind::Failover],
         }
     }

@@ -1,4 +1,4 @@
-//! One Redis that survives its death, and a pair of which the second may be behind.
+//! A single durable Redis, and a pair with an asynchronous replica.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,8 +17,8 @@ use super::exhaust::{can_limit_files, take_connections, take_files};
 use super::faketime::FakeTime;
 use super::{Backend, Shared, disk, exhaust, faketime, ways};
 use crate::clock::{MachineClock, pass, tick};
-use crate::crew::Place;
 use crate::kinds::Kind;
+use crate::place::WorkerPlace;
 use crate::report::LeftOut;
 use crate::verdict::Strictness;
 
@@ -75,7 +75,8 @@ impl One {
         })
     }
 
-    /// With `appendfsync always` the server ends where it can't write: it starts again when there is room.
+    /// With `appendfsync always` the server ends where it can't write: it starts again when there
+    /// is room.
     async fn fill_disk(&mut self, for_time: Duration) -> Result<()> {
         self.disk.fill(for_time).await?;
         if self.server.try_ask(&["PING"]).is_err() {
@@ -85,14 +86,16 @@ impl One {
     }
 }
 
-/// The server's program, started with another clock. The process is the server itself: it can be killed by its id.
+/// The server's program, started with another clock. The process is the server itself: it can be
+/// killed by its id.
 fn wrapped(clock: &FakeTime, program: &Path) -> Result<PathBuf> {
     let script = clock.folder().join("server");
     let mut text = "#!/bin/sh\n".to_owned();
     for (name, value) in clock.environment() {
         text += &format!("export {name}={value}\n");
     }
-    // The allocator of some builds asks for the time before the library is ready; with the C library's own they start.
+    // The allocator of some builds asks for the time before the library is ready; with the C
+    // library's own they start.
     text += "export LD_PRELOAD=\"$LD_PRELOAD libc.so.6\"\n";
     text += &format!("exec {} \"$@\"\n", program.display());
     std::fs::write(&script, text)?;
@@ -122,8 +125,8 @@ fn urls(ways: &[Proxy]) -> Vec<String> {
 }
 
 impl Backend for One {
-    fn place(&self) -> Place {
-        Place::Processes {
+    fn place(&self) -> WorkerPlace {
+        WorkerPlace::Processes {
             urls: urls(&self.ways),
             skew: faketime::library(),
         }
@@ -241,7 +244,8 @@ impl Pair {
         })
     }
 
-    /// The replica is cut off for a while; then the master dies, and the replica takes its place with what it has.
+    /// The replica is cut off for a while; then the master dies, and the replica takes its place
+    /// with what it has.
     async fn fail_over(&mut self, behind: Duration, windows: &Shared) -> Result<()> {
         let from = tick();
         self.between.hold(Way::Reply, true);
@@ -279,8 +283,8 @@ pub(super) async fn follow(master: &RedisServer) -> Result<(RedisServer, Proxy)>
 }
 
 impl Backend for Pair {
-    fn place(&self) -> Place {
-        Place::Processes {
+    fn place(&self) -> WorkerPlace {
+        WorkerPlace::Processes {
             urls: urls(&self.ways),
             skew: None,
         }

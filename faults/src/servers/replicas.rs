@@ -1,5 +1,5 @@
-//! A master with three replicas, and callers that wait for one of them: `durability=wait:1`. What a failover keeps depends on
-//! which replica takes over.
+//! A master with three replicas, and callers that wait for one of them: `durability=wait:1`. What a
+//! failover keeps depends on which replica takes over.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use semel_testkit::proxy::{Proxy, Way};
 use super::redis::follow;
 use super::{Backend, Shared, faketime, ways};
 use crate::clock::{pass, tick};
-use crate::crew::Place;
 use crate::kinds::Kind;
+use crate::place::WorkerPlace;
 use crate::verdict::Strictness;
 
 const REPLICAS: usize = 3;
@@ -42,7 +42,8 @@ impl Replicas {
         })
     }
 
-    /// Some replicas receive nothing for a while; then the master dies, and one replica takes its place with what it has.
+    /// Some replicas receive nothing for a while; then the master dies, and one replica takes its
+    /// place with what it has.
     async fn fail_over(&mut self, held: &[usize], next: usize, behind: Duration) -> Result<()> {
         for one in held {
             self.replicas[*one].1.hold(Way::Reply, true);
@@ -79,9 +80,9 @@ impl Replicas {
 }
 
 impl Backend for Replicas {
-    fn place(&self) -> Place {
+    fn place(&self) -> WorkerPlace {
         let url = |way: &Proxy| format!("redis://{}?durability=wait:1", way.address());
-        Place::Processes {
+        WorkerPlace::Processes {
             urls: self.ways.iter().map(url).collect(),
             skew: faketime::library(),
         }
@@ -113,7 +114,8 @@ impl Backend for Replicas {
             let behind = Duration::from_millis(rng.random_range(200..800));
             let one = rng.random_range(0..REPLICAS);
             if kind == Kind::Failover {
-                // The only one that can confirm takes over: nothing that was acknowledged may be lost, so no rule is told.
+                // The only one that can confirm takes over: nothing that was acknowledged may be
+                // lost, so no rule is told.
                 let held: Vec<usize> = (0..REPLICAS).filter(|other| *other != one).collect();
                 self.fail_over(&held, one, behind).await?;
             } else {

@@ -1,4 +1,4 @@
-//! A bucket: SeaweedFS, whose conditional writes are atomic but for the moment of its start, and survive its death.
+//! A bucket on SeaweedFS, with conditional writes that are atomic after its start.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,18 +11,20 @@ use semel::core::BoxFuture;
 use semel_testkit::private::{Private, free_port, new_folder};
 use semel_testkit::proxy::Proxy;
 
-use super::dated::Dated;
+use super::dated::DatedServer;
 use super::{Backend, Shared, ways};
 use crate::clock::pass;
-use crate::crew::Place;
 use crate::kinds::Kind;
+use crate::place::WorkerPlace;
 use crate::verdict::Strictness;
 
-/// Among the first writes that this server takes after its start, two conditional creations of one object can both succeed
-/// (no code of ours is needed to see it; docs/stores/object.md). Nobody is let in before that is over.
+/// Among the first writes that this server takes after its start, two conditional creations of one
+/// object can both succeed (no code of ours is needed to see it; docs/stores/object.md). Nobody is
+/// let in before that is over.
 const SETTLES: Duration = Duration::from_secs(1);
 
-/// The margin between clocks that a bucket's leases have, and the second within which a time is told.
+/// The margin between clocks that a bucket's leases have, and the second within which a time is
+/// told.
 const MARGIN: Duration = Duration::from_secs(3);
 
 /// A server, and the ways to it.
@@ -32,7 +34,7 @@ pub(super) struct Seaweed {
     arguments: Vec<String>,
     port: u16,
     process: Private,
-    clock: Dated,
+    clock: DatedServer,
     ways: Vec<Proxy>,
 }
 
@@ -74,7 +76,7 @@ impl Seaweed {
         }
         let program = PathBuf::from(program);
         let process = Private::start(Command::new(&program).args(&arguments));
-        let clock = Dated::before(([127, 0, 0, 1], ports[0]).into()).await?;
+        let clock = DatedServer::before(([127, 0, 0, 1], ports[0]).into()).await?;
         let ways = ways(clock.address(), workers).await?;
         let port = ports[0];
         let mut server = Self {
@@ -118,14 +120,14 @@ impl Drop for Seaweed {
 }
 
 impl Backend for Seaweed {
-    fn place(&self) -> Place {
+    fn place(&self) -> WorkerPlace {
         let urls = self
             .ways
             .iter()
             .map(|way| url(&way.address().to_string()))
             .collect();
         // A worker an hour off is refused every request: its signatures are dated by its own clock.
-        Place::Processes { urls, skew: None }
+        WorkerPlace::Processes { urls, skew: None }
     }
 
     fn strictness(&self) -> Strictness {

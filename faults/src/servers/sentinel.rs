@@ -12,11 +12,11 @@ use semel_testkit::proxy::Proxy;
 
 use super::{Backend, Shared, faketime};
 use crate::clock::pass;
-use crate::crew::Place;
 use crate::kinds::Kind;
+use crate::place::WorkerPlace;
 
 /// The three servers.
-pub(super) struct Watched {
+pub(super) struct SentinelSetup {
     nodes: Vec<RedisServer>,
     sentinel: RedisServer,
 }
@@ -25,7 +25,7 @@ pub(super) struct Watched {
 const ASK_EVERY: Duration = Duration::from_millis(50);
 const PATIENCE: usize = 1_200;
 
-impl Watched {
+impl SentinelSetup {
     pub(super) async fn start() -> Result<Self> {
         let master = RedisServer::start(&["--repl-diskless-sync-delay", "0"]).await;
         let port = master.port().to_string();
@@ -93,7 +93,8 @@ impl Watched {
         .await
     }
 
-    /// The master dies; the sentinel makes the other one the master; the dead one comes back as its replica.
+    /// The master dies; the sentinel makes the other one the master; the dead one comes back as its
+    /// replica.
     async fn fail_over(&mut self, dead_for: Duration) -> Result<()> {
         let old = self.master()?;
         let new = 1 - old;
@@ -129,13 +130,13 @@ impl Watched {
     }
 }
 
-impl Backend for Watched {
-    fn place(&self) -> Place {
+impl Backend for SentinelSetup {
+    fn place(&self) -> WorkerPlace {
         let url = format!(
             "redis+sentinel://127.0.0.1:{}/semel?durability=wait:1",
             self.sentinel.port()
         );
-        Place::Processes {
+        WorkerPlace::Processes {
             urls: vec![url],
             skew: faketime::library(),
         }

@@ -1,5 +1,5 @@
-//! A cluster of six machines, three masters and a replica for each, with clients on two more. The machines are cut from each
-//! other. `durability=wait:1`.
+//! A cluster of six machines, three masters and a replica for each, with clients on two more. The
+//! machines are cut from each other. `durability=wait:1`.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use super::network::Network;
 use super::node::{Node, REDIS, until};
 use super::{Backend, Shared};
 use crate::clock::pass;
-use crate::crew::Place;
 use crate::kinds::Kind;
+use crate::place::WorkerPlace;
 
 const SERVERS: usize = 6;
 const CLIENTS: [usize; 2] = [6, 7];
@@ -82,7 +82,8 @@ impl Split {
         .await
     }
 
-    /// A master and half of the clients are on one side, everybody else on the other, where its replica takes over.
+    /// A master and half of the clients are on one side, everybody else on the other, where its
+    /// replica takes over.
     async fn split(&self, rng: &mut StdRng) -> Result<u64> {
         let masters = self.masters();
         let old = masters[rng.random_range(0..masters.len())];
@@ -112,8 +113,8 @@ fn hosts() -> Vec<String> {
 }
 
 impl Backend for Split {
-    fn place(&self) -> Place {
-        Place::Machines {
+    fn place(&self) -> WorkerPlace {
+        WorkerPlace::Machines {
             url: format!("redis+cluster://{}?durability=wait:1", hosts().join(",")),
             namespaces: CLIENTS.map(|one| self.network.namespace(one)).into(),
         }

@@ -1,5 +1,5 @@
-//! A master, its replica and three sentinels on machines of their own, with clients on two more. The machines are cut from
-//! each other.
+//! A master, its replica and three sentinels on machines of their own, with clients on two more.
+//! The machines are cut from each other.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use super::network::Network;
 use super::node::{Node, REDIS, SENTINEL, until};
 use super::{Backend, Shared};
 use crate::clock::{pass, tick};
-use crate::crew::Place;
 use crate::kinds::Kind;
+use crate::place::WorkerPlace;
 use crate::verdict::Strictness;
 
 /// The machines: two have a Redis and a sentinel, one a sentinel, and the last two clients.
@@ -114,7 +114,8 @@ impl Split {
         .await
     }
 
-    /// The master and half of the clients are on one side, everybody else on the other, which makes itself a master.
+    /// The master and half of the clients are on one side, everybody else on the other, which makes
+    /// itself a master.
     async fn split(&self, rng: &mut StdRng) -> Result<()> {
         let old = self.master_by(2)?;
         let clients = CLIENTS[rng.random_range(0..CLIENTS.len())];
@@ -126,7 +127,8 @@ impl Split {
         self.whole().await
     }
 
-    /// The replica is cut off while callers go on; then the master's machine is, and the replica takes over with what it has.
+    /// The replica is cut off while callers go on; then the master's machine is, and the replica
+    /// takes over with what it has.
     async fn lose(&self, rng: &mut StdRng, windows: &Shared) -> Result<()> {
         let old = self.master_by(2)?;
         let new = 1 - old;
@@ -137,7 +139,8 @@ impl Split {
         self.network.unplug(old)?;
         self.network.heal_but(&[old])?;
         self.promoted(old).await?;
-        // Nobody may find the old one a master when it is back: its history would go on beside the new one's.
+        // Nobody may find the old one a master when it is back: its history would go on beside the
+        // new one's.
         let (host, port) = (Network::address(new).to_string(), REDIS.to_string());
         self.nodes[old].ask(&["REPLICAOF", &host, &port])?;
         self.network.heal()?;
@@ -154,12 +157,12 @@ impl Split {
 }
 
 impl Backend for Split {
-    fn place(&self) -> Place {
+    fn place(&self) -> WorkerPlace {
         let host = |machine| format!("{}:{SENTINEL}", Network::address(machine));
         let hosts: Vec<String> = (0..SERVERS).map(host).collect();
         let waits = self.level == Level::Waits;
         let durability = if waits { "?durability=wait:1" } else { "" };
-        Place::Machines {
+        WorkerPlace::Machines {
             url: format!("redis+sentinel://{}/semel{durability}", hosts.join(",")),
             namespaces: CLIENTS.map(|one| self.network.namespace(one)).into(),
         }

@@ -1,4 +1,4 @@
-//! A file that several processes share, on a small disk that can be filled where we may make one.
+//! A SQLite file that several processes share, on a small disk if one can be made.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,8 +16,8 @@ use super::disk::Disk;
 use super::faketime::FakeTime;
 use super::{Backend, Shared, disk, faketime};
 use crate::clock::pass;
-use crate::crew::Place;
 use crate::kinds::Kind;
+use crate::place::WorkerPlace;
 use crate::report::LeftOut;
 
 /// The file.
@@ -64,10 +64,11 @@ pub(crate) async fn hold_lock(file: &Path) -> Result<()> {
 }
 
 impl Backend for Sqlite {
-    fn place(&self) -> Place {
-        // The processes' own clock decides: one of them with another would break the store's rule, not the store.
+    fn place(&self) -> WorkerPlace {
+        // The processes' own clock decides: one of them with another would break the store's rule,
+        // not the store.
         let clock = self.clock.as_ref();
-        Place::OneClock {
+        WorkerPlace::OneClock {
             url: format!("sqlite://{}", self.file().display()),
             environment: clock.map(FakeTime::shared_environment).unwrap_or_default(),
         }

@@ -1,5 +1,5 @@
-//! Sidecars in front of one service, on one Redis: what callers over HTTP were told, and what the service did; and callers of
-//! the protocol API, who do the work themselves.
+//! Sidecars in front of one service, on one Redis, with callers over HTTP and callers of the
+//! protocol API.
 
 mod fleet;
 mod v1;
@@ -13,16 +13,16 @@ use anyhow::{Context as _, Result};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use semel_testkit::history::callers::{Outcome, Reading, Told, check, is_final};
-use semel_testkit::history::{Effect, Ending, Violation};
+use semel_testkit::history::callers::{CallerOutcome, CallerReport, Reading, check, is_final};
+use semel_testkit::history::{EffectRecord, KeyEnding, Violation};
 use semel_testkit::private::RedisServer;
 use semel_testkit::proxy::Proxy;
 
 use crate::clock::{pass, tick};
 use crate::http::{self, Message};
-use crate::kinds::{Kind, Struck};
+use crate::kinds::{Kind, StrikeCounts};
 use crate::nemesis::{ON_WAYS, strike_ways};
-use crate::report::{Row, Wrong};
+use crate::report::{FailedRun, Row};
 use crate::servers::ways;
 use fleet::{Sidecar, program};
 
@@ -31,27 +31,27 @@ const CALLERS: u64 = 16;
 const LEASE: Duration = Duration::from_secs(2);
 const RECENT: u64 = 64;
 
-/// What the service did and the callers were told.
+/// What the service did, and what the callers were told.
 #[derive(Clone, Default)]
-struct Seen(Arc<Mutex<(Vec<Effect>, Vec<Told>)>>);
+struct SidecarObservations(Arc<Mutex<(Vec<EffectRecord>, Vec<CallerReport>)>>);
 
-impl Seen {
-    /// Writes down that an effect begins. → which it is, counted from 1.
-    fn began(&self, effect: Effect) -> u64 {
+impl SidecarObservations {
+    /// Records the start of an effect. Returns its number, from 1.
+    fn began(&self, effect: EffectRecord) -> u64 {
         let mut seen = self.0.lock();
         seen.0.push(effect);
         seen.0.len() as u64
     }
 
-    fn told(&self, told: Told) {
+    fn told(&self, told: CallerReport) {
         self.0.lock().1.push(told);
     }
 }
 
-/// Charges every time that it is asked, and says which time it was.
-async fn charge(seen: Seen, request: Message) -> String {
+/// A service that charges for every request, and returns the number of the charge.
+async fn charge(seen: SidecarObservations, request: Message) -> String {
     let number = |name: &str| request.header(name).parse().unwrap_or(0);
-    let effect = Effect {
+    let effect = EffectRecord {
         client: 0,
         key: request.header("idempotency-key").to_owned(),
         fence: number("semel-fence"),
@@ -67,12 +67,12 @@ async fn charge(seen: Seen, request: Message) -> String {
     number.to_string()
 }
 
-/// Runs sidecars for so long, and decides.
+/// Runs sidecars for this time, and checks the result.
 pub(crate) async fn run(seconds: u64, seed: u64) -> Result<Row> {
     let began = tick();
     let mut redis = RedisServer::start(&["--appendonly", "yes", "--appendfsync", "always"]).await;
     let ways = ways(redis.address(), SIDECARS).await?;
-    let (seen, program) = (Seen::default(), program()?);
+    let (seen, program) = (SidecarObservations::default(), program()?);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let upstream = listener.local_addr()?;
     let answering = seen.clone();
@@ -108,7 +108,7 @@ pub(crate) async fn run(seconds: u64, seed: u64) -> Result<Row> {
         caller.await.context("a caller died")?;
     }
     on_api.stop().await?;
-    // Whoever vanished has by now, for everybody.
+    // By now the leases of all vanished owners have lapsed.
     pass(LEASE).await;
     let keys = next.load(Ordering::SeqCst);
     let unanswered = close(&addresses, &seen, keys).await? + on_api.close().await?;
@@ -119,13 +119,13 @@ pub(crate) async fn run(seconds: u64, seed: u64) -> Result<Row> {
     Ok(row)
 }
 
-/// One caller, who asks one sidecar after the other.
+/// A caller that tries one sidecar after the other.
 #[derive(Clone)]
 struct Caller {
     patience: Duration,
     number: u64,
     addresses: Arc<Vec<SocketAddr>>,
-    seen: Seen,
+    seen: SidecarObservations,
 }
 
 impl Caller {
@@ -145,7 +145,7 @@ impl Caller {
         }
     }
 
-    /// Asks until there is an answer. → the last words, where there is none.
+    /// Retries until there is an answer. Returns the last message if there is none.
     async fn insist(&self, key: u64) -> Option<String> {
         let mut last = String::new();
         for attempt in 0..12 {
@@ -160,8 +160,8 @@ impl Caller {
         Some(last)
     }
 
-    /// → what the answer means, and its words.
-    async fn ask(&self, key: u64, via: usize) -> (Outcome, String) {
+    /// Returns the meaning of the response, and its text.
+    async fn ask(&self, key: u64, via: usize) -> (CallerOutcome, String) {
         let (name, start) = (format!("{key:08}-{key:08}"), tick());
         let body = format!("{{\"amount\":{key}}}");
         let reply = http::post(
@@ -177,14 +177,14 @@ impl Caller {
         let what = match &reply {
             Some(reply) if (200..300).contains(&reply.status()) => {
                 let run = reply.body.parse().unwrap_or(0);
-                Outcome::Answer(Ending::Completed(run))
+                CallerOutcome::Answer(KeyEnding::Completed(run))
             }
-            Some(reply) if reply.body.contains("idempotency_in_doubt") => Outcome::InDoubt,
-            Some(reply) if reply.status() == 409 => Outcome::Busy,
-            _ => Outcome::AskAgain,
+            Some(reply) if reply.body.contains("idempotency_in_doubt") => CallerOutcome::InDoubt,
+            Some(reply) if reply.status() == 409 => CallerOutcome::Busy,
+            _ => CallerOutcome::AskAgain,
         };
         let client = u32::try_from(self.number).unwrap_or(0);
-        let told = Told {
+        let told = CallerReport {
             client,
             key: name,
             payload: key,
@@ -201,8 +201,12 @@ impl Caller {
     }
 }
 
-/// Every key once more, when all is whole. → how many gave no answer.
-async fn close(addresses: &Arc<Vec<SocketAddr>>, seen: &Seen, keys: u64) -> Result<u64> {
+/// Requests every key once more, after all faults. Returns the number of keys without an answer.
+async fn close(
+    addresses: &Arc<Vec<SocketAddr>>,
+    seen: &SidecarObservations,
+    keys: u64,
+) -> Result<u64> {
     let next = Arc::new(AtomicU64::new(0));
     let mut tasks = Vec::new();
     for number in 0..CALLERS {
@@ -241,9 +245,9 @@ async fn strike(
     ways: &[Proxy],
     seed: u64,
     until: u64,
-) -> Struck {
+) -> StrikeCounts {
     let mut rng = StdRng::seed_from_u64(!seed);
-    let mut struck = Struck::default();
+    let mut struck = StrikeCounts::default();
     while tick() < until {
         pass(Duration::from_millis(rng.random_range(200..900))).await;
         let index = rng.random_range(0..fleet.len());
@@ -274,8 +278,8 @@ async fn strike(
     struck
 }
 
-/// Under `hold`, besides what holds for all callers: nothing is done twice.
-fn decide(seen: &Seen, row: &mut Row) {
+/// Under `hold`, nothing may happen twice.
+fn decide(seen: &SidecarObservations, row: &mut Row) {
     let seen = seen.0.lock();
     let (effects, told) = &*seen;
     let reading = Reading {
@@ -290,14 +294,17 @@ fn decide(seen: &Seen, row: &mut Row) {
     }
     row.answered = told
         .iter()
-        .filter(|told| matches!(told.what, Outcome::Answer(_)))
+        .filter(|told| matches!(told.what, CallerOutcome::Answer(_)))
         .count() as u64;
     row.effects = effects.len() as u64;
-    let of = |is: &dyn Fn(&Told) -> bool| {
+    let of = |is: &dyn Fn(&CallerReport) -> bool| {
         let keys = told.iter().filter(|told| is(told)).map(|told| &*told.key);
         keys.collect::<std::collections::BTreeSet<_>>().len() as u64
     };
-    (row.keys, row.doubts) = (of(&|_| true), of(&|told| told.what == Outcome::InDoubt));
+    (row.keys, row.doubts) = (
+        of(&|_| true),
+        of(&|told| told.what == CallerOutcome::InDoubt),
+    );
     for violation in violations {
         let mut history = String::new();
         for one in told.iter().filter(|told| told.key == violation.key) {
@@ -310,7 +317,7 @@ fn decide(seen: &Seen, row: &mut Row) {
             history += &format!("    {effect}\n");
         }
         let (invariant, what) = (violation.invariant, violation.to_string());
-        row.violations.push(Wrong {
+        row.violations.push(FailedRun {
             invariant,
             what,
             history,

@@ -1,4 +1,5 @@
-//! Callers of the protocol API: they claim, do the work themselves, and settle, each call through any of the sidecars.
+//! Callers of the protocol API: they claim, run the effect themselves, and settle, each call
+//! through any sidecar.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,12 +9,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use semel_testkit::history::callers::{Outcome, Told, is_final};
-use semel_testkit::history::{Effect, Ending};
+use semel_testkit::history::callers::{CallerOutcome, CallerReport, is_final};
+use semel_testkit::history::{EffectRecord, KeyEnding};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use super::{RECENT, Seen};
+use super::{RECENT, SidecarObservations};
 use crate::clock::{pass, tick};
 use crate::http::{self, Post};
 
@@ -42,7 +43,11 @@ pub(super) struct Callers {
 }
 
 impl Callers {
-    pub(super) fn start(addresses: &Arc<Vec<SocketAddr>>, seen: &Seen, seed: u64) -> Self {
+    pub(super) fn start(
+        addresses: &Arc<Vec<SocketAddr>>,
+        seen: &SidecarObservations,
+        seed: u64,
+    ) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let caller = Caller {
             number: FIRST,
@@ -99,7 +104,7 @@ impl Callers {
 struct Caller {
     number: u64,
     addresses: Arc<Vec<SocketAddr>>,
-    seen: Seen,
+    seen: SidecarObservations,
     next: Arc<AtomicU64>,
 }
 
@@ -148,13 +153,13 @@ impl Caller {
         }
     }
 
-    async fn ask(&self, key: u64, rng: &mut StdRng) -> Outcome {
+    async fn ask(&self, key: u64, rng: &mut StdRng) -> CallerOutcome {
         let (name, start) = (format!("{PREFIX}{key:08}"), tick());
         let what = match self.claim(&name, key, rng).await {
             Ok(won) => self.work(&name, &won, rng).await,
             Err(told) => told,
         };
-        self.seen.told(Told {
+        self.seen.told(CallerReport {
             client: self.client(),
             key: name,
             payload: key,
@@ -169,7 +174,8 @@ impl Caller {
         u32::try_from(self.number).unwrap_or(0)
     }
 
-    /// Posts to any of the sidecars until one answers. → status, body, and when the first sending was.
+    /// Posts to any of the sidecars until one answers. → status, body, and when the first sending
+    /// was.
     async fn post(&self, path: &str, body: &Value, rng: &mut StdRng) -> Option<(u16, Value, u64)> {
         let (sent, mut body) = (tick(), body.clone());
         for sending in 0..SENDINGS {
@@ -193,14 +199,14 @@ impl Caller {
         None
     }
 
-    async fn claim(&self, name: &str, key: u64, rng: &mut StdRng) -> Result<Won, Outcome> {
+    async fn claim(&self, name: &str, key: u64, rng: &mut StdRng) -> Result<Won, CallerOutcome> {
         let token = format!("{:032x}", rng.random::<u128>());
         let claim = json!({
             "scope": "charges-v1", "key": name, "payload": {"amount": key}, "token": token,
             "policy": {"wait_ms": 1_000},
         });
         let reply = self.post(CLAIMS, &claim, rng).await;
-        let (status, value, sent) = reply.ok_or(Outcome::AskAgain)?;
+        let (status, value, sent) = reply.ok_or(CallerOutcome::AskAgain)?;
         match status {
             201 => {
                 let lease = &value["lease"];
@@ -215,28 +221,29 @@ impl Caller {
             }
             200 => {
                 let run = value["answer"]["body"].as_u64();
-                Err(run.map_or(Outcome::AskAgain, |run| {
-                    Outcome::Answer(Ending::Completed(run))
+                Err(run.map_or(CallerOutcome::AskAgain, |run| {
+                    CallerOutcome::Answer(KeyEnding::Completed(run))
                 }))
             }
-            _ if value["code"] == "idempotency_in_doubt" => Err(Outcome::InDoubt),
-            409 => Err(Outcome::Busy),
-            _ => Err(Outcome::AskAgain),
+            _ if value["code"] == "idempotency_in_doubt" => Err(CallerOutcome::InDoubt),
+            409 => Err(CallerOutcome::Busy),
+            _ => Err(CallerOutcome::AskAgain),
         }
     }
 
-    /// The effect, some of whose owners keep progress, give the key back before they begin, or vanish.
-    async fn work(&self, name: &str, won: &Won, rng: &mut StdRng) -> Outcome {
+    /// The effect, some of whose owners keep progress, give the key back before they begin, or
+    /// vanish.
+    async fn work(&self, name: &str, won: &Won, rng: &mut StdRng) -> CallerOutcome {
         let whim = rng.random_range(0..100);
         if whim < 4 {
             let release = with(&won.lease, &[("outcome", json!("release"))]);
             self.settle(won, &release, rng).await;
-            return Outcome::AskAgain;
+            return CallerOutcome::AskAgain;
         }
         if tick() >= won.deadline {
-            return Outcome::AskAgain;
+            return CallerOutcome::AskAgain;
         }
-        let run = self.seen.began(Effect {
+        let run = self.seen.began(EffectRecord {
             client: self.client(),
             key: name.to_owned(),
             fence: won.fence,
@@ -252,14 +259,14 @@ impl Caller {
             let _ = self.post(&path, &renew, rng).await;
         }
         if whim >= 97 {
-            return Outcome::AskAgain;
+            return CallerOutcome::AskAgain;
         }
         let answer = ("answer", json!({"body": run}));
         let complete = with(&won.lease, &[("outcome", json!("complete")), answer]);
         if self.settle(won, &complete, rng).await {
-            Outcome::Answer(Ending::Completed(run))
+            CallerOutcome::Answer(KeyEnding::Completed(run))
         } else {
-            Outcome::AskAgain
+            CallerOutcome::AskAgain
         }
     }
 

@@ -1,4 +1,4 @@
-//! The callers of one worker in one round, and the effects that they ask for.
+//! The callers of one worker in one round, and their effects.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use rand::{RngExt as _, SeedableRng as _};
 use semel::core::engine::Problem;
 use semel::core::{Fence, Identity, Store as _, StoreAdmin};
 use semel::{Answer as Reply, Error, Failure, Lease, Policy, Semel};
-use semel_testkit::history::callers::{Outcome, Told, is_final};
-use semel_testkit::history::{Ending, Log, Recorder, key_of};
+use semel_testkit::history::callers::{CallerOutcome, CallerReport, is_final};
+use semel_testkit::history::{HistoryLog, KeyEnding, Recorder, key_of};
 use tokio::task::JoinHandle;
 
 use super::doors::{LARGE_BYTES, is_large};
@@ -20,13 +20,14 @@ use super::plan::{End, Plan, TINY, engine, policies};
 use super::words::{SCOPE, identity_of, mark, outcome, resolution, stored};
 use super::{ENVIRONMENT, Setup};
 use crate::clock::{MachineClock, pass};
-use crate::points::{Point, Pointed, Points};
+use crate::points::{PausingStore, Point, Points};
 
-/// A caller asks for one of so many keys before the newest: some run, most are done.
+/// A caller picks one of this many recent keys: some are running, most are done.
 pub(super) const RECENT: u64 = 32;
-/// Every so-manieth key expires within the round, where the store's clock is fine enough.
+/// One key in this many expires within the round, if the store's clock is fine enough.
 const TINY_EVERY: u64 = 16;
-/// How often a key is asked for at the close, at most; and how often it is found busy, each time for longer than a lease.
+/// The maximum number of requests for a key at the close, and of busy responses, each longer than a
+/// lease.
 const CLOSING_TRIES: u32 = 60;
 const CLOSING_WAITS: u32 = 8;
 
@@ -35,19 +36,19 @@ pub(super) struct Load {
     setup: Setup,
     number: u64,
     pub(super) semel: Semel,
-    log: Log,
+    log: HistoryLog,
     pub(super) recorder: Recorder,
     points: Points,
     pub(super) next: AtomicU64,
     runs: AtomicU64,
     pub(super) stop: AtomicBool,
-    /// Takeover and hold, each long and tiny.
+    /// Takeover and hold, each with a long and a tiny lease.
     policies: [Arc<Policy>; 4],
 }
 
-/// What one call is about.
+/// One request.
 #[derive(Clone)]
-pub(super) struct Asked {
+pub(super) struct PendingRequest {
     key: String,
     pub(super) identity: Identity,
     policy: Arc<Policy>,
@@ -68,9 +69,9 @@ impl Load {
             .append(true)
             .open(file);
         let out = out.expect("the harness has a folder for histories");
-        let log = Log::in_lines(MachineClock::shared(), Box::new(out));
+        let log = HistoryLog::in_lines(MachineClock::shared(), Box::new(out));
         let recorder = log.recorder(store, setup.client());
-        let pointed = Arc::new(Pointed {
+        let pointed = Arc::new(PausingStore {
             inner: recorder.clone(),
             points: points.clone(),
         });
@@ -107,7 +108,7 @@ impl Load {
         callers
     }
 
-    /// Lets every caller come to its end. → how many keys were begun.
+    /// Waits for every caller. Returns the number of keys begun.
     pub(super) async fn end(&self, callers: Vec<JoinHandle<()>>) -> u64 {
         self.stop.store(true, Ordering::SeqCst);
         for caller in callers {
@@ -117,7 +118,8 @@ impl Load {
         self.next.load(Ordering::SeqCst)
     }
 
-    /// Asks for every key of this worker's share until it is answered. → how many never were.
+    /// Requests every key of this worker's share until it is answered. Returns the number without
+    /// an answer.
     pub(super) async fn close(self: &Arc<Self>, keys: u64) -> u64 {
         let share = AtomicU64::new(self.setup.worker);
         let share = Arc::new(share);
@@ -151,7 +153,7 @@ impl Load {
             if is_final(told) {
                 return true;
             }
-            busy += u32::from(told == Outcome::Busy);
+            busy += u32::from(told == CallerOutcome::Busy);
             if busy >= CLOSING_WAITS {
                 return false;
             }
@@ -187,11 +189,11 @@ impl Load {
             };
             let asked = self.asked(index, rng.random_bool(0.02));
             let told = self.ask(&asked, &mut rng).await;
-            if told == Outcome::NotStarted {
+            if told == CallerOutcome::NotStarted {
                 pass(Duration::from_millis(20)).await;
             }
-            // Around the very moment of its expiry.
-            if asked.tiny && matches!(told, Outcome::Answer(_)) {
+            // Close to the moment of its expiry.
+            if asked.tiny && matches!(told, CallerOutcome::Answer(_)) {
                 let around = TINY.saturating_sub(Duration::from_micros(1_000));
                 pass(around + Duration::from_micros(rng.random_range(0..2_000))).await;
                 self.ask(&asked, &mut rng).await;
@@ -199,7 +201,7 @@ impl Load {
         }
     }
 
-    pub(super) fn asked(&self, index: u64, odd: bool) -> Asked {
+    pub(super) fn asked(&self, index: u64, odd: bool) -> PendingRequest {
         let tiny = self.setup.tiny && index % TINY_EVERY == 7;
         let hold = index % 2 == 1;
         let key = format!(
@@ -207,7 +209,7 @@ impl Load {
             if tiny { "tiny-" } else { "k-" },
             self.number
         );
-        Asked {
+        PendingRequest {
             identity: identity_of(&key),
             key,
             policy: Arc::clone(&self.policies[usize::from(hold) + 2 * usize::from(tiny)]),
@@ -216,7 +218,11 @@ impl Load {
         }
     }
 
-    async fn call(self: &Arc<Self>, asked: &Asked, plan: Plan) -> Result<Reply<String>, Error> {
+    async fn call(
+        self: &Arc<Self>,
+        asked: &PendingRequest,
+        plan: Plan,
+    ) -> Result<Reply<String>, Error> {
         let operation = self.semel.operation(SCOPE);
         let operation = operation.policy(Arc::clone(&asked.policy));
         let call = operation.key(&asked.key).payload(&asked.payload);
@@ -224,8 +230,8 @@ impl Load {
         call.run(move |lease| this.effect(what, lease, plan)).await
     }
 
-    /// One call, and what it was told.
-    async fn ask(self: &Arc<Self>, asked: &Asked, rng: &mut StdRng) -> Outcome {
+    /// Makes one call, and records its outcome.
+    async fn ask(self: &Arc<Self>, asked: &PendingRequest, rng: &mut StdRng) -> CallerOutcome {
         let start = self.log.tick();
         let plan = Plan::of(rng, asked.policy.lease);
         let mut answer = self.call(asked, plan).await;
@@ -236,13 +242,13 @@ impl Load {
             answer = self.call(asked, plan).await;
         }
         let what = match &answer {
-            Ok(answer) => Outcome::Answer(Ending::Completed(mark(&answer.value))),
+            Ok(answer) => CallerOutcome::Answer(KeyEnding::Completed(mark(&answer.value))),
             Err(Error::Rejected(rejection)) => {
-                Outcome::Answer(Ending::Failed(mark(&rejection.reason)))
+                CallerOutcome::Answer(KeyEnding::Failed(mark(&rejection.reason)))
             }
             Err(error) => outcome(error),
         };
-        self.log.told(Told {
+        self.log.record_report(CallerReport {
             client: self.setup.client(),
             key: key_of(&asked.identity),
             payload: asked.payload,
@@ -258,18 +264,18 @@ impl Load {
         what
     }
 
-    /// An operator looks into it, and decides.
+    /// An operator resolves a doubt.
     async fn resolve(&self, identity: &Identity, fence: Fence, rng: &mut StdRng) {
         let answer = stored(&format!("resolved-{:x}", rng.random::<u64>()));
         let resolution = resolution(rng, answer);
-        // An error is one of the faults of the day; the doubt stays.
+        // An error is one of the injected faults; the doubt stays.
         let _ = self.recorder.resolve(identity, fence, &resolution).await;
         self.semel.engine().forget(identity);
     }
 
     async fn effect(
         self: Arc<Self>,
-        asked: Asked,
+        asked: PendingRequest,
         lease: Lease,
         plan: Plan,
     ) -> Result<String, Failure> {
@@ -283,7 +289,7 @@ impl Load {
         let run = self.runs.fetch_add(1, Ordering::SeqCst);
         let mut answer = format!("{}-{}-{run}", self.setup.client(), self.number);
         for step in 0..plan.checkpoints {
-            // Whoever has lost its lease is told so again at the settlement.
+            // An owner that has lost its lease learns it again at the settlement.
             let _ = lease.checkpoint(format!("{answer}-{step}")).await;
             pass(plan.takes / plan.checkpoints).await;
         }

@@ -1,7 +1,8 @@
-//! A worker: callers that use the library, in a process that may be killed, or in a thread of the harness.
+//! A worker: callers that use the library, in a process that may be killed, or in a thread of the
+//! harness.
 //!
-//! It does as it is told: a round of calls on keys of that round, a pause in which nothing is under way, and a close in
-//! which every key of its share is asked for once more.
+//! It does as it is told: a round of calls on keys of that round, a pause in which nothing is under
+//! way, and a close in which every key of its share is asked for once more.
 
 pub(crate) mod doors;
 mod load;

@@ -1,4 +1,5 @@
-//! An operator beside the callers of a worker: looks at keys, unlocks what runs, resolves doubts, deletes records.
+//! An operator beside the callers of a worker: inspects keys, unlocks, resolves doubts, deletes
+//! records.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,7 +32,7 @@ impl Operator {
         let recorder = load.recorder.operator();
         let store: Arc<dyn Store> = Arc::new(recorder.clone());
         Self {
-            engine: load.semel.engine().over(store),
+            engine: load.semel.engine().with_store(store),
             load: Arc::clone(load),
             recorder,
             rng: load.rng(TASK),

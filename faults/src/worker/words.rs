@@ -1,4 +1,4 @@
-//! What callers are told and what is kept, in the words of a history.
+//! Translates the results of calls into the vocabulary of a history.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use semel::core::engine::Problem;
 use semel::core::{Answer, Identity, Key, Namespace, Secret};
 use semel::{Error, Resolution};
 use semel_testkit::history::answer_mark;
-use semel_testkit::history::callers::Outcome;
+use semel_testkit::history::callers::CallerOutcome;
 
 use super::ENVIRONMENT;
 
 /// The scope of all keys.
 pub(super) const SCOPE: &str = "charge";
 
-pub(super) fn outcome(error: &Error) -> Outcome {
+pub(super) fn outcome(error: &Error) -> CallerOutcome {
     match error {
-        Error::Problem(Problem::Mismatch) => Outcome::Mismatch,
-        Error::Problem(Problem::InDoubt(_)) | Error::InDoubt(_) => Outcome::InDoubt,
-        Error::Problem(Problem::Busy { .. }) => Outcome::Busy,
-        Error::Problem(Problem::Unavailable { .. } | Problem::Late) => Outcome::NotStarted,
-        _ => Outcome::AskAgain,
+        Error::Problem(Problem::Mismatch) => CallerOutcome::Mismatch,
+        Error::Problem(Problem::InDoubt(_)) | Error::InDoubt(_) => CallerOutcome::InDoubt,
+        Error::Problem(Problem::Busy { .. }) => CallerOutcome::Busy,
+        Error::Problem(Problem::Unavailable { .. } | Problem::Late) => CallerOutcome::NotStarted,
+        _ => CallerOutcome::AskAgain,
     }
 }
 
@@ -30,13 +30,13 @@ pub(super) fn mark(value: &impl serde::Serialize) -> u64 {
 }
 
 pub(crate) fn stored(value: &impl serde::Serialize) -> Answer {
-    Answer::of(serde_json::to_vec(value).expect("plain text"))
+    Answer::from_body(serde_json::to_vec(value).expect("plain text"))
 }
 
 pub(super) fn identity_of(key: &str) -> Identity {
     let namespace = Namespace::new(ENVIRONMENT, "", SCOPE).expect("plain text");
     let key = Key::parse(key).expect("plain text");
-    Identity::of(&Secret::none(), &namespace, &key)
+    Identity::new(&Secret::none(), &namespace, &key)
 }
 
 /// How somebody who looked into a doubt ends it.

@@ -21,7 +21,7 @@ use semel_core::clock::Sleep;
 use semel_core::engine::Engine;
 use semel_core::env::SystemEntropy;
 use semel_core::{BoxFuture, Clock, Env, MemoryConfig, MemoryStore, Spawn, Tick, Timestamp};
-use semel_http::{Body, Idempotency, IdempotencyLayer, Route};
+use semel_http::{Body, IdempotencyService, IdempotencyLayer, Route};
 use tower_layer::Layer as _;
 use tower_service::Service;
 
@@ -74,7 +74,7 @@ impl Service<Request<Body>> for Handler {
 }
 
 pub struct Rig {
-    service: Idempotency<Handler>,
+    service: IdempotencyService<Handler>,
     handler: Handler,
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use semel_core::BoxFuture;
 use semel_jobs::{
-    Counts, Error, Failed, Job, JobId, JobQuery, JobRef, JobState, LeaseAsk, LeaseToken, Leased, NewJob, Page, Queue,
-    Reaped, RequestId, Submitted,
+    Counts, Error, Failed, Job, JobId, JobQuery, JobRef, JobState, LeaseOptions, LeaseToken, JobLease, NewJob, Page, Queue,
+    Reaped, RequestId, SubmitOutcome,
 };
 
 type Called<'a, T> = BoxFuture<'a, Result<T, Error>>;
@@ -26,7 +26,7 @@ impl Kept {
         self.0.lock().expect("no panic before")[at].clone()
     }
 
-    fn submit(&self, job: NewJob) -> Submitted {
+    fn submit(&self, job: NewJob) -> SubmitOutcome {
         let mut jobs = self.0.lock().expect("no panic before");
         let same = |other: &NewJob| {
             let place = |job: &NewJob| (job.tenant.clone(), job.scope.clone().unwrap_or_else(|| job.kind.clone()));
@@ -36,10 +36,10 @@ impl Kept {
         let number = found.unwrap_or(jobs.len()) as u128;
         let named = JobRef { id: JobId::from_u128(number), request_id: RequestId::from_u128(number) };
         if found.is_some() {
-            return Submitted::InProgress(named);
+            return SubmitOutcome::InProgress(named);
         }
         jobs.push(job);
-        Submitted::Accepted(named)
+        SubmitOutcome::Accepted(named)
     }
 }
 
@@ -48,11 +48,11 @@ fn none<'a, T: Send + 'a>() -> Called<'a, T> {
 }
 
 impl Queue for Kept {
-    fn enqueue(&self, jobs: Vec<NewJob>) -> BoxFuture<'_, Vec<Result<Submitted, Error>>> {
+    fn enqueue(&self, jobs: Vec<NewJob>) -> BoxFuture<'_, Vec<Result<SubmitOutcome, Error>>> {
         Box::pin(async move { jobs.into_iter().map(|job| Ok(self.submit(job))).collect() })
     }
 
-    fn lease<'a>(&'a self, _: &'a LeaseAsk) -> Called<'a, Vec<Leased>> {
+    fn lease<'a>(&'a self, _: &'a LeaseOptions) -> Called<'a, Vec<JobLease>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 

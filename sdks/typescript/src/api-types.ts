@@ -4,82 +4,86 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export type components = {
     schemas: {
-        /** @description An answer, to be kept and replayed. One of `body`, `body_base64` and `body_omitted_bytes`, or none. */
+        /**
+         * @description An answer to keep and replay. It has at most one of `body`, `body_base64` and
+         *     `body_omitted_bytes`.
+         */
         AnswerInput: {
-            /** @description The body, as JSON. Kept as it is written, byte for byte. */
+            /** @description The body as JSON, which is kept byte for byte. */
             body?: unknown;
-            /** @description The body, as bytes in base64. */
+            /** @description The body as base64. */
             body_base64?: string;
             /**
              * Format: int64
-             * @description The body is too large to send: how many bytes it has. Replays say that it was not kept.
+             * @description The size of a body that is too large to send. Replays report that it was not kept.
              */
             body_omitted_bytes?: number;
-            /** @description Headers to keep, where the answer is one of HTTP. */
+            /** @description The headers to keep, if the answer is an HTTP response. */
             headers?: components["schemas"]["Header"][];
             /**
              * Format: int64
-             * @description An HTTP status, where the answer is one of HTTP.
+             * @description The HTTP status, if the answer is an HTTP response.
              */
             status?: number;
         };
-        /** @description An answer from a record. At most one of `body`, `body_base64` and `body_omitted_bytes`. */
+        /** @description An answer from a record. It has at most one of `body`, `body_base64` and `body_omitted_bytes`. */
         AnswerView: {
-            /** @description The body, where it is JSON: as it was first given, byte for byte. */
+            /** @description The body, if it is JSON, byte for byte as it was given. */
             body?: unknown;
-            /** @description The body in base64, where it isn't JSON. */
+            /** @description The body as base64, if it is not JSON. */
             body_base64?: string;
             /**
              * Format: int64
-             * @description The body was too large to keep, or a stream: how long it was; 0 where that isn't known.
+             * @description The size of a body that was too large to keep or was a stream; 0 if the size is unknown.
              */
             body_omitted_bytes?: number;
             /** @description The headers that were kept. */
             headers?: components["schemas"]["Header"][];
             /**
              * Format: int32
-             * @description The HTTP status, where the answer is one of HTTP.
+             * @description The HTTP status, if the answer is an HTTP response.
              */
             status?: number;
         };
         /**
-         * @description What to do while another runs the same key.
+         * @description What a request does while another request with the same key is running.
          * @enum {string}
          */
         Busy: "wait" | "refuse";
-        /** @description Which key, in which scope, of which tenant. */
+        /** @description The key to claim, with its scope and tenant. */
         ClaimRequest: {
-            /** @description Who asks, for the audit trail alone. */
+            /** @description The caller's name, for the audit trail only. */
             actor?: string;
-            /** @description Names of keys for systems further down the road, to be given with the lease. */
+            /** @description Names of downstream keys to return with the lease. */
             derive?: components["schemas"]["Name"][];
-            /** @description In place of the payload: a digest of it, made by the caller. */
+            /** @description A digest of the payload, instead of the payload. */
             fingerprint?: string;
-            /** @description The caller's key: the same for every retry. */
+            /** @description The idempotency key, which is the same for every retry. */
             key: string;
-            /** @description What is asked for: any JSON. The same key with another payload is refused. */
+            /** @description The payload of the operation, as any JSON. The same key with another payload is refused. */
             payload?: unknown;
-            /** @description Changes to the policy. */
+            /** @description Overrides of the policy. */
             policy?: components["schemas"]["Overrides"];
-            /** @description Whether the caller has asked before with this key: spares the store a write that would lose. */
+            /** @description Whether this is a retry. It saves the store a write that would fail. */
             retry?: boolean;
-            /** @description What is done, such as `charge`. */
+            /** @description The kind of operation, such as `charge`. */
             scope: string;
-            /** @description The tenant. Left out, it is the token's own. */
+            /** @description The tenant. Default: the tenant of the token. */
             tenant?: string;
             /**
-             * @description 128 random bits of the caller's: a claim that is sent again with the same token after a lost reply gets
-             *     the same lease.
+             * @description 128 random bits. If the response to a claim is lost, the same claim with the same token gets
+             *     the
+             *     same lease.
              */
             token?: string;
         };
-        /** @description A claim, as its answer or a look shows it. */
+        /** @description A claim. */
         ClaimView: {
-            /** @description The answer, where `status` is `completed` or `failed`. */
+            /** @description The answer, if `status` is `completed` or `failed`. */
             answer?: components["schemas"]["AnswerView"];
             /**
              * Format: int32
-             * @description Runs begun since the key was last free.
+             * @description The number of runs since the key was last free.
              */
             attempt?: number;
             /**
@@ -87,160 +91,168 @@ export type components = {
              * @description The fence of the current or last lease.
              */
             fence?: number;
-            /** @description The key's hash: what to name the claim by from here on. */
+            /** @description The id of the claim: a hash of the key. */
             id: string;
-            /** @description The lease, where `status` is `claimed`. */
+            /** @description The lease, if `status` is `claimed`. */
             lease?: components["schemas"]["LeaseView"];
-            /** @description When the key was first claimed, on the store's clock. */
+            /** @description When the key was first claimed, by the store's clock. */
             original_time?: string;
             /**
              * Format: int32
-             * @description The how-manieth replay by this server; absent where none is counted.
+             * @description The 1-based number of this replay by this server; absent if replays are not counted.
              */
             replay_number?: number;
-            /** @description Whether an earlier run answered. */
+            /** @description Whether the answer is that of an earlier run. */
             replayed: boolean;
-            /** @description When the answer was stored, on the store's clock. */
+            /** @description When the answer was stored, by the store's clock. */
             settled_time?: string;
-            /** @description Where it stands. */
+            /** @description The state of the claim. */
             status: components["schemas"]["Status"];
             /**
              * Format: int64
-             * @description How long the server held this request. A deadline counts from when the request was sent, plus this.
+             * @description How long the server processed this request. The lease counts from the time of sending plus
+             *     this.
              */
             took_ms: number;
         };
         /**
-         * @description What becomes of the key should its owner vanish.
+         * @description What happens to a key if the process that runs its request crashes.
          * @enum {string}
          */
         Crash: "takeover" | "hold";
-        /** @description One header. */
+        /** @description A header. */
         Header: {
             /** @description Its name. */
             name: string;
             /** @description Its value. */
             value: string;
         };
-        /** @description Asks for keys of systems further down the road. */
+        /** @description A request for downstream keys. */
         KeysRequest: {
-            /** @description One name for each step, such as `psp`. */
+            /** @description One name for each downstream step, such as `psp`. */
             names: components["schemas"]["Name"][];
         };
-        /** @description Keys for systems further down the road. */
+        /** @description Idempotency keys for downstream systems. */
         KeysView: {
-            /** @description Of the claim. */
+            /** @description The id of the claim. */
             id: string;
             /** @description The keys, by name. */
             keys: {
                 [key: string]: string;
             };
         };
-        /** @description The right to run, until a time. */
+        /** @description The exclusive right to run, until its expiry. */
         LeaseView: {
             /**
              * Format: int32
-             * @description 1, or more where earlier owners vanished.
+             * @description The attempt number: 1, or more if earlier owners crashed.
              */
             attempt: number;
-            /** @description What the last owner kept, where it vanished after that. */
+            /** @description The checkpoint of the last owner, if it crashed. */
             checkpoint?: unknown;
-            /** @description The same in base64, where it isn't JSON. */
+            /** @description The checkpoint as base64, if it is not JSON. */
             checkpoint_base64?: string;
-            /** @description The stored crash policy, which may be another than the one asked for. */
+            /** @description The stored crash policy, which may differ from the requested one. */
             crash: components["schemas"]["Crash"];
-            /** @description Keys for systems further down the road, by the names asked for: the same on every attempt. */
+            /**
+             * @description Idempotency keys for downstream systems, by requested name. They are the same on every
+             *     attempt.
+             */
             downstream_keys?: {
                 [key: string]: string;
             };
             /**
              * Format: int64
-             * @description How long you may still start things, from when the server answered; a margin is taken off already.
+             * @description How long the owner may start further steps, counted from the response. It includes a safety
+             *     margin.
              */
             expires_in_ms: number;
             /**
              * Format: int64
-             * @description Larger than that of any earlier lease of the key.
+             * @description A number that is larger than the fence of any earlier lease of the key.
              */
             fence: number;
             /**
              * Format: int64
-             * @description How often to renew.
+             * @description The interval for renewals.
              */
             renew_every_ms: number;
-            /** @description The mark of the owner: a secret between you and the server. */
+            /** @description The secret that identifies the owner. */
             token: string;
         };
-        /** @description Which key to look up. The key goes in the body: addresses end up in logs. */
+        /** @description The key to look up. It is in the body, because URLs end up in logs. */
         LookupRequest: {
-            /** @description The same, as the caller's own digest. */
+            /** @description A digest of the payload, instead of the payload. */
             fingerprint?: string;
-            /** @description The caller's key. */
+            /** @description The idempotency key. */
             key: string;
-            /** @description Where given, the record is shown only if it is of this payload. */
+            /** @description The payload. If it is set, a record with another payload is not shown. */
             payload?: unknown;
-            /** @description What is done, such as `charge`. */
+            /** @description The kind of operation, such as `charge`. */
             scope: string;
-            /** @description The tenant. Left out, it is the token's own. */
+            /** @description The tenant. Default: the tenant of the token. */
             tenant?: string;
         };
-        /** @description A name of a downstream key, such as `psp`. */
+        /** @description The name of a downstream key, such as `psp`. */
         Name: string;
         /**
-         * @description What became of the effect.
+         * @description The outcome of the effect.
          * @enum {string}
          */
         Outcome: "complete" | "fail" | "release" | "retry" | "doubt";
-        /** @description Changes to the policy for one claim, within what the server allows. What is left out is the server's choice. */
+        /** @description Overrides of the policy for one claim, within the limits of the server. */
         Overrides: {
-            /** @description Decided by the first claim, and stored. `takeover` is refused where the server says `hold`. */
+            /**
+             * @description The crash policy, which the first claim of a key sets. `takeover` is refused if the server
+             *     sets `hold`.
+             */
             crash?: components["schemas"]["Crash"];
             /**
              * Format: int64
-             * @description How long the owner may be silent before it counts as gone.
+             * @description How long the owner may be silent before it counts as crashed.
              */
             lease_ms?: number;
-            /** @description What to do while another runs the same key. */
+            /** @description What the claim does while the key is running. */
             on_busy?: components["schemas"]["Busy"];
             /**
              * Format: int64
-             * @description How long the record lives after it was last written.
+             * @description How long the record is kept after its last change.
              */
             retention_ms?: number;
             /**
              * Format: int64
-             * @description How long to wait at most; the server may wait less.
+             * @description The maximum wait. The server may wait less.
              */
             wait_ms?: number;
         };
         /** @description A problem document (RFC 9457). */
         ProblemDocument: {
-            /** @description Of the claim that it is about. */
+            /** @description The id of the claim that the problem is about. */
             claimId?: string;
-            /** @description A stable word for it. */
+            /** @description The stable error code. */
             code: string;
             /** @description What happened, and what to do. */
             detail: string;
             /**
              * Format: int64
-             * @description When asking again is worth it, in milliseconds.
+             * @description How long to wait before a retry, in milliseconds.
              */
             retryAfterMs?: number;
-            /** @description Whether the same request may get an answer later. */
+            /** @description Whether the same request can succeed later. */
             retryable: boolean;
             /**
              * Format: int32
-             * @description The status of the answer.
+             * @description The HTTP status of the response.
              */
             status: number;
-            /** @description What it is, in a few words. */
+            /** @description A short summary of the problem. */
             title: string;
             /** @description `urn:semel:problem:` and the code. */
             type: string;
         };
-        /** @description Keeps the lease, and a checkpoint with it. */
+        /** @description Renews a lease, optionally with a checkpoint. */
         RenewRequest: {
-            /** @description Progress to keep for whoever runs next, should this owner vanish: any JSON, at most 64 KiB. */
+            /** @description Progress for the next owner, if this one crashes: any JSON of at most 64 KiB. */
             checkpoint?: unknown;
             /**
              * Format: int64
@@ -250,56 +262,59 @@ export type components = {
             /** @description The lease's token. */
             token: string;
         };
-        /** @description A lease that was renewed. */
+        /** @description A renewed lease. */
         RenewView: {
             /**
              * Format: int64
-             * @description How long the owner may still start things, from when the server answered.
+             * @description How long the owner may start further steps, counted from the response of the server.
              */
             expires_in_ms: number;
-            /** @description Of the claim. */
+            /** @description The id of the claim. */
             id: string;
             /** @description `running`. */
             status: components["schemas"]["Status"];
             /**
              * Format: int64
-             * @description How long the server held this request.
+             * @description How long the server processed this request.
              */
             took_ms: number;
         };
-        /** @description Ends the lease. */
+        /** @description Settles a lease. */
         SettleRequest: {
-            /** @description The answer to keep, with `complete` and `fail`. */
+            /** @description The answer to keep, for `complete` and `fail`. */
             answer?: components["schemas"]["AnswerInput"];
             /**
              * Format: int64
              * @description The lease's fence.
              */
             fence: number;
-            /** @description What became of the effect. */
+            /** @description The outcome of the effect. */
             outcome: components["schemas"]["Outcome"];
             /** @description The lease's token. */
             token: string;
         };
-        /** @description A claim that was settled. */
+        /** @description A settled claim. */
         SettleView: {
             /**
              * Format: int32
-             * @description 1, or more where earlier owners vanished.
+             * @description The attempt number: 1, or more if earlier owners crashed.
              */
             attempt: number;
             /**
              * Format: int64
-             * @description Of the lease.
+             * @description The fence of the lease.
              */
             fence: number;
-            /** @description Of the claim. */
+            /** @description The id of the claim. */
             id: string;
-            /** @description What the record says now. `running` where a release could not be recorded: the lease lapses by itself. */
+            /**
+             * @description The state of the record. It is `running` if a release could not be recorded; then the lease
+             *     expires.
+             */
             status: components["schemas"]["Status"];
         };
         /**
-         * @description Where a claim stands.
+         * @description The state of a claim.
          * @enum {string}
          */
         Status: "claimed" | "unprotected" | "running" | "completed" | "failed" | "in_doubt" | "released";

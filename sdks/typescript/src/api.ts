@@ -89,7 +89,7 @@ export class Api {
     const body: RenewRequest = { token: owner.token, fence: owner.fence };
     if (checkpoint !== undefined) body.checkpoint = checkpoint;
     const reply = await this.send("POST", `/v1/claims/${owner.id}/renew`, () => body, within);
-    if (reply.status === 409 && problemOf(reply).code === "idempotency_lease_lost") {
+    if (reply.status === 409 && problemOf(reply).code === "idempotency_lease_not_held") {
       throw new LeaseLost("the lease is another's");
     }
     const view = read(reply) as RenewView;
@@ -97,7 +97,7 @@ export class Api {
     return { ...view, countsFrom: reply.sentAt + view.took_ms };
   }
 
-  /** Says what became of the work. A `ProblemError` `idempotency_lease_lost` where the lease was another's. */
+  /** Says what became of the work. A `ProblemError` `idempotency_lease_not_held` where the lease was another's. */
   async settle(owner: Owner, outcome: Outcome, answer?: AnswerInput, within?: number): Promise<SettleView> {
     const body: SettleRequest = { token: owner.token, fence: owner.fence, outcome };
     if (answer !== undefined) body.answer = answer;

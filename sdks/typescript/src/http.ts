@@ -247,7 +247,7 @@ function ofError(error: unknown): Plain {
 }
 
 function unsettled(error: SemelError): Plain {
-  if (error instanceof ProblemError && error.code === "idempotency_lease_lost") {
+  if (error instanceof ProblemError && error.code === "idempotency_lease_not_held") {
     if (error.problem.claim) return replayed(error.problem.claim);
     return problem(503, "idempotency_lease_lost", "Another took the request over", AGAIN);
   }

@@ -109,7 +109,7 @@ export class FakeSemel {
     const asked = body as SettleRequest;
     if (record?.token !== asked.token || record.fence !== asked.fence) {
       const done = action === "settle" && (record?.state === "completed" || record?.state === "failed");
-      return problem(409, "idempotency_lease_lost", done ? { claim: this.#view(id, record, true) } : {});
+      return problem(409, "idempotency_lease_not_held", done ? { claim: this.#view(id, record, true) } : {});
     }
     return action === "renew" ? this.#renew(id, record, asked) : this.#settle(id, record, asked);
   }
@@ -188,7 +188,7 @@ export class FakeSemel {
   }
 
   #renew(id: string, record: Kept, asked: RenewRequest): Said {
-    if (record.state !== "running") return problem(409, "idempotency_lease_lost");
+    if (record.state !== "running") return problem(409, "idempotency_lease_not_held");
     record.leaseEnd = this.#now() + record.lease;
     if ("checkpoint" in asked) record.checkpoint = asked.checkpoint;
     return [200, { id, status: "running", expires_in_ms: record.lease, took_ms: 0 }];
@@ -198,7 +198,7 @@ export class FakeSemel {
     const retry = record.crash === "hold" ? "in_doubt" : "released";
     const states = { complete: "completed", fail: "failed", release: "released", doubt: "in_doubt", retry } as const;
     const next = states[asked.outcome];
-    if (record.state !== "running" && record.state !== next) return problem(409, "idempotency_lease_lost");
+    if (record.state !== "running" && record.state !== next) return problem(409, "idempotency_lease_not_held");
     record.state = next;
     record.answer = asked.answer ?? {};
     record.expires = this.#now() + record.retention;

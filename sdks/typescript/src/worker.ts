@@ -260,7 +260,7 @@ async function failed(lease: Lease, error: unknown, terms: Terms): Promise<unkno
   } catch (second) {
     if (!(second instanceof SemelError)) throw second;
     if (outcome !== "fail") return error;
-    if (second instanceof ProblemError && second.code === "idempotency_lease_lost") {
+    if (second instanceof ProblemError && second.code === "idempotency_lease_not_held") {
       return new LeaseLost("it failed here, and the lease was another's by then: ask again for its answer", { cause: error });
     }
     return new Unrecorded(answer?.body, { cause: error });
@@ -280,7 +280,7 @@ async function completed<T>(lease: Lease, value: T, view: ClaimView): Promise<Re
   try {
     await lease.settle("complete", kept.answer);
   } catch (error) {
-    if (error instanceof ProblemError && error.code === "idempotency_lease_lost") {
+    if (error instanceof ProblemError && error.code === "idempotency_lease_not_held") {
       // Another run was quicker: its answer is everybody's.
       const other = error.problem.claim;
       if (!other) throw new LeaseLost("the effect ran, but the lease was another's by then", { cause: error });

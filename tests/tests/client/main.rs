@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use semel_client::{Called, Error, Idempotency, IdempotencyKey, RetryBudget, RetryPolicy};
+use semel_client::{
+    CallInfo, Error, IdempotencyKey, IdempotencyMiddleware, RetryBudget, RetryPolicy,
+};
 use semel_testkit::private::new_folder;
 
 use network::Network;
@@ -29,7 +31,7 @@ fn patient() -> RetryPolicy {
 }
 
 fn client() -> reqwest_middleware::ClientWithMiddleware {
-    let idempotency = Idempotency::default()
+    let idempotency = IdempotencyMiddleware::default()
         .policy(patient())
         .budget(Arc::new(RetryBudget::new(1_000_000, 1.0)));
     let builder = reqwest_middleware::ClientBuilder::new(reqwest::Client::new());
@@ -49,7 +51,9 @@ async fn two_thousand_calls_through_a_bad_network_take_effect_once_each() {
         async move {
             let answer = request.send().await.expect("an answer in the end");
             assert_eq!(answer.status(), 201);
-            let called = Called::of(&answer).expect("how it went").clone();
+            let called = CallInfo::from_response(&answer)
+                .expect("how it went")
+                .clone();
             let receipt = answer.text().await.expect("a whole body");
             (format!("ord-{number}"), receipt, called)
         }
@@ -93,7 +97,7 @@ async fn a_conflict_ends_the_call_at_once() {
     assert_eq!(charge("ord-1").await.expect("an answer").status(), 201);
     let error = charge("ord-2").await.expect_err("another payload");
     let status = http::StatusCode::UNPROCESSABLE_ENTITY;
-    assert_eq!(Error::of(&error), Some(&Error::Conflict { status }));
+    assert_eq!(Error::find_in(&error), Some(&Error::Conflict { status }));
     assert_eq!(service.effects().len(), 1);
     assert_eq!(service.requests(), 1);
 }
@@ -101,7 +105,7 @@ async fn a_conflict_ends_the_call_at_once() {
 #[tokio::test]
 async fn a_server_that_is_not_there_is_given_up_on_and_nothing_was_done() {
     let nobody = semel_testkit::private::free_port();
-    let idempotency = Idempotency::default().policy(RetryPolicy {
+    let idempotency = IdempotencyMiddleware::default().policy(RetryPolicy {
         max_attempts: 3,
         base: Duration::from_millis(1),
         ..RetryPolicy::default()
@@ -113,7 +117,7 @@ async fn a_server_that_is_not_there_is_given_up_on_and_nothing_was_done() {
         .send()
         .await;
     let error = sent.expect_err("nobody is there");
-    let told = Error::of(&error).expect("one of ours");
+    let told = Error::find_in(&error).expect("one of ours");
     assert!(
         matches!(
             told,

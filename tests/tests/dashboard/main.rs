@@ -3,6 +3,7 @@
 //!
 //! `SEMEL_SHOTS=folder` keeps the screenshots, `SEMEL_DASHBOARD_SECONDS=60` gives the plots something to show.
 
+mod dev;
 mod rig;
 
 use std::sync::Arc;

@@ -213,29 +213,31 @@ impl Rig {
 
     /// Starts a scenario in the browser.
     pub(crate) fn browse(&self, scenario: &str, args: &Value) -> Browser {
-        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/dashboard"));
-        for name in ["SEMEL_TEST_PLAYWRIGHT", "SEMEL_TEST_CHROMIUM"] {
-            assert!(
-                std::env::var_os(name).is_some(),
-                "{name}: see `cargo xtask services up dashboard`"
-            );
-        }
-        let shots =
-            std::env::var_os("SEMEL_SHOTS").map_or_else(|| new_folder("shots"), PathBuf::from);
-        let mut command = Command::new("node");
-        command.arg(folder.join("scenarios.mjs")).arg(scenario);
-        command
-            .env("URL", format!("http://{}", self.admin))
-            .env("TOKEN", TOKEN);
-        command.env("ARGS", args.to_string()).env("SHOTS", shots);
-        command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
-        let mut child = command.spawn().expect("node");
-        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        Browser { child, lines }
+        browse(&format!("http://{}", self.admin), scenario, args)
     }
+}
+
+/// Starts a scenario in the browser, at this address.
+pub(crate) fn browse(url: &str, scenario: &str, args: &Value) -> Browser {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/dashboard"));
+    for name in ["SEMEL_TEST_PLAYWRIGHT", "SEMEL_TEST_CHROMIUM"] {
+        assert!(
+            std::env::var_os(name).is_some(),
+            "{name}: see `cargo xtask services up dashboard`"
+        );
+    }
+    let shots = std::env::var_os("SEMEL_SHOTS").map_or_else(|| new_folder("shots"), PathBuf::from);
+    let mut command = Command::new("node");
+    command.arg(folder.join("scenarios.mjs")).arg(scenario);
+    command.env("URL", url).env("TOKEN", TOKEN);
+    command.env("ARGS", args.to_string()).env("SHOTS", shots);
+    command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let mut child = command.spawn().expect("node");
+    let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    Browser { child, lines }
 }
 
 /// A scenario that goes on.

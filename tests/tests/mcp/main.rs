@@ -3,6 +3,7 @@
 
 mod agent;
 mod conformance;
+mod docs;
 mod example;
 mod faults;
 mod operators;

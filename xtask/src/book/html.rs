@@ -1,4 +1,4 @@
-//! Following every link of the pages that were built: what is right in Markdown may have got lost on the way.
+//! Follows every link of the built pages, because links may break on the way from Markdown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,7 +12,7 @@ pub(crate) struct Checked {
     pub(crate) broken: Vec<String>,
 }
 
-/// The whole book on one page, and what is shown where nothing is: neither is linked to as it lies there.
+/// The print page and the error page, which are not linked to.
 const LEFT_OUT: [&str; 2] = ["print.html", "404.html"];
 
 /// Follows the links of all pages under `root`.

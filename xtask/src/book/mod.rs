@@ -1,7 +1,9 @@
-//! `cargo xtask book`: the documentation as a book that is read in a browser, searched offline, and printed.
+//! `cargo xtask book`: the documentation as a book that is read in a browser, searched offline, and
+//! printed.
 //!
-//! The pages stay where they are: beside the code, readable as they are. What the summary names, and what those pages link to,
-//! is laid out under `target/book/src` with the paths that it has here, so that no link has to change; mdBook makes the rest.
+//! The pages stay where they are: beside the code, readable as they are. What the summary names,
+//! and what those pages link to, is laid out under `target/book/src` with the paths that it has
+//! here, so that no link has to change; mdBook makes the rest.
 
 mod html;
 mod stage;
@@ -69,8 +71,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// The program; built where this version isn't there. Without what it serves and watches with, which is most of it, and not
-/// optimised: building takes longer than the book.
+/// The program; built where this version isn't there. Without what it serves and watches with,
+/// which is most of it, and not optimised: building takes longer than the book.
 fn mdbook(workspace: &Workspace) -> Result<PathBuf> {
     let own = workspace.path(format!("target/tools/mdbook-{MDBOOK}"));
     let program = own.join("bin/mdbook");

@@ -1,4 +1,4 @@
-//! Laying out what the book is made of.
+//! Stages the sources of the book.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -148,7 +148,7 @@ fn heading(workspace: &Workspace, page: &str) -> Result<String> {
     Ok(heading.replace(['[', ']'], ""))
 }
 
-/// Pages under `docs` that nobody could find in the book.
+/// Pages under `docs` that are missing in the book.
 fn forgotten(tracked: &[String], chapters: &BTreeSet<String>) -> Vec<String> {
     let pages = tracked
         .iter()

@@ -1,7 +1,7 @@
 //! Known vulnerabilities in what we depend on: cargo-deny with the RustSec database.
 //!
-//! Where the database can't be fetched, a git bundle of it is used instead. Without either nothing was checked; that fails
-//! under `CI=true`, and is said anywhere else.
+//! Where the database can't be fetched, a git bundle of it is used instead. Without either nothing
+//! was checked; that fails under `CI=true`, and is said anywhere else.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

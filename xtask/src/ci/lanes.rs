@@ -1,4 +1,5 @@
-//! Steps side by side: each lane runs its own in order, and a step waits for those of other lanes that it names.
+//! Runs steps in parallel lanes: each lane runs its steps in order, and a step waits for the steps
+//! of other lanes that it names.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ use crate::table::seconds;
 use crate::time::{Stopwatch, pause};
 use crate::workspace::Workspace;
 
-/// A run that takes longer has grown too much, and says so before a limit from outside ends it without a word.
+/// The time limit of a run, so that it ends with a report before an outer limit kills it.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// How often the running steps are looked at.
@@ -52,7 +53,7 @@ pub(super) fn run(workspace: &Workspace, steps: &'static [Step]) -> Result<Vec<R
                     false => Outcome::NotReached,
                 };
                 outcomes[step.index] = Some((step.watch.seconds(), outcome));
-                print_log(workspace, &steps[step.index], "was ended")?;
+                println!("--- {} was ended", steps[step.index].name);
             }
             break;
         }
@@ -78,7 +79,8 @@ pub(super) fn run(workspace: &Workspace, steps: &'static [Step]) -> Result<Vec<R
     Ok(steps.iter().zip(outcomes).map(row).collect())
 }
 
-/// The steps that may begin now: the next of each free lane, if those that it waits for have passed.
+/// The steps that may begin now: the next of each free lane, if those that it waits for have
+/// passed.
 fn ready(steps: &[Step], passed: &[bool], busy: &[usize]) -> Vec<usize> {
     let has_passed = |name: &str| {
         steps
@@ -125,7 +127,8 @@ fn end_finished(
             "FAILED"
         };
         let ended = format!("{word} after {}", seconds(took));
-        if this.name == LAST {
+        if this.name == LAST || outcome != Outcome::Passed {
+            // Its log closes the output.
             println!("--- {} {ended}", this.name);
         } else {
             print_log(workspace, this, &ended)?;

@@ -1,9 +1,9 @@
 //! `cargo xtask ci`: every check, the tests last.
 //!
-//! Steps run side by side in a few lanes: servers are installed while the compiler works, and what mostly waits runs beside
-//! what mostly computes. Each step is a process of its own (`cargo xtask ci --only NAME`) with a log of its own, which is
-//! printed when the step ends. The log of the tests is printed last, because what reads the output looks for their summary
-//! at its end.
+//! Steps run side by side in a few lanes: servers are installed while the compiler works, and what
+//! mostly waits runs beside what mostly computes. Each step is a process of its own (`cargo xtask
+//! ci --only NAME`) with a log of its own, which is printed when the step ends. The log of the
+//! tests, or of the step that failed, is printed last: readers look for it at the end.
 
 mod advisories;
 mod lanes;
@@ -23,7 +23,8 @@ use steps::STEPS;
 /// `cargo xtask ci`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// Run only what needs nothing but Rust: no server, no other tool, no network beyond the crates.
+    /// Run only what needs nothing but Rust: no server, no other tool, no network beyond the
+    /// crates.
     #[arg(long)]
     quick: bool,
     /// Run one step alone, by its name.
@@ -65,9 +66,12 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let rows = lanes::run(workspace, STEPS)?;
     workspace.write_result("ci", &rows)?;
     print_table(&rows);
-    // What the last step said closes the output.
-    print!("{}", lanes::log_of(workspace, steps::LAST)?);
-    match failure(&rows) {
+    // The log of the step that failed, or of the tests, closes the output.
+    let failed = failure(&rows);
+    let closing = failed.map_or(steps::LAST, |(step, _)| step);
+    let log = lanes::log_of(workspace, closing)?;
+    println!("{}", log.trim_end());
+    match failed {
         None => Ok(()),
         Some((step, reason)) => bail!("{step}: {reason}"),
     }

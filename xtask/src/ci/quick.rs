@@ -1,4 +1,4 @@
-//! `cargo xtask ci --quick`: what can be checked with nothing but Rust, one step after another.
+//! `cargo xtask ci --quick`: the checks that need nothing but Rust, one after another.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -26,7 +26,7 @@ const STEPS: [(&str, Check); 7] = [
     ("tests", tests),
 ];
 
-/// What the tests came to.
+/// The totals of the tests.
 #[derive(Debug, Default, Serialize)]
 struct Counts {
     passed: u64,
@@ -70,7 +70,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<()> {
     }
 }
 
-/// A plain `cargo test`, and a count of what it leaves out because it needs servers.
+/// Runs `cargo test`, and counts the tests that need servers.
 fn tests(workspace: &Workspace) -> Result<()> {
     let left_out = left_out(workspace)?;
     let watch = Stopwatch::start();
@@ -118,7 +118,8 @@ fn tests(workspace: &Workspace) -> Result<()> {
 }
 
 impl Counts {
-    /// Adds what a closing line of the test harness says: `test result: ok. 3 passed; 0 failed; 1 ignored; …`.
+    /// Adds what a closing line of the test harness says: `test result: ok. 3 passed; 0 failed; 1
+    /// ignored; …`.
     fn add(&mut self, line: &str) {
         let Some((_, numbers)) = line
             .trim()
@@ -142,7 +143,8 @@ impl Counts {
     }
 }
 
-/// Tests of the targets that manifests mark `test = false`, as they need servers: built and counted, not run.
+/// Tests of the targets that manifests mark `test = false`, as they need servers: built and
+/// counted, not run.
 fn left_out(workspace: &Workspace) -> Result<u64> {
     let metadata = MetadataCommand::new()
         .manifest_path(workspace.path("Cargo.toml"))

@@ -1,4 +1,5 @@
-//! Tests that passed at their second try only. A few are let through, and named; more fail the run.
+//! Flaky tests: tests that passed only at the second try are listed, and too many of them fail the
+//! run.
 
 use anyhow::{Context as _, Result, bail};
 use quick_xml::Reader;

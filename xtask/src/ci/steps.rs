@@ -8,7 +8,8 @@ use super::{advisories, retried, tools};
 use crate::programs::EVERY_TEST;
 use crate::workspace::Workspace;
 use crate::{
-    book, deps, exec, faults, generate, house, programs, schemathesis, sdks, services, workflows,
+    book, deps, dist, exec, faults, generate, house, programs, schemathesis, sdks, services,
+    workflows,
 };
 
 /// One check.
@@ -112,6 +113,10 @@ pub(crate) const STEPS: &[Step] = &[
         step("packages for other languages", Lane::Run, |w| {
             sdks::run(w, None)
         }),
+    ),
+    after(
+        &["programs", "tools"],
+        step("packages of the program", Lane::Run, dist::trial),
     ),
     step("faults", Lane::Run, faults::slice),
     step("model", Lane::Idle, |w| programs::model(w, true)),

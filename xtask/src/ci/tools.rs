@@ -41,7 +41,8 @@ fn installed(workspace: &Workspace) -> Result<PathBuf> {
     if program.is_file() {
         return Ok(program);
     }
-    // Not optimised: building it takes four times as long otherwise, and its checks take seconds either way.
+    // Not optimised: building it takes four times as long otherwise, and its checks take seconds
+    // either way.
     let mut install = exec::cargo();
     install.args(["install", "--locked", "--root"]).arg(&own);
     install.arg(format!("cargo-deny@{DENY}"));

@@ -1,4 +1,4 @@
-//! Comparing what the page claims with what there is.
+//! Compares the claims of the page with the existing tests.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub(crate) enum Verdict {
     Covered,
     /// Marked partial, and every test that it names exists. Not counted as covered.
     Partial,
-    /// Marked planned. Whatever it names need not exist yet.
+    /// Marked planned. Its tests need not exist yet.
     Planned,
     /// The page is wrong about it.
     Broken,

@@ -1,4 +1,4 @@
-//! The tests of the packages in other languages, by their names in the files: listing them takes no tool of theirs.
+//! Lists the tests of the Python and TypeScript packages from their files, without their tools.
 
 use std::path::Path;
 

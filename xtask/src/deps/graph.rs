@@ -1,4 +1,4 @@
-//! The graph of normal dependencies, freed from cargo's own shapes so that a test can make one up.
+//! The graph of normal dependencies, independent of cargo's types, so that tests can construct one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -84,7 +84,7 @@ impl Graph {
                     path,
                     why: rule.why,
                 });
-                // What lies behind a forbidden package is not a second finding.
+                // Packages behind a forbidden one are not reported separately.
                 continue;
             }
             for next in &node.needs {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_below_the_core_is_caught_with_its_path() {
+    fn runtime_below_the_core_is_reported_with_its_path() {
         let found = check_all([
             node("semel-core", true, true, &["cache", "bytes"]),
             node("cache", false, true, &["timer", "bytes"]),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_is_meant_by_its_prefix() {
+    fn prefix_pattern_matches_a_family() {
         let found = check_all([
             node("semel-core", true, true, &["sqlx-core"]),
             node("sqlx-core", false, true, &[]),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_core_must_not_use_a_crate_of_ours() {
+    fn core_must_not_use_workspace_crates() {
         let found = check_all([
             node("semel-core", true, true, &["semel-http"]),
             node("semel-http", true, true, &[]),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_testkit_stays_out_of_shipped_crates_only() {
+    fn testkit_is_forbidden_in_shipped_crates_only() {
         let kit = node("semel-testkit", true, true, &[]);
         let tool = node("semel-bench", true, false, &["semel-testkit"]);
         assert_eq!(check_all([kit.clone(), tool]), []);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_ends() {
+    fn dependency_circle_terminates() {
         let found = check_all([
             node("semel-core", true, true, &["a"]),
             node("a", false, true, &["b"]),

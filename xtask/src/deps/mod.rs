@@ -1,10 +1,13 @@
-//! `cargo xtask deps`: which crates may depend on which.
+//! `cargo xtask deps`: checks the direction of dependencies, between crates and between modules.
 //!
-//! What the manifests say is not enough: a runtime usually arrives through somebody else's crate.
-//! So the rules are checked on the whole resolved graph, with all features on.
+//! A runtime usually arrives through a dependency of a dependency, so the rules for crates are
+//! checked on the whole resolved graph, with all features on. The modules of each crate must not
+//! import each other in a circle.
 
 mod graph;
+mod modules;
 mod rules;
+mod source;
 
 use anyhow::{Result, bail};
 use cargo_metadata::{CargoOpt, MetadataCommand};
@@ -44,10 +47,41 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
             findings.push(Finding { rule, path, why });
         }
     }
+    let circles = modules::check(workspace, &folders(&metadata, workspace))?;
+    for circle in &circles {
+        println!("{}: {}", circle.package, circle.message);
+        println!("  modules: {}", circle.modules.join(", "));
+        for import in &circle.imports {
+            println!("  {import}");
+        }
+    }
+    rows.push([
+        "no-import-circles".to_owned(),
+        match circles.len() {
+            0 => "kept".to_owned(),
+            count => format!("broken {count} times"),
+        },
+        "a module that imports none of the others can be read and tested alone".to_owned(),
+    ]);
     println!("{}", table(&["rule", "result", "because"], rows));
-    workspace.write_result("deps", &findings)?;
-    if !findings.is_empty() {
-        bail!("{} forbidden dependency path(s), see above", findings.len());
+    workspace.write_result("deps", &(&findings, &circles))?;
+    if !findings.is_empty() || !circles.is_empty() {
+        bail!(
+            "{} forbidden dependency path(s) and {} import circle(s), see above",
+            findings.len(),
+            circles.len()
+        );
     }
     Ok(())
+}
+
+/// The folders of our packages, relative to the root.
+fn folders(metadata: &cargo_metadata::Metadata, workspace: &Workspace) -> Vec<String> {
+    let packages = metadata.workspace_packages();
+    let folders = packages.iter().filter_map(|package| {
+        let folder = package.manifest_path.parent()?;
+        let folder = folder.as_std_path().strip_prefix(workspace.root()).ok()?;
+        Some(folder.display().to_string())
+    });
+    folders.collect()
 }

@@ -1,6 +1,6 @@
-//! The rules of direction, all of them.
+//! The rules for the direction of dependencies.
 
-/// Whom a rule binds.
+/// The packages that a rule applies to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Who {
     /// One of our packages, by name.
@@ -11,7 +11,7 @@ pub(crate) enum Who {
     Any,
 }
 
-/// What a package must never reach by its normal dependencies, at any distance.
+/// Packages that must not be reachable by normal dependencies, at any distance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule {
     pub(crate) name: &'static str,
@@ -21,10 +21,10 @@ pub(crate) struct Rule {
     pub(crate) why: &'static str,
 }
 
-/// Dependencies under this condition are part of test builds only, and no part of what is shipped.
+/// Dependencies under this condition belong to test builds only.
 pub(crate) const TEST_ONLY_CONDITION: &str = "semel_shuttle";
 
-/// Runtimes, sockets, TLS, servers' clients: whatever does I/O or brings a scheduler.
+/// Everything that does I/O or brings a scheduler: runtimes, sockets, TLS, clients of servers.
 const INPUT_AND_OUTPUT: &[&str] = &[
     "actix*",
     "async-executor",
@@ -63,7 +63,7 @@ const INPUT_AND_OUTPUT: &[&str] = &[
     "warp",
 ];
 
-/// To allow or forbid a direction, change this table and nothing else.
+/// The table of allowed and forbidden directions.
 pub(crate) const RULES: &[Rule] = &[
     Rule {
         name: "core-without-io",
@@ -122,7 +122,7 @@ pub(crate) const RULES: &[Rule] = &[
     },
 ];
 
-/// Whether a package name is meant by one of the patterns.
+/// Whether one of the patterns matches a package name.
 pub(crate) fn matches(patterns: &[&str], name: &str) -> bool {
     patterns
         .iter()

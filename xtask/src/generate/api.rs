@@ -1,4 +1,4 @@
-//! `docs/api-reference.md`: every call of the APIs, from the document that describes them.
+//! `docs/api-reference.md`: every call of the APIs, from the OpenAPI document.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
-//! `docs/cli-reference.md`: what `--help` says of every command; and in `docs/scale.md` what `semel plan` says.
+//! `docs/cli-reference.md`: the `--help` of every command; and the output of `semel plan` in
+//! `docs/scale.md`.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -90,7 +91,7 @@ fn reference(program: &Path) -> Result<Output> {
 fn said(program: &Path, arguments: &[String]) -> Result<String> {
     let mut command = Command::new(program);
     command.args(arguments);
-    // What this machine has set must not show.
+    // Removes the settings of this machine.
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SEMEL_")) {
         command.env_remove(name);
     }

@@ -1,4 +1,4 @@
-//! The configuration's schema and its page, made by the command that reads it.
+//! The JSON schema and the reference page of the configuration.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! `docs/errors`: a page for each code, made from the tables that answers are made from.
+//! `docs/errors`: a page for each problem code.
 
 use std::collections::BTreeMap;
 use std::process::Command;

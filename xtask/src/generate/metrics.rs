@@ -1,4 +1,4 @@
-//! `docs/metrics.md`: the table of metrics, as the server has it.
+//! `docs/metrics.md`: the table of metrics.
 
 use std::process::Command;
 

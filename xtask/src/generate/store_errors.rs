@@ -1,4 +1,4 @@
-//! `docs/stores/errors.md`: what servers answer, from the tables that the stores look errors up in.
+//! `docs/stores/errors.md`: the errors of servers, and how the stores classify them.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! Rules about Markdown that need more than one file: links lead somewhere, and code of ours is compiled.
+//! Rules about Markdown across files: links resolve, and Rust examples are compiled.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,8 @@ use crate::markdown::{self, Page};
 /// The names under which findings are counted.
 pub(crate) const RULES: [&str; 2] = ["links", "compiled-examples"];
 
-/// Checks all pages; `texts` is every text file of the repository by its path, `others` are the rest.
+/// Checks all pages; `texts` is every text file of the repository by its path, `others` are the
+/// rest.
 pub(crate) fn check(texts: &BTreeMap<String, String>, others: &[String]) -> Vec<Finding> {
     let is_page = |path: &str| path.ends_with(".md");
     let pages: BTreeMap<&str, Page> = texts

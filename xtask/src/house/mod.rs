@@ -1,4 +1,4 @@
-//! `cargo xtask house`: rules about the files themselves, which no compiler checks.
+//! `cargo xtask house`: rules about the files of the repository.
 
 mod links;
 mod rules;
@@ -13,7 +13,7 @@ use crate::table::table;
 use crate::workspace::Workspace;
 use rules::{Finding, Level, RULES, check};
 
-/// Checks every file that is, or is about to be, part of the repository.
+/// Checks every tracked or new file of the repository.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let files = files(workspace)?;
     let mut findings: Vec<Finding> = Vec::new();
@@ -72,7 +72,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// What git tracks, and what it would: everything that is not ignored.
+/// All files that git does not ignore.
 pub(crate) fn files(workspace: &Workspace) -> Result<Vec<String>> {
     let mut command = Command::new("git");
     command.args([

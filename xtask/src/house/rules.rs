@@ -1,11 +1,11 @@
-//! The rules, each a function from one file to what is wrong with it.
+//! The rules, each a function from one file to its findings.
 
 use serde::Serialize;
 
-/// Past this, a file should be split when it is touched next.
+/// Above this length, a file should be split at the next change.
 const LONG: usize = 300;
 
-/// Past this, it must be split now.
+/// Above this length, a file must be split.
 const TOO_LONG: usize = 600;
 
 /// Files whose length counts.
@@ -26,7 +26,7 @@ const REGISTRY_HOSTS: [(&str, &str); 6] = [
     ("deb.debian", ".org"),
 ];
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
@@ -34,7 +34,7 @@ pub(crate) enum Level {
     Failure,
 }
 
-/// One thing that is wrong.
+/// A finding.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Finding {
     pub(crate) rule: &'static str,
@@ -133,7 +133,8 @@ fn inherited_lints(path: &str, text: &str) -> Option<Finding> {
         Ok(manifest) => manifest,
         Err(error) => return Some(broken(format!("not TOML: {error}"))),
     };
-    // An example is an application, with rules of its own; the root of a workspace has nobody to inherit from.
+    // An example is an application, with rules of its own; the root of a workspace has nobody to
+    // inherit from.
     if path.starts_with("examples/") {
         return None;
     }

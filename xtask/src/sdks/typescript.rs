@@ -52,8 +52,8 @@ pub(super) fn install(sources: &Path) -> Result<()> {
     println!("installing what the TypeScript package is checked with");
     let mut npm = Command::new("npm");
     npm.current_dir(package);
-    // Not `ci`: it refuses a lock without the builds for other systems, which tests don't need and not every registry has.
-    // Versions and digests are those of the lock all the same.
+    // Not `ci`: it refuses a lock without the builds for other systems, which tests don't need and
+    // not every registry has. Versions and digests are those of the lock all the same.
     exec::capture(npm.args(["install", "--no-save", "--no-audit", "--no-fund"]))
         .context("cannot install the packages of package-lock.json")?;
     Ok(std::fs::write(mark, LOCK)?)

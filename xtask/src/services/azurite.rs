@@ -13,7 +13,8 @@ use crate::exec;
 
 const VERSION: &str = "3.35.0";
 const CONTAINER: &str = "semel";
-/// The account that every emulator has, with the key that its makers published for it; in base 64, and for a URL.
+/// The account that every emulator has, with the key that its makers published for it; in base 64,
+/// and for a URL.
 const ACCOUNT: &str = "devstoreaccount1";
 const KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";

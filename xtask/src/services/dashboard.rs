@@ -1,5 +1,5 @@
-//! What the dashboard is tested with: Chromium, and Playwright to drive it. Tests start these themselves, so nothing runs
-//! here.
+//! What the dashboard is tested with: Chromium, and Playwright to drive it. Tests start these
+//! themselves, so nothing runs here.
 
 use std::path::PathBuf;
 use std::process::Command;

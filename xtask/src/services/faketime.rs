@@ -1,4 +1,5 @@
-//! The library that makes a process believe another time. Tests load it themselves; nothing runs here.
+//! The library that makes a process believe another time. Tests load it themselves; nothing runs
+//! here.
 
 use std::path::PathBuf;
 

@@ -15,7 +15,8 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
-/// Sends a request without a body. HTTP/1.0, so that the end of the answer is the end of the stream.
+/// Sends a request without a body. HTTP/1.0, so that the end of the answer is the end of the
+/// stream.
 pub(crate) fn ask(method: &str, port: u16, path: &str) -> Result<Answer> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut stream = TcpStream::connect_timeout(&address, LIMIT)

@@ -52,7 +52,8 @@ impl Service for MariaDb {
             "--log-bin=binlog".to_owned(),
             "--server-id=1".to_owned(),
             "--skip-name-resolve".to_owned(),
-            // Not the system's: a server removes the temporary tables that it finds when it starts, another's too.
+            // Not the system's: a server removes the temporary tables that it finds when it starts,
+            // another's too.
             format!("--tmpdir={}", instance.folder()?.display()),
         ];
         instance.run(&Spec {

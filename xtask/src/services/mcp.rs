@@ -1,5 +1,5 @@
-//! What the tool gateway is tested with: the official Python and TypeScript SDKs. Tests start their servers and clients
-//! themselves, so nothing runs here.
+//! What the tool gateway is tested with: the official Python and TypeScript SDKs. Tests start their
+//! servers and clients themselves, so nothing runs here.
 
 use std::path::Path;
 use std::process::Command;

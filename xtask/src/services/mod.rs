@@ -38,7 +38,7 @@ use clap::Subcommand;
 use crate::workspace::Workspace;
 use install::{Package, Wheel};
 use instance::Instance;
-pub(crate) use recipes::{folder, for_node, install};
+pub(crate) use recipes::{folder, for_node, for_python, install};
 use state::State;
 
 /// What a service is made of, before it is started.
@@ -51,8 +51,8 @@ pub(crate) struct Profile {
     pub(crate) wheel: Option<&'static Wheel>,
     /// The user to become when root starts a server that refuses to run as root.
     pub(crate) user: Option<&'static str>,
-    /// One free port is kept for each of these roles; the first is the address that is shown. None, where tests start
-    /// the program themselves.
+    /// One free port is kept for each of these roles; the first is the address that is shown. None,
+    /// where tests start the program themselves.
     pub(crate) ports: &'static [&'static str],
 }
 
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn every_service_can_be_told_apart_and_every_server_has_a_port() {
+    fn services_have_unique_names_and_every_server_a_port() {
         let mut seen = Vec::new();
         for service in all() {
             let profile = service.profile();

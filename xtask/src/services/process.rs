@@ -103,7 +103,8 @@ impl Record {
     }
 }
 
-/// Starts a server in a session of its own, so that neither a closed terminal nor Ctrl-C reaches it.
+/// Starts a server in a session of its own, so that neither a closed terminal nor Ctrl-C reaches
+/// it.
 ///
 /// `setsid` and `setpriv` replace themselves by the server, so the id is the server's.
 pub(crate) fn spawn(spec: &Spec, user: Option<&str>, folder: &Path) -> Result<Record> {
@@ -221,12 +222,13 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_alive_at_every_moment_while_one_program_replaces_the_next() {
+    fn process_stays_alive_while_exec_replaces_its_program() {
         // Who looks for the first time when all is over has seen nothing: once more then.
         while looks_on_the_way() == 0 {}
     }
 
-    /// Looks at a process again and again until its last program runs; it has to be alive each time. → how often
+    /// Looks at a process again and again until its last program runs; it has to be alive each
+    /// time. → how often
     fn looks_on_the_way() -> usize {
         // `env` replaces itself by the rest of its line. The long name comes late in the line, as
         // the path of a server below a deep folder does.

@@ -1,4 +1,5 @@
-//! Prometheus and its `promtool`. A tool that tests start themselves, so nothing is left running here.
+//! Prometheus and its `promtool`. A tool that tests start themselves, so nothing is left running
+//! here.
 
 use std::process::Command;
 

@@ -76,8 +76,8 @@ impl Service for RabbitMq {
     }
 }
 
-/// The node's settings are variables, which a script sets: named like the program that it becomes, so that the process
-/// is recognised.
+/// The node's settings are variables, which a script sets: named like the program that it becomes,
+/// so that the process is recognised.
 fn write_script(instance: &Instance<'_>, program: &str) -> Result<std::path::PathBuf> {
     let home = instance.make_folder("home")?;
     let folder = instance.make_folder("data")?;

@@ -1,4 +1,5 @@
-//! What the recipes are tested with: FastAPI, Express and nginx. Tests start these themselves, so nothing runs here.
+//! What the recipes are tested with: FastAPI, Express and nginx. Tests start these themselves, so
+//! nothing runs here.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -102,7 +103,8 @@ impl Service for Recipes {
     }
 }
 
-/// A mark in the folder says that it is whole: a virtual environment can't be moved into place when it is done.
+/// A mark in the folder says that it is whole: a virtual environment can't be moved into place when
+/// it is done.
 pub(crate) fn install(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let whole = folder.join("whole");
     if whole.is_file() {

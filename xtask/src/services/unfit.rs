@@ -1,5 +1,4 @@
-//! A server that speaks S3 and would let two callers win: the store has to refuse it. Tests start it themselves, so
-//! nothing runs here.
+//! An S3 server without conditional writes, which the store must refuse. Tests start it themselves.
 
 use anyhow::Result;
 

@@ -1,4 +1,4 @@
-//! Bringing services up: install, start what does not run, wait until it can be used.
+//! Brings services up: installs them, starts them, and waits until they are ready.
 
 use std::time::Duration;
 

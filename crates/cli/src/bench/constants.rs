@@ -1,4 +1,4 @@
-//! What a bench measured, kept in a file that `plan` reads.
+//! The figures that `semel bench` measures, stored in a file that `semel plan` reads.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,49 +7,49 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit::{self, Exit};
 
-/// Figures measured by `semel bench` on servers that the file names; see there for what they were measured on.
+/// Built-in figures. The file says what each was measured on.
 const OURS: &str = include_str!("../../constants.json");
 
-/// By store.
-pub(crate) type All = BTreeMap<String, Constants>;
+/// Figures by store.
+pub(crate) type ConstantsByStore = BTreeMap<String, Constants>;
 
-/// What one store can do, on one machine.
+/// What one store can do on one machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Constants {
-    /// The store, as it calls itself.
+    /// The store's name and version.
     pub(crate) server: String,
-    /// Where and when, in words.
+    /// Where and when the figures were measured.
     pub(crate) measured: String,
-    /// How many callers at a time.
+    /// The number of concurrent callers.
     pub(crate) concurrency: u32,
-    /// The body of an answer that the rates were measured with.
+    /// The body size that the rates were measured with.
     pub(crate) body_bytes: u64,
-    /// Claimed and settled, per second and primary.
+    /// Claims with settlement per second and primary.
     pub(crate) fresh_per_second: f64,
-    /// Replayed from the store, per second and primary.
+    /// Replays from the store per second and primary.
     pub(crate) replays_per_second: f64,
-    /// One claim and its settlement, with nobody else there.
+    /// The time of one claim with settlement, without other load.
     pub(crate) fresh_alone_ms: f64,
-    /// Of a hundred claims and settlements under load, ninety-nine took no longer.
+    /// The 99th percentile of a claim with settlement, under load.
     pub(crate) fresh_p99_ms: f64,
-    /// What a record takes besides its body.
+    /// Bytes of a record besides its body.
     pub(crate) bytes_fixed: f64,
-    /// What a byte of a body takes.
+    /// Bytes for each byte of a body.
     pub(crate) bytes_per_body_byte: f64,
-    /// Commands that the server counted for one claim and its settlement.
+    /// Commands that the server counted for one claim with settlement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) commands_per_fresh: Option<f64>,
     /// Commands that the server counted for one replay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) commands_per_replay: Option<f64>,
-    /// What the server wrote to its log for one claim and its settlement.
+    /// Bytes that the server logged for one claim with settlement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) wal_bytes_per_fresh: Option<f64>,
 }
 
-/// The constants of a file, or ours.
-pub(crate) fn read(file: Option<&Path>) -> Result<All, Exit> {
+/// Reads the figures of a file, or the built-in ones.
+pub(crate) fn read(file: Option<&Path>) -> Result<ConstantsByStore, Exit> {
     let text = match file {
         None => OURS.to_owned(),
         Some(file) => std::fs::read_to_string(file).map_err(|error| {
@@ -58,20 +58,24 @@ pub(crate) fn read(file: Option<&Path>) -> Result<All, Exit> {
         })?,
     };
     serde_json::from_str(&text).map_err(|error| {
-        let message = format!("the constants can't be read: {error}\n    fix: take the file that `semel bench --out` wrote");
+        let message = format!(
+            "the constants can't be read: {error}\n    fix: use a file that \
+                               `semel bench --out` wrote"
+        );
         Exit::failed(exit::CONFIG, message)
     })
 }
 
-/// Those of one store.
-pub(crate) fn of<'a>(all: &'a All, store: &str) -> Result<&'a Constants, Exit> {
+/// The figures of one store.
+pub(crate) fn for_store<'a>(all: &'a ConstantsByStore, store: &str) -> Result<&'a Constants, Exit> {
     let found = all.get(store).filter(|one| {
         let rates = [one.fresh_per_second, one.replays_per_second];
         rates.iter().all(|rate| rate.is_finite() && *rate > 0.0)
     });
     found.ok_or_else(|| {
         let message = format!(
-            "the constants have nothing of {store}\n    fix: `semel bench --store {store}://… --out FILE` measures it"
+            "the file has no figures for {store}\n    fix: `semel bench --store {store}://… \
+             --out FILE` measures them"
         );
         Exit::failed(exit::CONFIG, message)
     })
@@ -82,11 +86,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ours_have_both_stores() {
+    fn built_in_constants_have_both_stores() {
         let all = read(None).unwrap();
         for store in ["redis", "postgres"] {
-            assert!(of(&all, store).unwrap().bytes_fixed > 0.0);
+            assert!(for_store(&all, store).unwrap().bytes_fixed > 0.0);
         }
-        assert!(of(&all, "memory").is_err());
+        assert!(for_store(&all, "memory").is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Callers that claim and settle, or replay.
+//! Load generator: callers that claim and settle, or replay.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,8 @@ use super::subject::Subject;
 use crate::exit::{self, Exit};
 
 const SCOPE: &str = "bench";
-/// The most records that a bench makes: enough for a stable figure, few enough to remove.
+/// The largest number of records that a bench writes: enough for a stable figure, few enough to
+/// remove.
 const MOST: u64 = 200_000;
 
 pub(super) struct Load<'a> {
@@ -21,21 +22,21 @@ pub(super) struct Load<'a> {
     pub(super) concurrency: u32,
     /// Keeps two benches on one store apart.
     run: u64,
-    /// Records made so far; they are numbered.
+    /// The number of records written so far.
     made: Arc<AtomicU64>,
-    /// From which on they have a whole body.
+    /// The number of the first record with a full body.
     whole: u64,
 }
 
-/// What callers got done.
+/// What the callers achieved.
 #[derive(Debug, Default)]
-pub(super) struct Measured {
+pub(super) struct Measurement {
     pub(super) count: u64,
     elapsed: Duration,
     times: Vec<Duration>,
 }
 
-impl Measured {
+impl Measurement {
     pub(super) fn per_second(&self) -> f64 {
         self.count as f64 / self.elapsed.as_secs_f64().max(0.001)
     }
@@ -68,13 +69,13 @@ impl<'a> Load<'a> {
         format!("{run:016x}-{number}")
     }
 
-    /// Keys that nobody has used: each is claimed and settled.
+    /// Claims and settles unused keys.
     pub(super) async fn fresh(
         &mut self,
         concurrency: u32,
         body: u64,
         time: Duration,
-    ) -> Result<Measured, Exit> {
+    ) -> Result<Measurement, Exit> {
         self.whole = self.made.load(Ordering::Relaxed);
         let (run, made) = (self.run, Arc::clone(&self.made));
         let text = self.text(body);
@@ -87,20 +88,20 @@ impl<'a> Load<'a> {
                 }
                 let key = Self::name(run, number);
                 let effect = |_| async move { Ok::<_, std::io::Error>(text) };
-                let ran = semel
+                let run_semel = semel
                     .operation(SCOPE)
                     .key(&key)
                     .payload(&number)
                     .run(effect)
                     .await;
-                ran.map(|_| true).map_err(|error| error.to_string())
+                run_semel.map(|_| true).map_err(|error| error.to_string())
             }
         })
         .await
     }
 
-    /// Keys that were used: each is answered from its record.
-    pub(super) async fn replays(&self, time: Duration) -> Result<Measured, Exit> {
+    /// Replays used keys from their records.
+    pub(super) async fn replays(&self, time: Duration) -> Result<Measurement, Exit> {
         let (run, first) = (self.run, self.whole);
         let count = self
             .made
@@ -115,15 +116,15 @@ impl<'a> Load<'a> {
                 let number = first + next.fetch_add(1, Ordering::Relaxed) % count;
                 let key = Self::name(run, number);
                 let effect = |_| async move { Ok::<_, std::io::Error>(String::new()) };
-                let ran = semel
+                let run_semel = semel
                     .operation(SCOPE)
                     .key(&key)
                     .payload(&number)
                     .run(effect)
                     .await;
-                match ran {
+                match run_semel {
                     Ok(answer) if answer.replayed => Ok(true),
-                    Ok(_) => Err("a record was gone before it was replayed".to_owned()),
+                    Ok(_) => Err("a record expired before it was replayed".to_owned()),
                     Err(error) => Err(error.to_string()),
                 }
             }
@@ -131,8 +132,13 @@ impl<'a> Load<'a> {
         .await
     }
 
-    /// Runs `work` by `concurrency` callers until the time is up, or it says that there is no more.
-    async fn drive<F, W>(&self, concurrency: u32, time: Duration, work: W) -> Result<Measured, Exit>
+    /// Runs `work` with `concurrency` callers until the time is up, or until there is no more work.
+    async fn drive<F, W>(
+        &self,
+        concurrency: u32,
+        time: Duration,
+        work: W,
+    ) -> Result<Measurement, Exit>
     where
         F: Future<Output = Result<bool, String>> + Send + 'static,
         W: Fn(Semel) -> F + Clone + Send + Sync + 'static,
@@ -157,7 +163,7 @@ impl<'a> Load<'a> {
                 }
             })
         });
-        let mut measured = Measured::default();
+        let mut measured = Measurement::default();
         for caller in callers.collect::<Vec<_>>() {
             let times = caller
                 .await
@@ -172,7 +178,7 @@ impl<'a> Load<'a> {
         Ok(measured)
     }
 
-    /// A body that no store can make smaller.
+    /// A body that no store can compress.
     fn text(&self, bytes: u64) -> String {
         let mut text = String::new();
         while (text.len() as u64) < bytes {
@@ -182,7 +188,7 @@ impl<'a> Load<'a> {
         text
     }
 
-    /// Takes away what was made. What can't be taken away expires by itself.
+    /// Removes the written records. What remains expires by itself.
     pub(super) async fn remove(&self) {
         let semel = &self.subject.semel;
         let Ok(namespace) = Namespace::new(semel.environment(), "", SCOPE) else {
@@ -193,7 +199,7 @@ impl<'a> Load<'a> {
             let key = KeyRules::default().check(&Self::name(self.run, number));
             let identity = key
                 .ok()
-                .map(|key: Key| Identity::of(semel.engine().secret(), &namespace, &key));
+                .map(|key: Key| Identity::new(semel.engine().secret(), &namespace, &key));
             async move {
                 if let Some(identity) = identity {
                     let _ = semel.store().delete(&identity).await;

@@ -1,10 +1,10 @@
-//! `semel bench`: what your store can do, measured, for `plan`.
+//! `semel bench`: measures a store, for `semel plan`.
 //!
-//! | file | is |
+//! | file | content |
 //! |---|---|
-//! | `subject` | the store that is measured, and what it says it used |
+//! | `subject` | the store under test, and the resources that it reports |
 //! | `load` | callers that claim and settle, or replay |
-//! | `constants` | what was measured, kept in a file |
+//! | `constants` | the figures, stored in a file |
 
 pub(crate) mod constants;
 mod load;
@@ -17,49 +17,51 @@ use clap::Args;
 use semel_server::config::Size;
 
 use crate::exit::{self, Exit};
-use crate::out::{self, Look, Tone};
+use crate::out::{self, Style, Tone};
 use crate::progress::Progress;
 use crate::runtime;
-use constants::{All, Constants};
+use constants::{Constants, ConstantsByStore};
 use load::Load;
-use subject::{Subject, Used};
+use subject::{ResourceUsage, Subject};
 
-/// Measures your store: claims and settlements per second, replays per second, bytes per record. Bounded in time; what
-/// it writes is in an environment of its own, and removed at the end.
+/// Measures your store: claims and replays per second, and bytes per record. The bench runs for a
+/// limited time, writes into an environment of its own, and removes its records at the end.
 #[derive(Args)]
 #[command(after_help = "\
 Example:
   semel bench --store redis://127.0.0.1 --out mine.json
   semel plan --rps 5000 --ttl 24h --body 2KiB --constants mine.json
 
-Others who use the store meanwhile are slowed down, and counted in: measure when it is quiet. Sizes are told by how much
-the store grows: let it run longer (--seconds 60), and on tables that have no room left inside by earlier deletions.")]
+The bench slows down other users of the store, and their load changes the figures: measure when it is
+quiet. Sizes are measured by the growth of the store: let it run longer (--seconds 60), on tables
+without free space from earlier deletions.")]
 pub(crate) struct Bench {
     /// The store: redis://…, postgres://…, mysql://…, sqlite://…, memory://
     #[arg(long, value_name = "URL", env = "SEMEL_STORE_URL")]
     store: String,
-    /// How long to measure, in seconds, about.
+    /// The approximate time to measure, in seconds.
     #[arg(long, value_name = "NUMBER", default_value_t = 10, value_parser = clap::value_parser!(u64).range(2..=600))]
     seconds: u64,
-    /// How many callers at a time.
+    /// The number of concurrent callers.
     #[arg(long, value_name = "NUMBER", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     concurrency: u32,
-    /// The size of an answer's body.
+    /// The size of a response body.
     #[arg(long, value_name = "SIZE", default_value = "2KiB")]
     body: Size,
-    /// A file for the figures, as `semel plan --constants` reads them; other stores in it are kept.
+    /// A file for the figures, for `semel plan --constants`. Figures of other stores in it are
+    /// kept.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// What to say of the machine, in the file.
+    /// A description of the machine, for the file.
     #[arg(long, value_name = "TEXT")]
     machine: Option<String>,
-    /// As JSON, for programs.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// The largest body: what an answer may have at most by default.
-const MOST_BODY: u64 = 1024 * 1024;
+/// The largest body, equal to the default limit.
+const MAX_BODY: u64 = 1024 * 1024;
 /// A body too small to matter.
 const SMALL: u64 = 16;
 
@@ -69,14 +71,14 @@ impl Bench {
     }
 
     async fn measure(&self) -> Result<(), Exit> {
-        if !(SMALL * 2..=MOST_BODY).contains(&self.body.0) {
-            let message = format!("--body is from {}B to 1MiB", SMALL * 2);
+        if !(SMALL * 2..=MAX_BODY).contains(&self.body.0) {
+            let message = format!("--body must be from {}B to 1MiB", SMALL * 2);
             return Err(Exit::failed(exit::REFUSED, message));
         }
-        // What there is already is read before the time is spent.
+        // Reads the existing file before the time is spent.
         let mut all = match &self.out {
             Some(file) if file.exists() => constants::read(Some(file))?,
-            _ => All::new(),
+            _ => ConstantsByStore::new(),
         };
         let subject = Subject::open(&self.store).await?;
         let constants = self.constants(&subject).await?;
@@ -89,7 +91,7 @@ impl Bench {
             })?;
         }
         if self.json {
-            out::json(&All::from([(name.to_owned(), constants)]));
+            out::json(&ConstantsByStore::from([(name.to_owned(), constants)]));
         } else {
             self.show(&constants);
         }
@@ -100,14 +102,14 @@ impl Bench {
         let progress = Progress::steps("measuring", 100);
         let share = |part: u32| Duration::from_secs(self.seconds) * part / 100;
         let mut load = Load::new(subject, self.concurrency);
-        // The first connections and plans are nobody's figure.
+        // A warm-up opens the connections and prepares the statements.
         load.fresh(1, SMALL, share(5)).await?;
         progress.to(5);
         let alone = load.fresh(1, self.body.0, share(10)).await?;
         progress.to(15);
-        let (small, small_used) = weigh(subject, &mut load, SMALL, share(20)).await?;
+        let (small, small_used) = measure_fresh(subject, &mut load, SMALL, share(20)).await?;
         progress.to(35);
-        let (fresh, fresh_used) = weigh(subject, &mut load, self.body.0, share(40)).await?;
+        let (fresh, fresh_used) = measure_fresh(subject, &mut load, self.body.0, share(40)).await?;
         progress.to(75);
         let before = subject.used().await?;
         let replays = load.replays(share(20)).await?;
@@ -154,7 +156,7 @@ impl Bench {
     }
 
     fn show(&self, constants: &Constants) {
-        let look = Look::of_stdout();
+        let look = Style::for_stdout();
         let mut table = look.bare_table();
         let number = out::number;
         let mut rows = vec![
@@ -167,26 +169,26 @@ impl Bench {
                 format!("{}/s", number(constants.replays_per_second)),
             ),
             (
-                "one, with nobody else there",
+                "latency without other load",
                 format!("{:.2} ms", constants.fresh_alone_ms),
             ),
             (
-                "99 of 100 under load within",
+                "99th percentile under load",
                 format!("{:.1} ms", constants.fresh_p99_ms),
             ),
         ];
         if constants.bytes_fixed > 0.0 {
             let each = format!(
-                "{:.0} B + {:.2} B for each of a body",
+                "{:.0} B + {:.2} B per byte of the body",
                 constants.bytes_fixed, constants.bytes_per_body_byte
             );
-            rows.push(("a record takes", each));
+            rows.push(("size of a record", each));
         }
         if let Some(commands) = constants.commands_per_fresh {
-            rows.push(("commands for a fresh one", format!("{commands:.2}")));
+            rows.push(("commands per fresh key", format!("{commands:.2}")));
         }
         if let Some(bytes) = constants.wal_bytes_per_fresh {
-            rows.push(("log for a fresh one", out::bytes(bytes)));
+            rows.push(("log bytes per fresh key", out::bytes(bytes)));
         }
         for (name, value) in rows {
             table.add_row([look.cell(Tone::Plain, name), look.cell(Tone::Strong, value)]);
@@ -203,20 +205,20 @@ impl Bench {
     }
 }
 
-/// Fresh runs, and what the server used for them.
-async fn weigh(
+/// Runs with fresh keys, and the resources that the server used for them.
+async fn measure_fresh(
     subject: &Subject,
     load: &mut Load<'_>,
     body: u64,
     time: Duration,
-) -> Result<(load::Measured, Used), Exit> {
+) -> Result<(load::Measurement, ResourceUsage), Exit> {
     let concurrency = load.concurrency;
     let before = subject.used().await?;
     let measured = load.fresh(concurrency, body, time).await?;
     Ok((measured, subject.used().await?.since(before)))
 }
 
-/// More digits than were measured say nothing.
+/// Rounds to the measured precision.
 fn round(value: f64) -> f64 {
     let digits = if value >= 100.0 { 1.0 } else { 1000.0 };
     (value * digits).round() / digits

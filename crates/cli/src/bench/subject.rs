@@ -1,4 +1,4 @@
-//! The store that is measured, and what it says it used.
+//! The store under test, and the resources that it reports.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use semel_stores::sqlite::SqliteStore;
 
 use crate::exit::{self, Exit};
 
-/// Where the bench writes: no key of anybody else is here.
+/// The environment that only the bench uses.
 const ENVIRONMENT: &str = "semel-bench";
-/// Whatever the bench leaves behind is gone after this.
+/// Records that the bench leaves behind expire after this time.
 const RETENTION: Duration = Duration::from_secs(15 * 60);
 
 pub(super) struct Subject {
@@ -32,16 +32,16 @@ enum Kind {
     Other,
 }
 
-/// What a server has used so far, as far as it says.
+/// The resources that a server has used so far, as far as it reports them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Used {
+pub(super) struct ResourceUsage {
     pub(super) bytes: u64,
     pub(super) commands: u64,
     pub(super) wal_bytes: u64,
     pub(super) masters: u64,
 }
 
-impl Used {
+impl ResourceUsage {
     pub(super) const fn since(self, before: Self) -> Self {
         Self {
             bytes: self.bytes.saturating_sub(before.bytes),
@@ -56,7 +56,8 @@ impl Subject {
     pub(super) async fn open(url: &str) -> Result<Self, Exit> {
         let unusable = |why: String| {
             let message = format!(
-                "the store {} can't be used: {why}\n    fix: start it, or look at it with `semel doctor --store URL`",
+                "the store {} can't be used: {why}\n    fix: start it, or check it with `semel \
+                 doctor --store URL`",
                 without_password(url)
             );
             Exit::failed(exit::STORE, message)
@@ -70,7 +71,7 @@ impl Subject {
                 ..Policy::default()
             })
             .engine_config(EngineConfig {
-                // Replays are to come from the store.
+                // Replays must come from the store.
                 cache: CacheConfig {
                     max_bytes: 0,
                     ..CacheConfig::default()
@@ -111,7 +112,7 @@ impl Subject {
         self.semel.store().capabilities().name
     }
 
-    /// What the store calls itself.
+    /// The store's name and version.
     pub(super) async fn server(&self) -> String {
         let findings = self.semel.store().diagnose().await.unwrap_or_default();
         let version = findings
@@ -120,45 +121,45 @@ impl Subject {
         version.map_or_else(|| self.name().to_owned(), |finding| finding.found)
     }
 
-    pub(super) async fn used(&self) -> Result<Used, Exit> {
+    pub(super) async fn used(&self) -> Result<ResourceUsage, Exit> {
         let failed = |error: StoreError| Exit::failed(exit::STORE, error.to_string());
         Ok(match &self.kind {
             Kind::Redis(store) => {
                 let usage = store.usage().await.map_err(failed)?;
-                Used {
+                ResourceUsage {
                     bytes: usage.bytes,
                     commands: usage.commands,
                     masters: usage.masters,
-                    ..Used::default()
+                    ..ResourceUsage::default()
                 }
             }
             Kind::Postgres(store) => {
                 let usage = store.usage().await.map_err(failed)?;
-                Used {
+                ResourceUsage {
                     bytes: usage.bytes,
                     wal_bytes: usage.wal_bytes,
                     masters: 1,
-                    ..Used::default()
+                    ..ResourceUsage::default()
                 }
             }
             Kind::MySql(store) => {
                 let usage = store.usage().await.map_err(failed)?;
-                Used {
+                ResourceUsage {
                     bytes: usage.bytes,
                     wal_bytes: usage.log_bytes,
                     masters: 1,
-                    ..Used::default()
+                    ..ResourceUsage::default()
                 }
             }
             Kind::Sqlite(store) => {
                 let usage = store.usage().await.map_err(failed)?;
-                Used {
+                ResourceUsage {
                     bytes: usage.bytes,
                     masters: 1,
-                    ..Used::default()
+                    ..ResourceUsage::default()
                 }
             }
-            Kind::Other => Used::default(),
+            Kind::Other => ResourceUsage::default(),
         })
     }
 }

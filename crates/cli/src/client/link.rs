@@ -1,4 +1,4 @@
-//! How a request gets to the admin API.
+//! [`Link`]: sends a request to the admin API, over HTTP or in this process.
 
 use std::future::Future;
 use std::time::Duration;
@@ -18,15 +18,15 @@ use tower::ServiceExt as _;
 
 use crate::exit::{self, Exit};
 
-/// How long connecting may take.
+/// The connect timeout.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long an answer may take: a page of a listing looks at many records.
+/// The response timeout. A page of a listing reads many records.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Speaks HTTP/1.1, with and without TLS.
+/// An HTTP/1.1 client with and without TLS.
 pub(crate) type HttpClient = Client<HttpsConnector<HttpConnector>, Body>;
 
-/// A client that trusts the certificates of a file, or the machine's own.
+/// Creates a client that trusts the certificates of a file, or those of this machine.
 pub(crate) fn http_client(ca_file: Option<std::path::PathBuf>) -> Result<HttpClient, String> {
     let identity = Identity {
         ca_file,
@@ -60,13 +60,13 @@ pub(super) enum Link {
     },
     Local {
         router: Router,
-        /// What was noted has to be on its way to the file before the command ends.
+        /// The audit trail, which must be flushed before the command ends.
         trail: Trail,
         kept: bool,
     },
 }
 
-/// What TLS to an admin listener needs.
+/// The TLS files for an admin listener.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Identity {
     pub(super) ca_file: Option<std::path::PathBuf>,
@@ -117,8 +117,9 @@ impl Link {
                 Ok(response) => Ok(response.map(Body::new)),
                 Err(error) => {
                     let message = format!(
-                        "{name} can't be reached: {}\n    fix: start `semel serve` with admin.address set, name its \
-                         address with --admin URL, or look at the store itself with --store URL",
+                        "{name} can't be reached: {}\n    fix: start `semel serve` with \
+                         admin.address set, give its address with --admin URL, or work on the \
+                         store itself with --store URL",
                         cause(&error)
                     );
                     Err(Exit::failed(exit::UNREACHABLE, message))
@@ -131,7 +132,7 @@ impl Link {
         }
     }
 
-    /// Gives up after a while.
+    /// Applies the response timeout.
     pub(super) async fn within<T>(
         &self,
         work: impl Future<Output = Result<T, Exit>>,
@@ -146,7 +147,7 @@ impl Link {
     }
 }
 
-/// The first cause: "connection refused" says more than "client error".
+/// The root cause: "connection refused" says more than "client error".
 pub(crate) fn cause(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {

@@ -1,6 +1,6 @@
-//! The admin API from a command: over the network, or the same router in this process on a store.
+//! The admin API as a command uses it: over the network, or as a router in this process on a store.
 //!
-//! One way for both, so that a command has one code path and one output.
+//! Both share one code path and one output.
 
 mod link;
 mod target;
@@ -18,26 +18,26 @@ use link::Link;
 pub(crate) use link::{HttpClient, cause, http_client};
 pub(crate) use target::Target;
 
-/// The largest answer taken: a page of a thousand records is well below it.
+/// The largest response accepted. A page of a thousand records is well below it.
 const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
-/// Calls the admin API.
+/// A client of the admin API.
 pub(crate) struct Client {
     link: Link,
     token: Option<String>,
-    /// What is talked to, for people.
+    /// The name of the other side, for messages.
     pub(crate) name: String,
-    /// Whose records are meant, where that was said.
+    /// The environment of the records, if it was given.
     pub(crate) environment: Option<String>,
 }
 
 impl Client {
-    /// Whether another process answers, which sees what happens there.
+    /// Whether another process answers, which also sees the events there.
     pub(crate) const fn is_remote(&self) -> bool {
         matches!(self.link, Link::Remote { .. })
     }
 
-    /// Whether changes are kept in an audit trail.
+    /// Whether changes are written to an audit trail.
     pub(crate) const fn keeps_trail(&self) -> bool {
         match self.link {
             Link::Remote { .. } => true,
@@ -52,7 +52,7 @@ impl Client {
         }
     }
 
-    pub(crate) async fn get(&self, path: &Path) -> Result<Value, Exit> {
+    pub(crate) async fn get(&self, path: &ApiPath) -> Result<Value, Exit> {
         self.call(Method::GET, &path.text, None).await
     }
 
@@ -67,14 +67,14 @@ impl Client {
         let read = Limited::new(answer, MAX_ANSWER_BYTES).collect();
         let read = self.link.within(async { Ok(read.await) }).await?;
         let bytes = read.map_err(|error| {
-            let message = format!("{} broke off its answer: {error}", self.name);
+            let message = format!("the response of {} broke off: {error}", self.name);
             Exit::failed(exit::UNREACHABLE, message)
         })?;
-        serde_json::from_slice(&bytes.to_bytes()).map_err(|_| self.stranger())
+        serde_json::from_slice(&bytes.to_bytes()).map_err(|_| self.not_admin_api())
     }
 
-    /// An answer that goes on: its body.
-    pub(crate) async fn stream(&self, path: &Path) -> Result<Body, Exit> {
+    /// The body of a streaming response.
+    pub(crate) async fn stream(&self, path: &ApiPath) -> Result<Body, Exit> {
         let sent = self.send(Method::GET, &path.text, None);
         self.link.within(sent).await
     }
@@ -115,18 +115,19 @@ impl Client {
         let text = |name: &str| problem[name].as_str().unwrap_or_default();
         let (code, detail) = (text("code"), text("detail"));
         if code.is_empty() {
-            return self.stranger();
+            return self.not_admin_api();
         }
         let fix = match status {
             StatusCode::UNAUTHORIZED => {
-                "\n    fix: --token-file FILE, with your operator's token, or that of admin.token_file"
+                "\n    fix: --token-file FILE, with your operator token or that of \
+                 admin.token_file"
             }
             _ => "",
         };
         let exit = match (status, code) {
             (_, "not_found") => exit::NOT_FOUND,
             (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => exit::NOT_ALLOWED,
-            (StatusCode::NOT_FOUND, _) => return self.stranger(),
+            (StatusCode::NOT_FOUND, _) => return self.not_admin_api(),
             (status, _) if status.is_server_error() => exit::STORE,
             _ => exit::REFUSED,
         };
@@ -134,33 +135,32 @@ impl Client {
         Exit::failed(exit, format!("{detail}{fix}"))
     }
 
-    /// Whoever answered isn't the admin API.
-    fn stranger(&self) -> Exit {
+    /// The error for a response that is not from the admin API.
+    fn not_admin_api(&self) -> Exit {
         let message = format!(
-            "{} answers, but not as the admin API does\n    fix: name the address of `admin.address`, not the one that \
-             your clients use",
+            "{} is not an admin API\n    fix: use the address of `admin.address`, not the one \
+             that your clients use",
             self.name
         );
         Exit::failed(exit::UNREACHABLE, message)
     }
 }
 
-/// A value of the API as a type of ours.
+/// Converts a JSON value of the API into a type.
 pub(crate) fn typed<T: DeserializeOwned>(value: Value) -> Result<T, Exit> {
     serde_json::from_value(value).map_err(|error| {
-        let message =
-            format!("the admin API answered something else than this build knows: {error}");
+        let message = format!("the response of the admin API can't be read: {error}");
         Exit::failed(exit::UNEXPECTED, message)
     })
 }
 
 /// A path with a query.
-pub(crate) struct Path {
+pub(crate) struct ApiPath {
     text: String,
     has_query: bool,
 }
 
-impl Path {
+impl ApiPath {
     pub(crate) fn new(path: impl Into<String>) -> Self {
         Self {
             text: path.into(),
@@ -168,7 +168,7 @@ impl Path {
         }
     }
 
-    /// With one more parameter, where there is a value.
+    /// Adds a parameter, if there is a value.
     pub(crate) fn with(mut self, name: &str, value: Option<impl ToString>) -> Self {
         if let Some(value) = value {
             let value = value.to_string();

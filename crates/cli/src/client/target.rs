@@ -1,20 +1,21 @@
-//! Whom a command talks to: flags, environment, settings.
+//! [`Target`]: which admin API a command uses, from flags, environment and settings.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use semel_server::admin::{AdminConfig, AdminState, Credential, router};
+use semel_server::OpenOptions;
+use semel_server::admin::{AdminConfig, AdminState, router};
 use semel_server::config::{AuditNats, AuditPostgres};
 use semel_server::config::{Config, Sources, load, without_password};
-use semel_server::open_for_tool;
+use semel_server::operators::Credential;
 
 use super::Client;
 use super::link::{Identity, Link};
 use crate::exit::{self, Exit};
 
-/// Whom to talk to: a running sidecar, or a store.
+/// The sidecar or store to work on.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Whom to talk to")]
+#[command(next_help_heading = "Target")]
 pub(crate) struct Target {
     /// The admin listener of a running sidecar.
     #[arg(long, value_name = "URL", env = "SEMEL_ADMIN_URL")]
@@ -22,41 +23,42 @@ pub(crate) struct Target {
     /// A file with the token of the admin API.
     #[arg(long, value_name = "FILE", env = "SEMEL_ADMIN_TOKEN_FILE")]
     token_file: Option<PathBuf>,
-    /// Certificates (PEM) that the admin listener's own is checked against.
+    /// The CA certificates (PEM) to verify the admin listener with.
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// A certificate (PEM) to show, where the admin listener asks for one.
+    /// A client certificate (PEM), if the admin listener asks for one.
     #[arg(long, value_name = "FILE", requires = "key_file")]
     cert_file: Option<PathBuf>,
-    /// Its key (PEM).
+    /// The private key (PEM) of the client certificate.
     #[arg(long, value_name = "FILE", requires = "cert_file")]
     key_file: Option<PathBuf>,
     /// The store itself, without a sidecar: redis://…, postgres://…, mysql://…, sqlite://…, s3://…
     #[arg(long, value_name = "URL", conflicts_with = "admin")]
     pub(crate) store: Option<String>,
-    /// The settings of the sidecar (TOML): its admin.address, else its store.
+    /// The settings file of the sidecar (TOML). Its admin.address is used, else its store.
     #[arg(long, short, env = "SEMEL_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// The environment that keys live in.
+    /// The environment of the keys.
     #[arg(long, value_name = "NAME")]
     pub(crate) environment: Option<String>,
-    /// Where changes are written down, with --store (JSON lines; may be the trail of a running sidecar).
+    /// With --store: the audit file for changes (JSON lines). It may be the trail of a running
+    /// sidecar.
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
-    /// Whether the queue of jobs is asked for too.
+    /// Whether the job queue is opened, too.
     #[arg(skip)]
     jobs: bool,
 }
 
 impl Target {
-    /// The same for what is about jobs: with the store's own queue, where it is talked to itself.
+    /// Connects for commands about jobs: with --store, the job queue of the store is opened, too.
     pub(crate) async fn client_for_jobs(&self) -> Result<Client, Exit> {
         let mut with_jobs = self.clone();
         with_jobs.jobs = true;
         with_jobs.client().await
     }
 
-    /// Gets ready to talk.
+    /// Connects to the admin API.
     pub(crate) async fn client(&self) -> Result<Client, Exit> {
         if let (Some(url), None) = (&self.admin, &self.store) {
             return self.remote(url, self.token_file.as_deref());
@@ -65,8 +67,9 @@ impl Target {
             return self.local(&self.bare_config()).await;
         }
         let Some(config) = self.settings()? else {
-            let message = "nothing says whom to talk to\n    fix: --admin http://HOST:PORT for a running sidecar \
-                           (or SEMEL_ADMIN_URL), --store URL for the store itself, or --config FILE";
+            let message = "no sidecar or store is given\n    fix: --admin http://HOST:PORT for a \
+                           running sidecar (or SEMEL_ADMIN_URL), --store URL for the store \
+                           itself, or --config FILE";
             return Err(Exit::failed(exit::CONFIG, message));
         };
         match &config.admin.address {
@@ -84,7 +87,7 @@ impl Target {
         }
     }
 
-    /// The settings of the sidecar, where a file or the environment has them.
+    /// The settings of the sidecar, from a file or the environment.
     pub(crate) fn settings(&self) -> Result<Option<Config>, Exit> {
         let env = environment();
         let says_store = env.iter().any(|(name, _)| name.starts_with("SEMEL_STORE_"));
@@ -101,7 +104,7 @@ impl Target {
         Ok(Some(loaded.config))
     }
 
-    /// The settings where only the store is named.
+    /// The settings if only the store is given.
     pub(crate) fn bare_config(&self) -> Config {
         let mut config = Config::default();
         config.store.url.clone_from(&self.store);
@@ -117,7 +120,8 @@ impl Target {
         };
         if token_file.is_some() && is_in_the_clear(url) {
             let message = format!(
-                "the token would go to {} in the clear\n    fix: https://, or a tunnel whose end is on 127.0.0.1",
+                "the token would be sent to {} unencrypted\n    fix: https://, or a tunnel that \
+                 ends on 127.0.0.1",
                 without_password(url)
             );
             return Err(Exit::failed(exit::CONFIG, message));
@@ -139,16 +143,16 @@ impl Target {
 
     async fn local(&self, config: &Config) -> Result<Client, Exit> {
         let mut config = config.clone();
-        // The sidecar's own file is written by the sidecar alone.
+        // Only the sidecar writes the sidecar's own audit file.
         config.audit.file = self
             .audit
             .as_ref()
             .map(|file| file.to_string_lossy().into_owned());
-        // And so are the copies made of it.
+        // The same holds for the copies of the audit trail.
         config.audit.postgres = AuditPostgres::default();
         config.audit.nats = AuditNats::default();
         config.jobs.enabled = self.jobs;
-        let opened = open_for_tool(&config).await?;
+        let opened = OpenOptions::for_tool(&config).open().await?;
         let name = format!("the store ({})", opened.semel.store().capabilities().name);
         let trail = opened.trail.clone();
         let mut state = AdminState::new(
@@ -173,14 +177,14 @@ impl Target {
     }
 }
 
-/// The variables that settings may be in.
+/// The environment variables that may hold settings.
 fn environment() -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect()
 }
 
-/// Whether what is sent to a URL can be read on its way.
+/// Whether a request to this URL is unencrypted.
 fn is_in_the_clear(url: &str) -> bool {
     let Ok(uri) = url.parse::<http::Uri>() else {
         return false;
@@ -199,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_this_machine_and_tls_are_safe_for_a_token() {
+    fn tokens_need_loopback_or_tls() {
         for safe in [
             "https://host:1",
             "http://127.0.0.1:1",

@@ -1,4 +1,4 @@
-//! The admin API's answers, as far as people are shown them. Members that this build doesn't know are left alone.
+//! The responses of the admin API, as far as they are shown. Unknown members are ignored.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -42,7 +42,7 @@ pub(crate) struct Summary {
 }
 
 impl Record {
-    /// How long ago the key was first claimed, by the store's clock alone.
+    /// The age of the key, by the store's clock.
     pub(crate) fn age_ms(&self) -> Option<u64> {
         Some(
             between_ms(&self.created_time, &self.written_time)?
@@ -51,7 +51,7 @@ impl Record {
     }
 }
 
-/// From one time to a later one, both of the same clock.
+/// The span between two times of the same clock.
 fn between_ms(earlier: &str, later: &str) -> Option<u64> {
     let at = |text: &str| OffsetDateTime::parse(text, &Rfc3339).ok();
     let span = at(later)? - at(earlier)?;
@@ -80,7 +80,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// What else there is to say, as `name=value`.
+    /// Further members, as `name=value`.
     pub(crate) fn details(&self) -> String {
         let one = |(name, value): (&String, &Value)| match value {
             Value::String(text) if !text.contains(' ') => format!("{name}={text}"),
@@ -89,12 +89,12 @@ impl Entry {
         self.detail.iter().map(one).collect::<Vec<_>>().join(" ")
     }
 
-    /// How old it was at `time`, on the same server's clock.
+    /// The age at `time`, by the server's clock.
     pub(crate) fn age_ms(&self, time: &str) -> u64 {
         between_ms(&self.time, time).unwrap_or(0)
     }
 
-    /// The time of day; the date is in `--json`.
+    /// The time of day. The date is in the JSON output.
     pub(crate) fn clock(&self) -> &str {
         let clock = self.time.split_once('T').map_or("", |(_, clock)| clock);
         clock.get(..12).unwrap_or(clock).trim_end_matches('Z')
@@ -108,7 +108,7 @@ pub(crate) struct History {
     pub(crate) complete: bool,
 }
 
-/// How it all stands.
+/// The statistics of a sidecar or store.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Stats {

@@ -1,40 +1,40 @@
-//! `semel demo`: payments, a network that loses responses, a client that retries; without Semel and with it.
+//! `semel demo`: payments over a network that loses responses, without Semel and with it.
 //!
-//! | file | is |
+//! The service is `crate::payments`.
+//!
+//! | file | content |
 //! |---|---|
-//! | `payments` | the service, which charges whenever it is asked to |
 //! | `shop` | the client: places orders, loses responses, retries |
-//! | `show` | what people see |
+//! | `show` | the output |
 
-mod payments;
 mod shop;
 mod show;
 
 use clap::Args;
 use semel_server::config::{Flag, Sources, load};
-use semel_server::{Mounts, Server, StartError, open};
+use semel_server::{Mounts, OpenOptions, Server, StartError};
 use serde_json::json;
 
 use crate::exit::{self, Exit};
-use crate::out::{self, Look};
+use crate::out::{self, Style};
+use crate::payments::Payments;
 use crate::runtime;
-use payments::Payments;
 use shop::{Round, Shop};
 
-/// Shows what it does, in a few seconds and without a server: a payments service, a network that loses responses, and
-/// a client that retries; first without Semel, then with it.
+/// Shows Semel at work in a few seconds, without a server: a payments service, a network that loses
+/// responses, and a client that retries; first without Semel, then with it.
 #[derive(Args)]
 pub(crate) struct Demo {
-    /// How many orders are placed.
+    /// The number of orders.
     #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=200))]
     orders: u32,
-    /// How many of a hundred responses get lost.
+    /// The percentage of lost responses.
     #[arg(long, value_name = "PERCENT", default_value_t = 30, value_parser = clap::value_parser!(u32).range(0..=90))]
     lost: u32,
-    /// Which responses get lost: the same number, the same ones.
+    /// The seed that decides which responses get lost.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// As JSON, for programs.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -45,7 +45,7 @@ impl Demo {
     }
 
     async fn play(&self) -> Result<(), Exit> {
-        let look = Look::of_stdout();
+        let look = Style::for_stdout();
         let is_watched = look.is_terminal() && !self.json;
         let shop = Shop::new(self.orders, self.lost, self.seed, is_watched)?;
         if !self.json {
@@ -57,7 +57,7 @@ impl Demo {
         if !self.json {
             show::round(look, "Without Semel", "client → payments", &bare);
         }
-        // A service of its own, so that the counts begin anew.
+        // Each round gets its own service, so that the counts start at zero.
         let payments = Payments::start().await.map_err(unexpected)?;
         let sidecar = sidecar(&payments).await?;
         let safe = shop.place_orders(&payments, sidecar.address()).await?;
@@ -70,8 +70,7 @@ impl Demo {
         if safe.duplicates() == 0 && safe.charges.len() == self.orders as usize {
             return Ok(());
         }
-        let message =
-            "an order was not charged exactly once: this should not happen, please report it";
+        let message = "an order was not charged exactly once; please report this bug";
         Err(Exit::failed(exit::SELF_CHECK, message))
     }
 }
@@ -87,7 +86,7 @@ fn figures(round: &Round) -> serde_json::Value {
     })
 }
 
-/// The real sidecar, with the settings that it has by default.
+/// The real sidecar with default settings.
 async fn sidecar(payments: &Payments) -> Result<Server, StartError> {
     let flag = |path: &str, value: &str| Flag {
         name: "demo".to_owned(),
@@ -103,6 +102,6 @@ async fn sidecar(payments: &Payments) -> Result<Server, StartError> {
         ..Sources::default()
     };
     let loaded = load(&sources)?;
-    let semel = open(&loaded.config).await?;
+    let semel = OpenOptions::for_tool(&loaded.config).open_store().await?;
     Server::start(loaded, semel, Mounts::default()).await
 }

@@ -1,4 +1,4 @@
-//! A client as most are: it sends a key, and sends again when no response came.
+//! A typical client: it sends a key, and retries if no response comes.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,14 +13,14 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use semel::core::Clock;
 
-use super::payments::Payments;
 use crate::client::{HttpClient, cause, http_client};
 use crate::exit::{self, Exit};
+use crate::payments::Payments;
 use crate::progress::Progress;
 
-/// A client that loses more responses than this in a row is out of luck, and gives up losing.
-const MOST_LOSSES: u32 = 5;
-/// So that there is something to watch.
+/// The largest number of lost responses in a row for one order.
+const MAX_LOSSES: u32 = 5;
+/// A pause, so that there is something to watch.
 const PAUSE: Duration = Duration::from_millis(40);
 
 pub(super) struct Shop {
@@ -32,13 +32,13 @@ pub(super) struct Shop {
     is_watched: bool,
 }
 
-/// What happened while the orders were placed.
+/// The result of one round.
 #[derive(Debug, Default)]
 pub(super) struct Round {
     pub(super) requests: u32,
     pub(super) lost: u32,
     pub(super) replays: u32,
-    /// By order, how often it was charged.
+    /// The number of charges of each order.
     pub(super) charges: BTreeMap<String, u32>,
     /// One replayed response.
     pub(super) example: Option<Response>,
@@ -78,7 +78,7 @@ impl Shop {
         })
     }
 
-    /// Places all orders at `to`, and looks at what `payments` did about it.
+    /// Places all orders at `to`, and counts the charges of `payments`.
     pub(super) async fn place_orders(
         &self,
         payments: &Payments,
@@ -91,7 +91,7 @@ impl Shop {
         for number in 1..=self.orders {
             let order = format!("ord-{number:02}");
             for attempt in 0.. {
-                let is_lost = attempt < MOST_LOSSES && luck.random_range(0..100) < self.lost;
+                let is_lost = attempt < MAX_LOSSES && luck.random_range(0..100) < self.lost;
                 let response = self.send(to, &order, number).await?;
                 round.requests += 1;
                 if response.headers.contains_key("idempotent-replayed") {
@@ -106,7 +106,7 @@ impl Shop {
                 if !is_lost {
                     break;
                 }
-                // The charge was made; the client doesn't know, and does what clients do.
+                // The charge was made, but the client does not know and retries.
                 round.lost += 1;
             }
             progress.to(u64::from(number));

@@ -1,19 +1,20 @@
-//! What people see.
+//! The output of the demo.
 
 use super::shop::Round;
-use crate::out::{Look, Tone, say};
+use crate::out::{Style, Tone, say};
 
-/// How many orders stand in one line.
+/// The number of orders in one line.
 const IN_A_LINE: usize = 10;
 
-pub(super) fn opening(look: Look, orders: u32, lost: u32) {
+pub(super) fn opening(look: Style, orders: u32, lost: u32) {
     say(look.paint(Tone::Strong, "Sent many times, done once."));
     say(format!(
-        "A shop places {orders} orders. The network loses {lost} of 100 responses, and the shop retries.\n"
+        "A shop places {orders} orders. The network loses {lost} % of the responses, and the shop \
+         retries.\n"
     ));
 }
 
-pub(super) fn round(look: Look, title: &str, way: &str, round: &Round) {
+pub(super) fn round(look: Style, title: &str, way: &str, round: &Round) {
     say(format!(
         "{}   {}",
         look.paint(Tone::Strong, format!("{title:<14}")),
@@ -62,7 +63,7 @@ pub(super) fn round(look: Look, title: &str, way: &str, round: &Round) {
     ));
 }
 
-pub(super) fn closing(look: Look, bare: &Round, safe: &Round) {
+pub(super) fn closing(look: Style, bare: &Round, safe: &Round) {
     if let Some(response) = &safe.example {
         say(look.paint(
             Tone::Strong,
@@ -82,15 +83,16 @@ pub(super) fn closing(look: Look, bare: &Round, safe: &Round) {
         say(format!("\n  {}\n", String::from_utf8_lossy(&response.body)));
     }
     say(format!(
-        "{} charges without, {} with. The service was not changed.\n",
+        "{} charges without Semel, {} with it. The service was not changed.\n",
         look.paint(Tone::Strong, bare.total()),
         look.paint(Tone::Strong, safe.total()),
     ));
     say(look.paint(Tone::Strong, "Try next"));
     for (what, command) in [
         (
-            "your own service, here on port 3000, behind it:",
-            "semel serve --upstream http://127.0.0.1:3000 --store memory:// --admin 127.0.0.1:9090 --set admin.open=true",
+            "put your own service behind it, here on port 3000:",
+            "semel serve --upstream http://127.0.0.1:3000 --store memory:// \
+             --admin 127.0.0.1:9090 --set admin.open=true",
         ),
         (
             "send it one request twice:",
@@ -98,7 +100,9 @@ pub(super) fn closing(look: Look, bare: &Round, safe: &Round) {
         ),
         (
             "watch, list, check:",
-            "semel top --admin http://127.0.0.1:9090\n  semel keys list --admin http://127.0.0.1:9090\n  semel doctor --store redis://127.0.0.1",
+            "semel top --admin http://127.0.0.1:9090\n  \
+             semel keys list --admin http://127.0.0.1:9090\n  \
+             semel doctor --store redis://127.0.0.1",
         ),
     ] {
         say(look.paint(Tone::Quiet, format!("  # {what}")));

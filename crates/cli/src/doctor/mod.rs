@@ -1,11 +1,11 @@
-//! `semel doctor`: what breaks people, looked at before it does; each finding with its fix.
+//! `semel doctor`: health checks of settings, store and service; each finding comes with its fix.
 //!
-//! | file | is |
+//! | file | content |
 //! |---|---|
 //! | `settings` | the settings, as `semel config check` judges them |
-//! | `security` | settings that are laxer than they could be |
-//! | `store` | the store, looked over by itself |
-//! | `service` | the upstream, what browsers may send it, and the sidecar |
+//! | `security` | settings that are less strict than possible |
+//! | `store` | the store's own diagnosis |
+//! | `service` | the upstream, its CORS rules, and the sidecar |
 
 mod security;
 mod service;
@@ -17,13 +17,13 @@ use semel::core::diagnosis::{Finding, Severity};
 use serde_json::{Value, json};
 
 use crate::exit::{self, Exit};
-use crate::out::{self, Look, Tone};
+use crate::out::{self, Style, Tone};
 use crate::progress::Progress;
 use crate::runtime;
 use crate::serve::Settings;
 
-/// Checks what breaks people: eviction, persistence, replication, clocks, bloat, indexes, an unreachable service,
-/// browsers that may not send the key; each finding with its fix.
+/// Checks for common problems: eviction, persistence, replication, clocks, bloat, indexes, an
+/// unreachable service, browsers that may not send the key. Each finding comes with its fix.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -31,39 +31,42 @@ Examples:
   semel doctor --config semel.toml --json
   semel doctor --config semel.toml --security
 
-Exit codes: 0 nothing is broken, 12 something is.")]
+Exit codes: 0 no problems, 12 problems.")]
 pub(crate) struct Doctor {
     #[command(flatten)]
     settings: Settings,
-    /// The origin of a page that calls the service, for the question what browsers may send.
+    /// The origin of a web page that calls the service, for the CORS check.
     #[arg(long, value_name = "URL", default_value = "https://example.com")]
     origin: String,
-    /// Only which settings are laxer than they could be, a line for each; asks nothing of the store or the service.
+    /// Only list settings that are less strict than possible. Does not contact the store or the
+    /// service.
     #[arg(long)]
     security: bool,
-    /// As JSON, for programs.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// A finding, and what it is about.
-struct Told {
+/// A finding and its subject.
+struct SubjectFinding {
     about: &'static str,
     finding: Finding,
 }
 
-/// All findings, in the order they were made.
+/// All findings, in order.
 #[derive(Default)]
-struct Report(Vec<Told>);
+struct Report(Vec<SubjectFinding>);
 
 impl Report {
     fn add(&mut self, about: &'static str, findings: impl IntoIterator<Item = Finding>) {
-        let told = findings.into_iter().map(|finding| Told { about, finding });
+        let told = findings
+            .into_iter()
+            .map(|finding| SubjectFinding { about, finding });
         self.0.extend(told);
     }
 
     fn count(&self, severity: Severity) -> usize {
-        let is = |told: &&Told| told.finding.severity == severity;
+        let is = |told: &&SubjectFinding| told.finding.severity == severity;
         self.0.iter().filter(is).count()
     }
 }
@@ -74,19 +77,19 @@ impl Doctor {
     }
 
     async fn examine(&self) -> Result<(), Exit> {
-        let progress = Progress::counting("looking", "things looked at");
+        let progress = Progress::counting("looking", "checks");
         let mut report = Report::default();
-        let config = settings::look(&self.settings, &mut report);
+        let config = settings::check(&self.settings, &mut report);
         progress.to(report.0.len() as u64);
         if let Some(config) = config.as_ref().filter(|_| self.security) {
-            security::look(config, &mut report);
+            security::check(config, &mut report);
         } else if let Some(config) = &config {
-            store::look(config, &mut report).await;
+            store::check(config, &mut report).await;
             progress.to(report.0.len() as u64);
-            service::look(config, &self.origin, &mut report).await;
+            service::check(config, &self.origin, &mut report).await;
         } else {
-            let found = "not looked at";
-            let fix = "mend the settings first, then ask again";
+            let found = "not checked";
+            let fix = "fix the settings first, then run it again";
             report.add("store", [Finding::bad("open", Severity::Note, found, fix)]);
         }
         drop(progress);
@@ -96,7 +99,7 @@ impl Doctor {
             show(&report);
         }
         if report.count(Severity::Broken) > 0 {
-            // The table has said it.
+            // The table shows the details.
             return Err(Exit::failed(exit::BROKEN, ""));
         }
         Ok(())
@@ -113,7 +116,7 @@ const fn verdict(severity: Severity) -> (&'static str, Tone) {
 }
 
 fn as_json(report: &Report) -> Value {
-    let one = |told: &Told| {
+    let one = |told: &SubjectFinding| {
         let finding = &told.finding;
         json!({
             "about": told.about,
@@ -130,7 +133,7 @@ fn as_json(report: &Report) -> Value {
 }
 
 fn show(report: &Report) {
-    let look = Look::of_stdout();
+    let look = Style::for_stdout();
     let mut table = look.table(["", "CHECK", "VERDICT", "FOUND"]);
     let mut last = "";
     for told in &report.0 {
@@ -159,15 +162,15 @@ fn show(report: &Report) {
         _ => Tone::Bad,
     };
     let sum = format!(
-        "\n{broken} broken, {warnings} to look after, {notes} worth knowing, {} good",
+        "\n{broken} broken, {warnings} warnings, {notes} notes, {} good",
         count(Severity::Good)
     );
     out::say(look.paint(tone, sum));
 }
 
-/// What to do, the worst first: below the table, where a line has room.
-fn show_fixes(look: Look, report: &Report) {
-    let mut told: Vec<&Told> = report
+/// Prints the fixes below the table, the most severe first.
+fn show_fixes(look: Style, report: &Report) {
+    let mut told: Vec<&SubjectFinding> = report
         .0
         .iter()
         .filter(|told| told.finding.fix.is_some())
@@ -176,7 +179,7 @@ fn show_fixes(look: Look, report: &Report) {
     if told.is_empty() {
         return;
     }
-    out::say(look.paint(Tone::Strong, "\nWhat to do"));
+    out::say(look.paint(Tone::Strong, "\nFixes"));
     let mut table = look.bare_table();
     for told in told {
         let finding = &told.finding;

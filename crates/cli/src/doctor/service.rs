@@ -1,4 +1,4 @@
-//! The service behind the sidecar, what browsers may send it, and the sidecar itself.
+//! Checks the service behind the sidecar, its CORS rules, and the sidecar itself.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use semel_server::config::{Config, without_password};
 use super::Report;
 use crate::client::{HttpClient, http_client};
 
-/// How long somebody may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The response timeout.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(super) async fn look(config: &Config, origin: &str, report: &mut Report) {
+pub(super) async fn check(config: &Config, origin: &str, report: &mut Report) {
     if config.upstream.urls.is_empty() {
         return;
     }
@@ -38,7 +38,7 @@ pub(super) async fn look(config: &Config, origin: &str, report: &mut Report) {
         match preflight(&client, url, origin).await {
             Err(cause) => {
                 let found = format!("{shown} can't be reached: {cause}");
-                let fix = "start it, and compare the port: requests get 502 until it answers";
+                let fix = "start it, and check the port: requests get 502 until it answers";
                 report.add(
                     "service",
                     [Finding::bad("upstream", Severity::Broken, found, fix)],
@@ -47,14 +47,14 @@ pub(super) async fn look(config: &Config, origin: &str, report: &mut Report) {
             Ok(answer) => {
                 let found = format!("{shown} answers");
                 report.add("service", [Finding::good("upstream", found)]);
-                report.add("service", [browsers(answer.headers())]);
+                report.add("service", [judge_preflight(answer.headers())]);
             }
         }
     }
     report.add("sidecar", [sidecar(&client, config).await]);
 }
 
-/// Asks as a browser does before a page of another site may send a key.
+/// Sends a CORS preflight request, as a browser does for a page of another site.
 async fn preflight(
     client: &HttpClient,
     url: &str,
@@ -78,15 +78,15 @@ async fn ask(
     client: &HttpClient,
     request: Request<Body>,
 ) -> Result<Response<hyper::body::Incoming>, String> {
-    match tokio::time::timeout(PATIENCE, client.request(request)).await {
+    match tokio::time::timeout(TIMEOUT, client.request(request)).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(crate::client::cause(&error)),
-        Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
+        Err(_) => Err(format!("no answer within {} s", TIMEOUT.as_secs())),
     }
 }
 
-/// What the answer to that means.
-fn browsers(headers: &HeaderMap) -> Finding {
+/// Judges the response to the preflight request.
+fn judge_preflight(headers: &HeaderMap) -> Finding {
     let text = |name: header::HeaderName| {
         let values = headers.get_all(name);
         let values: Vec<_> = values
@@ -97,8 +97,9 @@ fn browsers(headers: &HeaderMap) -> Finding {
     };
     let origin = text(header::ACCESS_CONTROL_ALLOW_ORIGIN);
     if origin.is_empty() {
-        let found = "pages of other sites may not call the service";
-        let fix = "fine unless they should; then let the service allow their origin and the header Idempotency-Key";
+        let found = "web pages of other sites may not call the service";
+        let fix = "if they should, let the service allow their origin and the header \
+                   Idempotency-Key";
         return Finding::bad("CORS", Severity::Note, found, fix);
     }
     let allowed = text(header::ACCESS_CONTROL_ALLOW_HEADERS);
@@ -106,14 +107,15 @@ fn browsers(headers: &HeaderMap) -> Finding {
         .split(',')
         .any(|name| matches!(name.trim(), "idempotency-key" | "*"));
     if has_key {
-        return Finding::good("CORS", "pages of other sites may send Idempotency-Key");
+        return Finding::good("CORS", "web pages of other sites may send Idempotency-Key");
     }
-    let found = "pages of other sites may call the service, but not send Idempotency-Key";
-    let fix = "their browsers refuse every request with a key: add Idempotency-Key to Access-Control-Allow-Headers";
+    let found = "web pages of other sites may call the service, but not send Idempotency-Key";
+    let fix = "browsers refuse every request with a key: add Idempotency-Key to \
+               Access-Control-Allow-Headers";
     Finding::bad("CORS", Severity::Warning, found, fix)
 }
 
-/// Whether a sidecar with these settings runs, and says that it is ready.
+/// Checks whether a sidecar with these settings runs and is ready.
 async fn sidecar(client: &HttpClient, config: &Config) -> Finding {
     let listener = &config.listener;
     let scheme = if listener.tls.cert_file.is_some() {
@@ -128,7 +130,7 @@ async fn sidecar(client: &HttpClient, config: &Config) -> Finding {
         .ok()
         .filter(|_| !listener.own_path.is_empty())
     else {
-        let found = "it has no path of its own, so it can't be asked";
+        let found = "it has no path of its own, so it can't be checked";
         return Finding::good("ready", found);
     };
     let request = Request::builder().uri(uri).body(Body::empty());
@@ -136,17 +138,17 @@ async fn sidecar(client: &HttpClient, config: &Config) -> Finding {
         return Finding::bad(
             "ready",
             Severity::Note,
-            "it can't be asked",
+            "it can't be checked",
             "check listener.address",
         );
     };
     match ask(client, request).await {
         Ok(answer) if answer.status().is_success() => {
-            Finding::good("ready", format!("{url} says that it is ready"))
+            Finding::good("ready", format!("{url} reports ready"))
         }
         Ok(answer) => {
             let found = format!("{url} answers {}", answer.status());
-            let fix = "its log says why; is it another process that listens there?";
+            let fix = "see its log; does another process listen there?";
             Finding::bad("ready", Severity::Broken, found, fix)
         }
         Err(cause) => {
@@ -166,11 +168,11 @@ mod tests {
             .iter()
             .map(|(name, value)| (name.clone(), value.parse().unwrap()))
             .collect();
-        browsers(&headers).severity
+        judge_preflight(&headers).severity
     }
 
     #[test]
-    fn browsers_that_may_call_but_not_send_a_key_are_a_warning() {
+    fn missing_cors_header_is_a_warning() {
         let origin = (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*");
         let allow = |names| (header::ACCESS_CONTROL_ALLOW_HEADERS, names);
         assert_eq!(judged(&[]), Severity::Note);

@@ -1,4 +1,4 @@
-//! The settings.
+//! Checks the settings.
 
 use semel::core::diagnosis::{Finding, Severity};
 use semel_server::config::{Config, Finding as Wrong};
@@ -6,8 +6,8 @@ use semel_server::config::{Config, Finding as Wrong};
 use super::Report;
 use crate::serve::Settings;
 
-/// Judges the settings; answers with what of them can be gone by.
-pub(super) fn look(settings: &Settings, report: &mut Report) -> Option<Config> {
+/// Checks the settings, and returns those that the other checks can use.
+pub(super) fn check(settings: &Settings, report: &mut Report) -> Option<Config> {
     let told = |severity: Severity, wrong: &Wrong| {
         let found = match wrong.path.as_str() {
             "" => wrong.message.clone(),
@@ -20,7 +20,7 @@ pub(super) fn look(settings: &Settings, report: &mut Report) -> Option<Config> {
             if loaded.warnings.is_empty() {
                 report.add(
                     "settings",
-                    [Finding::good("settings", "nothing is wrong with them")],
+                    [Finding::good("settings", "the settings are valid")],
                 );
             }
             let warnings = loaded.warnings.iter();
@@ -29,10 +29,10 @@ pub(super) fn look(settings: &Settings, report: &mut Report) -> Option<Config> {
         }
         Err(findings) => {
             let only_service = findings.0.iter().all(|one| one.path == "upstream.urls");
-            if only_service && !settings.names_a_file() {
-                // Somebody who asks about a store alone has no service to name.
-                let found = "no service is named, so only the store is looked at";
-                let fix = "--upstream URL, or --config FILE, looks at the rest too";
+            if only_service && !settings.has_file() {
+                // A check of a store alone needs no service.
+                let found = "no service is given, so only the store is checked";
+                let fix = "--upstream URL or --config FILE checks the rest, too";
                 report.add(
                     "settings",
                     [Finding::bad("settings", Severity::Note, found, fix)],
@@ -41,8 +41,8 @@ pub(super) fn look(settings: &Settings, report: &mut Report) -> Option<Config> {
                 let wrong = findings.0.iter();
                 report.add("settings", wrong.map(|one| told(Severity::Broken, one)));
             }
-            // A file that is wrong may name its store wrongly too.
-            (!settings.names_a_file()).then(|| settings.only_store())
+            // An invalid file may also name a wrong store.
+            (!settings.has_file()).then(|| settings.store_only())
         }
     }
 }

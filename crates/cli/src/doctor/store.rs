@@ -1,24 +1,25 @@
-//! The store.
+//! Checks the store.
 
 use semel::core::diagnosis::{Finding, Severity};
 use semel::core::store::Capabilities;
 use semel_server::config::Config;
-use semel_server::{StartError, open};
+use semel_server::{OpenOptions, StartError};
 
 use super::Report;
 
-/// Opens the store and lets it look itself over. That it can't be opened is a finding too.
-pub(super) async fn look(config: &Config, report: &mut Report) {
+/// Opens the store and runs its own diagnosis. A store that cannot be opened is a finding, too.
+pub(super) async fn check(config: &Config, report: &mut Report) {
     if config.store.url.is_none() && config.store.url_file.is_none() {
-        let found = "no store is named";
-        let fix = "--store redis://HOST:PORT, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE, sqlite:///PATH, or --config FILE";
+        let found = "no store is given";
+        let fix = "--store redis://HOST:PORT, postgres://USER@HOST/DATABASE, \
+                   mysql://USER@HOST/DATABASE, sqlite:///PATH, or --config FILE";
         report.add(
             "store",
             [Finding::bad("open", Severity::Broken, found, fix)],
         );
         return;
     }
-    let semel = match open(config).await {
+    let semel = match OpenOptions::for_tool(config).open_store().await {
         Ok(semel) => semel,
         Err(error) => {
             report.add("store", [unusable(&error)]);
@@ -26,13 +27,12 @@ pub(super) async fn look(config: &Config, report: &mut Report) {
         }
     };
     let capabilities = semel.store().capabilities();
-    report.add("store", [kept(capabilities)]);
+    report.add("store", [judge_durability(capabilities)]);
     match semel.store().diagnose().await {
         Ok(findings) => report.add("store", findings),
         Err(error) => {
-            let found = format!("the store could not be looked over: {error}");
-            let fix =
-                "look at its log; does this user have the permission to ask for its settings?";
+            let found = format!("the store could not be checked: {error}");
+            let fix = "see its log; may this user read the settings of the server?";
             report.add(
                 "store",
                 [Finding::bad("diagnosis", Severity::Broken, found, fix)],
@@ -57,22 +57,23 @@ fn unusable(error: &StartError) -> Finding {
     }
 }
 
-fn kept(store: Capabilities) -> Finding {
+fn judge_durability(store: Capabilities) -> Finding {
     match (store.durable, store.shared) {
         (true, true) if store.name == "sqlite" => Finding::good(
             "open",
-            "every process on this host sees the records, and they outlive a process",
+            "all processes on this host share the records, which survive a restart",
         ),
         (true, true) => Finding::good(
             "open",
-            "every node sees the records, and they outlive a node",
+            "all nodes share the records, which survive the loss of a node",
         ),
-        (false, true) => Finding::good("open", "every node sees the records"),
+        (false, true) => Finding::good("open", "all nodes share the records"),
         _ => Finding::bad(
             "open",
             Severity::Note,
-            "one process alone sees the records, and they end with it",
-            "for trying out; for the rest a store that is shared: redis://…, postgres://…, mysql://…, sqlite://…",
+            "only one process sees the records, and they are lost when it ends",
+            "fine for a trial; use a shared store otherwise: redis://…, postgres://…, mysql://…, \
+             sqlite://…",
         ),
     }
 }

@@ -1,41 +1,41 @@
-//! Changes: who makes them and why, and a question before.
+//! Commands that change records: unlock, reset and erase. They ask for confirmation and a reason.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use super::find::Which;
+use super::find::RecordSelector;
 use super::inspect;
 use crate::client::view::Record;
 use crate::client::{Client, Target, typed};
 use crate::exit::{self, Exit};
-use crate::out::{self, Look};
+use crate::out::{self, Style};
 
-/// Who changes something, and why.
+/// The actor and the reason of a change.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Who and why")]
-pub(crate) struct Signed {
-    /// Why, for the audit trail.
+#[command(next_help_heading = "Audit")]
+pub(crate) struct AuditArgs {
+    /// The reason, for the audit trail.
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// Who; you on this host unless said.
+    /// The actor, for the audit trail. The default is you on this host.
     #[arg(long, value_name = "NAME")]
     actor: Option<String>,
-    /// Don't ask.
+    /// Skip the confirmation.
     #[arg(long, short)]
     yes: bool,
-    /// As JSON, for programs.
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-impl Signed {
+impl AuditArgs {
     fn actor(&self) -> String {
         self.actor.clone().unwrap_or_else(default_actor)
     }
 
-    /// The body of a change.
+    /// The body of a change request.
     pub(crate) fn body(&self, more: Value) -> Value {
         let mut body = json!({"actor": self.actor(), "reason": self.reason});
         if let (Value::Object(body), Value::Object(more)) = (&mut body, more) {
@@ -44,13 +44,16 @@ impl Signed {
         body
     }
 
-    /// Asks; where nobody can answer, `--yes` has to.
+    /// Asks for confirmation. Without a terminal, `--yes` is required.
     pub(crate) fn confirm(&self, question: &str) -> Result<(), Exit> {
         if self.yes {
             return Ok(());
         }
         if !std::io::stdin().is_terminal() {
-            let message = format!("{question}\n    fix: --yes, as nobody is there to be asked");
+            let message = format!(
+                "{question}\n    fix: --yes, because there is no terminal to \
+                                   ask on"
+            );
             return Err(Exit::failed(exit::REFUSED, message));
         }
         eprint!("{question} [yes/no] ");
@@ -64,7 +67,7 @@ impl Signed {
     }
 }
 
-/// You on this host.
+/// The current user on this host.
 pub(crate) fn default_actor() -> String {
     let user = ["USER", "LOGNAME"]
         .iter()
@@ -78,26 +81,24 @@ pub(crate) fn default_actor() -> String {
         .collect()
 }
 
-/// Shows what is about to change, unless a program reads.
-pub(super) async fn look_first(
-    which: &Which,
+/// Shows the record that is about to change, unless the output is JSON.
+pub(super) async fn show_before(
+    which: &RecordSelector,
     client: &Client,
-    signed: &Signed,
+    signed: &AuditArgs,
 ) -> Result<Record, Exit> {
     let record: Record = typed(which.find(client, false).await?)?;
     if !signed.json && !signed.yes {
-        inspect::show(Look::of_stdout(), &record);
+        inspect::show(Style::for_stdout(), &record);
         out::say("");
     }
     if !client.keeps_trail() {
-        out::note(
-            "this change is written down nowhere: --admin URL, or --audit FILE, keeps a trail",
-        );
+        out::note("this change is not audited: use --admin URL, or --audit FILE");
     }
     Ok(record)
 }
 
-/// Sends a change of a record, and says what came of it.
+/// Sends a change of a record, and prints the result.
 pub(super) async fn change(
     client: &Client,
     record: &Record,
@@ -113,7 +114,7 @@ pub(super) async fn change(
     }
     let text = |name: &str| out::words(done[name].as_str().unwrap_or_default());
     out::say(format!(
-        "{}: was {}, is {}",
+        "{}: was {}, now {}",
         out::short(&record.id),
         text("before"),
         text("after"),
@@ -124,21 +125,21 @@ pub(super) async fn change(
     Ok(())
 }
 
-/// Takes the lease away from an owner that is gone or stuck.
+/// Releases a lease whose owner is gone or stuck.
 ///
-/// Should the owner live after all, its settlement will be refused, and what it has done stands.
+/// If the owner is still alive, its settlement will be refused, but its effect remains.
 #[derive(Args)]
 pub(crate) struct Unlock {
     #[command(flatten)]
-    which: Which,
+    which: RecordSelector,
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
-    signed: Signed,
-    /// Where the record goes.
+    signed: AuditArgs,
+    /// The new state of the record.
     #[arg(long, default_value = "by-policy")]
     to: UnlockTo,
-    /// The fence that you looked at: nothing changes where it is another by now.
+    /// Change nothing unless the record still has this fence.
     #[arg(long, value_name = "NUMBER")]
     fence: Option<u64>,
 }
@@ -148,7 +149,7 @@ pub(crate) struct Unlock {
 enum UnlockTo {
     /// Released under `takeover`, in doubt under `hold`.
     ByPolicy,
-    /// Free to claim: the next request runs it.
+    /// Free to claim: the next request runs the effect.
     Released,
     /// In doubt, to be resolved.
     InDoubt,
@@ -157,9 +158,9 @@ enum UnlockTo {
 impl Unlock {
     pub(super) async fn run(&self) -> Result<(), Exit> {
         let client = self.target.client().await?;
-        let record = look_first(&self.which, &client, &self.signed).await?;
+        let record = show_before(&self.which, &client, &self.signed).await?;
         self.signed
-            .confirm("Take its lease away? If its owner lives, the effect may happen twice.")?;
+            .confirm("Release its lease? If its owner is alive, the effect may happen twice.")?;
         let to = match self.to {
             UnlockTo::ByPolicy => "by_policy",
             UnlockTo::Released => "released",
@@ -171,16 +172,16 @@ impl Unlock {
     }
 }
 
-/// Forgets a record, whatever it says: the next request with its key runs again.
+/// Deletes a record: the next request with its key runs the effect again.
 #[derive(Args)]
 pub(crate) struct Reset {
     #[command(flatten)]
-    which: Which,
+    which: RecordSelector,
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
-    signed: Signed,
-    /// The fence that you looked at: nothing changes where it is another by now.
+    signed: AuditArgs,
+    /// Change nothing unless the record still has this fence.
     #[arg(long, value_name = "NUMBER")]
     fence: Option<u64>,
 }
@@ -188,46 +189,49 @@ pub(crate) struct Reset {
 impl Reset {
     pub(super) async fn run(&self) -> Result<(), Exit> {
         let client = self.target.client().await?;
-        let record = look_first(&self.which, &client, &self.signed).await?;
+        let record = show_before(&self.which, &client, &self.signed).await?;
         self.signed
-            .confirm("Forget it? The next request with its key runs the effect again.")?;
+            .confirm("Delete it? The next request with its key runs the effect again.")?;
         let fence = self.fence.unwrap_or(record.fence);
         let body = self.signed.body(json!({"fence": fence}));
         change(&client, &record, "reset", body, self.signed.json).await
     }
 }
 
-/// Makes an actor nameless in the audit trail; records are not touched.
+/// Anonymizes an actor in the audit trail. Records are not touched.
 #[derive(Args)]
 #[command(after_help = "\
 Example:
   semel keys erase user-4711 --reason \"asked to be forgotten\" --admin http://127.0.0.1:9090")]
 pub(crate) struct Erase {
-    /// Whose name, as given with the requests.
+    /// The name of the actor, as given with the requests.
     #[arg(value_name = "ACTOR")]
     subject: String,
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
-    signed: Signed,
+    signed: AuditArgs,
 }
 
 impl Erase {
     pub(super) async fn run(&self) -> Result<(), Exit> {
         let client = self.target.client().await?;
         if !client.keeps_trail() {
-            let message = "a store has no audit trail, so there is no name to erase\n    fix: --admin URL for the \
-                           trail of a sidecar, or --audit FILE";
+            let message = "a store has no audit trail to erase a name from\n    fix: --admin URL \
+                           for the trail of a sidecar, or --audit FILE";
             return Err(Exit::failed(exit::REFUSED, message));
         }
         self.signed
-            .confirm("Erase this name from the audit trail? It can't be brought back.")?;
+            .confirm("Erase this name from the audit trail? This can't be undone.")?;
         let body = self.signed.body(json!({"subject": self.subject}));
         let done = client.post("/admin/v1/erasures", body).await?;
         if self.signed.json {
             out::json(&done);
         } else {
-            out::say(format!("the name is gone from {} entries", done["entries"]));
+            out::say(format!(
+                "the name was erased from {} entries",
+                done["entries"]
+            ));
         }
         Ok(())
     }

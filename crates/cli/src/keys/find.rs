@@ -1,24 +1,24 @@
-//! Which record is meant: by its id, by the beginning of its id, or by its key.
+//! Finds a record by its ID, by a prefix of its ID, or by its key.
 
 use clap::Args;
 use serde_json::{Map, Value};
 
 use super::list::Filter;
 use crate::client::view::Record;
-use crate::client::{Client, Path, typed};
+use crate::client::{ApiPath, Client, typed};
 use crate::exit::{self, Exit};
 use crate::progress::Progress;
 
-/// How many records are looked at for one whose id begins so.
+/// The number of records that are searched for a prefix.
 const LOOK_AT_MOST: u64 = 200_000;
-/// Fewer characters fit too many.
+/// The minimum length of a prefix.
 const AT_LEAST: usize = 8;
 const WHOLE: usize = 64;
 
-/// Names a record.
+/// The record to work on.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Which {
-    /// The record's id, or how it begins: at least 8 characters.
+pub(crate) struct RecordSelector {
+    /// The ID of the record, or its first 8 or more characters.
     #[arg(
         value_name = "ID",
         required_unless_present = "key",
@@ -34,13 +34,13 @@ pub(crate) struct Which {
     /// The tenant of the key.
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// The authenticated caller of the key, where the route keeps callers apart.
+    /// The authenticated caller of the key, if the route separates callers.
     #[arg(long, value_name = "NAME")]
     principal: Option<String>,
 }
 
-impl Which {
-    /// The record, as the API tells it.
+impl RecordSelector {
+    /// Finds the record through the API.
     pub(crate) async fn find(&self, client: &Client, with_answer: bool) -> Result<Value, Exit> {
         let id = match (&self.id, &self.key) {
             (Some(id), _) => self.whole(client, &id.to_ascii_lowercase()).await?,
@@ -51,9 +51,9 @@ impl Which {
                 }
                 typed::<Record>(found)?.id
             }
-            (None, None) => return Err(Exit::failed(exit::UNEXPECTED, "no record is named")),
+            (None, None) => return Err(Exit::failed(exit::UNEXPECTED, "no record is given")),
         };
-        let path = Path::new(format!("/admin/v1/records/{id}"));
+        let path = ApiPath::new(format!("/admin/v1/records/{id}"));
         client
             .get(&path.with("answer", with_answer.then_some("true")))
             .await
@@ -79,8 +79,9 @@ impl Which {
     async fn whole(&self, client: &Client, id: &str) -> Result<String, Exit> {
         let is_hex = id.bytes().all(|byte| byte.is_ascii_hexdigit());
         if !is_hex || !(AT_LEAST..=WHOLE).contains(&id.len()) {
-            let message = "an id has 64 characters from 0 to 9 and a to f; its first 8 or more will do\n    fix: \
-                           `semel keys list` shows ids; name a record by its key with --key KEY --scope SCOPE";
+            let message = "an ID has 64 hexadecimal digits; its first 8 or more are enough\n    \
+                           fix: `semel keys list` shows IDs; or give the key with --key KEY \
+                           --scope SCOPE";
             return Err(Exit::failed(exit::REFUSED, message));
         }
         if id.len() == WHOLE {
@@ -91,23 +92,23 @@ impl Which {
             [one] => Ok(one.clone()),
             [] => Err(Exit::failed(
                 exit::NOT_FOUND,
-                format!("there is no record whose id begins with {id}, or it has expired"),
+                format!("there is no record with an ID that begins with {id}, or it has expired"),
             )),
             [first, second, ..] => {
-                let message = format!("more than one id begins with {id}: {first}, {second}");
+                let message = format!("more than one ID begins with {id}: {first}, {second}");
                 Err(Exit::failed(exit::REFUSED, message))
             }
         }
     }
 
-    /// Up to two ids that begin so.
+    /// Up to two IDs with this prefix.
     async fn beginning(&self, client: &Client, id: &str) -> Result<Vec<String>, Exit> {
         let filter = Filter {
             tenant: self.tenant.as_deref(),
             scope: self.scope.as_deref(),
             ..Filter::default()
         };
-        let progress = Progress::counting("looking for the record", "looked at");
+        let progress = Progress::counting("searching", "looked at");
         let (mut found, mut looked_at) = (Vec::<String>::new(), 0);
         let mut cursor: Option<String> = None;
         loop {
@@ -126,8 +127,8 @@ impl Which {
             }
             if looked_at >= LOOK_AT_MOST {
                 let message = format!(
-                    "{looked_at} records were looked at, and there are more\n    fix: give the whole id; \
-                     `semel keys list --full-ids` shows it"
+                    "{looked_at} records were searched, and there are more\n    fix: give the \
+                     full ID; `semel keys list --full-ids` shows it"
                 );
                 return Err(Exit::failed(exit::REFUSED, message));
             }

@@ -1,15 +1,15 @@
-//! `semel keys inspect`.
+//! `semel keys inspect`: shows a record and its history.
 
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::find::Which;
+use super::find::RecordSelector;
 use crate::client::view::{History, Record};
-use crate::client::{Path, Target, typed};
+use crate::client::{ApiPath, Target, typed};
 use crate::exit::Exit;
-use crate::out::{self, Look, Tone};
+use crate::out::{self, Style, Tone};
 
-/// Shows a record, and what happened to it.
+/// Shows a record and its history.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -17,13 +17,13 @@ Examples:
   semel keys inspect --key ord-123 --scope /charges --store redis://127.0.0.1")]
 pub(crate) struct Inspect {
     #[command(flatten)]
-    which: Which,
+    which: RecordSelector,
     #[command(flatten)]
     target: Target,
-    /// Show the answer too: it may have people's data in it.
+    /// Include the response. It may contain personal data.
     #[arg(long)]
     answer: bool,
-    /// As JSON, for programs.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -33,18 +33,20 @@ impl Inspect {
         let client = self.target.client().await?;
         let found = self.which.find(&client, self.answer).await?;
         let record: Record = typed(found.clone())?;
-        let path = Path::new(format!("/admin/v1/records/{}/history", record.id));
+        let path = ApiPath::new(format!("/admin/v1/records/{}/history", record.id));
         let history = client.get(&path).await?;
         if self.json {
             out::json(&json!({"record": found, "history": history}));
             return Ok(());
         }
-        let look = Look::of_stdout();
+        let look = Style::for_stdout();
         show(look, &record);
         show_history(look, &typed(history)?, client.is_remote());
         if record.state == "in_doubt" {
             out::say(format!(
-                "\nWhat became of it is for you to find out; then say so:\n  semel keys resolve {} --complete --status 200 --body-file FILE --reason WHY\n  semel keys resolve {} --release --reason WHY    # it did not happen",
+                "\nFind out what became of it, then record it:\n  \
+                 semel keys resolve {} --complete --status 200 --body-file FILE --reason WHY\n  \
+                 semel keys resolve {} --release --reason WHY    # it did not happen",
                 out::short(&record.id),
                 out::short(&record.id),
             ));
@@ -53,8 +55,8 @@ impl Inspect {
     }
 }
 
-/// A record, one line for each thing there is to know.
-pub(super) fn show(look: Look, record: &Record) {
+/// Prints a record, one line for each member.
+pub(super) fn show(look: Style, record: &Record) {
     let line = |name: &str, value: &str| {
         out::say(format!(
             "{}  {value}",
@@ -77,7 +79,7 @@ pub(super) fn show(look: Look, record: &Record) {
     }
     line(
         "key",
-        &format!("{}… (only its beginning is kept)", record.key_hint),
+        &format!("{}… (only a prefix is stored)", record.key_hint),
     );
     line(
         "attempt",
@@ -98,7 +100,7 @@ pub(super) fn show(look: Look, record: &Record) {
         let status = answer
             .status
             .map_or(String::new(), |status| format!("status {status}, "));
-        let kept = if answer.kept { "" } else { ", not kept" };
+        let kept = if answer.kept { "" } else { ", not stored" };
         line("answer", &format!("{status}{} bytes{kept}", answer.bytes));
     }
     let checkpoint = record.checkpoint.as_ref().map(Value::to_string);
@@ -121,7 +123,7 @@ fn state(record: &Record) -> String {
             out::span(record.lease_left_ms),
             out::span(record.lease_ms)
         ),
-        "in_doubt" if record.lapsed => format!("{words}: its owner has not been heard of"),
+        "in_doubt" if record.lapsed => format!("{words}: its owner has stopped renewing the lease"),
         "released" => format!("{words}: free to claim"),
         _ => words,
     }
@@ -135,12 +137,12 @@ fn crash(policy: &str) -> &str {
     }
 }
 
-fn show_history(look: Look, history: &History, is_remote: bool) {
+fn show_history(look: Style, history: &History, is_remote: bool) {
     if history.entries.is_empty() {
         let hint = if is_remote {
-            "this sidecar's audit trail knows nothing of it"
+            "the audit trail of this sidecar has no entry for it"
         } else {
-            "what happened is in the audit trail of the sidecars: ask one with --admin URL"
+            "its history is in the audit trail of the sidecars: use --admin URL"
         };
         out::say(look.paint(Tone::Quiet, format!("\n{hint}")));
         return;
@@ -162,7 +164,7 @@ fn show_history(look: Look, history: &History, is_remote: bool) {
     if !history.complete {
         out::say(look.paint(
             Tone::Quiet,
-            "there may be more that this sidecar no longer has",
+            "older entries may exist that this sidecar no longer has",
         ));
     }
 }

@@ -1,4 +1,4 @@
-//! `semel keys list`.
+//! `semel keys list`: lists records.
 
 use std::collections::HashSet;
 
@@ -6,9 +6,9 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use crate::client::view::{Page, Record};
-use crate::client::{Client, Path, Target, typed};
+use crate::client::{ApiPath, Client, Target, typed};
 use crate::exit::Exit;
-use crate::out::{self, Look, Tone};
+use crate::out::{self, Style, Tone};
 use crate::progress::Progress;
 
 /// Lists records.
@@ -20,40 +20,40 @@ Examples:
 pub(crate) struct List {
     #[command(flatten)]
     target: Target,
-    /// Only those whose outcome nobody knows; a lapsed lease under `hold` included.
+    /// Only records in doubt, including lapsed leases under `hold`.
     #[arg(long, conflicts_with = "state")]
     in_doubt: bool,
-    /// Only those that stand so.
+    /// Only records in this state.
     #[arg(long)]
     state: Option<State>,
-    /// Only of this tenant.
+    /// Only this tenant.
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// Only of this scope.
+    /// Only this scope.
     #[arg(long, value_name = "NAME")]
     scope: Option<String>,
-    /// At most so many.
+    /// The maximum number of records.
     #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     limit: u32,
-    /// Show ids in full on a terminal too.
+    /// Show full IDs on a terminal, too.
     #[arg(long)]
     full_ids: bool,
-    /// As JSON, for programs.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// Where a record stands.
+/// The state of a record.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 #[value(rename_all = "kebab-case")]
 pub(crate) enum State {
-    /// Somebody runs it.
+    /// Running under a lease.
     Running,
-    /// Done.
+    /// Completed.
     Completed,
-    /// Failed for good.
+    /// Failed permanently.
     Failed,
-    /// Nobody knows.
+    /// The outcome is unknown.
     InDoubt,
     /// Free to claim.
     Released,
@@ -71,16 +71,16 @@ impl State {
     }
 }
 
-/// The largest page that the API gives.
+/// The largest page of the API.
 const PAGE: usize = 1000;
 
-/// What Semel keeps for itself; shown where it is asked for by --scope.
+/// Scopes that Semel uses itself. They are listed only with --scope.
 const OWN_SCOPES: [&str; 2] = [
     semel::core::canary::SCOPE,
     semel_server::health::SELF_CHECK_SCOPE,
 ];
 
-/// Which records a listing is of.
+/// The filter of a listing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Filter<'a> {
     pub(crate) state: Option<&'a str>,
@@ -90,14 +90,14 @@ pub(crate) struct Filter<'a> {
 }
 
 impl Filter<'_> {
-    /// One page.
+    /// Requests one page.
     pub(crate) async fn page(
         &self,
         client: &Client,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page, Exit> {
-        let path = Path::new("/admin/v1/records")
+        let path = ApiPath::new("/admin/v1/records")
             .with("state", self.state)
             .with("environment", self.environment)
             .with("tenant", self.tenant)
@@ -132,7 +132,7 @@ impl List {
         Ok(())
     }
 
-    /// Records up to the limit, and whether those are all.
+    /// Records up to the limit, and whether the list is complete.
     async fn collect(
         &self,
         client: &Client,
@@ -164,11 +164,11 @@ impl List {
     }
 
     fn show(&self, records: &[Record], complete: bool, filter: Filter<'_>) {
-        let look = Look::of_stdout();
+        let look = Style::for_stdout();
         if records.is_empty() {
             out::say(match filter.state {
                 Some("in_doubt") => "no record is in doubt",
-                _ => "no record fits",
+                _ => "no record matches",
             });
             return;
         }
@@ -224,7 +224,7 @@ impl List {
         let ids = if in_full {
             ""
         } else {
-            "; --full-ids shows whole ids"
+            "; --full-ids shows full IDs"
         };
         out::say(look.paint(Tone::Quiet, format!("{count} {records}{more}{ids}")));
     }

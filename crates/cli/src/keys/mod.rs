@@ -1,12 +1,12 @@
-//! `semel keys`: look at records, and mend them.
+//! `semel keys`: shows and repairs records.
 //!
-//! | file | is |
+//! | file | content |
 //! |---|---|
-//! | `list` | which records there are |
-//! | `inspect` | one record, and what happened to it |
-//! | `change` | unlock, reset, erase: who and why, and a question before |
-//! | `resolve` | ends a doubt |
-//! | `find` | which record is meant |
+//! | `list` | lists records |
+//! | `inspect` | one record and its history |
+//! | `change` | unlock, reset and erase, with confirmation |
+//! | `resolve` | resolves a doubt |
+//! | `find` | finds a record by ID or key |
 
 mod change;
 mod find;
@@ -16,26 +16,26 @@ mod resolve;
 
 use clap::Subcommand;
 
-pub(crate) use change::{Signed, default_actor};
+pub(crate) use change::{AuditArgs, default_actor};
 pub(crate) use list::Filter;
 
 use crate::exit::Exit;
 use crate::runtime;
 
-/// Looks at records, and mends them.
+/// Shows and repairs records.
 #[derive(Subcommand)]
 pub(crate) enum Keys {
     /// Lists records.
     List(list::List),
-    /// Shows a record, and what happened to it.
+    /// Shows a record and its history.
     Inspect(inspect::Inspect),
-    /// Takes the lease away from an owner that is gone or stuck.
+    /// Releases a lease whose owner is gone or stuck.
     Unlock(change::Unlock),
-    /// Ends a doubt: says what became of a run whose outcome nobody knew.
+    /// Resolves a record in doubt: records what became of its run.
     Resolve(resolve::Resolve),
-    /// Forgets a record, whatever it says: the next request with its key runs again.
+    /// Deletes a record: the next request with its key runs the effect again.
     Reset(change::Reset),
-    /// Makes an actor nameless in the audit trail; records are not touched.
+    /// Anonymizes an actor in the audit trail. Records are not touched.
     Erase(change::Erase),
 }
 

@@ -1,4 +1,4 @@
-//! `semel keys resolve`.
+//! `semel keys resolve`: resolves a record in doubt.
 
 use std::io::Read as _;
 
@@ -7,23 +7,23 @@ use base64::prelude::BASE64_STANDARD;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::change::{self, Signed};
-use super::find::Which;
+use super::change::{self, AuditArgs};
+use super::find::RecordSelector;
 use crate::client::Target;
 use crate::exit::{self, Exit};
 
-/// The largest body taken: the admin API takes 2 MiB, and base64 makes it longer by a third.
+/// The largest body: the admin API takes 2 MiB, and base64 adds a third.
 const MAX_BODY_BYTES: u64 = 1024 * 1024;
 
-/// Ends a doubt: says what became of a run whose outcome nobody knew.
+/// Resolves a record in doubt: records what became of its run.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  semel keys resolve 3f9c21d07be4 --complete --status 201 --body-file answer.json --reason \"found at the bank\"
+  semel keys resolve 3f9c21d07be4 --complete --status 201 --body-file body.json --reason \"at the bank\"
   semel keys resolve 3f9c21d07be4 --release --reason \"the bank has no such charge\"")]
 pub(crate) struct Resolve {
     #[command(flatten)]
-    which: Which,
+    which: RecordSelector,
     #[command(flatten)]
     outcome: Outcome,
     #[command(flatten)]
@@ -31,8 +31,8 @@ pub(crate) struct Resolve {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
-    signed: Signed,
-    /// The fence that you looked at: nothing changes where it is another by now.
+    signed: AuditArgs,
+    /// Change nothing unless the record still has this fence.
     #[arg(long, value_name = "NUMBER")]
     fence: Option<u64>,
 }
@@ -40,27 +40,27 @@ pub(crate) struct Resolve {
 #[derive(Args, Clone, Copy, Debug)]
 #[group(required = true, multiple = false)]
 struct Outcome {
-    /// It did happen: keep this answer, and give it to whoever asks.
+    /// The effect happened: store this response and replay it.
     #[arg(long)]
     complete: bool,
-    /// It failed for good: keep this failure, and give it to whoever asks.
+    /// The effect failed permanently: store this failure and replay it.
     #[arg(long)]
     fail: bool,
-    /// It did not happen: the next request with its key runs.
+    /// The effect did not happen: the next request with the key runs it.
     #[arg(long, conflicts_with_all = ["status", "body_file", "header"])]
     release: bool,
 }
 
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "The answer to keep")]
+#[command(next_help_heading = "Response to store")]
 struct Answer {
-    /// Its HTTP status; leave it out for a record of the typed library.
+    /// The HTTP status. Leave it out for a record of the typed library.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(200..=599))]
     status: Option<u16>,
-    /// Its body, from a file, or - for standard input.
+    /// A file with the body, or - for standard input.
     #[arg(long, value_name = "FILE")]
     body_file: Option<String>,
-    /// A header, such as "Content-Type: application/json"; may be repeated.
+    /// A header, such as "Content-Type: application/json". May be repeated.
     #[arg(long, value_name = "NAME: VALUE", requires = "status")]
     header: Vec<String>,
 }
@@ -76,9 +76,9 @@ impl Outcome {
 
     const fn question(self) -> &'static str {
         match (self.complete, self.fail) {
-            (true, _) => "Say that it happened, with this answer for everybody who asks?",
-            (_, true) => "Say that it failed for good, with this answer for everybody who asks?",
-            _ => "Say that it did not happen? The next request with its key runs it.",
+            (true, _) => "Record that it happened, and replay this response?",
+            (_, true) => "Record that it failed permanently, and replay this response?",
+            _ => "Record that it did not happen? The next request with its key runs it.",
         }
     }
 }
@@ -107,7 +107,7 @@ impl Answer {
             if self.status.is_some() && !has_type && is_json {
                 headers.push(json!({"name": "content-type", "value": "application/json"}));
             }
-            // In base64 every byte arrives as it is in the file.
+            // Base64 preserves every byte of the file.
             answer.insert(
                 "body_base64".to_owned(),
                 BASE64_STANDARD.encode(body).into(),
@@ -135,7 +135,7 @@ fn read_body(file: &str) -> Result<Vec<u8>, Exit> {
         opened.take(most).read_to_end(&mut body).map_err(failed)?;
     }
     if body.len() as u64 > MAX_BODY_BYTES {
-        let message = format!("--body-file {file}: more than {MAX_BODY_BYTES} bytes are not taken");
+        let message = format!("--body-file {file}: the limit is {MAX_BODY_BYTES} bytes");
         return Err(Exit::failed(exit::REFUSED, message));
     }
     Ok(body)
@@ -148,10 +148,10 @@ impl Resolve {
             more["answer"] = self.answer.read()?;
         }
         let client = self.target.client().await?;
-        let record = change::look_first(&self.which, &client, &self.signed).await?;
+        let record = change::show_before(&self.which, &client, &self.signed).await?;
         more["fence"] = self.fence.unwrap_or(record.fence).into();
         if record.state != "in_doubt" {
-            // The API decides; a person should know before being asked.
+            // The API decides; the note helps the operator before the question.
             crate::out::note(format_args!(
                 "the record is {}, not in doubt",
                 crate::out::words(&record.state)

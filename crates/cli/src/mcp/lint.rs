@@ -1,46 +1,47 @@
-//! `semel mcp lint`.
+//! `semel mcp lint`: checks the tools of an MCP server.
 
 use clap::Args;
-use semel_mcp::{Finding, Server, Severity, lint};
+use semel_mcp::{LintFinding, LintSeverity, LintTarget, lint};
 use serde_json::json;
 
 use super::Target;
 use crate::exit::{self, Exit};
 use crate::runtime;
 
-/// Starts a server, lists its tools, and says what is wrong with them. Calls none.
+/// Starts a server, lists its tools, and reports which are unsafe to retry. Calls no tool.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   semel mcp lint -- npx -y some-mcp-server
   semel mcp lint --upstream http://127.0.0.1:8000/mcp --json
 
-Exit codes: 0 nothing that acts twice, 12 something does.")]
+Exit codes: 0 no errors, 12 errors.")]
 pub(super) struct Lint {
     #[command(flatten)]
     target: Target,
-    /// As JSON, for programs.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
 impl Lint {
     pub(super) fn run(self) -> Exit {
-        runtime::block_on(Box::pin(self.look())).into()
+        runtime::block_on(Box::pin(self.check())).into()
     }
 
-    async fn look(self) -> Result<(), Exit> {
-        let server = match (self.target.upstream()?, self.target.child()) {
-            (Some(upstream), _) => Server::Upstream(Box::new(upstream)),
-            (None, Some(child)) => Server::Child(child),
+    async fn check(self) -> Result<(), Exit> {
+        let server = match (self.target.upstream()?, self.target.command()) {
+            (Some(upstream), _) => LintTarget::Upstream(Box::new(upstream)),
+            (None, Some(child)) => LintTarget::Command(child),
             (None, None) => {
-                let message = "no server: write `semel mcp lint -- COMMAND`, or --upstream URL";
+                let message = "no server is given\n    fix: `semel mcp lint -- COMMAND`, or \
+                               --upstream URL";
                 return Err(Exit::failed(exit::CONFIG, message));
             }
         };
-        let looked = lint(server).await;
+        let checked = lint(server).await;
         let (tools, findings) =
-            looked.map_err(|error| Exit::failed(exit::UNEXPECTED, error.to_string()))?;
+            checked.map_err(|error| Exit::failed(exit::UNEXPECTED, error.to_string()))?;
         if self.json {
             println!("{}", as_json(tools, &findings));
         } else {
@@ -48,7 +49,7 @@ impl Lint {
         }
         let errors = findings
             .iter()
-            .filter(|finding| finding.severity == Severity::Error)
+            .filter(|finding| finding.severity == LintSeverity::Error)
             .count();
         match errors {
             0 => Ok(()),
@@ -57,15 +58,15 @@ impl Lint {
     }
 }
 
-const fn word(severity: Severity) -> &'static str {
+const fn word(severity: LintSeverity) -> &'static str {
     match severity {
-        Severity::Warning => "warning",
-        Severity::Error => "error",
+        LintSeverity::Warning => "warning",
+        LintSeverity::Error => "error",
     }
 }
 
-fn show(tools: usize, findings: &[Finding]) {
-    for Finding {
+fn show(tools: usize, findings: &[LintFinding]) {
+    for LintFinding {
         tool,
         severity,
         code,
@@ -80,7 +81,7 @@ fn show(tools: usize, findings: &[Finding]) {
     }
     let errors = findings
         .iter()
-        .filter(|finding| finding.severity == Severity::Error)
+        .filter(|finding| finding.severity == LintSeverity::Error)
         .count();
     println!(
         "{tools} tools, {errors} errors, {} warnings",
@@ -88,10 +89,10 @@ fn show(tools: usize, findings: &[Finding]) {
     );
 }
 
-fn as_json(tools: usize, findings: &[Finding]) -> serde_json::Value {
+fn as_json(tools: usize, findings: &[LintFinding]) -> serde_json::Value {
     let findings: Vec<_> = findings
         .iter()
-        .map(|Finding { tool, severity, code, message, fix }| {
+        .map(|LintFinding { tool, severity, code, message, fix }| {
             json!({"tool": tool, "severity": word(*severity), "code": code, "message": message, "fix": fix})
         })
         .collect();

@@ -12,18 +12,20 @@ use axum::Router;
 use clap::{Args, Subcommand};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use semel::Semel;
-use semel_mcp::{CallerToken, Child, Gateway, Listen, RunError, Serve, Settings, Upstream};
+use semel_mcp::{
+    CallerToken, Gateway, HttpFrontend, HttpUpstream, Listener, RunError, ServerCommand, Settings,
+};
 use semel_server::config::{Config, Log, without_password};
-use semel_server::{Opened, open_audited, serve_operators, serve_router};
+use semel_server::{OpenOptions, Services, serve_operators, serve_router};
 
 use crate::exit::{self, Exit};
 use crate::log;
-use settings::{Given, Store};
+use settings::{GatewayArgs, Store};
 
-/// How long an answer may take from the engine to whoever reads it.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+/// How long the last responses get to be written before the process ends.
+const FLUSH_TIME: Duration = Duration::from_millis(200);
 
-/// A gateway in front of any MCP server: a tool call that is made again does not act again.
+/// A gateway in front of any MCP server: a repeated tool call does not act again.
 #[derive(Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -32,15 +34,16 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 Examples:
   semel mcp -- npx -y some-mcp-server                       a server on standard input and output
   semel mcp --store redis://127.0.0.1 -- python server.py   records that several gateways share
-  semel mcp --upstream https://host/mcp                     a server behind HTTP, for a client on standard input and output
+  semel mcp --upstream https://host/mcp                     a server behind HTTP
   semel mcp --upstream http://127.0.0.1:8000/mcp --listen 127.0.0.1:9000
-  semel mcp --listen 127.0.0.1:9000 -- python server.py     the same, with a process for each session
+  semel mcp --listen 127.0.0.1:9000 -- python server.py     a process for each session
   semel mcp --admin 127.0.0.1:9090 --admin-token-file FILE -- python server.py
-                                                            with a dashboard, metrics and the admin API
-  semel mcp lint -- python server.py                        which tools can't be called again safely
+                                                            with a dashboard and metrics
+  semel mcp lint -- python server.py                        finds tools that are unsafe to retry
 
-In a client's configuration, put `semel`, `mcp`, `--` in front of the server's own command. docs/mcp.md is the guide.
-Exit codes: 0 the client has left, 1 the server has ended by itself or can't be started, 2 usage, 3 settings, 4 store, 5 address."
+In a client's configuration, put `semel`, `mcp`, `--` in front of the server's own command. The guide
+is docs/mcp.md. Exit codes: 0 the client has left, 1 the server exited early or can't be started,
+2 usage, 3 settings, 4 store, 5 address."
 )]
 pub(crate) struct Mcp {
     #[command(subcommand)]
@@ -48,47 +51,50 @@ pub(crate) struct Mcp {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
-    given: Given,
-    /// Where to listen for clients on HTTP, instead of standard input and output.
+    args: GatewayArgs,
+    /// Listen for clients on HTTP at this address, instead of standard input and output.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// Origins of pages that may call, besides those of this machine.
+    /// An origin of web pages that may call, besides loopback origins. May be repeated.
     #[arg(long, value_name = "ORIGIN", requires = "listen")]
     allow_origin: Vec<String>,
-    /// Host names under which clients reach this gateway, besides those of this machine.
+    /// A host name by which clients reach this gateway, besides loopback names. May be repeated.
     #[arg(long, value_name = "HOST", requires = "listen")]
     allow_host: Vec<String>,
-    /// The header that says who calls, where something in front sets it; else callers are told apart by their credentials.
+    /// The header with the authenticated caller, set by a proxy in front. Without it, callers are
+    /// identified by their credentials.
     #[arg(long, value_name = "HEADER", requires = "listen")]
     principal_header: Option<HeaderName>,
-    /// A file with the token that clients have to show: `Authorization: Bearer …`. The server doesn't see it.
+    /// A file with the bearer token that clients must send. The server does not see it.
     #[arg(long, value_name = "FILE", requires = "listen")]
     listen_token_file: Option<std::path::PathBuf>,
-    /// The certificate (PEM) to show to clients, for TLS.
+    /// The certificate (PEM) for TLS.
     #[arg(long, value_name = "FILE", requires_all = ["listen", "listen_key_file"])]
     listen_cert_file: Option<String>,
-    /// Its key (PEM).
+    /// The private key (PEM) of the certificate.
     #[arg(long, value_name = "FILE", requires_all = ["listen", "listen_cert_file"])]
     listen_key_file: Option<String>,
-    /// Lends the credential of --header to every path of the server's address, and not to its own alone.
+    /// Send the credential of --header to every path of the server's address, not only to its own
+    /// path.
     #[arg(long, requires = "listen")]
     any_path: bool,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Says which of a server's tools can't be called again safely, and which descriptions invite it.
+    /// Reports tools that are unsafe to retry, and descriptions that invite duplicate calls.
     Lint(lint::Lint),
 }
 
-/// Which server.
+/// The server behind the gateway.
 #[derive(Args, Clone, Debug)]
 #[command(group(clap::ArgGroup::new("which").args(["server", "upstream"]).required(true)))]
 pub(crate) struct Target {
-    /// A server behind streamable HTTP.
+    /// The URL of a server behind streamable HTTP.
     #[arg(long, value_name = "URL")]
     pub(crate) upstream: Option<String>,
-    /// A header for every request to it, such as `Authorization: Bearer …`; better by SEMEL_MCP_HEADER than by a flag.
+    /// A header for every request to the server, such as `Authorization: Bearer …`. Prefer
+    /// SEMEL_MCP_HEADER, as flags are visible to other users.
     #[arg(
         long,
         value_name = "NAME: VALUE",
@@ -96,21 +102,21 @@ pub(crate) struct Target {
         hide_env_values = true
     )]
     header: Vec<String>,
-    /// A server's command and its arguments, after `--`.
+    /// The command of a server and its arguments, after `--`.
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) server: Vec<OsString>,
 }
 
 impl Target {
-    pub(crate) fn child(&self) -> Option<Child> {
+    pub(crate) fn command(&self) -> Option<ServerCommand> {
         let (program, arguments) = self.server.split_first()?;
-        Some(Child {
+        Some(ServerCommand {
             program: program.clone(),
             arguments: arguments.to_vec(),
         })
     }
 
-    pub(crate) fn upstream(&self) -> Result<Option<Upstream>, Exit> {
+    pub(crate) fn upstream(&self) -> Result<Option<HttpUpstream>, Exit> {
         let Some(url) = &self.upstream else {
             return Ok(None);
         };
@@ -123,19 +129,19 @@ impl Target {
             value.set_sensitive(true);
             headers.append(name, value);
         }
-        let upstream = Upstream::new(url, headers);
+        let upstream = HttpUpstream::new(url, headers);
         upstream
             .map(Some)
             .map_err(|message| Exit::failed(exit::CONFIG, message))
     }
 
-    /// A name that stays the same for the same server, and that no other has.
+    /// A name that is stable for the same server and differs from other servers.
     fn name(&self) -> String {
         match &self.upstream {
-            Some(url) => name::of_url(url, &self.header),
+            Some(url) => name::for_url(url, &self.header),
             None => {
                 let folder = std::env::current_dir().unwrap_or_default();
-                name::of_command(&self.server, &folder)
+                name::for_command(&self.server, &folder)
             }
         }
     }
@@ -155,15 +161,15 @@ impl Mcp {
             Err(error) => return Exit::failed(exit::UNEXPECTED, error.to_string()),
         };
         let ended = runtime.block_on(Box::pin(self.serve()));
-        // A read of standard input can't be called off.
+        // A blocking read of standard input can't be cancelled.
         runtime.shutdown_background();
         ended.into()
     }
 
     async fn serve(self) -> Result<(), Exit> {
-        let settings = self.given.settings(&self.target.name())?;
-        let Store { url, promise } = self.given.store()?;
-        let mut config = self.given.config(&url)?;
+        let settings = self.args.settings(&self.target.name())?;
+        let Store { url, promise } = self.args.store()?;
+        let mut config = self.args.config(&url)?;
         config
             .listener
             .tls
@@ -174,11 +180,11 @@ impl Mcp {
             .tls
             .key_file
             .clone_from(&self.listen_key_file);
-        let opened = open_audited(&config).await?;
-        serve_operators(&config, &opened, told_to_end()).await?;
+        let opened = OpenOptions::for_node(&config).open().await?;
+        serve_operators(&config, &opened, wait_for_signal()).await?;
         let shown = without_password(&url);
         tracing::info!("records are in {shown}: {promise}; scope {}", settings.name);
-        let listener = Listener {
+        let listener = ProcessListener {
             config,
             opened: opened.clone(),
         };
@@ -192,78 +198,83 @@ impl Mcp {
         self,
         semel: Semel,
         settings: Settings,
-        listener: Listener,
+        listener: ProcessListener,
     ) -> Result<(), Exit> {
         let wrong = |message| Exit::failed(exit::CONFIG, message);
         let gateway = Gateway::new(semel.clone(), settings).map_err(wrong)?;
-        let caller = self.given.caller();
-        let serve = Serve {
+        let caller = self.args.caller();
+        let serve = HttpFrontend {
             origins: self.allow_origin,
             hosts: self.allow_host,
             principal: self.principal_header,
-            token: self.listen_token_file.as_deref().map(token).transpose()?,
+            token: self
+                .listen_token_file
+                .as_deref()
+                .map(read_token)
+                .transpose()?,
             any_path: self.any_path,
         };
         let is_guarded = serve.token.is_some();
         let is_plain = self.listen_cert_file.is_none();
-        let is_far = |address: SocketAddr| !address.ip().is_loopback();
-        if is_guarded && is_plain && self.listen.is_some_and(is_far) {
+        let is_remote = |address: SocketAddr| !address.ip().is_loopback();
+        if is_guarded && is_plain && self.listen.is_some_and(is_remote) {
             tracing::warn!(
-                "clients' tokens come in the clear from other machines; --listen-cert-file and --listen-key-file encrypt them"
+                "tokens of clients on other machines are unencrypted; use --listen-cert-file and \
+                 --listen-key-file"
             );
         }
         let upstream = self.target.upstream()?;
-        let listened = |served: Result<(), semel_mcp::ServeError>| {
+        let listened = |served: Result<(), semel_mcp::ListenError>| {
             served.map_err(|error| Exit::failed(exit::LISTEN, error.to_string()))
         };
-        match (upstream, self.target.child(), self.listen) {
+        match (upstream, self.target.command(), self.listen) {
             (Some(upstream), _, Some(address))
-                if upstream.lends() && !is_guarded && !address.ip().is_loopback() =>
+                if upstream.has_own_credential() && !is_guarded && !address.ip().is_loopback() =>
             {
-                let message = "whoever reaches this address would use the credential of --header\n    fix: \
-                               --listen-token-file FILE, or --listen 127.0.0.1:PORT";
+                let message = "everybody who reaches this address would use the credential of \
+                               --header\n    fix: --listen-token-file FILE, or --listen \
+                               127.0.0.1:PORT";
                 Err(wrong(message.to_owned()))
             }
             (Some(upstream), _, Some(address)) => listened(
                 serve
-                    .proxy(gateway, upstream, address, listener, told_to_end())
+                    .serve_upstream(gateway, upstream, address, listener, wait_for_signal())
                     .await,
             ),
             (None, Some(_), Some(address)) if !is_guarded && !address.ip().is_loopback() => {
-                let message = "a server that is a process asks nobody who they are\n    fix: \
+                let message = "a server command does not authenticate its callers\n    fix: \
                                --listen-token-file FILE, or --listen 127.0.0.1:PORT";
                 Err(wrong(message.to_owned()))
             }
             (None, Some(child), Some(address)) => listened(
                 serve
-                    .child(gateway, child, address, listener, told_to_end())
+                    .serve_command(gateway, child, address, listener, wait_for_signal())
                     .await,
             ),
             (Some(upstream), _, None) => {
-                let served = semel_mcp::bridge(gateway, caller, upstream);
-                drained(&semel, served).await;
+                let served = semel_mcp::serve_upstream(gateway, caller, upstream);
+                serve_and_drain(&semel, served).await;
                 Ok(())
             }
             (None, Some(child), None) => {
-                let served = drained(&semel, semel_mcp::stdio(gateway, caller, child)).await;
-                served
-                    .unwrap_or(Ok(()))
-                    .map_err(|error| ended_early(&error))
+                let served =
+                    serve_and_drain(&semel, semel_mcp::serve_command(gateway, caller, child)).await;
+                served.unwrap_or(Ok(())).map_err(|error| exit_error(&error))
             }
             (None, None, _) => Err(wrong(
-                "no server: write `semel mcp -- COMMAND`, or --upstream URL".to_owned(),
+                "no server is given\n    fix: `semel mcp -- COMMAND`, or --upstream URL".to_owned(),
             )),
         }
     }
 }
 
-/// The process's own listener, with its bounds.
-struct Listener {
+/// The listener of the sidecar, with its limits.
+struct ProcessListener {
     config: Config,
-    opened: Opened,
+    opened: Services,
 }
 
-impl Listen for Listener {
+impl Listener for ProcessListener {
     async fn listen(self, address: SocketAddr, router: Router) -> Result<(), String> {
         let mut config = self.config;
         config.listener.address = address.to_string();
@@ -272,8 +283,8 @@ impl Listen for Listener {
     }
 }
 
-/// The token of a file that has nothing else in it.
-fn token(file: &std::path::Path) -> Result<CallerToken, Exit> {
+/// Reads a token from a file that contains nothing else.
+fn read_token(file: &std::path::Path) -> Result<CallerToken, Exit> {
     let wrong = |why: &dyn std::fmt::Display| {
         let message = format!("--listen-token-file: {}: {why}", file.display());
         Exit::failed(exit::CONFIG, message)
@@ -283,18 +294,19 @@ fn token(file: &std::path::Path) -> Result<CallerToken, Exit> {
     CallerToken::new(&text).ok_or_else(|| wrong(&short))
 }
 
-/// Serves until the client leaves, or until this process is told to end: then for as long as calls run.
-async fn drained<T>(semel: &Semel, served: impl Future<Output = T>) -> Option<T> {
-    // Not dropped when told to end: the server's process would go with it, in the midst of a call.
+/// Serves until the client leaves or a signal arrives. After a signal, running calls still finish.
+async fn serve_and_drain<T>(semel: &Semel, served: impl Future<Output = T>) -> Option<T> {
+    // The future stays alive after the signal, because dropping it would kill the server in the
+    // middle of a call.
     let mut served = std::pin::pin!(served);
     tokio::select! {
         served = &mut served => return Some(served),
-        () = told_to_end() => {}
+        () = wait_for_signal() => {}
     }
     let done = async {
         semel.idle().await;
         // What was answered last still has to be written.
-        semel.engine().env().clock.sleep(LAST_WORDS).await;
+        semel.engine().env().clock.sleep(FLUSH_TIME).await;
     };
     tokio::select! {
         served = &mut served => Some(served),
@@ -302,12 +314,12 @@ async fn drained<T>(semel: &Semel, served: impl Future<Output = T>) -> Option<T>
     }
 }
 
-fn ended_early(error: &RunError) -> Exit {
+fn exit_error(error: &RunError) -> Exit {
     Exit::failed(exit::UNEXPECTED, error.to_string())
 }
 
 /// Completes when this process is told to end.
-async fn told_to_end() {
+async fn wait_for_signal() {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut term), Ok(mut int)) = (
         signal(SignalKind::terminate()),

@@ -1,4 +1,4 @@
-//! What may be said to `semel mcp`: flags, and a file for what is said of single tools.
+//! The settings of `semel mcp`: flags, and a file with rules for single tools.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,13 @@ use crate::exit::{self, Exit};
 
 /// How calls are treated.
 #[derive(Args, Clone, Debug, Default)]
-pub(super) struct Given {
-    /// A file (TOML) with what is said of single tools, as `[tools.NAME]`, and some of what follows.
+pub(super) struct GatewayArgs {
+    /// A file (TOML) with rules for single tools, as `[tools.NAME]`, and with some of the settings
+    /// below.
     #[arg(long, short, value_name = "FILE", env = "SEMEL_MCP_CONFIG")]
     config: Option<PathBuf>,
-    /// Where the records are kept: redis://…, postgres://…, mysql://…, sqlite://…, s3://…; else a file of this user's.
+    /// The store: redis://…, postgres://…, mysql://…, sqlite://…, s3://…. The default is a SQLite
+    /// file of this user.
     #[arg(
         long,
         value_name = "URL",
@@ -25,70 +27,73 @@ pub(super) struct Given {
         hide_env_values = true
     )]
     store: Option<String>,
-    /// The environment that keys live in, such as production.
+    /// The environment of the keys, such as production.
     #[arg(long, value_name = "NAME")]
     environment: Option<String>,
-    /// The tenant whose calls these are.
+    /// The tenant of the calls.
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// The server's name, a part of every scope: give one to keep its keys when its command, folder, URL or headers change,
-    /// and one to each of two that differ in environment variables only.
+    /// The name of the server, which is part of every scope. Set it to keep the keys when the
+    /// command, folder, URL or headers change, and to separate servers that differ only in
+    /// environment variables.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Who calls, on standard input and output: keys of two callers never meet.
+    /// The caller on standard input and output. Each caller has its own keys.
     #[arg(long, value_name = "NAME")]
     principal: Option<String>,
-    /// Which conversation this is, on standard input and output: in another one, the same call without a key is another.
+    /// The session on standard input and output. Equal calls without a key in two sessions are
+    /// different calls.
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
-    /// Tools whose calls without a key are known again by their arguments; `*` stands for any characters.
+    /// Derive the key from the arguments for this tool, if a call has no key; `*` matches any
+    /// characters.
     #[arg(long, value_name = "TOOL")]
     derive: Vec<String>,
-    /// How long such a call is the same call (default 120s).
+    /// How long a derived key lives (default 120s).
     #[arg(long, value_name = "SPAN")]
     window: Option<Span>,
-    /// How long answers are kept (default 24h).
+    /// How long results are stored (default 24h).
     #[arg(long, value_name = "SPAN")]
     retention: Option<Span>,
-    /// How long this gateway may be silent before it counts as gone (default 30s).
+    /// How long a gateway may miss its heartbeat before its leases lapse (default 30s).
     #[arg(long, value_name = "SPAN")]
     lease: Option<Span>,
-    /// How long a call waits for the same call that runs (default 30s).
+    /// How long a call waits for an equal call that is running (default 30s).
     #[arg(long, value_name = "SPAN")]
     wait: Option<Span>,
-    /// How long the server may take to answer a call before it is in doubt (default 10m).
+    /// How long the server may take to answer before a call is in doubt (default 10m).
     #[arg(long, value_name = "SPAN")]
     call_limit: Option<Span>,
-    /// Says in the text of a replayed result that it is one: models don't see metadata.
+    /// Mark replayed results in their text, as models don't see metadata.
     #[arg(long)]
     say_replayed: bool,
-    /// Lets tools pass that call themselves idempotent.
+    /// Let tools with idempotentHint pass unprotected.
     #[arg(long)]
     bypass_idempotent: bool,
-    /// Sends no key for the systems behind the server along with calls.
+    /// Send no key for the systems behind the server.
     #[arg(long)]
     no_downstream_key: bool,
-    /// Lets every call pass, and only records what would have been a duplicate.
+    /// Observe mode: let every call pass, and only record duplicates.
     #[arg(long)]
     observe: bool,
-    /// A file with the secret that identities are made with: the same for every gateway and sidecar on the store.
+    /// A file with the secret for identities: the same for every gateway and sidecar on the store.
     #[arg(long, value_name = "FILE")]
     secret_file: Option<String>,
-    /// A file for the audit trail (JSON lines), one that no other process writes.
+    /// A file for the audit trail (JSON lines), which no other process writes.
     #[arg(long, value_name = "FILE")]
     audit: Option<String>,
-    /// Where to listen for operators: dashboard, metrics, admin API.
+    /// The address of the admin listener: dashboard, metrics, admin API.
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<SocketAddr>,
-    /// A file with the token that operators show.
+    /// A file with the token of the admin listener.
     #[arg(long, value_name = "FILE", requires = "admin")]
     admin_token_file: Option<String>,
 }
 
-/// What a file may say.
+/// The settings that a file may hold.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct File {
+struct SettingsFile {
     name: Option<String>,
     tenant: Option<String>,
     window: Option<Span>,
@@ -103,17 +108,17 @@ struct File {
     tools: std::collections::BTreeMap<String, ToolRule>,
 }
 
-/// A store, and what its records survive.
+/// A store, and the durability of its records.
 pub(super) struct Store {
     pub(super) url: String,
     pub(super) promise: &'static str,
 }
 
-impl Given {
+impl GatewayArgs {
     pub(super) fn settings(&self, name: &str) -> Result<Settings, Exit> {
         let file = match &self.config {
             Some(path) => read(path)?,
-            None => File::default(),
+            None => SettingsFile::default(),
         };
         let named = self.name.clone().or(file.name);
         let mut settings = Settings::new(named.as_deref().unwrap_or(name));
@@ -123,7 +128,7 @@ impl Given {
             .into_iter()
             .map(|(name, rule)| ToolRule { name, ..rule });
         settings.tools = named.collect();
-        // The more is said by a name, the earlier it counts.
+        // The most specific name comes first.
         let key = |rule: &ToolRule| (rule.name.contains('*'), std::cmp::Reverse(rule.name.len()));
         settings.tools.sort_by_key(key);
         settings
@@ -158,7 +163,8 @@ impl Given {
         Ok(settings)
     }
 
-    /// What the store is opened with: as a sidecar's, so that both say the same of the same records.
+    /// The store's configuration, equal to a sidecar's, so that both report the same about the same
+    /// records.
     pub(super) fn config(&self, url: &str) -> Result<Config, Exit> {
         let mut config = Config::default();
         config.store.url = Some(url.to_owned());
@@ -168,8 +174,9 @@ impl Given {
         config.admin.address = self.admin.map(|address| address.to_string());
         config.admin.token_file.clone_from(&self.admin_token_file);
         if self.admin.is_some() && self.admin_token_file.is_none() {
-            let message = "whoever reaches --admin may resolve doubts, and the agent and its servers run on this machine\n    \
-                           fix: --admin-token-file FILE, with a token of 16 characters or more in it";
+            let message = "--admin needs a token, because the agent and its servers on this \
+                           machine could resolve doubts\n    fix: --admin-token-file FILE, with \
+                           a token of at least 16 characters";
             return Err(Exit::failed(exit::CONFIG, message));
         }
         Ok(config)
@@ -183,18 +190,18 @@ impl Given {
         }
     }
 
-    /// The store that was named, or a file of this user's on this host.
+    /// The given store, or a file of this user on this host.
     pub(super) fn store(&self) -> Result<Store, Exit> {
         if let Some(url) = &self.store {
             let promise = match url.split("://").next() {
-                Some("memory") => {
-                    "they are gone when this process ends, and no other process sees them"
-                }
+                Some("memory") => "only this process sees them, and they are lost when it ends",
                 Some("sqlite") => {
-                    "they survive the end of this process and of this machine; only gateways on this host share them"
+                    "they survive a restart of the process and of the machine; gateways on this \
+                     host share them"
                 }
                 _ => {
-                    "they survive what that server survives, and every gateway and sidecar on it shares them"
+                    "they are as durable as that server; every gateway and sidecar on it shares \
+                     them"
                 }
             };
             return Ok(Store {
@@ -204,7 +211,7 @@ impl Given {
         }
         let Some(folder) = state_folder() else {
             let message =
-                "there is no home folder to keep records in\n    fix: --store sqlite:///a/file.db";
+                "there is no home folder for the records\n    fix: --store sqlite:///a/file.db";
             return Err(Exit::failed(exit::CONFIG, message));
         };
         let failed = |error: std::io::Error| {
@@ -217,8 +224,8 @@ impl Given {
         std::fs::create_dir_all(&folder).map_err(failed)?;
         Ok(Store {
             url: format!("sqlite://{}", folder.join("mcp.db").display()),
-            promise: "they survive the end of this process and of this machine; only gateways of this user on this host \
-                      share them",
+            promise: "they survive a restart of the process and of the machine; gateways of this \
+                      user on this host share them",
         })
     }
 }
@@ -233,7 +240,7 @@ fn state_folder() -> Option<PathBuf> {
     Some(state.join("semel"))
 }
 
-fn read(path: &Path) -> Result<File, Exit> {
+fn read(path: &Path) -> Result<SettingsFile, Exit> {
     let failed = |error: &dyn std::fmt::Display| {
         Exit::failed(exit::CONFIG, format!("{}: {error}", path.display()))
     };

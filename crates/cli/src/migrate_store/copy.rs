@@ -1,4 +1,4 @@
-//! Brings records from one store to another, page by page, and counts what became of each.
+//! Copies records from one store to another, page by page, and counts the results.
 
 use std::sync::Arc;
 
@@ -8,28 +8,28 @@ use semel::core::{StoreAdmin, StoreResult};
 use semel_stores::compose::copy::{CopyMode, CopyOutcome, copy_record};
 use serde::{Deserialize, Serialize};
 
-/// How many records are under way at once.
-const AT_ONCE: usize = 64;
+/// The number of records in flight.
+const MAX_IN_FLIGHT: usize = 64;
 
-/// How many records a page has.
+/// The number of records in a page.
 const PAGE: usize = 500;
 
-/// What became of the records so far.
+/// The results so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Counts {
-    /// Brought over.
+    /// Copied.
     pub(super) copied: u64,
-    /// Were there already, or the other store knows more.
+    /// Already present, or newer in the target.
     pub(super) there: u64,
-    /// Were open there, though they had been settled here: are as here now.
+    /// Open in the target but settled in the source: settled in both now.
     pub(super) mended: u64,
-    /// Somebody runs them now; only one store has the lease.
+    /// Running now; only one store has the lease.
     pub(super) running: u64,
-    /// Expired on the way.
+    /// Expired during the copy.
     pub(super) expired: u64,
-    /// The two stores say different things.
+    /// The two stores disagree.
     pub(super) conflicts: u64,
-    /// Can't be read in the old store, and so are not in the new one.
+    /// Unreadable in the source, and therefore missing in the target.
     pub(super) unreadable: u64,
 }
 
@@ -41,8 +41,8 @@ impl Counts {
     fn add(&mut self, became: CopyOutcome) {
         let count = match became {
             CopyOutcome::Copied => &mut self.copied,
-            CopyOutcome::There => &mut self.there,
-            CopyOutcome::Mended => &mut self.mended,
+            CopyOutcome::Present => &mut self.there,
+            CopyOutcome::Repaired => &mut self.mended,
             CopyOutcome::Running => &mut self.running,
             CopyOutcome::Expired => &mut self.expired,
             CopyOutcome::Conflict => &mut self.conflicts,
@@ -51,14 +51,14 @@ impl Counts {
     }
 }
 
-/// From where to where.
-pub(super) struct Copy {
+/// A copy between two stores.
+pub(super) struct StoreCopy {
     pub(super) from: Arc<dyn StoreAdmin>,
     pub(super) to: Arc<dyn StoreAdmin>,
 }
 
-impl Copy {
-    /// Brings one page over; gives where to go on, and the hints of records that the stores disagree about.
+impl StoreCopy {
+    /// Copies one page. Returns the next cursor, and hints to records that differ.
     pub(super) async fn page(
         &self,
         pass: CopyMode,
@@ -77,7 +77,7 @@ impl Copy {
             Ok::<_, semel::core::StoreError>((became, record))
         });
         let all: Vec<_> = stream::iter(each)
-            .buffer_unordered(AT_ONCE)
+            .buffer_unordered(MAX_IN_FLIGHT)
             .try_collect()
             .await?;
         counts.unreadable += page.unreadable as u64;
@@ -106,9 +106,9 @@ mod tests {
 
     use super::*;
 
-    /// Whatever the clocks say: of two clocks that are one, a record is written again without a change.
+    /// The result is the same on one clock and on two.
     #[tokio::test]
-    async fn what_was_brought_over_is_there_and_not_new() {
+    async fn copied_record_exists_and_is_not_new() {
         let clock = Arc::new(semel_testkit::clock::FakeClock::new());
         let store = || Arc::new(MemoryStore::new(MemoryConfig::default(), clock.clone()));
         let (from, to) = (store(), store());
@@ -119,7 +119,7 @@ mod tests {
             let answer = call.run(async |_| Ok::<_, std::io::Error>(1)).await;
             answer.expect("an answer");
         }
-        let copy = Copy { from, to };
+        let copy = StoreCopy { from, to };
         let (mut copied, mut compared) = (Counts::default(), Counts::default());
         copy.page(CopyMode::Copying, None, &mut copied)
             .await
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn records_that_cannot_be_read_are_counted() {
+    async fn unreadable_records_are_counted() {
         let clock = Arc::new(semel_testkit::clock::FakeClock::new());
         let from = BrokenStore::new(None, clock.clone());
         let to = MemoryStore::new(MemoryConfig::default(), clock);
@@ -152,7 +152,7 @@ mod tests {
         let page = from.list(&Query::default()).await.expect("a page");
         let (damaged, _) = page.records.first().expect("a record");
         assert!(from.spoil(damaged));
-        let copy = Copy {
+        let copy = StoreCopy {
             from: Arc::new(from),
             to: Arc::new(to),
         };

@@ -1,4 +1,4 @@
-//! `semel migrate-store`.
+//! `semel migrate-store`: copies records between stores.
 
 mod copy;
 
@@ -17,12 +17,12 @@ use crate::exit::{self, Exit};
 use crate::out;
 use crate::progress::Progress;
 use crate::runtime;
-use copy::{Copy, Counts};
+use copy::{Counts, StoreCopy};
 
-/// Copies all records from one store to another, then compares them, while requests go on.
+/// Copies all records from one store to another and compares them, while requests continue.
 ///
-/// Run it while every node keeps its records in both stores, and again before the old one is given up: what it finds is
-/// copied once, however often it runs.
+/// Run it while every node writes to both stores, and again before you retire the old one. It may
+/// run any number of times.
 #[derive(Args)]
 #[command(after_help = "\
 Example, from Redis to PostgreSQL without a pause:
@@ -32,34 +32,34 @@ Example, from Redis to PostgreSQL without a pause:
   4. semel migrate-store --from redis://r --to postgres://p
   5. all nodes: --store postgres://p")]
 pub(crate) struct MigrateStore {
-    /// The store that has the records.
+    /// The store to copy from.
     #[arg(long, value_name = "URL")]
     from: String,
-    /// The store that gets them.
+    /// The store to copy to.
     #[arg(long, value_name = "URL")]
     to: String,
-    /// A file to note the progress in: interrupted, the same command goes on where it was.
+    /// A file for the progress: after an interruption, the same command continues there.
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
-    /// As JSON, for programs.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct State {
     from: String,
     to: String,
-    /// The records were copied, and are being compared.
+    /// Whether the copy is done and the comparison runs.
     comparing: bool,
     after: Option<String>,
     copied: Counts,
     compared: Counts,
 }
 
-/// How many disagreements are shown.
+/// The number of differences that are shown.
 const SHOWN: usize = 20;
 
 impl MigrateStore {
@@ -68,8 +68,8 @@ impl MigrateStore {
     }
 
     async fn migrate(&self) -> Result<(), Exit> {
-        let mut state = self.begin()?;
-        let copy = Copy {
+        let mut state = self.load_progress()?;
+        let copy = StoreCopy {
             from: open(&self.from).await?,
             to: open(&self.to).await?,
         };
@@ -83,16 +83,16 @@ impl MigrateStore {
             state.after = None;
         }
         if let Some(file) = &self.resume {
-            // Done: the next run is a new one.
+            // The run is complete; the next one starts from the beginning.
             let _ = std::fs::remove_file(file);
         }
         self.report(&state, &disagree)
     }
 
-    /// Once through all records of the old store.
+    /// Walks once through all records of the old store.
     async fn walk(
         &self,
-        copy: &Copy,
+        copy: &StoreCopy,
         state: &mut State,
         disagree: &mut Vec<String>,
     ) -> Result<(), Exit> {
@@ -113,7 +113,8 @@ impl MigrateStore {
                 Exit::failed(
                     exit::STORE,
                     format!(
-                        "{error}\n    fix: the same command again goes on; nothing is copied twice"
+                        "{error}\n    fix: run the same command again; it continues and copies \
+                         nothing twice"
                     ),
                 )
             })?;
@@ -132,8 +133,8 @@ impl MigrateStore {
         }
     }
 
-    /// Where an earlier run stopped, or the beginning.
-    fn begin(&self) -> Result<State, Exit> {
+    /// The saved progress, or a new one.
+    fn load_progress(&self) -> Result<State, Exit> {
         let new = State {
             from: without_password(&self.from),
             to: without_password(&self.to),
@@ -149,7 +150,8 @@ impl MigrateStore {
             _ => Err(Exit::failed(
                 exit::CONFIG,
                 format!(
-                    "{} is not the progress of this copy\n    fix: name another file, or remove it to begin anew",
+                    "{} holds the progress of another copy\n    fix: use another file, or remove \
+                     it to start again",
                     file.display()
                 ),
             )),
@@ -163,7 +165,8 @@ impl MigrateStore {
         } else {
             let figure = |count: u64| out::number(count as f64);
             out::say(format_args!(
-                "{} records looked at: {} copied, {} were there, {} settled there too, {} run now, {} expired on the way",
+                "{} records read: {} copied, {} present, {} settled in the target, {} running, \
+                 {} expired",
                 figure(copied.all()),
                 figure(copied.copied),
                 figure(copied.there),
@@ -172,7 +175,7 @@ impl MigrateStore {
                 figure(copied.expired),
             ));
             out::say(format_args!(
-                "{} compared: {} the same, {} new since, {} run now, {} disagree, {} can't be read",
+                "{} compared: {} equal, {} new, {} running, {} different, {} unreadable",
                 figure(compared.all()),
                 figure(compared.there),
                 figure(compared.copied + compared.mended),
@@ -183,13 +186,14 @@ impl MigrateStore {
         }
         let mut problems = Vec::new();
         if compared.unreadable > 0 {
-            problems.push((exit::UNREADABLE, left_behind(compared.unreadable)));
+            problems.push((exit::UNREADABLE, unreadable_advice(compared.unreadable)));
         }
         if compared.conflicts > 0 {
             let list = disagree.join("\n    ");
             let message = format!(
-                "the stores say different things about {} keys (tenant, scope, beginning of the key):\n    {list}\n    \
-                 fix: a node may use the new store alone; look at each with `semel keys inspect --store URL`",
+                "the stores disagree about {} keys (tenant, scope, prefix of the key):\n    \
+                 {list}\n    fix: a node may use only the new store; inspect each record with \
+                 `semel keys inspect --store URL`",
                 compared.conflicts
             );
             problems.push((exit::DISAGREE, message));
@@ -200,23 +204,25 @@ impl MigrateStore {
         }
         if !self.json && compared.copied > 0 {
             out::say(
-                "records came to the old store alone while this ran: let every node use both stores, then run it again",
+                "records were written to the old store only: let every node use both stores, \
+                 then run it again",
             );
         } else if !self.json && compared.running > 0 {
             out::say(
-                "some run now under a lease of one store alone: run it again when they are done",
+                "some requests run under a lease of one store only: run it again when they are \
+                 done",
             );
         }
         Ok(())
     }
 }
 
-/// What to do about records that are in the old store alone, because they can't be read there.
-fn left_behind(count: u64) -> String {
+/// The advice for unreadable records, which exist only in the old store.
+fn unreadable_advice(count: u64) -> String {
     format!(
-        "{count} records of the old store can't be read and are not in the new one: the old store refuses their keys, the new \
-         one would run them again\n    \
-         fix: run this command with the version of semel that wrote them, which may be a newer one; if they are damaged, keep \
+        "{count} records of the old store can't be read and were not copied: the old store \
+         refuses their keys, the new one would run them again\n    fix: run this command with \
+         the version of semel that wrote them, which may be newer; if they are damaged, keep \
          the old store until their retention is over"
     )
 }
@@ -241,7 +247,7 @@ async fn open(url: &str) -> Result<Arc<dyn StoreAdmin>, Exit> {
     let opened = semel::open_store(url).await;
     opened.map_err(|error| {
         let message = format!(
-            "the store {} can't be used: {error}\n    fix: is it running, and is the URL right?",
+            "the store {} can't be used: {error}\n    fix: start it, and check the URL",
             without_password(url)
         );
         Exit::failed(exit::STORE, message)
@@ -270,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_was_left_behind_is_a_failure() {
+    fn unreadable_record_fails_the_migration() {
         let sound = Counts {
             there: 7,
             ..Counts::default()
@@ -284,7 +290,7 @@ mod tests {
         assert_eq!(code, exit::UNREADABLE, "{message}");
         assert!(message.contains("3 records"), "{message}");
         assert!(message.contains("fix:"), "{message}");
-        // Neither failure hides the other.
+        // The message reports both failures.
         let both = Counts {
             conflicts: 1,
             ..damaged

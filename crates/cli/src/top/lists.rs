@@ -1,4 +1,4 @@
-//! The lists below the numbers.
+//! The lists below the figures.
 
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Rect};
@@ -10,7 +10,7 @@ use super::view::{QUIET, panel, style};
 use crate::out::Tone;
 use crate::tail;
 
-/// From this width on, events have their details beside them.
+/// From this width on, events show their details.
 const ROOMY: u16 = 84;
 
 pub(super) fn scopes(frame: &mut Frame<'_>, model: &Model, area: Rect) {
@@ -20,7 +20,7 @@ pub(super) fn scopes(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         let text = if model.is_sidecar {
             "No request with a key in the last minute."
         } else {
-            "Not known of a store."
+            "Not available for a store."
         };
         frame.render_widget(Paragraph::new(text).style(QUIET).block(block), area);
         return;
@@ -63,12 +63,12 @@ pub(super) fn scopes(frame: &mut Frame<'_>, model: &Model, area: Rect) {
 }
 
 pub(super) fn events(frame: &mut Frame<'_>, model: &Model, area: Rect) {
-    let block = panel("what just happened");
+    let block = panel("recent events");
     if model.entries.is_empty() {
         let text = if model.is_sidecar {
-            "Nothing yet. Send a request with an Idempotency-Key twice, and watch."
+            "No events yet. Send a request with an Idempotency-Key twice, and watch."
         } else {
-            "Not known of a store."
+            "Not available for a store."
         };
         frame.render_widget(Paragraph::new(text).style(QUIET).block(block), area);
         return;

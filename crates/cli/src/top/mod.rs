@@ -1,9 +1,9 @@
-//! `semel top`: a running sidecar, live.
+//! `semel top`: a live dashboard of a sidecar.
 //!
-//! | file | is |
+//! | file | content |
 //! |---|---|
-//! | `model` | what is known, and how it changes |
-//! | `view`, `lists` | how it looks |
+//! | `model` | the state of the dashboard, and its updates |
+//! | `view`, `lists` | drawing |
 
 mod lists;
 mod model;
@@ -21,41 +21,42 @@ use semel::core::Clock;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::client::{Client, Path, Target, typed};
-use crate::events::{Events, Wanted};
+use crate::client::{ApiPath, Client, Target, typed};
+use crate::events::{AuditStream, EventFilter};
 use crate::exit::{self, Exit};
 use crate::keys::Filter;
-use crate::out::Look;
+use crate::out::Style;
 use crate::runtime;
 use model::{Doubts, Model};
 
-/// Shows a running sidecar, live: rates, who runs and waits, doubts, the store, what just happened.
+/// Shows a live dashboard of a running sidecar: rates, running and waiting requests, doubts, the
+/// store, recent events.
 #[derive(Args)]
 #[command(after_help = "\
 Example:
   semel top --admin http://127.0.0.1:9090
 
-Keys: q ends, p pauses, + and - change how often it looks.")]
+Keys: q quits, p pauses, + and - change the refresh interval.")]
 pub(crate) struct Top {
     #[command(flatten)]
     target: Target,
-    /// How often to look, in milliseconds.
+    /// The refresh interval, in milliseconds.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(100..=60_000))]
     every: u64,
 }
 
-/// What the background tells the screen.
-enum News {
+/// An update from the background tasks.
+enum Update {
     Stats(Result<Value, Exit>),
     Doubts(Doubts),
     Entry(Value),
 }
 
-/// Counting doubts looks at many records; it is done less often than the rest.
+/// Counting doubts reads many records, so it runs less often.
 const DOUBTS_EVERY: Duration = Duration::from_secs(10);
-/// How many pages a count looks at.
+/// The number of pages that a count reads.
 const DOUBT_PAGES: usize = 5;
-/// How many entries may wait for the screen.
+/// The number of updates that may queue.
 const WAITING: usize = 1024;
 
 impl Top {
@@ -64,13 +65,14 @@ impl Top {
     }
 
     async fn watch(&self) -> Result<(), Exit> {
-        if !Look::of_stdout().is_terminal() {
+        if !Style::for_stdout().is_terminal() {
             let message = "top needs a terminal\n    fix: `semel tail --json` is for programs";
             return Err(Exit::failed(exit::REFUSED, message));
         }
         let client = Arc::new(self.target.client().await?);
-        // Asked once before the screen is taken: a mistake is told in plain lines.
-        let first = client.get(&Path::new("/admin/v1/stats")).await?;
+        // The first request runs before the screen opens, so that an error is printed as plain
+        // lines.
+        let first = client.get(&ApiPath::new("/admin/v1/stats")).await?;
         let clock = semel::tokio_env().clock;
         let mut model = Model::new(client.name.clone(), client.is_remote(), self.every);
         model.stats(typed(first)?, clock.now());
@@ -101,7 +103,7 @@ impl Top {
 async fn show(
     terminal: &mut ratatui::DefaultTerminal,
     mut model: Model,
-    mut news: mpsc::Receiver<News>,
+    mut news: mpsc::Receiver<Update>,
     pace: &tokio::sync::watch::Sender<u64>,
     clock: &dyn Clock,
 ) -> std::io::Result<()> {
@@ -126,7 +128,7 @@ async fn show(
                 None => return Ok(()),
             },
         }
-        // Whatever came meanwhile is drawn at once.
+        // Everything that has arrived is drawn at once.
         while let Ok(told) = news.try_recv() {
             take(&mut model, told, clock);
         }
@@ -148,21 +150,21 @@ fn press(model: &mut Model, key: KeyCode) {
     }
 }
 
-fn take(model: &mut Model, news: News, clock: &dyn Clock) {
+fn take(model: &mut Model, news: Update, clock: &dyn Clock) {
     if model.paused {
         return;
     }
     match news {
-        News::Stats(Ok(stats)) => match typed(stats) {
+        Update::Stats(Ok(stats)) => match typed(stats) {
             Ok(stats) => model.stats(stats, clock.now()),
-            Err(_) => model.silent("it answers something that this build doesn't know"),
+            Err(_) => model.silent("its response can't be read"),
         },
-        News::Stats(Err(Exit::Failed { message, .. })) => {
+        Update::Stats(Err(Exit::Failed { message, .. })) => {
             model.silent(message.lines().next().unwrap_or_default());
         }
-        News::Stats(Err(Exit::Ok)) => {}
-        News::Doubts(doubts) => model.doubts = Some(doubts),
-        News::Entry(entry) => {
+        Update::Stats(Err(Exit::Ok)) => {}
+        Update::Doubts(doubts) => model.doubts = Some(doubts),
+        Update::Entry(entry) => {
             if let Ok(entry) = typed(entry) {
                 model.entry(entry, clock.now());
             }
@@ -172,7 +174,7 @@ fn take(model: &mut Model, news: News, clock: &dyn Clock) {
 
 async fn ask_stats(
     client: Arc<Client>,
-    tell: mpsc::Sender<News>,
+    tell: mpsc::Sender<Update>,
     mut pace: tokio::sync::watch::Receiver<u64>,
     clock: Arc<dyn Clock>,
 ) {
@@ -182,14 +184,14 @@ async fn ask_stats(
             () = clock.sleep(every) => {}
             changed = pace.changed() => if changed.is_err() { return },
         }
-        let stats = client.get(&Path::new("/admin/v1/stats")).await;
-        if tell.send(News::Stats(stats)).await.is_err() {
+        let stats = client.get(&ApiPath::new("/admin/v1/stats")).await;
+        if tell.send(Update::Stats(stats)).await.is_err() {
             return;
         }
     }
 }
 
-async fn count_doubts(client: Arc<Client>, tell: mpsc::Sender<News>, clock: Arc<dyn Clock>) {
+async fn count_doubts(client: Arc<Client>, tell: mpsc::Sender<Update>, clock: Arc<dyn Clock>) {
     let filter = Filter {
         state: Some("in_doubt"),
         ..Filter::default()
@@ -208,25 +210,25 @@ async fn count_doubts(client: Arc<Client>, tell: mpsc::Sender<News>, clock: Arc<
                 break;
             }
         }
-        if tell.send(News::Doubts(doubts)).await.is_err() {
+        if tell.send(Update::Doubts(doubts)).await.is_err() {
             return;
         }
         clock.sleep(DOUBTS_EVERY).await;
     }
 }
 
-/// Follows the events; where the stream ends, tries again.
-async fn follow(client: Arc<Client>, tell: mpsc::Sender<News>, clock: Arc<dyn Clock>) {
-    let mut wanted = Wanted {
+/// Follows the events, and reconnects when the stream ends.
+async fn follow(client: Arc<Client>, tell: mpsc::Sender<Update>, clock: Arc<dyn Clock>) {
+    let mut wanted = EventFilter {
         recent: Some(100),
-        ..Wanted::default()
+        ..EventFilter::default()
     };
     loop {
-        if let Ok(mut events) = Events::open(&client, &wanted).await {
-            // Those were seen by the time that the stream ends.
+        if let Ok(mut events) = AuditStream::open(&client, &wanted).await {
+            // After a reconnect the recent events have been seen.
             wanted.recent = None;
             while let Some(Ok(entry)) = events.next().await {
-                if tell.send(News::Entry(entry)).await.is_err() {
+                if tell.send(Update::Entry(entry)).await.is_err() {
                     return;
                 }
             }

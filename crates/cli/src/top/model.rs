@@ -1,4 +1,4 @@
-//! What is known, and how it changes.
+//! The state of the dashboard, and its updates.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -7,16 +7,16 @@ use semel::core::Tick;
 
 use crate::client::view::{Entry, Stats};
 
-/// How many rates are kept for the plot.
+/// The number of rates in the plot.
 const RATES: usize = 240;
-/// How many entries are kept for the list.
+/// The number of entries in the list.
 const ENTRIES: usize = 200;
-/// How far back a scope is hot.
+/// The time span of hot scopes.
 const HOT: Duration = Duration::from_secs(60);
-/// How many happenings are kept to tell which scopes are hot.
+/// The number of events kept to rank the scopes.
 const HAPPENINGS: usize = 20_000;
 
-/// How often what happened per second.
+/// Events per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Rates {
     pub(super) requests: f64,
@@ -31,11 +31,11 @@ pub(super) struct Rates {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Doubts {
     pub(super) count: u64,
-    /// Whether all records were looked at.
+    /// Whether all records were counted.
     pub(super) is_all: bool,
 }
 
-/// A scope, and how often what happened to it in the last minute.
+/// A scope, and its events in the last minute.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scope {
     pub(super) name: String,
@@ -46,26 +46,26 @@ pub(super) struct Scope {
 
 pub(super) struct Model {
     pub(super) name: String,
-    /// Whether a sidecar is looked at, rather than a store.
+    /// Whether a sidecar is shown, not a store.
     pub(super) is_sidecar: bool,
     pub(super) paused: bool,
-    /// How often to look, in milliseconds.
+    /// The refresh interval, in milliseconds.
     pub(super) every: u64,
     pub(super) now: Stats,
     pub(super) rates: Rates,
     /// Requests per second, the newest last.
     pub(super) history: VecDeque<u64>,
     pub(super) doubts: Option<Doubts>,
-    /// The newest first.
+    /// Entries, the newest first.
     pub(super) entries: VecDeque<Entry>,
-    /// Why nothing is heard any more.
+    /// Why no updates arrive.
     pub(super) silence: Option<String>,
-    happened: VecDeque<(Tick, String, What)>,
+    happened: VecDeque<(Tick, String, EventClass)>,
     at: Option<Tick>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum EventClass {
     Fresh,
     Replay,
     Trouble,
@@ -89,7 +89,7 @@ impl Model {
         }
     }
 
-    /// Takes a new look; the rates are differences to the last.
+    /// Takes new statistics. The rates are the differences from the last ones.
     pub(super) fn stats(&mut self, stats: Stats, at: Tick) {
         self.silence = None;
         let restarted = stats.uptime_ms < self.now.uptime_ms;
@@ -128,7 +128,7 @@ impl Model {
         }
         self.now = stats;
         self.at = Some(at);
-        let oldest = |(when, ..): &(Tick, String, What)| at.since(*when) > HOT;
+        let oldest = |(when, ..): &(Tick, String, EventClass)| at.since(*when) > HOT;
         while self.happened.front().is_some_and(oldest) {
             self.happened.pop_front();
         }
@@ -141,17 +141,17 @@ impl Model {
 
     pub(super) fn entry(&mut self, entry: Entry, at: Tick) {
         let what = match entry.kind.as_str() {
-            "idempotency.key.created" => Some(What::Fresh),
-            "idempotency.replay" => Some(What::Replay),
+            "idempotency.key.created" => Some(EventClass::Fresh),
+            "idempotency.replay" => Some(EventClass::Replay),
             "idempotency.takeover"
             | "idempotency.conflict"
             | "idempotency.busy"
             | "idempotency.in_doubt"
             | "idempotency.lease.lost"
-            | "idempotency.unrecorded" => Some(What::Trouble),
+            | "idempotency.unrecorded" => Some(EventClass::Trouble),
             _ => None,
         };
-        // The first ones are of before this command began.
+        // The first entries are older than this command.
         let age = Duration::from_millis(entry.age_ms(&self.now.time));
         let at = Tick::new(at.since_origin().saturating_sub(age));
         if let Some(what) = what.filter(|_| age <= HOT) {
@@ -173,9 +173,9 @@ impl Model {
                 ..Scope::default()
             });
             match what {
-                What::Fresh => scope.fresh += 1,
-                What::Replay => scope.replays += 1,
-                What::Trouble => scope.troubles += 1,
+                EventClass::Fresh => scope.fresh += 1,
+                EventClass::Replay => scope.replays += 1,
+                EventClass::Trouble => scope.troubles += 1,
             }
         }
         let mut scopes: Vec<Scope> = scopes.into_values().collect();

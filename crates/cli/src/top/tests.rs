@@ -1,4 +1,4 @@
-//! The screen, looked at.
+//! Snapshots of the screen.
 
 use std::time::Duration;
 
@@ -85,14 +85,14 @@ fn seen(model: &Model, columns: u16, lines: u16) -> String {
 }
 
 #[test]
-fn the_screen_is_as_it_was_judged_good() {
+fn screen_matches_its_snapshots() {
     insta::assert_snapshot!("empty_80x24", seen(&empty(), 80, 24));
     insta::assert_snapshot!("busy_80x24", seen(&busy(), 80, 24));
     insta::assert_snapshot!("busy_160x50", seen(&busy(), 160, 50));
 }
 
 #[test]
-fn silence_and_pause_are_said() {
+fn screen_shows_lost_connection_and_pause() {
     let mut model = busy();
     model.silent("the admin API can't be reached: Connection refused");
     let screen = seen(&model, 100, 30);
@@ -111,7 +111,7 @@ fn silence_and_pause_are_said() {
 }
 
 #[test]
-fn no_size_of_a_terminal_breaks_it() {
+fn screen_draws_at_every_terminal_size() {
     let model = busy();
     for columns in [1, 20, 59, 60, 79, 110, 300] {
         for lines in [1, 5, 15, 16, 24, 100] {
@@ -121,7 +121,7 @@ fn no_size_of_a_terminal_breaks_it() {
 }
 
 #[test]
-fn rates_are_differences_and_a_restart_is_none() {
+fn rates_are_differences_and_ignore_restarts() {
     let mut model = empty();
     model.stats(typed(stats(4_000, 100, 50)).unwrap(), at(2));
     assert!((model.rates.requests - 75.0).abs() < 0.001);
@@ -134,7 +134,7 @@ fn rates_are_differences_and_a_restart_is_none() {
 }
 
 #[test]
-fn what_happened_before_the_last_minute_is_listed_and_not_counted() {
+fn events_before_the_last_minute_are_listed_not_counted() {
     let mut model = empty();
     let mut now = stats(3_000, 0, 0);
     now["time"] = "2026-02-03T04:06:30.000Z".into();
@@ -148,7 +148,7 @@ fn what_happened_before_the_last_minute_is_listed_and_not_counted() {
 }
 
 #[test]
-fn scopes_of_the_last_minute_are_counted_and_older_ones_forgotten() {
+fn only_scopes_of_the_last_minute_are_counted() {
     let mut model = busy();
     let hot = model.hot();
     assert_eq!(hot[0].name, "POST /charges");

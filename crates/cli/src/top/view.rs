@@ -1,4 +1,4 @@
-//! How it looks. A pure function of the model, so that a test can look too.
+//! Draws the dashboard. A pure function of the model, so that tests can take snapshots.
 
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
@@ -12,7 +12,7 @@ use crate::out::{self, Tone};
 
 /// From this width on, scopes and events stand side by side.
 const WIDE: u16 = 110;
-/// Below this, nothing can be shown well.
+/// The smallest screen.
 const LEAST: (u16, u16) = (60, 16);
 
 pub(super) const QUIET: Style = Style::new().add_modifier(Modifier::DIM);
@@ -111,7 +111,7 @@ fn draw_rates(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let inner = block.inner(area);
     frame.render_widget(block, area);
     if !model.is_sidecar {
-        let text = "A store tells no rates: --admin URL looks at a sidecar.";
+        let text = "A store has no rates: use --admin URL for a sidecar.";
         frame.render_widget(
             Paragraph::new(text).style(QUIET).wrap(Default::default()),
             inner,
@@ -148,7 +148,7 @@ fn draw_rates(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let width = usize::from(plot.width);
     let skip = model.history.len().saturating_sub(width);
     let newest: Vec<u64> = model.history.iter().skip(skip).copied().collect();
-    // The newest stands at the right edge from the beginning.
+    // The newest value stands at the right edge from the start.
     let mut data = vec![0; width - newest.len()];
     data.extend(newest);
     let plotted = Sparkline::default().data(data).style(style(Tone::Good));

@@ -1,4 +1,4 @@
-//! Strangers before a gateway of tools.
+//! Attacks on the tool gateway.
 
 use semel_testkit::private::new_folder;
 
@@ -13,7 +13,7 @@ fn call(gateway: &Program, path: &str, more: &[(&str, &str)]) -> Message {
 }
 
 #[test]
-fn another_credential_does_not_get_the_stored_result() {
+fn other_credential_does_not_get_the_stored_result() {
     let service = Service::start();
     for name in ["X-Api-Key", "Cookie", "Authorization"] {
         let gateway = gateway(service.address, &[]);
@@ -30,7 +30,7 @@ fn another_credential_does_not_get_the_stored_result() {
 }
 
 #[test]
-fn a_credential_is_lent_to_one_path_and_on_loopback_alone() {
+fn own_credential_is_limited_to_one_path_and_loopback() {
     let service = Service::start();
     let lent = ["--header", "Authorization: Bearer T0P"];
     let gateway = gateway(service.address, &lent);
@@ -45,7 +45,7 @@ fn a_credential_is_lent_to_one_path_and_on_loopback_alone() {
 }
 
 #[test]
-fn callers_show_a_token_that_goes_no_further() {
+fn caller_token_is_required_and_not_forwarded() {
     let service = Service::start();
     let file = new_folder("attacks").join("token");
     std::fs::write(&file, "0123456789abcdef").expect("a file");
@@ -64,7 +64,7 @@ fn callers_show_a_token_that_goes_no_further() {
 }
 
 #[test]
-fn a_call_of_two_lengths_is_refused() {
+fn call_with_two_content_lengths_is_refused() {
     let service = Service::start();
     let gateway = gateway(service.address, &[]);
     let headers = [JSON, ("Transfer-Encoding", "chunked")];

@@ -1,5 +1,5 @@
-//! What the sidecar matches and forwards, against what real services see: none may read a route with rules where the sidecar
-//! read one without.
+//! Compares how the sidecar reads paths and headers with how real services read them. No service
+//! may see a protected route where the sidecar saw an unprotected one.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -10,7 +10,8 @@ use semel_testkit::private::{free_port, new_folder};
 
 use crate::support::*;
 
-/// What the services answer on the route with rules, and elsewhere; both with what they see of the head.
+/// The responses of the services on the protected route and elsewhere. Both include the head that
+/// the service saw.
 const CHARGED: &str = "charged";
 
 const FASTAPI: &str = r#"
@@ -47,7 +48,7 @@ http {
 }
 "#;
 
-/// Forms of a path, most of which some service takes for `/charges`.
+/// Forms of a path, most of which some service reads as `/charges`.
 const PATHS: [&str; 44] = [
     "/charges",
     "/charges/",
@@ -95,7 +96,7 @@ const PATHS: [&str; 44] = [
     "/x/%252e%252e/charges",
 ];
 
-/// Headers that only the sidecar, or what is in front of it, may send.
+/// Headers that only the sidecar, or a proxy in front of it, may send.
 const LIES: [&str; 16] = [
     "Semel-Fence",
     "semel-fence",
@@ -166,7 +167,7 @@ fn uvicorn() -> Real {
 
 fn express() -> Real {
     let port = free_port();
-    // Modules are looked for from where the program lies.
+    // Node looks for modules relative to the program.
     let folder = needs("SEMEL_TEST_EXPRESS").join(format!("odd-{port}"));
     std::fs::create_dir_all(&folder).expect("a folder beside the modules");
     let file = folder.join("odd.mjs");
@@ -195,7 +196,7 @@ const RULES: &str = "[[routes]]\npath = \"/charges\"\nrequire_key = true\n";
 
 #[test]
 #[ignore = "needs uvicorn, Express and nginx"]
-fn no_service_takes_for_the_route_what_the_sidecar_takes_for_none() {
+fn no_service_sees_a_protected_route_that_the_sidecar_missed() {
     let mut forms = 0;
     for service in services() {
         let sidecar = sidecar(service.address, RULES);

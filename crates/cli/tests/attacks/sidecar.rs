@@ -1,4 +1,4 @@
-//! Strangers before a sidecar.
+//! Attacks on the sidecar.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use sha2::Sha256;
 use crate::support::*;
 
 #[test]
-fn another_cookie_does_not_get_the_stored_answer() {
+fn other_cookie_does_not_get_the_stored_response() {
     let service = Service::start();
     let sidecar = sidecar(service.address, "");
     let ask = |cookie| {
@@ -34,7 +34,7 @@ fn another_cookie_does_not_get_the_stored_answer() {
 }
 
 #[test]
-fn a_stranger_who_is_sent_to_sign_in_keeps_nobody_from_paying() {
+fn anonymous_redirect_does_not_block_a_paying_user() {
     let service = Service::start();
     let sidecar = sidecar(service.address, "");
     let ask = |more: &[_]| {
@@ -52,7 +52,7 @@ fn a_stranger_who_is_sent_to_sign_in_keeps_nobody_from_paying() {
 }
 
 #[test]
-fn the_admin_api_answers_nobody_without_a_token() {
+fn admin_api_requires_a_token() {
     let service = Service::start();
     let closed = sidecar(service.address, "");
     let records = "GET /admin/v1/records";
@@ -64,7 +64,7 @@ fn the_admin_api_answers_nobody_without_a_token() {
 }
 
 #[test]
-fn what_a_client_says_of_where_it_comes_from_ends_here() {
+fn forwarded_headers_of_clients_are_removed() {
     let service = Service::start();
     let sidecar = sidecar(service.address, "");
     let lies = [
@@ -80,7 +80,7 @@ fn what_a_client_says_of_where_it_comes_from_ends_here() {
 }
 
 #[test]
-fn a_name_with_an_underscore_is_refused() {
+fn header_name_with_an_underscore_is_refused() {
     let service = Service::start();
     let sidecar = sidecar(service.address, "");
     let answer = post(
@@ -119,7 +119,7 @@ fn two_decimals_are_two_payloads() {
 }
 
 #[test]
-fn no_form_of_a_path_slips_past_its_route() {
+fn no_form_of_a_path_bypasses_its_route() {
     let service = Service::start();
     let route = "[[routes]]\npath = \"/charges\"\nrequire_key = true\ncrash = \"hold\"\n";
     let sidecar = sidecar(service.address, route);
@@ -154,7 +154,7 @@ fn token(more: &Value) -> String {
 }
 
 #[test]
-fn a_token_that_does_not_say_what_it_must_is_refused() {
+fn token_without_required_claims_is_refused() {
     let file = new_folder("attacks").join("secret");
     std::fs::write(&file, SECRET).expect("a file");
     let service = Service::start();
@@ -188,10 +188,10 @@ fn a_token_that_does_not_say_what_it_must_is_refused() {
 }
 
 #[test]
-fn clients_that_leave_hold_no_more_connections_than_may_be() {
+fn disconnected_clients_respect_the_connection_limit() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
-    // A service that takes connections and never answers.
+    // A service that accepts connections and never answers.
     let (told, taken) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let mut held = Vec::new();
@@ -221,7 +221,7 @@ fn clients_that_leave_hold_no_more_connections_than_may_be() {
     let last = post(sidecar.address, "/r", "last", &[], "{}");
     assert_eq!(last.status(), 503, "{last:?}");
     assert!(last.header("retry-after").is_some(), "{last:?}");
-    // The client's pool may begin a connection whose request finds another.
+    // The client's pool may open a connection and then use another one.
     let taken = taken.try_iter().count();
     assert!(taken < 10, "{taken} connections more");
 }

@@ -1,4 +1,5 @@
-//! A service that says who it thinks is calling, the program in front of it, and a client that sends any bytes.
+//! A service that reports the caller it sees, the program in front of it, and a client that sends
+//! raw bytes.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use semel_testkit::private::{free_port, new_folder};
 
-/// An answer, or a request as the service sees it: the first line, lines of the head in lower case, the body.
+/// A response, or a request as the service sees it: first line, header lines in lower case, body.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Message {
     pub(crate) first: String,
@@ -19,7 +20,7 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// Reads one from a connection; nothing where it ends before that.
+    /// Reads a message from a connection; `None` if the connection ends first.
     pub(crate) fn read(stream: &TcpStream) -> Option<Self> {
         let mut reader = BufReader::new(stream);
         let mut line = String::new();
@@ -50,7 +51,7 @@ impl Message {
         Some(&found.1)
     }
 
-    /// An answer's status.
+    /// The status of a response.
     pub(crate) fn status(&self) -> u16 {
         let status = self.first.split(' ').nth(1);
         status.and_then(|status| status.parse().ok()).unwrap_or(0)
@@ -61,7 +62,7 @@ impl Message {
     }
 }
 
-/// A service on a thread for each connection. It counts its runs, and repeats what it was sent.
+/// A service with one thread per connection. It counts its runs, and echoes the request.
 pub(crate) struct Service {
     pub(crate) address: SocketAddr,
     runs: Arc<AtomicUsize>,
@@ -94,7 +95,7 @@ impl Service {
     }
 }
 
-/// Under `/app`, whoever has no cookie is sent to sign in.
+/// Under `/app`, a request without a cookie is redirected to the sign-in page.
 fn answer(request: &Message, run: usize) -> Vec<u8> {
     let path = request.first.split(' ').nth(1).unwrap_or_default();
     let must_sign_in = path.starts_with("/app/") && request.header("cookie").is_none();
@@ -106,7 +107,7 @@ fn answer(request: &Message, run: usize) -> Vec<u8> {
     for (name, value) in &request.headers {
         said[name] = value.as_str().into();
     }
-    // An answer of MCP's, for whoever asks in its words.
+    // An MCP response, if the request is JSON-RPC.
     let asked: serde_json::Value = serde_json::from_str(&request.body).unwrap_or_default();
     let body = match asked.get("jsonrpc") {
         Some(_) => {
@@ -122,7 +123,7 @@ fn answer(request: &Message, run: usize) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The program, until it is dropped.
+/// The running program, which ends when it is dropped.
 pub(crate) struct Program {
     child: Child,
     pub(crate) address: SocketAddr,
@@ -140,7 +141,7 @@ fn local() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], free_port()))
 }
 
-/// The program with nothing of this environment's settings.
+/// The program without the settings of this environment.
 pub(crate) fn semel() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_semel"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SEMEL_")) {
@@ -150,7 +151,7 @@ pub(crate) fn semel() -> Command {
     command
 }
 
-/// A sidecar on loopback in front of `upstream`, with more settings.
+/// A sidecar on loopback in front of `upstream`, with further settings.
 pub(crate) fn sidecar(upstream: SocketAddr, settings: &str) -> Program {
     let (address, admin) = (local(), local());
     let file = new_folder("attacks").join("semel.toml");
@@ -163,7 +164,7 @@ pub(crate) fn sidecar(upstream: SocketAddr, settings: &str) -> Program {
     started(command, address, admin)
 }
 
-/// A gateway on loopback in front of a server at `/mcp`, with more flags.
+/// A gateway on loopback in front of a server at `/mcp`, with further flags.
 pub(crate) fn gateway(upstream: SocketAddr, flags: &[&str]) -> Program {
     let address = local();
     let mut command = semel();
@@ -182,7 +183,10 @@ fn started(mut command: Command, address: SocketAddr, admin: SocketAddr) -> Prog
         admin,
     };
     for _ in 0..3000 {
-        if TcpStream::connect(address).is_ok() {
+        if [address, admin]
+            .iter()
+            .all(|end| TcpStream::connect(end).is_ok())
+        {
             return program;
         }
         let ended = program.child.try_wait().expect("a child of ours");
@@ -192,7 +196,7 @@ fn started(mut command: Command, address: SocketAddr, admin: SocketAddr) -> Prog
     panic!("it never listens");
 }
 
-/// One request on a connection of its own, as it stands; the target isn't looked at.
+/// Sends one raw request on its own connection.
 pub(crate) fn send(to: SocketAddr, line: &str, headers: &[(&str, &str)], body: &str) -> Message {
     let mut head = format!(
         "{line} HTTP/1.1\r\nHost: {to}\r\nContent-Length: {}\r\n",
@@ -211,7 +215,7 @@ pub(crate) fn send(to: SocketAddr, line: &str, headers: &[(&str, &str)], body: &
 
 pub(crate) const JSON: (&str, &str) = ("Content-Type", "application/json");
 
-/// A request of JSON with a key.
+/// Sends a JSON request with a key.
 pub(crate) fn post(
     to: SocketAddr,
     path: &str,

@@ -1,8 +1,8 @@
-//! The program on a bucket: sidecar, listing, doctor, the bucket's own rule.
+//! The program on a bucket: sidecar, list, doctor, lifecycle rule.
 
 use crate::support::{Sidecar, env, semel};
 
-/// A folder of the shared bucket that nobody else uses.
+/// A folder of the shared bucket for this test alone.
 fn own_url() -> String {
     let run = semel::tokio_env().entropy.next_u128();
     env("SEMEL_TEST_S3_URL").replace('?', &format!("/cli-{run:032x}?"))
@@ -10,7 +10,7 @@ fn own_url() -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs servers"]
-async fn a_sidecar_keeps_its_records_in_a_bucket() {
+async fn sidecar_stores_records_in_a_bucket() {
     let store = own_url();
     let sidecar = Sidecar::start(&store, "").await;
     let first = sidecar.send("/charges", "ord-1-abcdef").await;
@@ -36,7 +36,7 @@ async fn a_sidecar_keeps_its_records_in_a_bucket() {
 }
 
 #[tokio::test]
-async fn the_rule_for_a_bucket_is_printed_and_has_no_secret() {
+async fn lifecycle_rule_is_printed_without_secrets() {
     let line = [
         "lifecycle",
         "--store",

@@ -1,11 +1,11 @@
-//! `semel demo`, and the pages made from the commands.
+//! `semel demo`, completions and manual pages.
 
 use semel_testkit::private::new_folder;
 
 use crate::support::semel;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_demo_charges_twice_without_and_once_with() {
+async fn demo_charges_twice_without_semel_and_once_with_it() {
     let shown = semel(&["demo", "--json"]).await.json();
     let number = |side: &str, name: &str| shown[side][name].as_u64().expect("a number");
     assert!(number("without", "duplicate_charges") > 0, "{shown}");
@@ -31,7 +31,7 @@ async fn the_demo_charges_twice_without_and_once_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn completions_and_pages_know_every_command() {
+async fn completions_and_manual_cover_every_command() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let text = semel(&["completions", shell]).await.good();
         assert!(

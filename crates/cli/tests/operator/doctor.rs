@@ -1,4 +1,4 @@
-//! `semel doctor`: what is broken is said with its fix, and by the exit code.
+//! `semel doctor` reports problems with their fixes and an exit code.
 
 use axum::Router;
 use axum::http::{HeaderName, header};
@@ -7,7 +7,7 @@ use semel::{Secret, Semel};
 use semel_testkit::private::{RedisServer, new_folder};
 use serde_json::Value;
 
-use crate::support::{Ended, Sidecar, env, semel};
+use crate::support::{CommandResult, Sidecar, env, semel};
 
 fn verdict<'a>(report: &'a Value, about: &str, check: &str) -> &'a str {
     let findings = report["findings"].as_array().expect("findings");
@@ -24,7 +24,7 @@ fn verdict<'a>(report: &'a Value, about: &str, check: &str) -> &'a str {
     found["verdict"].as_str().expect("a verdict")
 }
 
-fn report(ended: &Ended) -> Value {
+fn report(ended: &CommandResult) -> Value {
     serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
 }
 
@@ -56,7 +56,7 @@ async fn healthy_stores_are_said_to_be_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs servers"]
-async fn a_store_that_is_unfit_or_away_is_broken_with_its_fix() {
+async fn doctor_reports_an_unfit_or_unreachable_store() {
     let evicting =
         RedisServer::start(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]).await;
     let ended = semel(&["doctor", "--json", "--store", &evicting.url()]).await;
@@ -74,7 +74,7 @@ async fn a_store_that_is_unfit_or_away_is_broken_with_its_fix() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_service_browsers_and_the_sidecar_are_looked_at() {
+async fn doctor_checks_service_browsers_and_sidecar() {
     let sidecar = Sidecar::start("memory://", "").await;
     let file = sidecar.folder.join("semel.toml");
     let file = file.to_str().expect("as set up");
@@ -129,7 +129,7 @@ async fn the_service_browsers_and_the_sidecar_are_looked_at() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_settings_are_findings_too() {
+async fn doctor_reports_wrong_settings() {
     let file = new_folder("doctor").join("semel.toml");
     std::fs::write(&file, "[stoer]\nurl = \"memory://\"\n").expect("as set up");
     let ended = semel(&[
@@ -150,7 +150,7 @@ async fn wrong_settings_are_findings_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_look_binds_a_new_store_to_no_secret() {
+async fn doctor_does_not_bind_a_new_store_to_a_secret() {
     let folder = new_folder("doctor-secret");
     let store = format!("sqlite://{}/keys.db", folder.display());
     semel(&["doctor", "--store", &store]).await.good();

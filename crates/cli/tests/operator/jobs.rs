@@ -65,10 +65,13 @@ async fn jobs_are_listed_inspected_and_retried() {
     sidecar
         .run("jobs inspect job_00000000000000000000000000000000")
         .await
-        .failed(8, "no such job");
+        .failed(8, "the job doesn't exist");
     let retry = format!("jobs retry {} --reason mended --yes", ids[0]);
-    assert!(sidecar.run(&retry).await.good().contains("waits again"));
-    sidecar.run(&retry).await.failed(9, "dead letter");
+    assert!(sidecar.run(&retry).await.good().contains("is queued again"));
+    sidecar
+        .run(&retry)
+        .await
+        .failed(9, "only dead-lettered jobs");
 
     let environment = &sidecar.environment;
     let local = format!("jobs list --json --limit 2 --store {store} --environment {environment}");
@@ -84,7 +87,7 @@ async fn jobs_are_listed_inspected_and_retried() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs servers"]
-async fn a_file_that_cannot_be_read_is_named() {
+async fn unreadable_file_is_named() {
     let env_of_this = semel::tokio_env();
     let folder = format!("/damaged-{:032x}?", env_of_this.entropy.next_u128());
     let url = env("SEMEL_TEST_S3_URL").replace('?', &folder);

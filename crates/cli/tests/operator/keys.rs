@@ -15,7 +15,7 @@ fn ids(listing: &Value) -> Vec<String> {
     ids
 }
 
-/// A charge and its replay, and one whose answer was lost. The id of the latter.
+/// A charge with a replay, and a charge whose response was lost. Returns the ID of the latter.
 async fn traffic(sidecar: &Sidecar) -> String {
     assert_eq!(sidecar.send("/charges", "ord-1-abcdef").await.0, 201);
     assert!(sidecar.send("/charges", "ord-1-abcdef").await.1, "a replay");
@@ -32,7 +32,7 @@ async fn traffic(sidecar: &Sidecar) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_the_settings_allow_is_one_for_operators_too() {
+async fn operator_commands_accept_keys_that_the_settings_allow() {
     let sidecar = Sidecar::start("memory://", "[keys]\nextra = \":/\"\n").await;
     assert_eq!(sidecar.send("/charges", "ord/1").await.0, 201);
     let inspect = format!(
@@ -41,7 +41,7 @@ async fn a_key_that_the_settings_allow_is_one_for_operators_too() {
     );
     let shown = sidecar.run(&inspect).await.json();
     assert_eq!(shown["record"]["state"], "completed", "{shown}");
-    // Nor is it the key of another environment.
+    // The key of another environment is not accepted.
     let elsewhere =
         "keys reset --key ord/1 --scope http --environment elsewhere --reason test --yes";
     sidecar.run(elsewhere).await.failed(8, "");
@@ -49,7 +49,7 @@ async fn a_key_that_the_settings_allow_is_one_for_operators_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_listing_and_a_record_show_what_there_is_and_no_key() {
+async fn list_and_inspect_show_records_without_keys() {
     let sidecar = Sidecar::start("memory://", "").await;
     let id = traffic(&sidecar).await;
     let table = sidecar.run("keys list").await.good();
@@ -79,7 +79,7 @@ async fn a_listing_and_a_record_show_what_there_is_and_no_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_doubt_is_resolved_over_the_network_once_somebody_says_yes() {
+async fn doubt_is_resolved_over_the_network_after_confirmation() {
     let sidecar = Sidecar::start("memory://", "").await;
     let id = traffic(&sidecar).await;
     let body = "{\"charge\": \"ch_1\"}\n";
@@ -92,7 +92,7 @@ async fn a_doubt_is_resolved_over_the_network_once_somebody_says_yes() {
     let stale = format!("{resolve} --yes --fence 1");
     sidecar.run(&stale).await.failed(9, "nothing was changed");
     let done = sidecar.run(&format!("{resolve} --yes")).await.good();
-    assert!(done.contains("was in doubt, is completed"), "{done}");
+    assert!(done.contains("was in doubt, now completed"), "{done}");
     let answer = sidecar.send("/lost", "ord-2-abcdef").await;
     assert_eq!(answer, (201, true, body.to_owned()));
 
@@ -101,7 +101,7 @@ async fn a_doubt_is_resolved_over_the_network_once_somebody_says_yes() {
         .await
         .json();
     let entries = seen["history"]["entries"].as_array().expect("entries");
-    // The one that was refused for its fence is in the trail too.
+    // The attempt with the wrong fence is in the trail, too.
     let mut resolved = entries
         .iter()
         .filter(|entry| entry["type"] == "admin.resolve");
@@ -117,7 +117,7 @@ async fn a_doubt_is_resolved_over_the_network_once_somebody_says_yes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reset_tail_gc_and_erase_say_what_they_did() {
+async fn reset_tail_gc_and_erase_report_their_results() {
     let sidecar = Sidecar::start("memory://", "").await;
     let id = traffic(&sidecar).await;
     let tail = sidecar
@@ -135,7 +135,7 @@ async fn reset_tail_gc_and_erase_say_what_they_did() {
     let reset = format!("keys reset {id} --reason r --yes --json");
     assert_eq!(sidecar.run(&reset).await.json()["before"], "in_doubt");
     let inspect = format!("keys inspect {id}");
-    sidecar.run(&inspect).await.failed(8, "no such record");
+    sidecar.run(&inspect).await.failed(8, "does not exist");
     let inspect = format!("keys inspect {}", &id[..10]);
     sidecar.run(&inspect).await.failed(8, "begins with");
 
@@ -148,7 +148,7 @@ async fn reset_tail_gc_and_erase_say_what_they_did() {
             .run("gc")
             .await
             .good()
-            .contains("no record has expired")
+            .contains("there are no expired records")
     );
     let erase = "keys erase nobody --reason asked --yes --json";
     assert_eq!(sidecar.run(erase).await.json()["entries"], 0);
@@ -156,8 +156,8 @@ async fn reset_tail_gc_and_erase_say_what_they_did() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs servers"]
-async fn the_store_itself_shows_the_same_as_the_sidecar_and_is_mended_without_it() {
-    // Listing a Redis that others fill takes as long as they fill it.
+async fn store_shows_the_same_records_and_is_repaired_directly() {
+    // A private Redis, because a list takes as long as others fill the server.
     let redis = RedisServer::start(&[]).await;
     let file = format!("sqlite://{}/keys.db", new_folder("keys").display());
     for store in [
@@ -215,8 +215,8 @@ async fn the_store_itself_shows_the_same_as_the_sidecar_and_is_mended_without_it
         ];
         release.extend(on_store);
         let noted = semel(&release).await;
-        assert!(noted.err.contains("written down nowhere"), "{noted:?}");
-        assert!(noted.good().contains("is released"));
+        assert!(noted.err.contains("is not audited"), "{noted:?}");
+        assert!(noted.good().contains("now released"));
         let mut reset = vec![
             "keys", "reset", &id, "--reason", "none", "--actor", "ann", "--yes", "--audit", audit,
         ];
@@ -231,14 +231,14 @@ async fn the_store_itself_shows_the_same_as_the_sidecar_and_is_mended_without_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_can_not_be_talked_to_is_told_apart() {
+async fn connection_failures_have_distinct_messages() {
     semel(&["keys", "list"]).await.failed(3, "fix: --admin");
     semel(&["keys", "list", "--admin", "http://127.0.0.1:1"])
         .await
         .failed(10, "can't be reached");
     semel(&["keys", "list", "--store", "redis://127.0.0.1:1"])
         .await
-        .failed(4, "fix: start it");
+        .failed(4, "fix: start the store");
     semel(&["tail", "--store", "memory://"])
         .await
         .failed(3, "running sidecar");
@@ -248,7 +248,7 @@ async fn whoever_can_not_be_talked_to_is_told_apart() {
     let stranger = format!("http://{}", service().await);
     semel(&["keys", "list", "--admin", &stranger])
         .await
-        .failed(10, "not as the admin API does");
+        .failed(10, "is not an admin API");
     assert_eq!(semel(&["keys", "list", "--state", "lost"]).await.code, 2);
     assert_eq!(
         semel(&["keys", "resolve", "aabbccdd", "--reason", "r"])
@@ -267,7 +267,12 @@ async fn whoever_can_not_be_talked_to_is_told_apart() {
     semel(&list).await.failed(11, "--token-file");
     let mut with_token = list.to_vec();
     with_token.extend(["--token-file", token]);
-    assert!(semel(&with_token).await.good().contains("no record fits"));
+    assert!(
+        semel(&with_token)
+            .await
+            .good()
+            .contains("no record matches")
+    );
     let file = sidecar.folder.join("semel.toml");
     let by_config = semel(&[
         "keys",
@@ -277,13 +282,13 @@ async fn whoever_can_not_be_talked_to_is_told_apart() {
     ])
     .await;
     assert!(
-        by_config.good().contains("no record fits"),
+        by_config.good().contains("no record matches"),
         "the settings say where and with which token"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_variable_says_whom_to_talk_to_and_is_no_setting_of_the_sidecar() {
+async fn admin_url_variable_is_not_a_sidecar_setting() {
     let sidecar = Sidecar::start("memory://", "").await;
     let with = |arguments: &[&str]| {
         let mut command = tokio::process::Command::from(command(arguments));

@@ -3,6 +3,7 @@
 mod audit;
 mod bucket;
 mod demo;
+mod dev;
 mod doctor;
 mod jobs;
 mod keys;

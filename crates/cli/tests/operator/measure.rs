@@ -14,7 +14,7 @@ fn figure(plan: &Value, name: &str) -> f64 {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs servers"]
-async fn what_a_bench_measured_is_what_plan_reckons_with() {
+async fn plan_uses_the_figures_of_bench() {
     let file = semel_testkit::private::new_folder("bench").join("mine.json");
     let file = file.to_str().expect("as set up");
     for (kind, store) in [
@@ -66,7 +66,7 @@ async fn what_a_bench_measured_is_what_plan_reckons_with() {
         assert!((figure(&plan, "primaries by work") - (work / 0.6).ceil()).abs() < 0.5);
         assert!(figure(&plan, "primaries") >= figure(&plan, "primaries by room"));
     }
-    // Both are in the file: the second run kept the first.
+    // Both figures are in the file: the second run kept the first.
     let kept: Value =
         serde_json::from_str(&std::fs::read_to_string(file).expect("a file")).expect("JSON");
     assert!(kept["redis"].is_object() && kept["postgres"].is_object());
@@ -88,7 +88,7 @@ async fn what_a_bench_measured_is_what_plan_reckons_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn plan_shows_its_arithmetic_and_where_the_figures_come_from() {
+async fn plan_shows_its_arithmetic_and_sources() {
     let text = semel(&["plan", "--rps", "5000", "--ttl", "24h", "--body", "2KiB"])
         .await
         .good();

@@ -16,14 +16,14 @@ use serde_json::Value;
 
 /// How a command ended.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct CommandResult {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Ended {
-    /// What it wrote, where it succeeded.
+impl CommandResult {
+    /// The standard output of a successful command.
     #[track_caller]
     pub(crate) fn good(self) -> String {
         assert_eq!(self.code, 0, "{self:?}");
@@ -36,7 +36,7 @@ impl Ended {
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
     }
 
-    /// That it failed so, and said something with these words.
+    /// Asserts the exit code, and that the message contains these words.
     #[track_caller]
     pub(crate) fn failed(&self, code: i32, words: &str) {
         assert_eq!(self.code, code, "{self:?}");
@@ -44,7 +44,7 @@ impl Ended {
     }
 }
 
-/// The program, with nothing of this environment's settings.
+/// The program without the settings of this environment.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_semel"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SEMEL_")) {
@@ -54,16 +54,16 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
     command
 }
 
-/// No command of these tests takes long; one that hangs is a mistake, not a reason to wait.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Every command ends quickly; one that hangs fails the test.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs the program to its end.
-pub(crate) async fn semel(arguments: &[&str]) -> Ended {
+pub(crate) async fn semel(arguments: &[&str]) -> CommandResult {
     let mut command = tokio::process::Command::from(command(arguments));
-    let ended = tokio::time::timeout(PATIENCE, command.kill_on_drop(true).output()).await;
+    let ended = tokio::time::timeout(TIMEOUT, command.kill_on_drop(true).output()).await;
     let ended = ended.unwrap_or_else(|_| panic!("it doesn't end: {arguments:?}"));
     let ended = ended.expect("as set up");
-    Ended {
+    CommandResult {
         code: ended.status.code().unwrap_or(-1),
         out: String::from_utf8(ended.stdout).expect("text"),
         err: String::from_utf8(ended.stderr).expect("text"),
@@ -95,7 +95,7 @@ pub(crate) async fn service() -> SocketAddr {
     address
 }
 
-/// A sidecar in front of such a service; whatever it loses is in doubt.
+/// A sidecar in front of such a service. Lost responses are in doubt.
 pub(crate) struct Sidecar {
     pub(crate) address: SocketAddr,
     pub(crate) admin: String,
@@ -109,7 +109,7 @@ impl Sidecar {
         let (port, admin) = (free_port(), free_port());
         let upstream = service().await;
         let folder = new_folder("operator");
-        // Nobody else's records are in it, also in a store that tests share.
+        // A unique environment, even in a store that tests share.
         let environment = format!("cli-{}-{port}", std::process::id());
         let settings = format!(
             "environment = \"{environment}\"\n\
@@ -133,7 +133,7 @@ impl Sidecar {
         sidecar
     }
 
-    /// The admin listener is the last to be there.
+    /// The admin listener starts last.
     async fn until_ready(&self) {
         let admin = self.admin.trim_start_matches("http://");
         for _ in 0..1000 {
@@ -148,8 +148,8 @@ impl Sidecar {
         );
     }
 
-    /// Runs a command, written as one would type it, against this sidecar.
-    pub(crate) async fn run(&self, line: &str) -> Ended {
+    /// Runs a command line against this sidecar.
+    pub(crate) async fn run(&self, line: &str) -> CommandResult {
         let line = format!("{line} --admin {}", self.admin);
         semel(&line.split_whitespace().collect::<Vec<_>>()).await
     }
@@ -158,7 +158,7 @@ impl Sidecar {
         self.process.kill();
     }
 
-    /// Sends a request; status, whether it is a replay, body.
+    /// Sends a request. Returns the status, whether it is a replay, and the body.
     pub(crate) async fn send(&self, path: &str, key: &str) -> (u16, bool, String) {
         let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
         let request = http::Request::post(format!("http://{}{path}", self.address))
@@ -181,7 +181,7 @@ impl Sidecar {
         )
     }
 
-    /// A file of its own.
+    /// Writes a file for this test alone.
     pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let file = self.folder.join(name);
         std::fs::write(&file, text).expect("as set up");

@@ -37,7 +37,7 @@ async fn made_once(url: &str) {
         (&made["applied"], &made["steps"]),
         (&true.into(), &steps.into())
     );
-    assert!(semel(&list).await.good().contains("no record fits"));
+    assert!(semel(&list).await.good().contains("no record matches"));
     assert!(
         semel(&["migrate", "--store", &off])
             .await
@@ -48,7 +48,7 @@ async fn made_once(url: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs servers"]
-async fn the_tables_of_jobs_are_made_where_asked() {
+async fn job_tables_are_created_on_request() {
     let server = PostgresServer::start(&[]).await;
     let store = server.url();
     let made = semel(&["migrate", "--json", "--store", &store])
@@ -65,11 +65,11 @@ async fn the_tables_of_jobs_are_made_where_asked() {
     assert_eq!(again["steps"], serde_json::json!([]));
     semel(&["migrate", "--jobs", "--store", "mysql://u@127.0.0.1:1/d"])
         .await
-        .failed(3, "jobs need");
+        .failed(3, "jobs require");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_without_tables_has_nothing_to_do_and_one_that_is_away_is_said() {
+async fn migrate_reports_stores_without_tables_or_connection() {
     assert!(
         semel(&["migrate", "--store", "redis://127.0.0.1:1"])
             .await
@@ -86,7 +86,7 @@ async fn a_store_without_tables_has_nothing_to_do_and_one_that_is_away_is_said()
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs servers"]
-async fn what_has_expired_is_counted_then_removed() {
+async fn expired_records_are_counted_then_removed() {
     let server = PostgresServer::start(&[]).await;
     let route = "[[routes]]\npath = \"/charges\"\nlease = \"1s\"\nretention = \"2s\"\n";
     let sidecar = Sidecar::start(&server.url(), route).await;

@@ -1,4 +1,4 @@
-//! An admin listener with TLS that asks for a certificate.
+//! An admin listener with TLS that requires a client certificate.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use semel_testkit::private::new_folder;
 
 use crate::support::{Sidecar, semel};
 
-/// Writes an authority's certificate, and two that it issued, with their keys.
+/// Writes a CA certificate, and two certificates that it issued, with their keys.
 fn write_papers(folder: &Path) {
     let write = |name: &str, text: String| {
         std::fs::write(folder.join(name), text).expect("as set up");
@@ -27,7 +27,7 @@ fn write_papers(folder: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_whoever_has_a_certificate_gets_in() {
+async fn client_certificate_is_required() {
     let folder = new_folder("papers");
     write_papers(&folder);
     let path = |name: &str| folder.join(name).display().to_string();
@@ -51,5 +51,5 @@ async fn only_whoever_has_a_certificate_gets_in() {
         path("operator.pem"),
         path("operator.key")
     );
-    assert!(ask(&shown).await.good().contains("no record fits"));
+    assert!(ask(&shown).await.good().contains("no record matches"));
 }

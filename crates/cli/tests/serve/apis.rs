@@ -1,4 +1,4 @@
-//! The protocol API, the admin API and the audit trail, where the settings have them.
+//! The protocol API, the admin API and the audit trail.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use rustix::process::Signal;
 use semel_testkit::private::{free_port, new_folder};
 use tokio::sync::Notify;
 
-use crate::support::{Serving, call, service, write};
+use crate::support::{RunningSemel, call, service, write};
 
-/// The first page that lists a record of the proxy. A page may be empty and still have a next one: others use this
-/// Redis too.
+/// The first page with a record of the proxy. Other tests use this Redis, too, so a page may be
+/// empty and still have a next one.
 async fn page_with_a_record(listing: &str, token: &str) -> String {
     let mut cursor = String::new();
     loop {
@@ -31,7 +31,7 @@ async fn page_with_a_record(listing: &str, token: &str) -> String {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn the_apis_are_where_the_settings_have_them_and_ask_who_calls() {
+async fn apis_follow_the_settings_and_require_tokens() {
     let (runs, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
     let upstream = service("one", &runs, &gate).await;
     let [listen, admin] =
@@ -50,7 +50,7 @@ async fn the_apis_are_where_the_settings_have_them_and_ask_who_calls() {
         trail.display(),
     );
     write(&file, listen, upstream, &more);
-    let mut serving = Serving::start(&file, listen).await;
+    let mut serving = RunningSemel::start(&file, listen).await;
     assert_eq!(serving.ask("/", "k-1").await.2, "one 1");
 
     let listing = format!(
@@ -76,7 +76,7 @@ async fn the_apis_are_where_the_settings_have_them_and_ask_who_calls() {
     assert_eq!(call("POST", &claims, None, claim).await.0, 401);
     let (status, said) = call("POST", &claims, Some("the-token-of-acme-1"), claim).await;
     assert!(status < 300, "{status}: {said}");
-    // They are not forwarded, and not on the other listener.
+    // Admin requests are not forwarded, and the other listener does not serve them.
     assert_eq!(
         call(
             "GET",

@@ -1,4 +1,4 @@
-//! From start to end: requests, settings read again, draining.
+//! The life of a sidecar: requests, reload of the settings, draining.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use semel_testkit::private::{free_port, new_folder};
 use tokio::sync::Notify;
 
-use crate::support::{Serving, ask, pause, service, write};
+use crate::support::{RunningSemel, ask, pause, service, write};
 
 #[tokio::test]
 #[ignore = "needs servers"]
@@ -23,7 +23,7 @@ async fn from_start_to_end() {
     let listen: SocketAddr = format!("127.0.0.1:{}", free_port()).parse().unwrap();
     let file = new_folder("serve").join("semel.toml");
     write(&file, listen, one, "");
-    let mut serving = Serving::start(&file, listen).await;
+    let mut serving = RunningSemel::start(&file, listen).await;
     for words in [
         "self-check passed",
         "records are kept in redis",
@@ -43,7 +43,7 @@ async fn from_start_to_end() {
         assert_eq!(serving.ask("/", key).await, (200, true, "one 1".to_owned()));
     }
 
-    // New settings for new requests; records stay.
+    // New settings apply to new requests; records stay.
     write(
         &file,
         listen,
@@ -51,14 +51,14 @@ async fn from_start_to_end() {
         "[[routes]]\npath = \"/held\"\ncrash = \"hold\"\n",
     );
     serving.tell(Signal::HUP);
-    serving.says("read again").await;
+    serving.says("reloaded").await;
     assert_eq!(
         serving.ask("/", "k-2").await,
         (200, false, "two 2".to_owned())
     );
     assert_eq!(serving.ask("/", key).await, (200, true, "one 1".to_owned()));
 
-    // A broken file is refused, with the fix; the old settings stay.
+    // A broken file is refused with its fix, and the old settings stay.
     std::fs::write(&file, "upstreem = 1\n").unwrap();
     serving.tell(Signal::HUP);
     serving.says("the old one stays").await;
@@ -68,7 +68,7 @@ async fn from_start_to_end() {
         (200, false, "two 3".to_owned())
     );
 
-    // It ends when what has begun has ended.
+    // It ends after running requests have ended.
     let asking = tokio::spawn(ask(listen, "/slow", "k-4"));
     while runs.load(Ordering::SeqCst) < 4 {
         pause().await;
@@ -82,9 +82,9 @@ async fn from_start_to_end() {
     let log = serving.log.lock().join("\n");
     assert!(!log.contains("secret-part"), "a key is in the log:\n{log}");
 
-    // What was answered stays answered, in another process.
+    // Another process replays the response.
     write(&file, listen, two, "");
-    let again = Serving::start(&file, listen).await;
+    let again = RunningSemel::start(&file, listen).await;
     assert_eq!(again.ask("/", key).await, (200, true, "one 1".to_owned()));
     assert_eq!(
         again.ask("/slow", "k-4").await,
@@ -94,13 +94,13 @@ async fn from_start_to_end() {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn a_second_signal_ends_it_at_once() {
+async fn second_signal_exits_at_once() {
     let (runs, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
     let upstream = service("one", &runs, &gate).await;
     let listen: SocketAddr = format!("127.0.0.1:{}", free_port()).parse().unwrap();
     let file = new_folder("serve").join("semel.toml");
     write(&file, listen, upstream, "");
-    let mut serving = Serving::start(&file, listen).await;
+    let mut serving = RunningSemel::start(&file, listen).await;
     let asking = tokio::spawn(async move {
         let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
         let request =

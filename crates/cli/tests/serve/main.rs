@@ -1,4 +1,4 @@
-//! The real program: started, asked, told to read its settings again, told to end.
+//! The real program: start, requests, reload, signals.
 
 mod apis;
 mod life;

@@ -1,4 +1,4 @@
-//! What these tests share: the program, a service behind it, and who asks.
+//! Shared helpers: the program, a service behind it, and a client.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn redis() -> String {
         .expect("SEMEL_TEST_REDIS_URL: see `cargo xtask services up`")
 }
 
-/// The program with these arguments, and nothing of this environment's settings.
+/// The program with these arguments, without the settings of this environment.
 fn semel(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_semel"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SEMEL_")) {
@@ -37,14 +37,14 @@ fn semel(arguments: &[&str]) -> Command {
     command
 }
 
-/// A program that serves.
-pub(crate) struct Serving {
+/// A running `semel serve`.
+pub(crate) struct RunningSemel {
     pub(crate) child: Child,
     address: SocketAddr,
     pub(crate) log: Arc<parking_lot::Mutex<Vec<String>>>,
 }
 
-impl Serving {
+impl RunningSemel {
     pub(crate) async fn start(file: &Path, address: SocketAddr) -> Self {
         let mut child = semel(&["serve", "--config", file.to_str().expect("as set up")])
             .spawn()
@@ -66,7 +66,7 @@ impl Serving {
         serving
     }
 
-    /// Waits until a line of the log has these words.
+    /// Waits for a log line with these words.
     pub(crate) async fn says(&self, words: &str) {
         for _ in 0..1000 {
             if self.log.lock().iter().any(|line| line.contains(words)) {
@@ -96,7 +96,7 @@ pub(crate) async fn pause() {
     tokio::time::sleep(Duration::from_millis(10)).await;
 }
 
-/// Status, whether it is a replay, body.
+/// Returns the status, whether it is a replay, and the body.
 pub(crate) async fn ask(address: SocketAddr, path: &str, key: &str) -> (u16, bool, String) {
     let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
     let request = http::Request::post(format!("http://{address}{path}"))
@@ -120,7 +120,7 @@ pub(crate) async fn ask(address: SocketAddr, path: &str, key: &str) -> (u16, boo
     )
 }
 
-/// A service that counts what it does; a path with `slow` in it waits to be let go.
+/// A service that counts its runs. A path with `slow` waits for permission.
 pub(crate) async fn service(
     name: &'static str,
     runs: &Arc<AtomicUsize>,
@@ -153,7 +153,7 @@ pub(crate) fn write(file: &Path, listen: SocketAddr, upstream: SocketAddr, more:
     std::fs::write(file, settings).expect("as set up");
 }
 
-/// Status and body.
+/// Returns the status and the body.
 pub(crate) async fn call(
     method: &str,
     url: &str,
@@ -186,8 +186,8 @@ pub(crate) async fn call(
     (status, String::from_utf8_lossy(&body).into_owned())
 }
 
-/// Exit code, standard output, standard error.
-pub(crate) async fn ran(arguments: &[&str]) -> (Option<i32>, String, String) {
+/// Returns the exit code, standard output and standard error.
+pub(crate) async fn run_semel(arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = semel(arguments).output().await.expect("as set up");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("as set up");
     (

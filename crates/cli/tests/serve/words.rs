@@ -1,11 +1,11 @@
-//! What the program says to a beginner, and of its settings.
+//! Messages for beginners, and the commands about settings.
 
 use semel_testkit::private::free_port;
 
-use crate::support::ran;
+use crate::support::run_semel;
 
 #[tokio::test]
-async fn beginners_mistakes_have_good_answers() {
+async fn beginners_mistakes_have_helpful_errors() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let nobody = format!("redis://127.0.0.1:{}", free_port());
@@ -21,12 +21,12 @@ async fn beginners_mistakes_have_good_answers() {
                 "memory://",
             ],
             3,
-            "begins with http://",
+            "a URL with http://",
         ),
         (
             &["serve", up[0], up[1], "--store", &nobody],
             4,
-            "start it, or name another",
+            "start the store, or set another one",
         ),
         (
             &[
@@ -62,18 +62,18 @@ async fn beginners_mistakes_have_good_answers() {
         (&["serve", "--upstreem", "x"], 2, "--upstream"),
     ];
     for (arguments, code, words) in cases {
-        let (ended, _, said) = ran(arguments).await;
+        let (ended, _, said) = run_semel(arguments).await;
         assert_eq!(ended, Some(code), "{arguments:?}: {said}");
         assert!(said.contains(words), "{arguments:?}: {said}");
     }
 }
 
 #[tokio::test]
-async fn the_example_is_fine() {
+async fn example_settings_are_valid() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/semel.toml");
-    let (code, said, wrong) = ran(&["config", "check", "--config", example]).await;
+    let (code, said, wrong) = run_semel(&["config", "check", "--config", example]).await;
     assert_eq!((code, wrong.as_str()), (Some(0), ""), "{said}");
-    let (_, shown, _) = ran(&["config", "show", "--config", example]).await;
+    let (_, shown, _) = run_semel(&["config", "show", "--config", example]).await;
     assert!(
         shown.contains("routes[0].crash") && shown.contains("\"hold\"  # file, line"),
         "{shown}"
@@ -88,13 +88,13 @@ async fn settings_are_checked_shown_and_explained() {
         "--store",
         "redis://me:hunter2@127.0.0.1",
     ];
-    let (code, shown, _) = ran(&[&["config", "show", "--all"], &ends[..]].concat()).await;
+    let (code, shown, _) = run_semel(&[&["config", "show", "--all"], &ends[..]].concat()).await;
     assert_eq!(code, Some(0));
     assert!(
         shown.contains("flag, --store") && !shown.contains("hunter2"),
         "{shown}"
     );
-    let (_, json, _) = ran(&[&["config", "show", "--json"], &ends[..]].concat()).await;
+    let (_, json, _) = run_semel(&[&["config", "show", "--json"], &ends[..]].concat()).await;
     let rows: serde_json::Value = serde_json::from_str(&json).unwrap();
     let row = rows
         .as_array()
@@ -106,12 +106,12 @@ async fn settings_are_checked_shown_and_explained() {
         (&row["value"], &row["from"]),
         (&"30s".into(), &"default".into())
     );
-    let (_, text, _) = ran(&["config", "explain", "upstream.response_timeout"]).await;
+    let (_, text, _) = run_semel(&["config", "explain", "upstream.response_timeout"]).await;
     assert!(
         text.contains("SEMEL_UPSTREAM_RESPONSE_TIMEOUT") && text.contains("default: \"1m\""),
         "{text}"
     );
-    let (code, _, wrong) = ran(&["config", "explain", "upstream.response_timeot"]).await;
+    let (code, _, wrong) = run_semel(&["config", "explain", "upstream.response_timeot"]).await;
     assert_eq!(code, Some(3));
     assert!(
         wrong.contains("did you mean upstream.response_timeout?"),

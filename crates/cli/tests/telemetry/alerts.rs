@@ -1,4 +1,5 @@
-//! A real Prometheus, with the real rules, scrapes the real program while its store is stopped and started.
+//! A real Prometheus with the shipped rules scrapes the real program while its store stops and
+//! starts.
 
 use std::path::Path;
 use std::process::Command;
@@ -33,7 +34,7 @@ fn each_alert_fires_and_is_silent_where_it_should() {
     }
 }
 
-/// The real rules, with seconds for minutes.
+/// The shipped rules, with seconds instead of minutes.
 fn quick_rules(name: &str) -> String {
     let text = std::fs::read_to_string(deploy(name)).expect("the rules");
     assert!(name != "alerts.yaml" || text.contains("for: 2m"));
@@ -74,7 +75,7 @@ impl Prometheus {
         }
     }
 
-    /// The alerts that fire.
+    /// The firing alerts.
     async fn firing(&self) -> Vec<String> {
         let (status, text) = get(&format!("{}/api/v1/alerts", self.url)).await;
         assert_eq!(status, 200, "{text}");
@@ -108,7 +109,7 @@ impl Prometheus {
 async fn answers(url: &str) {
     let address = url.trim_start_matches("http://");
     for _ in 0..1500 {
-        // It listens before it can be asked.
+        // It listens before it accepts queries.
         let listens = tokio::net::TcpStream::connect(address).await.is_ok();
         if listens && get(&format!("{url}/-/ready")).await.0 == 200 {
             return;
@@ -126,7 +127,7 @@ async fn alerts_fire_when_the_store_is_stopped_and_clear_when_it_is_back() {
     let prometheus = Prometheus::start(rig.admin);
     answers(&prometheus.url).await;
     let mut number = 0;
-    // Traffic goes on throughout.
+    // Traffic continues throughout.
     let mut until = async |what: &str, so: fn(&[String]) -> bool, rig: &Rig| {
         let mut seen = Vec::new();
         for _ in 0..3000 {

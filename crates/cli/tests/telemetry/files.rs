@@ -1,4 +1,4 @@
-//! The files that are shipped name only what there is.
+//! The shipped files name only metrics that exist.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Every name of ours in a text: `semel_…` and `semel:…`.
+/// Every metric name in a text: `semel_…` and `semel:…`.
 fn names(text: &str) -> BTreeSet<String> {
     let part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     text.split(|c| !part(c))
@@ -42,7 +42,7 @@ fn is_known(name: &str) -> bool {
 }
 
 #[test]
-fn every_query_of_the_dashboard_and_the_rules_asks_for_what_there_is() {
+fn dashboard_and_rules_query_existing_metrics() {
     let dashboard: serde_json::Value =
         serde_json::from_str(&read("deploy/grafana/semel.json")).unwrap();
     let mut queries = 0;
@@ -69,7 +69,7 @@ fn every_query_of_the_dashboard_and_the_rules_asks_for_what_there_is() {
 }
 
 #[test]
-fn every_metric_of_the_documents_has_one_of_ours() {
+fn documented_metrics_exist() {
     let recorded = recorded();
     for mapping in MAPPINGS {
         let is_metric = ALL.iter().any(|metric| metric.name == mapping.ours);
@@ -84,7 +84,7 @@ fn every_metric_of_the_documents_has_one_of_ours() {
 }
 
 #[test]
-fn every_critical_alert_has_a_runbook_and_every_runbook_an_alert() {
+fn alerts_and_runbooks_match() {
     let alerts = read("deploy/prometheus/alerts.yaml");
     let critical = alerts.split("- name: semel-warning").next().unwrap();
     let named: BTreeSet<String> = critical

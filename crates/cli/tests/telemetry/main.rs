@@ -1,4 +1,4 @@
-//! What the real program shows of itself: metrics, log lines, alerts; and what it never shows.
+//! Telemetry of the real program: metrics, log lines, alerts; and that it reveals no secrets.
 
 mod alerts;
 mod files;

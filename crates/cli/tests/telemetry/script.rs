@@ -1,4 +1,4 @@
-//! A scripted run, and what the figures, the lines and the trail then say.
+//! A scripted run, and the metrics, log lines and audit entries that must follow from it.
 
 use semel_server::telemetry::table::{self, Kind};
 
@@ -26,7 +26,7 @@ mode = "observe"
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn the_figures_are_what_happened() {
+async fn metrics_match_the_script() {
     let rig = Rig::start(ROUTES).await;
     // One run, two replays, one mismatch, whose payload then runs under another key.
     for _ in 0..3 {
@@ -37,14 +37,14 @@ async fn the_figures_are_what_happened() {
     assert_eq!(rig.post("/orders", None, "{}").await.0, 200);
     assert_eq!(rig.post("/orders", Some("not a key"), "{}").await.0, 400);
     assert_eq!(rig.post("/large", Some("large-0001"), "{}").await.0, 200);
-    // In doubt: it failed, and may not be run again.
+    // In doubt: it failed under `hold`.
     assert_eq!(rig.post("/fail", Some("fail-0001"), "{}").await.0, 500);
     let (status, _) = rig.post("/fail", Some("fail-0001"), "{}").await;
     assert!(status >= 400, "{status}");
     for _ in 0..2 {
         assert_eq!(rig.post("/observed", Some("seen-0001"), "{}").await.0, 200);
     }
-    // One runs, one waits for it; then one runs and one is told so.
+    // First one request waits for another; then one request is refused as busy.
     let ask = |path| tokio::spawn(post(rig.address, path, Some("slow-0001"), "{}"));
     let (first, second) = (ask("/slow"), ask("/slow"));
     let is =
@@ -81,8 +81,8 @@ async fn the_figures_are_what_happened() {
 
 #[track_caller]
 fn all_are_there(metrics: &super::support::Metrics) {
-    // Of copies of the audit trail there are figures where there are copies: `tests/tests/audit.rs`; of jobs, where there
-    // is a queue: `tests/tests/dashboard`.
+    // Copies of the audit trail are tested in `tests/tests/audit.rs`, jobs in
+    // `tests/tests/dashboard`.
     let elsewhere = [
         "semel_audit_behind_bytes",
         "semel_audit_sent_total",
@@ -118,7 +118,7 @@ fn all_are_there(metrics: &super::support::Metrics) {
     }
 }
 
-/// What the script fixes: name, labels, value.
+/// The samples that the script determines: name, labels, value.
 #[rustfmt::skip]
 const FIGURES: &[(&str, &[&str], f64)] = &[
     ("semel_requests_total", &[r#"scope="/orders""#, r#"outcome="ran""#], 2.0),
@@ -190,7 +190,7 @@ async fn keys_payloads_and_secrets_are_nowhere_to_be_seen() {
     assert_eq!(status, 503, "{problem}");
     told.push(problem);
     told.push(rig.metrics().await.0);
-    // The lines that operators look for are there, with the key as its beginning and its hash.
+    // The log lines are there, with a prefix and a hash of the key.
     let replay = rig.says("idempotency.replay").await;
     let line: serde_json::Value = serde_json::from_str(&replay).unwrap();
     assert_eq!(line["component"], "idempotency");

@@ -1,4 +1,4 @@
-//! The real program in front of a service, on a Redis of the test's own.
+//! The real program in front of a service, on a private Redis.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,14 +24,14 @@ pub(crate) async fn pause() {
     tokio::time::sleep(Duration::from_millis(20)).await;
 }
 
-/// A program that serves, and what is around it.
+/// A running program and its surroundings.
 pub(crate) struct Rig {
     pub(crate) address: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) redis: RedisServer,
     pub(crate) log: Arc<Mutex<Vec<String>>>,
     pub(crate) folder: PathBuf,
-    /// Lets one slow request go.
+    /// Lets one slow request finish.
     pub(crate) gate: Arc<Notify>,
     _child: Child,
 }
@@ -79,7 +79,7 @@ impl Rig {
         rig
     }
 
-    /// Waits until a line of the log has these words.
+    /// Waits for a log line with these words.
     pub(crate) async fn says(&self, words: &str) -> String {
         for _ in 0..1000 {
             let found = self
@@ -96,7 +96,7 @@ impl Rig {
         panic!("nothing says {words:?}:\n{}", self.log.lock().join("\n"));
     }
 
-    /// Status and body.
+    /// Returns the status and the body.
     pub(crate) async fn post(&self, path: &str, key: Option<&str>, body: &str) -> (u16, String) {
         post(self.address, path, key, body).await
     }
@@ -143,7 +143,7 @@ pub(crate) async fn send(request: Request<Full<Bytes>>) -> (u16, String) {
     )
 }
 
-/// Answers by its path: `slow` waits to be let go, `fail` is a 500.
+/// Answers by path: `slow` waits for permission, `fail` is a 500.
 async fn service(gate: &Arc<Notify>) -> SocketAddr {
     let gate = Arc::clone(gate);
     let handler = move |uri: http::Uri, headers: HeaderMap, body: Bytes| async move {
@@ -173,11 +173,11 @@ async fn service(gate: &Arc<Notify>) -> SocketAddr {
     address
 }
 
-/// What was scraped.
+/// The scraped text.
 pub(crate) struct Metrics(pub(crate) String);
 
 impl Metrics {
-    /// The sum of the samples of `name` that have all these labels; `None` where there are none.
+    /// The sum of the samples of `name` with all these labels; `None` if there are none.
     pub(crate) fn get(&self, name: &str, labels: &[&str]) -> Option<f64> {
         let mut sum = None;
         for line in self.0.lines() {

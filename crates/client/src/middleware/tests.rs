@@ -13,7 +13,9 @@ pub(crate) fn asks_once() -> ClientWithMiddleware {
         ..RetryPolicy::default()
     };
     let builder = reqwest_middleware::ClientBuilder::new(bare());
-    builder.with(Idempotency::default().policy(policy)).build()
+    builder
+        .with(IdempotencyMiddleware::default().policy(policy))
+        .build()
 }
 
 fn bare() -> reqwest::Client {
@@ -40,14 +42,14 @@ async fn may_be_done(url: &str, body: Option<&'static str>) -> bool {
         request = request.body(body);
     }
     let error = request.send().await.unwrap_err();
-    match Error::of(&error) {
+    match Error::find_in(&error) {
         Some(Error::GaveUp { unknown, .. }) => *unknown,
         other => panic!("{other:?}: {error}"),
     }
 }
 
 #[tokio::test]
-async fn what_was_answered_with_another_address_may_be_done_though_nobody_is_there() {
+async fn failed_redirect_after_post_may_be_done() {
     let charge = |_: Bytes| async { Redirect::to(&nowhere()) };
     let address = serve(Router::new().route("/charges", post(charge))).await;
     let redirected = format!("http://{address}/charges");

@@ -1,4 +1,4 @@
-//! [`Call`]: one call of an outbox.
+//! [`OutboxCall`]: one durable call of an outbox.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,28 +8,28 @@ use bytes::Bytes;
 use reqwest::{Request, Response};
 use reqwest_middleware::{ClientWithMiddleware, RequestBuilder};
 
-use super::files::{Entry, Kept, damaged};
+use super::files::{Entry, StoredRequest, damaged};
 use super::{Outbox, OutboxError, blocking};
 use crate::middleware::{IdempotencyKey, SentBefore};
 
-/// One call: its name, its key, and what it sends once that is known.
-pub struct Call {
+/// One call: its name, its key, and its request once that is stored.
+pub struct OutboxCall {
     outbox: Outbox,
-    /// Name and key; what it sends is beside.
+    /// Name and key, without the request.
     entry: Entry,
-    /// What it sends, from the moment when that is on disk: the same for all of its attempts.
-    request: Arc<OnceLock<Kept>>,
+    /// The request, once it is on disk: the same for all attempts.
+    request: Arc<OnceLock<StoredRequest>>,
 }
 
-/// Without key and payload.
-impl std::fmt::Debug for Call {
+/// Shows neither key nor payload.
+impl std::fmt::Debug for OutboxCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Call(sent: {})", self.was_sent())
     }
 }
 
-impl Call {
-    pub(super) fn of(outbox: &Outbox, mut entry: Entry) -> Self {
+impl OutboxCall {
+    pub(super) fn new(outbox: &Outbox, mut entry: Entry) -> Self {
         let request = match entry.request.take() {
             Some(kept) => OnceLock::from(kept),
             None => OnceLock::new(),
@@ -41,13 +41,13 @@ impl Call {
         }
     }
 
-    /// What the caller calls it.
+    /// The name that the caller gave it.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.entry.name
     }
 
-    /// Whether its request was kept, so that something may have been sent.
+    /// Whether its request was stored, so that it may have been sent.
     #[must_use]
     pub fn was_sent(&self) -> bool {
         self.request.get().is_some()
@@ -56,7 +56,7 @@ impl Call {
     /// Its key: the same for all attempts, in this process and in others.
     ///
     /// # Errors
-    /// Where the file says nonsense.
+    /// If the file is damaged.
     pub fn key(&self) -> Result<IdempotencyKey, OutboxError> {
         IdempotencyKey::new(&self.entry.key).map_err(|_| self.damaged())
     }
@@ -65,12 +65,12 @@ impl Call {
         damaged(&self.outbox.path(&self.entry.name))
     }
 
-    /// Keeps the request, and sends it until there is an answer. Its headers are sent, but not kept, except for its
-    /// `Content-Type`.
+    /// Stores the request, and sends it until there is an answer. Of its headers, only `Content-Type` is stored; all are
+    /// sent.
     ///
     /// # Errors
-    /// [`OutboxError::Changed`] where the call was begun with another request, or its name is another call's by now; else
-    /// why there is no answer.
+    /// [`OutboxError::Changed`] if the call was begun with another request, or its name belongs to another call by now;
+    /// otherwise why there is no answer.
     pub async fn send(
         &self,
         client: &ClientWithMiddleware,
@@ -86,14 +86,14 @@ impl Call {
         self.execute(client, request, sent_before).await
     }
 
-    /// Keeps what is sent, on disk and here. → whether it may have been sent before.
-    async fn attach(&self, kept: Kept) -> Result<bool, OutboxError> {
+    /// Stores the request, on disk and here. Returns whether it may have been sent before.
+    async fn attach(&self, kept: StoredRequest) -> Result<bool, OutboxError> {
         let (outbox, request) = (self.outbox.clone(), Arc::clone(&self.request));
         let mut entry = self.entry.clone();
         entry.request = Some(kept.clone());
         blocking(move || {
             let sent_before = outbox.attach(&entry)?;
-            // Here before anything else can fail or be cut off: the file says from now on that it may have been sent.
+            // Set before anything else can fail: from now on the file says that the request may have been sent.
             if *request.get_or_init(|| kept.clone()) != kept {
                 return Err(OutboxError::Changed);
             }
@@ -103,11 +103,11 @@ impl Call {
         .await
     }
 
-    /// Sends again what was kept.
+    /// Sends the stored request again.
     ///
     /// # Errors
-    /// [`OutboxError::NeverSent`] where nothing was; [`OutboxError::Relative`] where it was kept as a path alone and the
-    /// outbox has no base; else why there is no answer.
+    /// [`OutboxError::NeverSent`] if none was stored; [`OutboxError::Relative`] if it was stored without a host and the
+    /// outbox has no base; otherwise why there is no answer.
     pub async fn resend(&self, client: &ClientWithMiddleware) -> Result<Response, OutboxError> {
         let kept = self.request.get().ok_or(OutboxError::NeverSent)?;
         let method = kept.method.parse().map_err(|_| self.damaged())?;
@@ -139,13 +139,12 @@ impl Call {
         Ok(sent?)
     }
 
-    /// The answer is where the caller wants it. From here on, the name is a new call.
+    /// Removes the call, after its answer is in safe hands. From then on, the name stands for a new call.
     ///
-    /// What others have made of it since this call was read stays: a request that they have kept for it, or another call
-    /// of its name.
+    /// A change by another process since this call was read stays: a request that it stored, or another call of the name.
     ///
     /// # Errors
-    /// Where the folder can't be written, or the call of this name can't be read.
+    /// If the folder can't be written, or the call of this name can't be read.
     pub async fn forget(self) -> Result<(), OutboxError> {
         let mut entry = self.entry;
         entry.request = self.request.get().cloned();
@@ -154,13 +153,13 @@ impl Call {
     }
 }
 
-fn kept(request: &Request) -> Result<Kept, OutboxError> {
+fn kept(request: &Request) -> Result<StoredRequest, OutboxError> {
     let content_type = request.headers().get(http::header::CONTENT_TYPE);
     let body = match request.body() {
         None => &[][..],
         Some(body) => body.as_bytes().ok_or(OutboxError::NotKeepable)?,
     };
-    Ok(Kept {
+    Ok(StoredRequest {
         method: request.method().to_string(),
         url: request.url().to_string(),
         content_type: content_type.and_then(|value| Some(value.to_str().ok()?.to_owned())),
@@ -169,8 +168,9 @@ fn kept(request: &Request) -> Result<Kept, OutboxError> {
 }
 
 impl Outbox {
-    /// Where a call goes: where it says, or behind the base. As the other languages join them: the base's path stays.
-    fn url_of(&self, kept: &Kept) -> Result<String, OutboxError> {
+    /// The URL of a stored request, joined with the base if it is a path alone. The path of the base stays, as in the SDKs
+    /// of other languages.
+    fn url_of(&self, kept: &StoredRequest) -> Result<String, OutboxError> {
         if is_whole(&kept.url) {
             return Ok(kept.url.clone());
         }

@@ -1,4 +1,4 @@
-//! The files: one for each call, whole or not there.
+//! The files of an outbox: one for each call, complete or absent.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Write as _};
@@ -13,7 +13,8 @@ use crate::middleware::IdempotencyKey;
 
 pub(super) const VERSION: u32 = 1;
 const BESIDE: &str = ".new-";
-/// How a call that is about to be forgotten is named. In every language alike: each puts back what a dead process left.
+/// The prefix of a call that is being forgotten. The same in every language, so that each can restore what a crashed process
+/// left.
 const ASIDE: &str = ".old-";
 const STALE: Duration = Duration::from_secs(3600);
 
@@ -23,12 +24,12 @@ pub(super) struct Entry {
     pub(super) name: String,
     pub(super) key: String,
     pub(super) created: f64,
-    pub(super) request: Option<Kept>,
+    pub(super) request: Option<StoredRequest>,
 }
 
-/// What is sent, without credentials: those are the sender's, and never on disk.
+/// A stored request, without credentials: those are never on disk.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct StoredRequest {
     pub(super) method: String,
     pub(super) url: String,
     pub(super) content_type: Option<String>,
@@ -36,8 +37,8 @@ pub(super) struct Kept {
 }
 
 impl Entry {
-    /// Whether it is the same call, as far as it had come.
-    fn is_still(&self, other: &Self) -> bool {
+    /// Whether it is the same call in the same state.
+    fn is_same_as(&self, other: &Self) -> bool {
         self.key == other.key && self.request.is_some() == other.request.is_some()
     }
 }
@@ -47,7 +48,7 @@ impl Outbox {
         loop {
             let made = match self.place(fresh)? {
                 true => Some(fresh.clone()),
-                // Where it is gone again, another process has forgotten it between the two steps: begin anew.
+                // `None` if another process has forgotten it between the two steps: begin again.
                 false => self.read(&self.path(&fresh.name))?,
             };
             if let Some(made) = made {
@@ -57,9 +58,9 @@ impl Outbox {
         }
     }
 
-    /// Keeps what the call sends. → whether it may have been sent before.
+    /// Stores the request of a call. Returns whether it may have been sent before.
     ///
-    /// Asked of the disk: the caller's entry is as old as its reading, and others may have gone on with the call.
+    /// Reads the file first, because another process may have continued the call since the caller's entry was read.
     pub(super) fn attach(&self, entry: &Entry) -> Result<bool, OutboxError> {
         let path = self.path(&entry.name);
         loop {
@@ -71,28 +72,31 @@ impl Outbox {
                 }
                 Some(there) if there.request != entry.request => return Err(OutboxError::Changed),
                 Some(_) => return Ok(true),
-                // Whoever forgot it may have sent it. Never in the place of a call that was begun since.
+                // The process that forgot it may have sent it. Never replaces a call that was begun since.
                 None if self.place(entry)? => return Ok(true),
                 None => {}
             }
         }
     }
 
-    /// Forgets the call, as far as it had come. What has become another call, or has got a request since, stays:
-    /// somebody works on it.
+    /// Forgets the call in this state. If it is another call by now, or has a request since, it stays, because another
+    /// process works on it.
     pub(super) fn remove(&self, entry: &Entry) -> Result<(), OutboxError> {
         let path = self.path(&entry.name);
-        if !self.read(&path)?.is_some_and(|there| there.is_still(entry)) {
+        if !self
+            .read(&path)?
+            .is_some_and(|there| there.is_same_as(entry))
+        {
             return Ok(());
         }
-        // What lies aside can't change any more; by its name it could, between the look and the removal.
+        // Under its own name the file could change between the read and the removal; set aside, it can't.
         let aside = self.unused(ASIDE);
         match std::fs::rename(&path, &aside) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             renamed => renamed?,
         }
         let taken = entry_of(&aside);
-        if matches!(&taken, Ok(Some(there)) if there.is_still(entry)) {
+        if matches!(&taken, Ok(Some(there)) if there.is_same_as(entry)) {
             if_there(std::fs::remove_file(&aside))?;
         } else {
             put_back(&aside, &path)?;
@@ -101,8 +105,8 @@ impl Outbox {
         taken.map(drop)
     }
 
-    /// What a process that died while forgetting left is a call again: nobody knows whether it was to be forgotten, and
-    /// with its key, asking again does no harm.
+    /// Restores a call that a process set aside before it crashed. It is unknown whether the call was to be forgotten, and
+    /// sending it again is safe with its key.
     pub(super) fn recall(&self, aside: &Path) -> Result<(), OutboxError> {
         if let Some(entry) = entry_of(aside)? {
             put_back(aside, &self.path(&entry.name))?;
@@ -123,7 +127,7 @@ impl Outbox {
 
     fn read(&self, path: &Path) -> Result<Option<Entry>, OutboxError> {
         let entry = entry_of(path)?;
-        // One that lies under another's name would be sent as that one, and never be forgotten.
+        // A file under another call's name would be sent as that call, and never be forgotten.
         let is_here = |entry: &Entry| self.path(&entry.name).file_name() == path.file_name();
         if entry.as_ref().is_some_and(|entry| !is_here(entry)) {
             return Err(damaged(path));
@@ -142,7 +146,7 @@ impl Outbox {
         self.folder.join(name)
     }
 
-    /// Writes the call, unless there is one of its name. → whether it did.
+    /// Writes the call, unless there is one of its name. Returns whether it did.
     fn place(&self, entry: &Entry) -> Result<bool, OutboxError> {
         let beside = self.write(entry)?;
         let linked = std::fs::hard_link(&beside, self.path(&entry.name));
@@ -153,7 +157,7 @@ impl Outbox {
         }
     }
 
-    /// Writes a file beside, and makes it durable.
+    /// Writes a file under a temporary name, and syncs it.
     fn write(&self, entry: &Entry) -> Result<PathBuf, OutboxError> {
         let beside = self.unused(BESIDE);
         let mut options = OpenOptions::new();
@@ -166,7 +170,7 @@ impl Outbox {
         Ok(beside)
     }
 
-    /// Without this, a name could be lost although its file is safe.
+    /// Syncs the folder: otherwise a name could be lost although its file is safe.
     pub(super) fn sync(&self) -> std::io::Result<()> {
         if cfg!(unix) {
             File::open(&self.folder)?.sync_all()?;
@@ -174,7 +178,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Sees to what processes that died left: beside, while they wrote; aside, while they forgot.
+    /// Cleans up after crashed processes: removes temporary files, and restores calls that were set aside.
     pub(super) fn sweep(&self) -> Result<(), OutboxError> {
         let is_stale = |since: Option<SystemTime>| {
             let age = since.and_then(|since| since.elapsed().ok());
@@ -183,7 +187,7 @@ impl Outbox {
         for file in std::fs::read_dir(&self.folder)? {
             let file = file?;
             let name = file.file_name().to_string_lossy().into_owned();
-            // One that is gone meanwhile was another's to see to.
+            // Another process has cleaned up a file that is gone meanwhile.
             let Ok(about) = file.metadata() else { continue };
             if name.starts_with(BESIDE) && is_stale(about.modified().ok()) {
                 if_there(std::fs::remove_file(file.path()))?;
@@ -195,13 +199,13 @@ impl Outbox {
     }
 }
 
-/// What a file says, whatever its name.
+/// Reads a file without checking its name.
 fn entry_of(path: &Path) -> Result<Option<Entry>, OutboxError> {
     let bytes = match std::fs::read(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         bytes => bytes?,
     };
-    // As text first: what isn't read of the file has to be JSON too.
+    // As text first, so that the parts that serde skips have to be valid too.
     let text = std::str::from_utf8(&bytes).ok();
     let entry = text.and_then(|text| serde_json::from_str::<Entry>(text).ok());
     let is_sound =
@@ -210,7 +214,7 @@ fn entry_of(path: &Path) -> Result<Option<Entry>, OutboxError> {
     entry.map(Some).ok_or_else(|| damaged(path))
 }
 
-/// Where the name is taken, the call was begun anew meanwhile: that one is what stands there.
+/// Restores a file to its name. If the name is taken, the call was begun again meanwhile, and that one stays.
 fn put_back(aside: &Path, path: &Path) -> std::io::Result<()> {
     match std::fs::hard_link(aside, path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => if_there(Err(error)),
@@ -218,7 +222,7 @@ fn put_back(aside: &Path, path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// A step that another process has done already is done.
+/// Treats a missing file as success: another process has done the step already.
 fn if_there(done: std::io::Result<()>) -> std::io::Result<()> {
     match done {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -226,7 +230,7 @@ fn if_there(done: std::io::Result<()>) -> std::io::Result<()> {
     }
 }
 
-/// Since when a file has its name: by the time of its writing, a renamed one is as old as its call.
+/// When a file got its name. The modification time of a renamed file is that of its call.
 #[cfg(unix)]
 fn renamed_at(about: &Metadata) -> Option<SystemTime> {
     let seconds = u64::try_from(std::os::unix::fs::MetadataExt::ctime(about)).ok()?;

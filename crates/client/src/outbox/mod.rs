@@ -1,8 +1,9 @@
-//! [`Outbox`]: calls that survive their process, in a folder with one file for each call that has no answer yet.
+//! [`Outbox`]: durable calls that survive a crash, in a folder with one file for each call without an answer.
 //!
-//! A file is whole or not there: it is written beside, made durable, and then linked to its name, which only one process
-//! wins. So there is no lock to be left behind, any number of processes may share the folder, and another one, in Rust,
-//! Python or TypeScript, may send what a dead one left. Two that send the same call do no harm: both have the same key.
+//! A file is complete or absent: it is written under a temporary name, synced, and then linked to its name, which only one
+//! process can do. So there are no locks to clean up, any number of processes may share the folder, and another process, in
+//! Rust, Python or TypeScript, may send the calls of a crashed one. Two processes that send the same call are safe, because
+//! both use the same key.
 
 mod call;
 mod files;
@@ -15,21 +16,21 @@ use std::time::SystemTime;
 
 use reqwest::Url;
 
-pub use self::call::Call;
+pub use self::call::OutboxCall;
 use self::files::{Entry, VERSION, make_private};
 use crate::middleware::IdempotencyKey;
 
 const MAX_NAME_BYTES: usize = 1024;
 
-/// What can go wrong with an outbox, or with a call in it.
+/// Why an outbox, or a call in it, failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutboxError {
     /// The folder or a file can't be read or written.
     #[error("the outbox can't be used; nothing was sent")]
     Io(#[from] std::io::Error),
-    /// A file isn't what this version writes. It is never taken for a call without a key.
-    #[error("the outbox's file {file} can't be read; look at it before anything is sent again")]
+    /// A file is damaged, or of another version. It never counts as a call without a key.
+    #[error("the outbox's file {file} can't be read; inspect it before anything is sent again")]
     Damaged {
         /// Its name.
         file: String,
@@ -37,20 +38,20 @@ pub enum OutboxError {
     /// The name can't be used.
     #[error("a call's name has 1 to 1024 bytes")]
     Name,
-    /// A call of this name was begun with another request, or the name is another call's by now.
+    /// A call of this name was begun with another request, or the name belongs to another call by now.
     #[error(
         "a call of this name was begun with another key or request; forget it first, or use another name"
     )]
     Changed,
-    /// The request can't be kept.
-    #[error("the request can't be kept: its body must be bytes, not a stream")]
+    /// The request can't be stored.
+    #[error("the request can't be stored: its body must be bytes, not a stream")]
     NotKeepable,
-    /// Nothing was kept to be sent.
-    #[error("this call was begun, but its request was not kept, so nothing was sent; forget it")]
+    /// The call has no stored request to send.
+    #[error("this call was begun, but its request was not stored, so nothing was sent; forget it")]
     NeverSent,
-    /// The request was kept as a path alone, and nobody said where it goes.
+    /// The request was stored without a host, and the outbox has no base.
     #[error(
-        "this call was kept without its host, by a client with a base of its own; nothing was sent now. Say where it goes with `Outbox::with_base`"
+        "this call was stored without its host, by a client with a base URL; nothing was sent now. Set the base URL with `Outbox::with_base`"
     )]
     Relative,
     /// There is no answer.
@@ -58,17 +59,17 @@ pub enum OutboxError {
     Call(#[from] reqwest_middleware::Error),
 }
 
-/// A folder of calls without an answer. Made for its owner alone: requests are in it.
+/// A folder of calls without an answer. Only its owner has access, because it contains requests.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let client = semel_client::client(reqwest::Client::new());
 /// let outbox = semel_client::Outbox::open("/var/lib/shop/outbox").await?;
-/// // What a process before this one left.
+/// // The calls that an earlier process left.
 /// for call in outbox.pending().await? {
 ///     if call.was_sent() {
 ///         let answer = call.resend(&client).await?;
-///         // … put the answer where it belongs, then:
+///         // … process the answer, then:
 ///     }
 ///     call.forget().await?;
 /// }
@@ -85,7 +86,7 @@ pub struct Outbox {
     base: Option<Arc<Url>>,
 }
 
-/// Without the base, which may have a password in it.
+/// Hides the base, which may contain a password.
 impl std::fmt::Debug for Outbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Outbox({})", self.folder.display())
@@ -93,10 +94,10 @@ impl std::fmt::Debug for Outbox {
 }
 
 impl Outbox {
-    /// Uses the folder, and makes it where it isn't there.
+    /// Opens the folder, and creates it if it doesn't exist.
     ///
     /// # Errors
-    /// Where it can't be made.
+    /// If it can't be created.
     pub async fn open(folder: impl Into<PathBuf>) -> Result<Self, OutboxError> {
         let folder: PathBuf = folder.into();
         let outbox = Self {
@@ -112,8 +113,8 @@ impl Outbox {
         Ok(outbox)
     }
 
-    /// Where calls go that were kept as a path alone, as clients in Python and TypeScript with a base of their own may
-    /// have kept them. Such a path is put behind the base's own.
+    /// Sets the base URL for calls that were stored as a path alone, by clients in Python and TypeScript with a base URL of
+    /// their own. The path is appended to that of the base.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -128,11 +129,11 @@ impl Outbox {
         self
     }
 
-    /// The call of this name, begun now or by a process before. Its key is on disk when this returns.
+    /// Begins the call of this name, or continues it if an earlier process has begun it. Its key is on disk when this returns.
     ///
     /// # Errors
-    /// Where the folder can't be written, or the call of this name can't be read.
-    pub async fn begin(&self, name: &str) -> Result<Call, OutboxError> {
+    /// If the folder can't be written, or the call of this name can't be read.
+    pub async fn begin(&self, name: &str) -> Result<OutboxCall, OutboxError> {
         if !(1..=MAX_NAME_BYTES).contains(&name.len()) {
             return Err(OutboxError::Name);
         }
@@ -146,23 +147,25 @@ impl Outbox {
         };
         let this = self.clone();
         let entry = blocking(move || this.link(&fresh)).await?;
-        Ok(Call::of(self, entry))
+        Ok(OutboxCall::new(self, entry))
     }
 
     /// Every call without an answer, the oldest first.
     ///
     /// # Errors
-    /// Where one of them can't be read.
-    pub async fn pending(&self) -> Result<Vec<Call>, OutboxError> {
+    /// If one of them can't be read.
+    pub async fn pending(&self) -> Result<Vec<OutboxCall>, OutboxError> {
         let this = self.clone();
         let mut entries = blocking(move || this.all()).await?;
         entries.sort_by(|a, b| a.created.total_cmp(&b.created));
-        let calls = entries.into_iter().map(|entry| Call::of(self, entry));
+        let calls = entries
+            .into_iter()
+            .map(|entry| OutboxCall::new(self, entry));
         Ok(calls.collect())
     }
 }
 
-/// Disks are waited for elsewhere than where requests are served.
+/// Runs disk operations on the thread pool for blocking work.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, OutboxError> + Send + 'static,
 ) -> Result<T, OutboxError> {

@@ -25,19 +25,19 @@ impl Rig {
         }
     }
 
-    async fn begin(&self) -> Call {
+    async fn begin(&self) -> OutboxCall {
         self.outbox.begin(NAME).await.unwrap()
     }
 
     /// The one call that has no answer yet.
-    async fn pending(&self) -> Call {
+    async fn pending(&self) -> OutboxCall {
         let mut calls = self.outbox.pending().await.unwrap();
         assert_eq!(calls.len(), 1);
         calls.remove(0)
     }
 
     /// Sends a charge to where nobody is.
-    async fn send(&self, call: &Call, url: &str, cents: &'static str) -> Sent {
+    async fn send(&self, call: &OutboxCall, url: &str, cents: &'static str) -> Sent {
         call.send(&self.client, self.client.post(url).body(cents))
             .await
     }
@@ -61,14 +61,14 @@ fn may_be_done(sent: &Sent) -> bool {
     let Err(OutboxError::Call(error)) = sent else {
         panic!("{sent:?}");
     };
-    match Error::of(error) {
+    match Error::find_in(error) {
         Some(Error::GaveUp { unknown, .. }) => *unknown,
         other => panic!("{other:?}"),
     }
 }
 
 #[tokio::test]
-async fn what_a_call_has_sent_it_knows_and_sends_again_but_nothing_else() {
+async fn resend_repeats_exactly_the_stored_request() {
     let (rig, url) = (Rig::new().await, nowhere());
     let call = rig.begin().await;
     assert!(!call.was_sent());
@@ -91,7 +91,7 @@ async fn what_a_call_has_sent_it_knows_and_sends_again_but_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_request_that_another_keeps_meanwhile_is_neither_forgotten_nor_changed() {
+async fn request_stored_by_another_process_stays() {
     let (rig, url) = (Rig::new().await, nowhere());
     let live = rig.begin().await;
     let (stale, other) = (rig.pending().await, rig.pending().await);
@@ -109,7 +109,7 @@ async fn a_request_that_another_keeps_meanwhile_is_neither_forgotten_nor_changed
 }
 
 #[tokio::test]
-async fn a_call_begun_anew_is_not_the_one_of_its_name_before() {
+async fn call_begun_again_is_a_new_call() {
     let (rig, url) = (Rig::new().await, nowhere());
     let first = rig.begin().await;
     let (stale, other) = (rig.pending().await, rig.pending().await);
@@ -126,7 +126,7 @@ async fn a_call_begun_anew_is_not_the_one_of_its_name_before() {
 }
 
 #[tokio::test]
-async fn a_call_that_another_has_forgotten_is_on_disk_again_before_it_is_sent() {
+async fn forgotten_call_is_stored_again_before_it_is_sent() {
     let (rig, url) = (Rig::new().await, nowhere());
     let live = rig.begin().await;
     rig.pending().await.forget().await.unwrap();
@@ -139,7 +139,7 @@ async fn a_call_that_another_has_forgotten_is_on_disk_again_before_it_is_sent() 
 }
 
 #[tokio::test]
-async fn what_a_process_that_died_left_aside_is_a_call_again_unless_its_name_is_taken() {
+async fn call_set_aside_is_restored_unless_its_name_is_taken() {
     let rig = Rig::new().await;
     let call = rig.begin().await;
     let (path, aside) = (rig.outbox.path(NAME), rig.outbox.folder.join(".old-1"));
@@ -155,7 +155,7 @@ async fn what_a_process_that_died_left_aside_is_a_call_again_unless_its_name_is_
 }
 
 #[tokio::test]
-async fn a_path_alone_is_sent_behind_the_base_or_not_at_all() {
+async fn relative_url_needs_a_base() {
     let rig = Rig::new().await;
     let router = Router::new().fallback(|uri: Uri| async move { uri.to_string() });
     let address = serve(router).await;
@@ -185,7 +185,7 @@ async fn a_path_alone_is_sent_behind_the_base_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_file_under_another_calls_name_is_never_that_call() {
+async fn file_under_another_name_is_damaged() {
     let rig = Rig::new().await;
     let (outbox, call) = (&rig.outbox, rig.begin().await);
     // As a copy by hand would leave it.
@@ -201,7 +201,7 @@ async fn a_file_under_another_calls_name_is_never_that_call() {
     std::fs::write(&one, text.replace(key.as_str(), "two words")).unwrap();
     let begun = outbox.begin(NAME).await;
     assert!(matches!(begun, Err(OutboxError::Damaged { .. })));
-    // Nor is one that isn't text where nobody reads it.
+    // Nor is one that isn't text if nobody reads it.
     let mut bytes = text.replacen('{', "{\"?\":\"?\",", 1).into_bytes();
     bytes[6] = 0x8f;
     std::fs::write(&one, bytes).unwrap();

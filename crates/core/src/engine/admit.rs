@@ -1,76 +1,96 @@
-//! From request to lease, or to an answer that needs no run: claim, wait, recover.
+//! Admission: takes a request to its lease, or to an answer without a run. Claims, waits and recovers.
 
 use std::sync::Arc;
 
 use super::Shared;
-use super::answer::{Problem, Replayed};
-use super::ask::Asked;
-use super::cache::Local;
-use super::given_up::release_later;
+use super::cache::CacheLookup;
+use super::claim::ClaimResult;
+use super::coalesce::{ClaimFailure, Leader};
+use super::handout::LeaseHandout;
+use super::orphan::release_later;
 use super::request::{Doubt, Request};
-use super::turns::{Turn, Unanswered};
-use super::wait::Waiting;
+use super::response::{Problem, Replayed};
+use super::wait::WaitState;
 use crate::claim::{Claim, Claimed, Grant, InDoubt, Replay};
 use crate::clock::Tick;
-use crate::event::{Step, StoreCall, Would};
+use crate::event::{Ending, ShadowDecision, Step, StoreCall};
 use crate::policy::{Mode, StoreDown};
 use crate::record::{State, Token};
-use crate::store::within;
 
-/// Whether the effect may run.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "the large one is the common one: boxing it would cost every run an allocation"
-)]
-pub(super) enum Admission {
-    /// It may, under this lease.
-    Won(Won),
-    /// It may, unprotected.
+/// Whether the effect of a request may run. `L` is the lease that a winner gets: [`LeaseHandout`] for an effect that
+/// runs elsewhere.
+#[derive(Debug)]
+pub enum Admission<L = LeaseHandout> {
+    /// Run the effect under this lease.
+    Won(L),
+    /// Run the effect without a lease and settle nothing: mode `off` or `observe`, or fail-open.
     Unprotected,
-    /// It may not: here is the answer.
+    /// Don't run it: this is the answer of an earlier run.
     Replayed(Replayed),
-    /// It may not: there is no answer.
+    /// Don't run it: there is no answer to give.
     Problem(Problem),
 }
 
-/// A lease, and the two moments that its owner needs to know.
+impl<L> Admission<L> {
+    /// How the request ends with this admission, for observers.
+    pub(super) const fn ending(&self) -> Ending {
+        match self {
+            Self::Won(_) => Ending::HandedOut,
+            Self::Unprotected => Ending::Unprotected,
+            Self::Replayed(replayed) => Ending::Replayed(replayed.number),
+            Self::Problem(problem) => Ending::Problem(problem.code()),
+        }
+    }
+
+    /// The lease if the claim won; otherwise the same admission for any other type of lease.
+    pub(super) fn into_won<M>(self) -> Result<L, Admission<M>> {
+        match self {
+            Self::Won(lease) => Ok(lease),
+            Self::Unprotected => Err(Admission::Unprotected),
+            Self::Replayed(replayed) => Err(Admission::Replayed(replayed)),
+            Self::Problem(problem) => Err(Admission::Problem(problem)),
+        }
+    }
+}
+
+/// A lease that this process won, and the two times that its owner needs.
 pub(super) struct Won {
     pub(super) grant: Grant,
     /// When the claim that won was first sent: the deadline counts from then (P30).
     pub(super) sent: Tick,
     /// When the answer came.
     pub(super) now: Tick,
-    /// For those who asked meanwhile, where anybody may have.
-    pub(super) turn: Option<Turn>,
+    /// The leader of the callers that asked for the same key meanwhile, if the claim was coalesced.
+    pub(super) leader: Option<Leader>,
 }
 
-/// One request on its way to a lease.
-pub(super) struct Asker<'a> {
+/// A request in flight to a lease.
+pub(super) struct Claimant<'a> {
     pub(super) engine: &'a Arc<Shared>,
     pub(super) request: &'a Request,
     pub(super) claim: Claim,
-    // Set once a claim got no answer: it may yet land, and its lease would count from then (P30).
+    /// When the first claim without an answer was sent: it may still win, and its lease would count from then (P30).
     pub(super) unanswered_since: Option<Tick>,
-    /// Set once it waits, for another's claim or for another's run.
-    pub(super) waiting: Option<Box<Waiting>>,
+    /// Set while the caller waits for another's claim or run.
+    pub(super) waiting: Option<Box<WaitState>>,
     may_recover: bool,
 }
 
-/// Claims, and waits or recovers as the policy says, until there is something to do or to say.
-pub(super) async fn admit(engine: &Arc<Shared>, request: &Request, began: Tick) -> Admission {
+/// Claims the key, and waits or recovers as the policy says, until the effect may run or the caller gets an answer.
+pub(super) async fn admit(engine: &Arc<Shared>, request: &Request, began: Tick) -> Admission<Won> {
     if request.policy.mode == Mode::Off {
         return Admission::Unprotected;
     }
-    if let Some(admission) = from_cache(engine, request, began) {
+    if let Some(admission) = admit_from_cache(engine, request, began) {
         return admission;
     }
-    let made = || Token(engine.env.entropy.next_u128());
-    let token = request.token.as_deref().copied().unwrap_or_else(made);
+    let random = || Token(engine.env.entropy.next_u128());
+    let token = request.token.as_deref().copied().unwrap_or_else(random);
     let claim = match request.claim(&engine.secret, token) {
         Ok(claim) => claim,
         Err(error) => return Admission::Problem(error.into()),
     };
-    let mut asker = Asker {
+    let mut claimant = Claimant {
         engine,
         request,
         claim,
@@ -78,10 +98,10 @@ pub(super) async fn admit(engine: &Arc<Shared>, request: &Request, began: Tick) 
         waiting: None,
         may_recover: true,
     };
-    asker.ask(began).await
+    claimant.admit(began).await
 }
 
-fn from_cache(engine: &Shared, request: &Request, now: Tick) -> Option<Admission> {
+fn admit_from_cache(engine: &Shared, request: &Request, now: Tick) -> Option<Admission<Won>> {
     if request.policy.mode != Mode::Enforce {
         return None;
     }
@@ -89,12 +109,12 @@ fn from_cache(engine: &Shared, request: &Request, now: Tick) -> Option<Admission
         .cache
         .get(&request.subject.identity, &request.fingerprint, now)
     {
-        Local::Nothing => None,
-        Local::Mismatch => {
+        CacheLookup::Nothing => None,
+        CacheLookup::Mismatch => {
             engine.emit(&request.subject, Step::Mismatched);
             Some(Admission::Problem(Problem::Mismatch))
         }
-        Local::Replay(replay, number) => {
+        CacheLookup::Replay(replay, number) => {
             let (state, number) = (replay.state, Some(number));
             engine.emit(
                 &request.subject,
@@ -109,9 +129,9 @@ fn from_cache(engine: &Shared, request: &Request, now: Tick) -> Option<Admission
     }
 }
 
-impl Asker<'_> {
-    async fn ask(&mut self, began: Tick) -> Admission {
-        let admission = self.ask_until_answered(began).await;
+impl Claimant<'_> {
+    async fn admit(&mut self, began: Tick) -> Admission<Won> {
+        let admission = self.claim_until_admitted(began).await;
         if let Some(since) = self.waiting.as_ref().and_then(|waiting| waiting.since()) {
             let waited = self.now().since(since);
             self.emit(Step::WaitEnded { waited });
@@ -119,39 +139,39 @@ impl Asker<'_> {
         admission
     }
 
-    async fn ask_until_answered(&mut self, began: Tick) -> Admission {
-        let mut asked = began;
+    async fn claim_until_admitted(&mut self, began: Tick) -> Admission<Won> {
+        let mut started = began;
         loop {
-            let Asked { answered, turn } = match self.claimed(asked).await {
-                Ok(asked) => asked,
+            let ClaimResult { outcome, leader } = match self.claim_coalesced(started).await {
+                Ok(result) => result,
                 Err(problem) => return Admission::Problem(problem),
             };
-            let (claimed, sent) = match answered {
+            let (claimed, sent) = match outcome {
                 Ok(answer) => answer,
-                Err(unanswered) => return self.no_answer(unanswered),
+                Err(failure) => return self.admit_without_answer(failure),
             };
             if self.request.policy.mode == Mode::Observe {
                 return self.observe(claimed, sent);
             }
             match claimed {
-                Claimed::Won(grant) => return self.won(grant, sent, began, turn),
+                Claimed::Won(grant) => return self.won(grant, sent, began, leader),
                 Claimed::Replay(replay) => return self.replay(replay, sent),
                 Claimed::Mismatch => return self.mismatch(),
-                // Boxed, as both are rare: the way of most requests stays small.
+                // Boxed because both are rare: this keeps the future of most requests small.
                 Claimed::InDoubt(doubt) => match Box::pin(self.recover(doubt)).await {
                     Some(problem) => return Admission::Problem(problem),
-                    None => asked = self.ask_again(),
+                    None => started = self.prepare_retry(),
                 },
                 Claimed::Busy(busy) => match Box::pin(self.wait(busy)).await {
                     Some(problem) => return Admission::Problem(problem),
-                    None => asked = self.ask_again(),
+                    None => started = self.prepare_retry(),
                 },
             }
         }
     }
 
-    /// There is a record by now: let the store look first.
-    fn ask_again(&mut self) -> Tick {
+    /// Marks the next claim as a retry, so that the store reads before it writes: a record exists by now.
+    fn prepare_retry(&mut self) -> Tick {
         self.claim.retry = true;
         self.now()
     }
@@ -164,7 +184,7 @@ impl Asker<'_> {
         self.engine.emit(&self.request.subject, step);
     }
 
-    fn won(&self, grant: Grant, sent: Tick, began: Tick, turn: Option<Turn>) -> Admission {
+    fn won(&self, grant: Grant, sent: Tick, began: Tick, leader: Option<Leader>) -> Admission<Won> {
         let now = self.now();
         let took = now.since(began);
         self.emit(Step::Claimed {
@@ -176,11 +196,11 @@ impl Asker<'_> {
             grant,
             sent: self.unanswered_since.unwrap_or(sent),
             now,
-            turn,
+            leader,
         })
     }
 
-    fn replay(&self, replay: Replay, asked: Tick) -> Admission {
+    fn replay(&self, replay: Replay, asked: Tick) -> Admission<Won> {
         let (identity, fingerprint) = (self.claim.identity, self.claim.fingerprint);
         let number = match self.request.keeps_failures || replay.state == State::Completed {
             true => self.engine.cache.put(identity, fingerprint, &replay, asked),
@@ -194,54 +214,55 @@ impl Asker<'_> {
         Admission::Replayed(Replayed { replay, number })
     }
 
-    fn mismatch(&self) -> Admission {
+    fn mismatch(&self) -> Admission<Won> {
         self.emit(Step::Mismatched);
         Admission::Problem(Problem::Mismatch)
     }
 
-    fn observe(&self, claimed: Claimed, sent: Tick) -> Admission {
-        let would = match claimed {
+    fn observe(&self, claimed: Claimed, sent: Tick) -> Admission<Won> {
+        let decision = match claimed {
             Claimed::Won(grant) => return self.won(grant, sent, sent, None),
-            Claimed::Replay(_) => Would::Replay,
-            Claimed::Busy(_) => Would::Busy,
-            Claimed::Mismatch => Would::Mismatch,
-            Claimed::InDoubt(_) => Would::InDoubt,
+            Claimed::Replay(_) => ShadowDecision::Replay,
+            Claimed::Busy(_) => ShadowDecision::Busy,
+            Claimed::Mismatch => ShadowDecision::Mismatch,
+            Claimed::InDoubt(_) => ShadowDecision::InDoubt,
         };
-        self.emit(Step::Observed { would });
+        self.emit(Step::Observed { decision });
         Admission::Unprotected
     }
 
-    fn no_answer(&self, unanswered: Unanswered) -> Admission {
-        let is_there = unanswered.is_about_a_record();
-        let Unanswered {
+    /// Decides for a claim that got no answer: fail closed, fail open, or run as observe mode does.
+    fn admit_without_answer(&self, failure: ClaimFailure) -> Admission<Won> {
+        let has_record = failure.is_about_a_record();
+        let ClaimFailure {
             source,
             retry_after,
-        } = unanswered;
+        } = failure;
         match (self.request.policy.mode, self.request.policy.store_down) {
             (Mode::Observe, _) => {
                 self.emit(Step::Observed {
-                    would: Would::Unavailable,
+                    decision: ShadowDecision::Unavailable,
                 });
                 Admission::Unprotected
             }
-            (_, StoreDown::Open) if !is_there => {
+            (_, StoreDown::Open) if !has_record => {
                 self.emit(Step::FailedOpen);
                 Admission::Unprotected
             }
             _ => {
-                // Not where the caller brought the token, and may send the same claim again (P6). And a transaction that is
-                // not committed leaves nothing.
-                let may_let_go = self.request.token.is_none() && !self.engine.commits;
-                if self.unanswered_since.is_some() && may_let_go {
+                // A caller that brought its own token may send the same claim again (P6), and an uncommitted
+                // transaction leaves no record: nothing is released in either case.
+                let may_release = self.request.token.is_none() && !self.engine.commits;
+                if self.unanswered_since.is_some() && may_release {
                     release_later(self.engine, self.request, &self.claim);
                 }
-                Admission::Problem(Problem::of_store(source, retry_after))
+                Admission::Problem(Problem::from_store_error(source, retry_after))
             }
         }
     }
 
-    /// Asks the recover hook, once; `None` means that the doubt is ended and the claim is worth
-    /// making again (P40).
+    /// Asks the recover hook, once per request. `None` means that the doubt has ended, so the claim should be sent
+    /// again (P40).
     async fn recover(&mut self, doubt: InDoubt) -> Option<Problem> {
         let fence = doubt.fence;
         self.emit(Step::InDoubt { fence });
@@ -264,20 +285,12 @@ impl Asker<'_> {
         let Some(resolution) = found else {
             return Some(Problem::InDoubt(doubt));
         };
-        let sent = self.engine.tick();
-        let call = self.engine.store.resolve(&identity, fence, &resolution);
-        let answer = within(&*self.engine.env.clock, self.engine.config.call_limit, call).await;
-        let subject = &self.request.subject;
-        self.engine
-            .called(subject, StoreCall::Resolve, sent, answer.is_ok());
-        match answer {
-            // Done, or somebody else ended the doubt: either way the record has moved on.
+        let (engine, subject) = (self.engine, &self.request.subject);
+        let call = engine.store.resolve(&identity, fence, &resolution);
+        match engine.call(subject, StoreCall::Resolve, call).await {
+            // Resolved here, or somebody else ended the doubt: in both cases the record has changed.
             Ok(_) => None,
-            Err(error) => {
-                self.engine
-                    .store_failed(&self.request.subject, StoreCall::Resolve, &error);
-                Some(Problem::InDoubt(doubt))
-            }
+            Err(_) => Some(Problem::InDoubt(doubt)),
         }
     }
 }

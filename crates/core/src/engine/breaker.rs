@@ -1,7 +1,7 @@
-//! The breaker: after failures in a row, don't make every caller wait for a store that is down (P35).
+//! The circuit breaker: after failures in a row, callers no longer wait for a store that is down (P35).
 //!
-//! Written here because it must take its time from our clock, count only claims, and let exactly one
-//! probe through; that is less code than adapting one.
+//! Written here because it must take its time from the engine's clock, count only claims, and let exactly one probe
+//! through. Adapting a library would take more code.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 pub struct BreakerConfig {
     /// Failures in a row that open it. 5.
     pub failures: u32,
-    /// How long it stays open before a first claim may try. 1 s; with each one that fails, twice as long.
+    /// How long it stays open before the first probe. 1 s; doubled after each probe that fails.
     pub first_try: Duration,
-    /// The longest that it stays open between two tries. 60 s.
+    /// The longest that it stays open between two probes. 60 s.
     pub open_for: Duration,
 }
 
@@ -33,17 +33,18 @@ impl Default for BreakerConfig {
 
 pub(super) struct Breaker {
     config: BreakerConfig,
-    /// How long a probe may be under way.
+    /// How long a probe may take.
     call_limit: Duration,
-    // Zero while all is well: the hot path reads this and takes no lock.
+    /// Zero while the store answers: the hot path reads this without a lock.
     failures: AtomicU32,
-    opened: Mutex<Option<Opened>>,
+    opened: Mutex<Option<OpenCircuit>>,
 }
 
-struct Opened {
-    /// When a probe may be sent; when it was, where one is under way.
+/// The state of a breaker that is open or half-open.
+struct OpenCircuit {
+    /// When the next probe may be sent, or when the current probe was sent.
     until: Tick,
-    /// How long it was left alone this time.
+    /// How long the breaker stays open this time.
     wait: Duration,
     probing: bool,
 }
@@ -58,7 +59,7 @@ impl Breaker {
         }
     }
 
-    /// Whether a claim may be sent; if not, when to ask again.
+    /// Admits a claim, or returns how long to wait before the next one. `Some` is the new state if it changed.
     pub(super) fn admit(&self, now: Tick) -> Result<Option<BreakerState>, Duration> {
         if self.failures.load(Ordering::Relaxed) < self.config.failures {
             return Ok(None);
@@ -66,9 +67,9 @@ impl Breaker {
         match &mut *self.opened.lock() {
             None => Ok(None),
             Some(opened) if now < opened.until => Err(opened.until.since(now)),
-            // A probe that never reports (its caller was torn down) has failed.
-            Some(opened) if opened.probing && now < self.silent(opened) => {
-                Err(self.silent(opened).since(now))
+            // A probe that never reports, because its caller was cancelled, counts as failed.
+            Some(opened) if opened.probing && now < self.probe_timeout(opened) => {
+                Err(self.probe_timeout(opened).since(now))
             }
             Some(opened) => {
                 if opened.probing {
@@ -80,7 +81,7 @@ impl Breaker {
         }
     }
 
-    /// What it lets through now.
+    /// The current state.
     pub(super) fn state(&self, now: Tick) -> BreakerState {
         match &*self.opened.lock() {
             None => BreakerState::Closed,
@@ -89,7 +90,7 @@ impl Breaker {
         }
     }
 
-    /// The store answered. Tells if that closed the breaker.
+    /// Records that the store answered. Returns the new state if that closed the breaker.
     pub(super) fn succeeded(&self) -> Option<BreakerState> {
         if self.failures.load(Ordering::Relaxed) == 0 {
             return None;
@@ -98,7 +99,7 @@ impl Breaker {
         self.opened.lock().take().map(|_| BreakerState::Closed)
     }
 
-    /// The store did not answer what was sent then. Tells if that opened the breaker.
+    /// Records that a call sent at `sent` got no answer. Returns the new state if that opened the breaker.
     pub(super) fn failed(&self, sent: Tick, now: Tick) -> Option<BreakerState> {
         let failures = self
             .failures
@@ -106,14 +107,14 @@ impl Breaker {
             .saturating_add(1);
         let mut opened = self.opened.lock();
         let wait = match &*opened {
-            // What was sent before the probe says nothing of it.
+            // A call that was sent before the probe says nothing about the probe.
             Some(opened) if opened.probing && sent >= opened.until => self.longer(opened.wait),
             None if failures >= self.config.failures => {
                 self.config.first_try.min(self.config.open_for)
             }
             _ => return None,
         };
-        *opened = Some(Opened {
+        *opened = Some(OpenCircuit {
             until: now.plus(wait),
             wait,
             probing: false,
@@ -121,8 +122,8 @@ impl Breaker {
         Some(BreakerState::Open)
     }
 
-    /// When a probe that has not reported will not any more.
-    fn silent(&self, probe: &Opened) -> Tick {
+    /// When a probe without a report counts as failed.
+    fn probe_timeout(&self, probe: &OpenCircuit) -> Tick {
         probe
             .until
             .plus(self.longer(probe.wait).max(self.call_limit))
@@ -141,7 +142,7 @@ mod tests {
     const AT: fn(u64) -> Tick = |seconds| Tick::new(Duration::from_secs(seconds));
 
     #[test]
-    fn opens_after_five_failures_in_a_row_and_lets_one_probe_through() {
+    fn opens_after_five_failures_and_admits_one_probe() {
         let breaker = Breaker::new(BreakerConfig::default(), LIMIT);
         for _ in 0..4 {
             assert_eq!(breaker.failed(AT(0), AT(0)), None);
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_stays_down_is_asked_ever_less_often_and_at_least_every_minute() {
+    fn probe_interval_doubles_up_to_one_minute() {
         let breaker = Breaker::new(BreakerConfig::default(), LIMIT);
         let (mut now, mut waits) = (0, Vec::new());
         for _ in 0..5 {
@@ -175,7 +176,7 @@ mod tests {
             assert_eq!(breaker.failed(AT(now), AT(now)), Some(BreakerState::Open));
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
-        // What was forgiven is forgotten: the next time begins with a short wait again.
+        // A success resets the interval: the next outage begins with a short wait again.
         breaker.succeeded();
         for _ in 0..5 {
             breaker.failed(AT(now), AT(now));
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_between_failures_starts_the_count_anew() {
+    fn success_between_failures_resets_the_count() {
         let breaker = Breaker::new(BreakerConfig::default(), LIMIT);
         for _ in 0..4 {
             breaker.failed(AT(0), AT(0));
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_never_reports_does_not_keep_it_open() {
+    fn probe_without_report_counts_as_failed() {
         let config = BreakerConfig {
             failures: 1,
             ..BreakerConfig::default()
@@ -204,17 +205,17 @@ mod tests {
         let breaker = Breaker::new(config, LIMIT);
         breaker.failed(AT(0), AT(0));
         assert_eq!(breaker.admit(AT(1)), Ok(Some(BreakerState::HalfOpen)));
-        // It may still be under way: there is never a second one beside it.
+        // The first probe may still be in flight, so no second one is sent.
         assert_eq!(breaker.admit(AT(5)), Err(Duration::from_secs(1)));
         assert_eq!(breaker.admit(AT(6)), Ok(Some(BreakerState::HalfOpen)));
-        // As long as after one that failed: twice two seconds, or as long as a call may take.
+        // The same wait as after a failed probe: twice two seconds, or the call limit if that is longer.
         assert_eq!(breaker.admit(AT(6)), Err(LIMIT));
         assert_eq!(breaker.failed(AT(6), AT(7)), Some(BreakerState::Open));
         assert_eq!(breaker.admit(AT(7)), Err(Duration::from_secs(4)));
     }
 
     #[test]
-    fn what_was_sent_before_a_probe_is_not_its_report() {
+    fn failure_of_an_earlier_call_is_not_the_probes_report() {
         let breaker = Breaker::new(BreakerConfig::default(), LIMIT);
         for _ in 0..5 {
             breaker.failed(AT(0), AT(0));

@@ -1,7 +1,7 @@
 //! The local replay cache: completed and failed answers don't change, so a copy may answer (P38).
 //!
-//! Filled by the first replay that the store gave, not by every completion: most keys are never
-//! asked for again, and those that are get their second and later replays from here.
+//! Filled by the first replay that the store gives rather than by every completion: most keys are never asked for again,
+//! and those that are get their second and later replays from here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// How much is kept locally, and how long.
+/// Settings of the local replay cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
-    /// The most bytes of answers kept; 0 keeps none. 16 MiB.
+    /// The most bytes of answers kept; 0 turns the cache off. 16 MiB.
     pub max_bytes: u64,
-    /// The longest a copy is used: how long another node's deletion may go unnoticed. 30 s.
+    /// The longest that a copy is used, and so the longest that another node's deletion goes unnoticed. 30 s.
     pub max_age: Duration,
 }
 
@@ -36,12 +36,12 @@ impl Default for CacheConfig {
 
 pub(super) struct ReplayCache {
     max_age: Duration,
-    copies: Option<Cache<Identity, Arc<Copy>, ByBytes, DefaultHashBuilder>>,
-    // The microsecond after the last time that anything was forgotten; 0 before the first.
+    copies: Option<Cache<Identity, Arc<CachedReplay>, ByBytes, DefaultHashBuilder>>,
+    /// The microsecond after the last call of `forget`; 0 before the first.
     forgotten: AtomicU64,
 }
 
-struct Copy {
+struct CachedReplay {
     fingerprint: Fingerprint,
     replay: Replay,
     good_until: Tick,
@@ -51,16 +51,16 @@ struct Copy {
 #[derive(Clone)]
 struct ByBytes;
 
-impl Weighter<Identity, Arc<Copy>> for ByBytes {
-    fn weight(&self, _: &Identity, copy: &Arc<Copy>) -> u64 {
+impl Weighter<Identity, Arc<CachedReplay>> for ByBytes {
+    fn weight(&self, _: &Identity, copy: &Arc<CachedReplay>) -> u64 {
         let answer = &copy.replay.answer;
-        // A fixed share for the copy itself, so that tiny answers are bounded too.
+        // A fixed share for the entry itself, so that tiny answers are bounded too.
         (256 + answer.head.len() + answer.body.held_bytes()) as u64
     }
 }
 
-/// What the cache knows.
-pub(super) enum Local {
+/// The result of a lookup.
+pub(super) enum CacheLookup {
     Replay(Replay, u32),
     Mismatch,
     Nothing,
@@ -79,27 +79,32 @@ impl ReplayCache {
         }
     }
 
-    pub(super) fn get(&self, identity: &Identity, fingerprint: &Fingerprint, now: Tick) -> Local {
+    pub(super) fn get(
+        &self,
+        identity: &Identity,
+        fingerprint: &Fingerprint,
+        now: Tick,
+    ) -> CacheLookup {
         let Some(copies) = &self.copies else {
-            return Local::Nothing;
+            return CacheLookup::Nothing;
         };
         let Some(copy) = copies.get(identity) else {
-            return Local::Nothing;
+            return CacheLookup::Nothing;
         };
         if now >= copy.good_until {
             copies.remove(identity);
-            return Local::Nothing;
+            return CacheLookup::Nothing;
         }
         if copy.fingerprint != *fingerprint {
-            return Local::Mismatch;
+            return CacheLookup::Mismatch;
         }
         let number = copy.given.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        Local::Replay(copy.replay.clone(), number)
+        CacheLookup::Replay(copy.replay.clone(), number)
     }
 
-    /// Keeps a replay that the store just gave. `asked` is when it was asked: the record's remaining
-    /// retention counts from then at the latest, so the copy never outlives the record. What was asked before
-    /// something was forgotten may tell of a record that is gone: it is not kept, whichever record it was.
+    /// Keeps a replay that the store just gave, and returns the number of this replay. `asked` is when the store was asked:
+    /// the record's remaining retention counts from then at the latest, so the copy never outlives the record. A replay
+    /// that was asked for before the last call of `forget` isn't kept, because its record may be gone.
     pub(super) fn put(
         &self,
         identity: Identity,
@@ -109,7 +114,7 @@ impl ReplayCache {
     ) -> Option<u32> {
         let copies = self.copies.as_ref()?;
         let good_until = asked.plus(replay.expires_in.min(self.max_age));
-        // One answer of the store may be given to many: they count on.
+        // One answer of the store may be shared by many callers, each of which counts.
         if let Some(copy) = copies.get(&identity)
             && (copy.good_until, copy.fingerprint) == (good_until, fingerprint)
         {
@@ -118,14 +123,14 @@ impl ReplayCache {
         let given = AtomicU32::new(1);
         copies.insert(
             identity,
-            Arc::new(Copy {
+            Arc::new(CachedReplay {
                 fingerprint,
                 replay: replay.clone(),
                 good_until,
                 given,
             }),
         );
-        // Looked at after the copy was put: whoever forgets marks first and removes then, so one of the two sees it.
+        // Checked after the insertion: `forget` sets the mark before it removes, so one of the two sees the other.
         if micros(asked) < self.forgotten.load(Ordering::SeqCst) {
             copies.remove(&identity);
             return None;

@@ -1,4 +1,4 @@
-//! [`Lease`]: what an effect holds while it runs.
+//! [`Lease`]: the right to run that an effect holds, with its fence, checkpoint and deadline.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -8,81 +8,81 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::Shared;
-use super::answer::Verdict;
 use super::request::Subject;
+use super::response::Verdict;
 use crate::claim::{Busy, Grant, Renewed};
 use crate::clock::Tick;
 use crate::error::StoreError;
 use crate::event::{Step, StoreCall};
 use crate::fingerprint::Fingerprint;
 use crate::record::{Body, CrashPolicy, Fence, Record};
-use crate::store::within;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The right to run, as the effect sees it. Cheap to clone.
+/// The lease as the effect sees it: its right to run. Cheap to clone.
 ///
-/// The engine renews it while the effect runs. An effect that takes several steps should look at
-/// [`Lease::is_lost`] before each one that can't be undone.
+/// The engine renews it while the effect runs. An effect of several steps should check [`Lease::is_lost`] before each
+/// step that can't be undone.
 #[derive(Clone)]
 pub struct Lease {
-    pub(super) held: Arc<Held>,
+    pub(super) held: Arc<HeldLease>,
 }
 
-pub(super) struct Held {
+/// The state of one lease, shared by the effect, its renewals and its settlement.
+pub(super) struct HeldLease {
     pub(super) engine: Arc<Shared>,
     pub(super) subject: Subject,
-    /// Of the payload that it runs for; `None` where nobody here knows it.
+    /// The fingerprint of the payload that it runs for; `None` if this process doesn't know it.
     pub(super) fingerprint: Option<Fingerprint>,
-    /// `None` where the effect runs unprotected.
+    /// `None` if the effect runs unprotected.
     pub(super) grant: Option<Grant>,
     began: Tick,
-    // Microseconds on our monotonic clock; moved on by each renewal.
+    /// Microseconds on this process's monotonic clock. Each renewal extends it.
     deadline: AtomicU64,
     ended: AtomicBool,
     lost: AtomicBool,
     wakers: Mutex<Vec<Waker>>,
 }
 
-/// The lease isn't ours any more, or the store couldn't say: stop before the next step.
+/// The lease belongs to another owner, or the store couldn't confirm it: stop before the next step.
 #[derive(Debug, thiserror::Error)]
 #[error("the lease is lost; stop before the next step that can't be undone")]
 pub struct LeaseLost {
-    /// What the store said, where it said anything.
+    /// The store's error, if the call failed.
     #[source]
     pub source: Option<StoreError>,
 }
 
 impl Lease {
-    /// The fence: pass it to whatever can refuse an older one. `None` where the effect runs
-    /// unprotected (mode `off` or `observe`, or fail-open).
+    /// The fencing token: pass it to systems that can reject an older one. `None` if the effect runs unprotected (mode
+    /// `off` or `observe`, or fail-open).
     #[must_use]
     pub fn fence(&self) -> Option<Fence> {
         self.held.grant.as_ref().map(|grant| grant.fence)
     }
 
-    /// What becomes of the key should this process vanish: the policy that its record was made under, which today's
-    /// settings don't change. `None` where the effect runs unprotected.
+    /// What happens to the key if this process crashes: the policy stored with the first claim, which later settings
+    /// don't change. `None` if the effect runs unprotected.
     #[must_use]
     pub fn crash(&self) -> Option<CrashPolicy> {
         self.held.grant.as_ref().map(|grant| grant.crash)
     }
 
-    /// 1, or more where earlier owners vanished.
+    /// The number of this run: 1, or more if earlier owners crashed.
     #[must_use]
     pub fn attempt(&self) -> u16 {
         self.held.grant.as_ref().map_or(1, |grant| grant.attempt)
     }
 
-    /// What the last owner kept with [`Lease::checkpoint`], if it vanished after that.
+    /// The progress that a crashed owner kept with [`Lease::checkpoint`].
     #[must_use]
     pub fn last_checkpoint(&self) -> Option<&Bytes> {
         let grant = self.held.grant.as_ref()?;
         (!grant.checkpoint.is_empty()).then_some(&grant.checkpoint)
     }
 
-    /// A key for a system further down the road: the same for this operation and `step` on every
-    /// attempt, and for nothing else.
+    /// An idempotency key for a downstream system: the same for this operation and `step` on every attempt, and
+    /// different for everything else.
     #[must_use]
     pub fn derive_key(&self, step: &str) -> String {
         self.held
@@ -91,15 +91,15 @@ impl Lease {
             .derive_key(&self.held.engine.secret, step)
     }
 
-    /// Keeps progress in the record, for whoever runs next should this process vanish. Renews the
-    /// lease as well. At most [`Record::MAX_CHECKPOINT_BYTES`]; an empty one takes the last back.
+    /// Keeps progress in the record for the next owner, should this process crash. Renews the lease as well. At most
+    /// [`Record::MAX_CHECKPOINT_BYTES`]; an empty checkpoint removes the last one.
     ///
     /// # Errors
-    /// [`LeaseLost`] where the lease is another's by now, or the store gave no answer: then whether the
-    /// checkpoint was kept is not known.
+    /// [`LeaseLost`] if the lease belongs to another owner by now, or if the store gave no answer: whether the
+    /// checkpoint was kept is unknown then.
     ///
     /// # Panics
-    /// Where the checkpoint is larger than the bound: that is a mistake in the program.
+    /// If the checkpoint is larger than the bound, which is a mistake in the program.
     pub async fn checkpoint(&self, progress: impl Into<Bytes>) -> Result<(), LeaseLost> {
         let progress = progress.into();
         assert!(
@@ -125,7 +125,7 @@ impl Lease {
             || self.held.grant.is_some() && self.remaining().is_zero()
     }
 
-    /// Completes when the lease is lost: for an effect that can stop half-way.
+    /// Completes when the lease is lost, for an effect that can stop halfway.
     pub async fn lost(&self) {
         poll_fn(|cx| {
             let mut wakers = self.held.wakers.lock();
@@ -140,7 +140,7 @@ impl Lease {
         .await;
     }
 
-    /// How long this owner may still start things, by its own clock. The engine's renewals extend it.
+    /// How long this owner may still start steps, by its own clock. The engine's renewals extend it.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.held.remaining()
@@ -159,12 +159,12 @@ impl std::fmt::Debug for Lease {
     }
 }
 
-/// How much of a lease its owner doesn't use, so that it stops before the store lets another in.
+/// The safety margin at the end of a lease: the owner stops before the store lets another one in.
 pub(super) fn margin(lease: Duration) -> Duration {
     lease / 10
 }
 
-impl Held {
+impl HeldLease {
     /// `sent` is when the call that got or renewed the lease was first sent (P30).
     pub(super) fn new(
         engine: Arc<Shared>,
@@ -209,8 +209,8 @@ impl Held {
         Tick::new(Duration::from_micros(self.deadline.load(Ordering::SeqCst)))
     }
 
-    /// What the store would tell another, as long as that is certain: before our deadline nobody can have
-    /// taken over (I5), and we have not settled.
+    /// The store's answer to another claim of the key. `None` once that is uncertain: after the deadline another owner may
+    /// have taken over (I5), and a settlement ends the run.
     pub(super) fn busy(&self, now: Tick) -> Option<Busy> {
         let grant = self.grant.as_ref()?;
         let left = self.deadline().since(now);
@@ -224,7 +224,7 @@ impl Held {
         })
     }
 
-    /// Sends one renewal, and moves the deadline or raises the alarm by its answer.
+    /// Sends one renewal. Extends the deadline, or marks the lease as lost, by its answer.
     pub(super) async fn renew(
         &self,
         grant: &Grant,
@@ -233,37 +233,36 @@ impl Held {
         let engine = &self.engine;
         let sent = engine.env.clock.now();
         let call = engine.store.renew(grant, checkpoint);
-        let answer = within(&*engine.env.clock, engine.config.call_limit, call).await;
-        engine.called(&self.subject, StoreCall::Renew, sent, answer.is_ok());
+        let renewal = engine.call_sent_at(sent, &self.subject, StoreCall::Renew, call);
+        let answer = renewal.await;
         match &answer {
             Ok(Renewed::Held) => {
                 self.extend(sent);
                 engine.emit(&self.subject, Step::Renewed { fence: grant.fence });
             }
-            // A settlement that is on its way, or done, makes a renewal lose. That is no alarm.
-            Ok(Renewed::Lost) if self.has_ended() => {}
-            Ok(Renewed::Lost) => self.lose(grant.fence),
-            Err(error) => engine.store_failed(&self.subject, StoreCall::Renew, error),
+            Ok(Renewed::Lost) if !self.has_ended() => self.lose(grant.fence),
+            // A settlement that is in flight, or done, makes a renewal lose: that is expected.
+            Ok(Renewed::Lost) | Err(_) => {}
         }
         answer
     }
 
-    /// Tells of an answer whose body will be left out (P27).
-    pub(super) fn tell_if_oversized(&self, verdict: &Verdict, most: usize) {
+    /// Reports an answer whose body will be left out of the record (P27).
+    pub(super) fn report_if_oversized(&self, verdict: &Verdict, most: usize) {
         let (Verdict::Complete(answer) | Verdict::Fail(answer)) = verdict else {
             return;
         };
         let bytes = match &answer.body {
             Body::Kept(body) if body.len() > most => body.len() as u64,
-            // Left out by the door already.
+            // The door has left it out already.
             Body::Omitted { bytes } => *bytes,
-            Body::Kept(_) | Body::Elsewhere { .. } => return,
+            Body::Kept(_) | Body::External { .. } => return,
         };
         self.engine
             .emit(&self.subject, Step::Oversized { bytes, most });
     }
 
-    /// Tells the effect, once, that the lease is lost (P32).
+    /// Marks the lease as lost, and wakes the effect if it waits for that (P32).
     pub(super) fn lose(&self, fence: Fence) {
         let wakers = {
             let mut wakers = self.wakers.lock();

@@ -1,40 +1,43 @@
 //! The engine: claim → run → settle → answer. The only control flow there is.
 //!
-//! A door (the HTTP layer, the sidecar, a tool gateway, a job queue) reads key and fingerprint, hands
-//! the engine a [`Request`] and an effect, and writes the [`Response`]. Nothing else decides.
+//! A door (the HTTP layer, the sidecar, a tool gateway, a job queue) reads key and fingerprint, hands the engine a
+//! [`Request`] and an effect, and writes the [`Response`]. All decisions are made here.
 //!
 //! | file | step |
 //! |---|---|
 //! | `request` | what a door hands over |
-//! | `admit` | claim; wait for another's run; ask a recover hook |
-//! | `ask`, `turns` | one claim at a time for a key, its answer for all who asked meanwhile |
-//! | `wait` | wait for another's claim or run |
-//! | `given_up` | let go of what a claim without an answer may have won |
-//! | `run` | start the effect, settle by its verdict, answer |
-//! | `observe` | the same where the store decides nothing |
-//! | `lease`, `renew` | what the effect holds, and what keeps it |
-//! | `remote` | the same steps for an effect that runs elsewhere, one call each |
+//! | `admit` | claims, waits for another's run, asks the recover hook |
+//! | `claim`, `coalesce` | single-flight: one claim at a time for a key, its answer shared with all callers |
+//! | `wait` | waits for another's claim or run |
+//! | `orphan` | releases what a claim without an answer may have won |
+//! | `run` | starts the effect, settles by its verdict, answers |
+//! | `observe` | the same in observe mode, if the store decides nothing |
+//! | `lease`, `renew` | the lease as the effect sees it, and its automatic renewal |
+//! | `remote`, `handout` | the same steps for an effect that runs elsewhere, one call each |
 //! | `operate` | what an operator does to a record |
-//! | `answer` | what comes out |
-//! | `breaker`, `waiters`, `cache`, `limit` | bounds |
-//! | `running` | how many effects run, and what is under way, for a process that wants to end |
+//! | `response` | what comes out |
+//! | `store_call` | one timed and reported store call |
+//! | `breaker`, `waiters`, `cache`, `backoff` | circuit breaker, bounds on waiters, local replays, pauses |
+//! | `drain` | counts running work, so that a process can shut down gracefully |
 
 mod admit;
-mod answer;
-mod ask;
+mod backoff;
 mod breaker;
 mod cache;
-mod given_up;
+mod claim;
+mod coalesce;
+mod drain;
+mod handout;
 mod lease;
-mod limit;
 mod observe;
 mod operate;
+mod orphan;
 mod remote;
 mod renew;
 mod request;
+mod response;
 mod run;
-mod running;
-mod turns;
+mod store_call;
 mod wait;
 mod waiters;
 
@@ -46,18 +49,18 @@ use std::time::Duration;
 
 use futures_channel::oneshot;
 
-pub use answer::{Problem, Ran, Replayed, Report, Response, Verdict};
+pub use admit::Admission;
 pub use breaker::BreakerConfig;
 pub use cache::CacheConfig;
+pub use handout::{LeaseHandout, RemoteLease};
 pub use lease::{Lease, LeaseLost};
-pub use operate::{Operated, Unlock};
-pub use remote::{Admitted, HandedOut, RemoteLease};
+pub use operate::{OperatorOutcome, Unlock};
 pub use request::{Doubt, Recover, Request};
+pub use response::{Problem, Ran, Replayed, Report, Response, Verdict};
 
 use crate::clock::Tick;
 use crate::env::Env;
-use crate::error::StoreError;
-use crate::event::{BreakerState, Ending, Event, Ignore, Observer, Step, StoreCall};
+use crate::event::{BreakerState, Ending, Event, NoopObserver, Observer, Step};
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::key::KeyHint;
@@ -68,24 +71,25 @@ use crate::store::Store;
 
 use breaker::Breaker;
 use cache::ReplayCache;
+use coalesce::ClaimCoalescer;
+use drain::{RunningWork, WorkGuard};
+use handout::HandoutCache;
 use renew::Renewals;
 use request::Subject;
-use running::{Running, UnderWay};
-use turns::Turns;
 use waiters::Waiters;
 
-/// What concerns the whole process rather than one operation.
+/// Settings of the whole process, as opposed to those of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// The most callers of this process that wait, over all keys. 1,024.
+    /// The most callers of this process that may wait at a time, over all keys. 1,024.
     pub max_waiters: usize,
-    /// The most of them of one tenant, where there are tenants. 512.
+    /// The most waiting callers of one tenant, if tenants are used. 512.
     pub max_waiters_per_tenant: usize,
     /// How long to wait for one store call. 5 s.
     pub call_limit: Duration,
-    /// When to stop asking a store that is down.
+    /// The circuit breaker: when to stop calling a store that is down.
     pub breaker: BreakerConfig,
-    /// What to keep for replays without asking the store.
+    /// The local cache of replays.
     pub cache: CacheConfig,
 }
 
@@ -113,21 +117,21 @@ struct Shared {
     secret: Secret,
     config: EngineConfig,
     observer: Arc<dyn Observer>,
-    /// Whether the observer wants to know how long things took.
+    /// Whether the observer wants durations.
     timed: bool,
-    /// Whether a settlement is the effect's own commit: in a transaction of the caller's there is no value without it.
+    /// Whether the settlement commits the effect itself: in a caller's transaction, nothing is kept without it.
     commits: bool,
     breaker: Arc<Breaker>,
-    turns: Arc<Turns>,
+    coalescer: Arc<ClaimCoalescer>,
     waiters: Arc<Waiters>,
     cache: Arc<ReplayCache>,
     renewals: Arc<Renewals>,
-    running: Arc<Running>,
-    handed_out: Arc<remote::Memory>,
+    running: Arc<RunningWork>,
+    handouts: Arc<HandoutCache>,
 }
 
 impl Engine {
-    /// An engine with default settings, no secret, and nobody watching.
+    /// An engine with default settings, without a secret and without an observer.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, env: Env) -> Self {
         Self::with(
@@ -135,11 +139,11 @@ impl Engine {
             env,
             Secret::none(),
             EngineConfig::default(),
-            Arc::new(Ignore),
+            Arc::new(NoopObserver),
         )
     }
 
-    /// An engine with everything chosen.
+    /// An engine with all settings given.
     #[must_use]
     pub fn with(
         store: Arc<dyn Store>,
@@ -157,22 +161,22 @@ impl Engine {
             commits: false,
             observer,
             breaker: Arc::new(Breaker::new(config.breaker, config.call_limit)),
-            turns: Arc::default(),
+            coalescer: Arc::default(),
             waiters: Waiters::new(config.max_waiters, config.max_waiters_per_tenant),
             cache: Arc::new(ReplayCache::new(config.cache)),
             renewals: Arc::default(),
             running: Arc::default(),
-            handed_out: Arc::default(),
+            handouts: Arc::default(),
         };
         Self {
             shared: Arc::new(shared),
         }
     }
 
-    /// The same engine (same breaker, waiters, local replays) over another way to the same records, such as a
-    /// transaction of the caller's.
+    /// An engine that shares breaker, waiters, cache and settings with this one, but uses another [`Store`] for the same
+    /// records, such as a transaction of the caller's.
     #[must_use]
-    pub fn over(&self, store: Arc<dyn Store>) -> Self {
+    pub fn with_store(&self, store: Arc<dyn Store>) -> Self {
         let this = &self.shared;
         let shared = Shared {
             store,
@@ -183,23 +187,23 @@ impl Engine {
             timed: this.timed,
             commits: true,
             breaker: Arc::clone(&this.breaker),
-            // What a transaction is told is known to nobody else until it commits.
-            turns: Arc::default(),
+            // Not shared: what a transaction reads and writes is invisible to others until it commits.
+            coalescer: Arc::default(),
             waiters: Arc::clone(&this.waiters),
             cache: Arc::clone(&this.cache),
             renewals: Arc::clone(&this.renewals),
             running: Arc::clone(&this.running),
-            handed_out: Arc::clone(&this.handed_out),
+            handouts: Arc::clone(&this.handouts),
         };
         Self {
             shared: Arc::new(shared),
         }
     }
 
-    /// Runs `effect` if this request is the first with its key; answers in every case.
+    /// Runs `effect` if this request is the first with its key. Answers in every case.
     ///
-    /// The work goes on if the returned future is dropped (P37): it is begun on the caller's own task,
-    /// and moved to a task of its own the first time it has to wait for anything.
+    /// The work goes on if the returned future is dropped (P37): it begins on the caller's task, and moves to a task of
+    /// its own the first time it has to wait.
     pub async fn execute<V, F, Fut>(&self, request: Request, effect: F) -> Response<V>
     where
         V: Send + 'static,
@@ -207,59 +211,59 @@ impl Engine {
         Fut: Future<Output = Report<V>> + Send + 'static,
     {
         let work = run::drive(Arc::clone(&self.shared), request, effect);
-        let answered = self.see_through(Box::pin(work)).await;
+        let answered = self.run_detached(Box::pin(work)).await;
         answered.unwrap_or(Response::Problem(Problem::ShutDown))
     }
 
-    /// Does `work` to its end, whatever becomes of the caller; `None` where the runtime ended first.
-    async fn see_through<T: Send + 'static>(
+    /// Runs `work` to its end, even if the caller is cancelled. `None` if the runtime shut down first.
+    async fn run_detached<T: Send + 'static>(
         &self,
         mut work: Pin<Box<impl Future<Output = T> + Send + 'static>>,
     ) -> Option<T> {
-        // From here on, as a process that ends has to wait for what may yet win (P37). Given back when dropped, also by
-        // a panic, or with a task that its runtime has cut off.
-        let under_way = UnderWay::begin(&self.shared.running);
-        // One poll can't be cut in half, so what needs no waiting needs no task.
+        // A process that shuts down waits for this guard, because the claim may still win (P37). Dropped at the end, on a
+        // panic, and with a task that the runtime cancels.
+        let guard = WorkGuard::begin(&self.shared.running);
+        // A single poll can't be cancelled halfway, so work that completes in it needs no task.
         let first = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
         if let Poll::Ready(done) = first {
             return Some(done);
         }
         let (send, receive) = oneshot::channel();
         self.shared.env.spawn.spawn(Box::pin(async move {
-            // Nobody to tell is fine: the work is done and recorded.
+            // The caller may be gone: the work is done and recorded all the same.
             let _ = send.send(work.await);
-            drop(under_way);
+            drop(guard);
         }));
         receive.await.ok()
     }
 
-    /// The secret that identities and fingerprints are made with.
+    /// The secret that keys identities and fingerprints.
     #[must_use]
     pub fn secret(&self) -> &Secret {
         &self.shared.secret
     }
 
-    /// The store behind it.
+    /// The store that this engine uses.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.shared.store
     }
 
-    /// Time, tasks and chance.
+    /// The clock, task spawner and random source of this engine.
     #[must_use]
     pub fn env(&self) -> &Env {
         &self.shared.env
     }
 
-    /// Drops what this process knows of a record: call it after deleting or resolving one. What the store was asked
-    /// before this, and answers after it, is not kept either.
+    /// Drops what this process knows about a record. Call it after deleting or resolving one. An answer that the store
+    /// gives after this to a call sent before it isn't cached either.
     pub fn forget(&self, identity: &Identity) {
         let now = self.shared.env.clock.now();
         self.shared.cache.forget(identity, now);
-        self.shared.turns.forget(identity);
+        self.shared.coalescer.forget(identity);
     }
 
-    /// How many effects run now, those included whose callers have left.
+    /// How many effects run now, including those whose callers are gone.
     #[must_use]
     pub fn running(&self) -> usize {
         self.shared.running.count()
@@ -268,18 +272,17 @@ impl Engine {
     /// How many keys this process claims or runs now.
     #[must_use]
     pub fn busy_keys(&self) -> usize {
-        self.shared.turns.count()
+        self.shared.coalescer.count()
     }
 
-    /// Completes when nothing is under way any more: what a process waits for before it ends, after it has
-    /// stopped taking requests. That is every effect that runs, and every request that may yet run one, those
-    /// included whose callers have left: they are on no connection to wait for (P37). A request that waits for
-    /// another's run is waited for as long as its policy lets it wait.
+    /// Completes when no work is left: a process awaits this before it shuts down, after it has stopped taking requests.
+    /// Work is every running effect and every request that may still start one, including those whose callers are gone
+    /// (P37). A request that waits for another's run counts for as long as its policy lets it wait.
     pub async fn idle(&self) {
         self.shared.running.idle().await;
     }
 
-    /// Tells the observer what a door did before there was a usable key: nothing else knows of it.
+    /// Reports to the observer what a door did to a request without a usable key.
     pub fn report(&self, namespace: &Namespace, step: Step) {
         self.shared.observer.observe(&Event {
             namespace,
@@ -290,13 +293,13 @@ impl Engine {
         });
     }
 
-    /// Whether the store is asked, or left alone for a while because it failed.
+    /// The state of the circuit breaker.
     #[must_use]
     pub fn breaker(&self) -> BreakerState {
         self.shared.breaker.state(self.shared.env.clock.now())
     }
 
-    /// How many callers of this process wait for another's claim or run now.
+    /// How many callers of this process wait now for another's claim or run.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.shared.waiters.waiting()
@@ -326,7 +329,7 @@ impl Shared {
         });
     }
 
-    /// Now, where somebody wants to know how long something took.
+    /// The current tick if the observer wants durations; zero otherwise.
     fn tick(&self) -> Tick {
         if self.timed {
             self.env.clock.now()
@@ -335,22 +338,7 @@ impl Shared {
         }
     }
 
-    /// Tells how long a store call took that was sent at `sent`.
-    fn called(&self, subject: &Subject, call: StoreCall, sent: Tick, answered: bool) {
-        if self.timed {
-            let took = self.env.clock.now().since(sent);
-            self.emit(
-                subject,
-                Step::StoreCalled {
-                    call,
-                    took,
-                    answered,
-                },
-            );
-        }
-    }
-
-    /// Tells how a request ended that was begun at `began`.
+    /// Reports how a request that began at `began` ended.
     fn answered(&self, subject: &Subject, fingerprint: Fingerprint, began: Tick, how: Ending) {
         if self.timed {
             let took = self.env.clock.now().since(began);
@@ -365,21 +353,7 @@ impl Shared {
         }
     }
 
-    fn store_failed(&self, subject: &Subject, call: StoreCall, error: &StoreError) {
-        let StoreError {
-            kind, certainty, ..
-        } = *error;
-        self.emit(
-            subject,
-            Step::StoreFailed {
-                call,
-                kind,
-                certainty,
-            },
-        );
-    }
-
-    /// The largest body kept: what the policy says, as far as the store takes it.
+    /// The largest body kept: the policy's limit, or the store's if that is smaller.
     fn most_answer_bytes(&self, policy: usize) -> usize {
         let store = self.store.capabilities().max_answer_bytes;
         policy.min(store.saturating_sub(Answer::MAX_HEAD_BYTES))

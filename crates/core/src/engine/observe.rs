@@ -1,23 +1,23 @@
-//! A win under `observe`: the effect runs and its caller gets its value, whatever becomes of lease and record (P39).
+//! Observe mode (shadow mode): the effect runs and its caller gets its value, independent of lease and record (P39).
 
 use std::future::Future;
 use std::sync::Arc;
 
-use super::answer::{Problem, Ran, Report, Response};
-use super::lease::{Held, Lease};
+use super::drain::WorkGuard;
+use super::lease::{HeldLease, Lease};
+use super::response::{Problem, Ran, Report, Response};
 use super::run::{
-    is_sent_again, may_start, outcome, run_effect, run_unprotected, settle, settle_once,
+    is_retryable_settle, run_effect, run_unprotected, settle, settle_once, split_report, start_time,
 };
-use super::running::UnderWay;
 use crate::claim::{Grant, Settled, Settlement};
 use crate::clock::Tick;
 use crate::error::StoreError;
-use crate::event::{Step, Would};
+use crate::event::{ShadowDecision, Step};
 
-/// Runs the effect: under its lease, or without one where that came too late. A value that is not recorded by now is
-/// given as what it is, unprotected.
+/// Runs the effect under its lease, or without one if that came too late. A value that isn't recorded at the end is
+/// reported as unprotected.
 pub(super) async fn run_observed<V, F, Fut>(
-    held: &Arc<Held>,
+    held: &Arc<HeldLease>,
     grant: &Grant,
     now: Tick,
     max_answer_bytes: usize,
@@ -27,18 +27,18 @@ where
     F: FnOnce(Lease) -> Fut,
     Fut: Future<Output = Report<V>>,
 {
-    let Some(now) = may_start(held, grant, now).await else {
-        too_late(held, grant, true).await;
+    let Some(now) = start_time(held, grant, now).await else {
+        report_late_win(held, grant, true).await;
         let engine = Arc::clone(&held.engine);
         let now = engine.env.clock.now();
         let (subject, fingerprint) = (held.subject.clone(), held.fingerprint);
-        let without = Held::new(engine, subject, fingerprint, None, now);
+        let without = HeldLease::new(engine, subject, fingerprint, None, now);
         return run_unprotected(&without, now, effect).await;
     };
     let renewing = held.engine.renewals.keep(held, grant.lease, now);
     let report = run_effect(held, now, effect).await;
     drop(renewing);
-    let (value, settlement) = outcome(held, grant, report, max_answer_bytes);
+    let (value, settlement) = split_report(held, grant, report, max_answer_bytes);
     let state = settlement.state();
     let is_recorded = settle_without_waiting(held, grant, settlement).await;
     match (value, is_recorded) {
@@ -53,40 +53,44 @@ where
     }
 }
 
-/// Enforcing would have started nothing, as the lease came too late (P30): tells so, and lets go of the lease where
-/// nobody else can have started under it (P36).
-pub(super) async fn too_late(held: &Arc<Held>, grant: &Grant, may_let_go: bool) {
-    let would = Would::Unavailable;
-    held.engine.emit(&held.subject, Step::Observed { would });
-    if may_let_go {
+/// Reports that enforce mode would have started nothing because the lease came too late (P30). Releases the lease if no
+/// other caller can have started under it (P36).
+pub(super) async fn report_late_win(held: &Arc<HeldLease>, grant: &Grant, may_release: bool) {
+    let decision = ShadowDecision::Unavailable;
+    held.engine.emit(&held.subject, Step::Observed { decision });
+    if may_release {
         settle_without_waiting(held, grant, Settlement::Release).await;
     }
 }
 
-/// Sends the settlement once; where the store gives no answer, it is sent again beside the caller, who doesn't wait
-/// for a store that is away. → whether it is recorded by now.
-async fn settle_without_waiting(held: &Arc<Held>, grant: &Grant, settlement: Settlement) -> bool {
+/// Sends the settlement once. If the store gives no answer, a background task sends it again, so that the caller doesn't
+/// wait for a store that is down. Returns whether it is recorded by now.
+async fn settle_without_waiting(
+    held: &Arc<HeldLease>,
+    grant: &Grant,
+    settlement: Settlement,
+) -> bool {
     let settled = settle_once(held, grant, &settlement).await;
     if !settled
         .as_ref()
-        .is_err_and(|error| is_sent_again(held, error))
+        .is_err_and(|error| is_retryable_settle(held, error))
     {
-        return tell(held, grant, &settlement, &settled);
+        return report_settlement(held, grant, &settlement, &settled);
     }
-    let (beside, under_way) = (Arc::clone(held), UnderWay::begin(&held.engine.running));
+    let (lease, guard) = (Arc::clone(held), WorkGuard::begin(&held.engine.running));
     held.engine.env.spawn.spawn(Box::pin(async move {
-        if let Some(grant) = &beside.grant {
-            let settled = settle(&beside, grant, &settlement).await;
-            tell(&beside, grant, &settlement, &settled);
+        if let Some(grant) = &lease.grant {
+            let settled = settle(&lease, grant, &settlement).await;
+            report_settlement(&lease, grant, &settlement, &settled);
         }
-        drop(under_way);
+        drop(guard);
     }));
     false
 }
 
-/// Tells what became of the settlement. → whether it is recorded.
-fn tell(
-    held: &Held,
+/// Reports the result of the settlement. Returns whether it is recorded.
+fn report_settlement(
+    held: &HeldLease,
     grant: &Grant,
     settlement: &Settlement,
     settled: &Result<Settled, StoreError>,
@@ -99,7 +103,7 @@ fn tell(
             return true;
         }
         (Ok(Settled::Lost), _) => held.lose(fence),
-        // Nothing to remember, so nothing is lost but time: the lease lapses by itself.
+        // A release keeps nothing, so only time is lost: the lease lapses on its own.
         (Err(_), Settlement::Release) => {}
         (Err(_), _) => held.engine.emit(&held.subject, Step::Unrecorded { fence }),
     }

@@ -1,46 +1,44 @@
-//! What an operator does to a record: end a doubt, take a lease away, make the key as new.
+//! Operator actions on a record: resolve a doubt, take away a lease, reset the key.
 //!
-//! Fenced by what the operator looked at, and reported like any other step.
+//! Each is fenced (optimistic concurrency): it applies only to the state that the operator looked at. Each is reported
+//! like any other step.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
+use super::Engine;
 use super::request::Subject;
-use super::{Engine, Shared};
 use crate::claim::{Grant, Resolution, Resolved, Settled, Settlement};
 use crate::error::StoreError;
 use crate::event::{Step, StoreCall};
 use crate::identity::Identity;
 use crate::record::{CrashPolicy, Fence, Record, State};
-use crate::store::{StoreAdmin, within};
+use crate::store::StoreAdmin;
 
-/// What became of an operator's step.
+/// The result of an operator's action.
 #[derive(Clone, Debug)]
-pub enum Operated {
-    /// Done: the record before, and what it says now.
+pub enum OperatorOutcome {
+    /// The action was applied.
     Done {
-        /// As it was found.
+        /// The record before the action.
         before: Box<Record>,
-        /// What it says now.
+        /// The state after the action.
         state: State,
     },
-    /// There is no record.
+    /// The key has no record.
     Absent,
-    /// The record is not, or no longer, what the operator looked at. Nothing was changed.
+    /// The record differs from the one that the operator looked at. Nothing was changed.
     MovedOn(Box<Record>),
 }
 
-/// What a record says after its lease was taken away.
+/// The state to leave a record in when its lease is taken away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unlock {
-    /// What the stored crash policy says of an owner that failed: released under `takeover`, in doubt under
-    /// `hold` (P36).
+    /// As the stored crash policy treats a failed owner: released under `takeover`, in doubt under `hold` (P36).
     #[default]
     ByPolicy,
     /// Free to claim: the operator knows that the effect did not happen, or may happen again.
     Release,
-    /// In doubt.
+    /// In doubt: the operator doesn't know whether the effect happened.
     Doubt,
 }
 
@@ -48,40 +46,35 @@ impl Engine {
     /// Ends a doubt (P19), fenced by the doubt's own fence.
     ///
     /// # Errors
-    /// [`StoreError`] where the store gave no answer; asking again is safe.
+    /// [`StoreError`] if the store gave no answer; calling again is safe.
     pub async fn resolve(
         &self,
         identity: &Identity,
         fence: Fence,
         resolution: &Resolution,
-    ) -> Result<Operated, StoreError> {
+    ) -> Result<OperatorOutcome, StoreError> {
         let engine = &self.shared;
-        let Some(before) = engine.look(identity).await? else {
-            return Ok(Operated::Absent);
+        let Some(before) = engine.read(identity).await? else {
+            return Ok(OperatorOutcome::Absent);
         };
         let before = Box::new(before);
-        let subject = Subject::of(&before, *identity);
-        let sent = engine.tick();
+        let subject = Subject::from_record(&before, *identity);
         let call = engine.store.resolve(identity, fence, resolution);
-        let resolved = within(&*engine.env.clock, engine.config.call_limit, call).await;
-        engine.called(&subject, StoreCall::Resolve, sent, resolved.is_ok());
-        match resolved
-            .inspect_err(|error| engine.store_failed(&subject, StoreCall::Resolve, error))?
-        {
-            Resolved::NotInDoubt => Ok(Operated::MovedOn(before)),
+        match engine.call(&subject, StoreCall::Resolve, call).await? {
+            Resolved::NotInDoubt => Ok(OperatorOutcome::MovedOn(before)),
             Resolved::Done => {
                 self.forget(identity);
                 let state = Settlement::from(resolution.clone()).state();
                 engine.emit(&subject, Step::Resolved { state, fence });
-                Ok(Operated::Done { before, state })
+                Ok(OperatorOutcome::Done { before, state })
             }
         }
     }
 
     /// Takes a lease away from an owner that is gone or stuck, by settling it in the owner's name.
     ///
-    /// Should the owner live after all, its renewals and its settlement are Lost from here on (P14, P16), and
-    /// what it has done, or still does, stands: after a release the effect may happen twice.
+    /// If the owner is alive after all, its renewals and its settlement are Lost from then on (P14, P16), but its effect
+    /// goes on: after a release the effect may happen twice.
     ///
     /// # Errors
     /// As [`Engine::resolve`].
@@ -90,41 +83,42 @@ impl Engine {
         identity: &Identity,
         fence: Fence,
         to: Unlock,
-    ) -> Result<Operated, StoreError> {
+    ) -> Result<OperatorOutcome, StoreError> {
         let engine = &self.shared;
-        let Some(before) = engine.look(identity).await? else {
-            return Ok(Operated::Absent);
+        let Some(before) = engine.read(identity).await? else {
+            return Ok(OperatorOutcome::Absent);
         };
         let before = Box::new(before);
         if before.state != State::Running || before.fence != fence {
-            return Ok(Operated::MovedOn(before));
+            return Ok(OperatorOutcome::MovedOn(before));
         }
         let settlement = match (to, before.crash) {
             (Unlock::Release, _) | (Unlock::ByPolicy, CrashPolicy::Takeover) => Settlement::Release,
             (Unlock::Doubt, _) | (Unlock::ByPolicy, CrashPolicy::Hold) => Settlement::Doubt,
         };
-        let subject = Subject::of(&before, *identity);
-        // Before, so that nobody is told of the lease while it is taken away; and after, however this ends, as the run may
-        // have been made known meanwhile.
+        let subject = Subject::from_record(&before, *identity);
+        // Forget before the call, so that the lease answers no other caller meanwhile. Forget again at the end, even if
+        // this future is dropped, because the run may have been registered meanwhile.
         self.forget(identity);
-        let _at_the_end = Forget(self, identity);
-        match engine.settle_for(&subject, &before, &settlement).await? {
-            Settled::Lost => Ok(Operated::MovedOn(before)),
+        let _at_the_end = ForgetGuard(self, identity);
+        let grant = Grant::from_record(*identity, &before);
+        let call = engine.store.settle(&grant, &settlement);
+        match engine.call(&subject, StoreCall::Settle, call).await? {
+            Settled::Lost => Ok(OperatorOutcome::MovedOn(before)),
             Settled::Done => {
                 let state = settlement.state();
                 engine.emit(&subject, Step::Unlocked { state, fence });
-                Ok(Operated::Done { before, state })
+                Ok(OperatorOutcome::Done { before, state })
             }
         }
     }
 
-    /// Makes a key as new, whatever its record says, if its fence is still the one that was looked at: the next claim
-    /// runs the effect. `store` is the one behind this engine, with its operator's side.
+    /// Resets a key in any state, if its fence is still the one that the operator looked at: the next claim runs the
+    /// effect. `store` is this engine's store, with its operator interface.
     ///
-    /// The fence is compared with a look right before the deletion. A store's deletion names no fence, so who takes
-    /// the key over between the two loses its record all the same: its settlement will be Lost (P16). This process
-    /// keeps no copy of the answer, also where the deletion's reply got lost; other processes may, for as long as P38
-    /// says.
+    /// The fence is compared by a read right before the deletion. The deletion itself isn't fenced: an owner that takes
+    /// over between the two loses its record, and its settlement will be Lost (P16). This process drops its cached answer,
+    /// even if the deletion's reply is lost. Other processes may keep theirs for as long as P38 allows.
     ///
     /// # Errors
     /// As [`Engine::resolve`].
@@ -133,57 +127,33 @@ impl Engine {
         store: &Arc<dyn StoreAdmin>,
         identity: &Identity,
         fence: Fence,
-    ) -> Result<Operated, StoreError> {
+    ) -> Result<OperatorOutcome, StoreError> {
         let engine = &self.shared;
-        // However this ends, or is cut: the record may be gone without anybody having said so.
-        let _at_the_end = Forget(self, identity);
-        let Some(before) = engine.look(identity).await? else {
-            return Ok(Operated::Absent);
+        // Even if this future is dropped: the record may be gone although no reply came.
+        let _at_the_end = ForgetGuard(self, identity);
+        let Some(before) = engine.read(identity).await? else {
+            return Ok(OperatorOutcome::Absent);
         };
         let before = Box::new(before);
         if before.fence != fence {
-            return Ok(Operated::MovedOn(before));
+            return Ok(OperatorOutcome::MovedOn(before));
         }
-        // Before as well: nobody is answered from a copy while the deletion is on its way.
+        // Forget before the call as well, so that no cached answer is given while the deletion is in flight.
         self.forget(identity);
+        let subject = Subject::from_record(&before, *identity);
         let call = store.delete(identity);
-        within(&*engine.env.clock, engine.config.call_limit, call).await?;
-        engine.emit(&Subject::of(&before, *identity), Step::Deleted);
+        engine.call(&subject, StoreCall::Delete, call).await?;
+        engine.emit(&subject, Step::Deleted);
         let state = State::Released;
-        Ok(Operated::Done { before, state })
+        Ok(OperatorOutcome::Done { before, state })
     }
 }
 
 /// Forgets a record when dropped.
-struct Forget<'a>(&'a Engine, &'a Identity);
+struct ForgetGuard<'a>(&'a Engine, &'a Identity);
 
-impl Drop for Forget<'_> {
+impl Drop for ForgetGuard<'_> {
     fn drop(&mut self) {
         self.0.forget(self.1);
-    }
-}
-
-impl Shared {
-    async fn settle_for(
-        &self,
-        subject: &Subject,
-        record: &Record,
-        settlement: &Settlement,
-    ) -> Result<Settled, StoreError> {
-        let grant = Grant {
-            identity: subject.identity,
-            fence: record.fence,
-            token: record.token,
-            attempt: record.attempt,
-            checkpoint: Bytes::new(),
-            lease: record.lease,
-            crash: record.crash,
-            memo: Bytes::new(),
-        };
-        let sent = self.tick();
-        let call = self.store.settle(&grant, settlement);
-        let settled = within(&*self.env.clock, self.config.call_limit, call).await;
-        self.called(subject, StoreCall::Settle, sent, settled.is_ok());
-        settled.inspect_err(|error| self.store_failed(subject, StoreCall::Settle, error))
     }
 }

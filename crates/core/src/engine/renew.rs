@@ -1,9 +1,9 @@
-//! Automatic renewal (P31).
+//! Automatic renewal of leases (heartbeat, P31).
 //!
-//! Most effects end long before a third of their lease has passed, so none gets a timer or a task of
-//! its own at first. One watcher per engine looks after all leases: those that are still held when
-//! their first renewal is due get a task that renews them until the end. Apart from the effect's own
-//! task on purpose: an effect that blocks its thread is still renewed.
+//! Most effects end long before a third of their lease has passed, so a lease gets no timer or task of its own at first.
+//! One watcher per engine takes care of all leases: those that are still held when their first renewal is due get a task
+//! that renews them until the end. It is separate from the effect's task, so that an effect that blocks its thread is
+//! still renewed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use futures_util::future::{self, Either};
 use hashbrown::HashMap;
 
-use super::lease::Held;
+use super::lease::HeldLease;
 use crate::claim::{Grant, Renewed};
 use crate::clock::{Sleep, Tick};
 use crate::env::Env;
@@ -24,26 +24,25 @@ use crate::sync::Mutex;
 
 #[derive(Default)]
 pub(super) struct Renewals {
-    state: Mutex<State>,
+    state: Mutex<RenewalState>,
 }
 
 #[derive(Default)]
-struct State {
+struct RenewalState {
     next_id: u64,
-    held: HashMap<u64, Arc<Held>>,
-    // First renewals by when they are due. Entries of leases that have ended are skipped, and dropped when they are many.
+    held: HashMap<u64, Arc<HeldLease>>,
+    /// First renewals by due time. Entries of leases that have ended are skipped, and removed once there are many.
     due: BinaryHeap<Reverse<(Tick, u64)>>,
     watching: bool,
     waker: Option<Waker>,
 }
 
-/// How many entries of leases that have ended are left alone, however few are held.
+/// How many entries of ended leases may stay, however few leases are held.
 const SPARED: usize = 64;
 
-impl State {
-    /// Most runs end long before their first renewal is due. Rebuilt when more than half of the entries are theirs, so that
-    /// each is moved about once.
-    fn drop_what_has_ended(&mut self) {
+impl RenewalState {
+    /// Removes the entries of ended leases once they are more than half of all, so that each entry is moved about once.
+    fn remove_ended(&mut self) {
         if self.due.len() > 2 * self.held.len() + SPARED {
             let held = &self.held;
             self.due.retain(|Reverse((_, id))| held.contains_key(id));
@@ -52,17 +51,17 @@ impl State {
 }
 
 /// Renews a lease until dropped.
-pub(super) struct Renewing {
+pub(super) struct RenewalGuard {
     renewals: Arc<Renewals>,
     id: u64,
 }
 
-impl Drop for Renewing {
+impl Drop for RenewalGuard {
     fn drop(&mut self) {
-        // Taken out under the lock, dropped outside: the last reference may drop an effect's state.
+        // Removed under the lock but dropped outside: the last reference may drop an effect's state.
         let mut state = self.renewals.state.lock();
         let held = state.held.remove(&self.id);
-        state.drop_what_has_ended();
+        state.remove_ended();
         drop(state);
         if let Some(held) = held {
             held.end();
@@ -71,10 +70,15 @@ impl Drop for Renewing {
 }
 
 impl Renewals {
-    /// Starts looking after `held`.
-    pub(super) fn keep(self: &Arc<Self>, held: &Arc<Held>, lease: Duration, now: Tick) -> Renewing {
+    /// Renews `held` until the returned guard is dropped.
+    pub(super) fn keep(
+        self: &Arc<Self>,
+        held: &Arc<HeldLease>,
+        lease: Duration,
+        now: Tick,
+    ) -> RenewalGuard {
         let env = &held.engine.env;
-        // A claim that was answered late has used up part of its lease: half of what is left is then soon enough.
+        // A claim that was answered late has used up part of its lease: renew after half of the rest at the latest.
         let left = held.deadline().since(now);
         let due = first_due(now, lease).min(now.plus(left / 2));
         let mut state = self.state.lock();
@@ -93,19 +97,19 @@ impl Renewals {
             waker.wake();
         }
         if start {
-            // Made here: a runtime that ends may drop the task before it has begun.
-            let unended = Unended::new(self, None);
+            // Created here, because a runtime that shuts down may drop the task before its first poll.
+            let guard = WatchGuard::new(self, None);
             env.spawn
-                .spawn(Box::pin(watch(Arc::clone(self), env.clone(), unended)));
+                .spawn(Box::pin(watch(Arc::clone(self), env.clone(), guard)));
         }
-        Renewing {
+        RenewalGuard {
             renewals: Arc::clone(self),
             id,
         }
     }
 
-    /// Takes out what is due; answers when to look again, or `None` (and the watch ends) if never.
-    fn take_due(&self, now: Tick) -> (Vec<(u64, Arc<Held>)>, Option<Tick>) {
+    /// Takes the leases that are due, and returns when the next one is. `None` ends the watch.
+    fn take_due(&self, now: Tick) -> (Vec<(u64, Arc<HeldLease>)>, Option<Tick>) {
         let mut state = self.state.lock();
         let mut due = Vec::new();
         while let Some(&Reverse((first, id))) = state.due.peek() {
@@ -119,7 +123,7 @@ impl Renewals {
         (due, None)
     }
 
-    /// Completes at `until`, when `timer` does, or once a lease came in that is due sooner.
+    /// Completes at `until`, when `timer` does, or once a lease is added that is due sooner.
     async fn pause(&self, until: Tick, mut timer: Sleep) {
         poll_fn(|cx| {
             let mut state = self.state.lock();
@@ -138,7 +142,7 @@ impl Renewals {
     }
 }
 
-/// A third of the lease from now, rounded up to a coarse step so that the watcher wakes seldom.
+/// A third of the lease from now, rounded up to a coarse step so that the watcher wakes rarely.
 fn first_due(now: Tick, lease: Duration) -> Tick {
     let step = (lease / 30).max(Duration::from_millis(1)).as_micros();
     let due = now.plus(lease / 3).since_origin().as_micros();
@@ -148,36 +152,36 @@ fn first_due(now: Tick, lease: Duration) -> Tick {
     ))
 }
 
-async fn watch(renewals: Arc<Renewals>, env: Env, mut unended: Unended) {
+async fn watch(renewals: Arc<Renewals>, env: Env, mut guard: WatchGuard) {
     loop {
         let now = env.clock.now();
         let (due, next) = renewals.take_due(now);
         for (id, held) in due {
-            let unended = Unended::new(&renewals, Some(id));
+            let guard = WatchGuard::new(&renewals, Some(id));
             env.spawn.spawn(Box::pin(async move {
-                let mut unended = unended;
-                renew_until_the_end(held).await;
-                unended.has_ended = true;
+                let mut guard = guard;
+                renew_until_ended(held).await;
+                guard.has_ended = true;
             }));
         }
         let Some(next) = next else {
-            unended.has_ended = true;
+            guard.has_ended = true;
             return;
         };
         renewals.pause(next, env.clock.sleep(next.since(now))).await;
     }
 }
 
-/// The watch, or the renewals of one lease, as long as they haven't come to their end. They may vanish before, with the
-/// runtime that they were started on, while the engine is used on another: the next lease then starts a watch anew,
-/// which finds the others due.
-struct Unended {
+/// Notices that the watch, or the renewals of one lease, were dropped before their end. That happens if the runtime they
+/// were started on shuts down while the engine is used on another: the next lease then starts a new watch, which finds
+/// the others due.
+struct WatchGuard {
     renewals: Arc<Renewals>,
     lease: Option<u64>,
     has_ended: bool,
 }
 
-impl Unended {
+impl WatchGuard {
     fn new(renewals: &Arc<Renewals>, lease: Option<u64>) -> Self {
         Self {
             renewals: Arc::clone(renewals),
@@ -187,7 +191,7 @@ impl Unended {
     }
 }
 
-impl Drop for Unended {
+impl Drop for WatchGuard {
     fn drop(&mut self) {
         if self.has_ended {
             return;
@@ -205,7 +209,7 @@ impl Drop for Unended {
     }
 }
 
-async fn renew_until_the_end(held: Arc<Held>) {
+async fn renew_until_ended(held: Arc<HeldLease>) {
     let Some(grant) = held.grant.clone() else {
         return;
     };
@@ -217,17 +221,17 @@ async fn renew_until_the_end(held: Arc<Held>) {
     }
 }
 
-/// One renewal; answers how long to pause before the next, `None` when there is no point in one. No pause is longer
-/// than what is left until the deadline.
-async fn renew_once(held: &Held, grant: &Grant) -> Option<Duration> {
-    match told_at_the_deadline(held, grant, held.renew(grant, None)).await {
-        // Also where it came too late for the effect, which was told: it may run on, and this keeps others out.
+/// Sends one renewal and returns the pause before the next one, which never reaches past the deadline. `None` if the
+/// lease can't be kept any longer.
+async fn renew_once(held: &HeldLease, grant: &Grant) -> Option<Duration> {
+    match await_renewal(held, grant, held.renew(grant, None)).await {
+        // Goes on even if the answer came after the deadline: the effect may still run, and this keeps others out.
         Ok(Renewed::Held) => Some((grant.lease / 3).min(held.remaining() / 2)),
         Ok(Renewed::Lost) => None,
         Err(_) => {
             let left = held.remaining();
             if left.is_zero() {
-                tell(held, grant);
+                lose_unless_ended(held, grant);
                 return None;
             }
             Some(left.min(grant.lease / 10))
@@ -235,30 +239,27 @@ async fn renew_once(held: &Held, grant: &Grant) -> Option<Duration> {
     }
 }
 
-/// The answer of a renewal. Should the deadline pass before it comes, the effect is told then (P32): a call may take
-/// longer than what is left, and another may hold the lease when it ends.
-async fn told_at_the_deadline<T>(
-    held: &Held,
-    grant: &Grant,
-    renewal: impl Future<Output = T>,
-) -> T {
+/// Awaits the answer of a renewal. If the deadline passes first, the effect learns at that time that its lease is lost
+/// (P32): another owner may hold the lease when the answer comes.
+async fn await_renewal<T>(held: &HeldLease, grant: &Grant, renewal: impl Future<Output = T>) -> T {
     let mut renewal = pin!(renewal);
     loop {
         let left = held.remaining();
         if left.is_zero() {
-            tell(held, grant);
+            lose_unless_ended(held, grant);
             return renewal.await;
         }
         let timer = held.engine.env.clock.sleep(left);
-        // A checkpoint may have moved the deadline meanwhile: then there is more to wait.
+        // A checkpoint may have extended the deadline meanwhile, so it is checked again.
         if let Either::Left((answer, _)) = future::select(renewal.as_mut(), timer).await {
             return answer;
         }
     }
 }
 
-/// Whether the lease is still ours can't be known any more. Of an effect that has ended nobody has to know it.
-fn tell(held: &Held, grant: &Grant) {
+/// Marks the lease as lost, because nobody can know any more whether it is still ours. An effect that has ended needs no
+/// such mark.
+fn lose_unless_ended(held: &HeldLease, grant: &Grant) {
     if !held.has_ended() {
         held.lose(grant.fence);
     }
@@ -298,7 +299,7 @@ mod tests {
         }
     }
 
-    /// Keeps tasks, and runs none.
+    /// Collects tasks without running them.
     #[derive(Default)]
     struct Parked(Lock<Vec<BoxFuture<'static, ()>>>);
 
@@ -308,7 +309,7 @@ mod tests {
         }
     }
 
-    fn held() -> (Engine, Arc<Held>, Arc<Parked>) {
+    fn held() -> (Engine, Arc<HeldLease>, Arc<Parked>) {
         let parked = Arc::new(Parked::default());
         let clock: Arc<dyn Clock> = Arc::new(Still(SystemTime::default()));
         let env = Env {
@@ -337,12 +338,12 @@ mod tests {
         };
         let now = engine.env().clock.now();
         let shared = Arc::clone(&engine.shared);
-        let held = Held::new(shared, subject, None, Some(grant), now);
+        let held = HeldLease::new(shared, subject, None, Some(grant), now);
         (engine, held, parked)
     }
 
     #[test]
-    fn runs_that_have_ended_take_no_room_however_long_their_leases_are() {
+    fn ended_runs_free_their_entries_before_the_lease_ends() {
         let (engine, held, _) = held();
         let now = engine.env().clock.now();
         let renewals = &engine.shared.renewals;
@@ -360,8 +361,9 @@ mod tests {
         assert_eq!(due, (0..10).collect::<Vec<_>>());
         drop(kept);
     }
+
     #[test]
-    fn p31_a_watch_dropped_before_it_began_is_started_anew() {
+    fn p31_watch_dropped_before_first_poll_is_restarted() {
         let (engine, held, parked) = held();
         let now = engine.env().clock.now();
         let renewals = &engine.shared.renewals;

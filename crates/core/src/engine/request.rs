@@ -1,21 +1,21 @@
-//! [`Request`]: what a door hands the engine, once it has read key and fingerprint.
+//! [`Request`]: what a door hands to the engine after it has read key and fingerprint.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::Engine;
-use crate::claim::{Claim, InDoubt, Resolution, TermsError};
+use crate::claim::{Claim, ClaimTermsError, InDoubt, Resolution};
 use crate::env::BoxFuture;
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::key::{Key, KeyHint};
 use crate::namespace::Namespace;
 use crate::policy::Policy;
-use crate::record::Token;
+use crate::record::{Record, Token};
 use crate::secret::Secret;
 
-/// One request: whose key, which payload, treated how.
+/// One request: its key, the fingerprint of its payload, and its policy.
 #[derive(Clone)]
 pub struct Request {
     pub(super) subject: Subject,
@@ -24,11 +24,11 @@ pub struct Request {
     pub(super) recover: Option<Recover>,
     pub(super) retry: bool,
     pub(super) keeps_failures: bool,
-    // Boxed: few requests bring one, and every request is moved about.
+    /// Boxed, because few requests bring one and every request is moved several times.
     pub(super) token: Option<Box<Token>>,
 }
 
-/// Which key, for events and records.
+/// The key that events and records are about.
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
     pub(super) namespace: Namespace,
@@ -37,10 +37,32 @@ pub(super) struct Subject {
     pub(super) actor: Option<Arc<str>>,
 }
 
+impl Subject {
+    /// The key of a record that was read.
+    pub(super) fn from_record(record: &Record, identity: Identity) -> Self {
+        Self {
+            namespace: record.namespace.clone(),
+            hint: record.hint,
+            identity,
+            actor: None,
+        }
+    }
+
+    /// A key of which only the identity is known.
+    pub(super) fn unknown(identity: Identity) -> Self {
+        Self {
+            namespace: Namespace::unknown(),
+            hint: KeyHint::default(),
+            identity,
+            actor: None,
+        }
+    }
+}
+
 impl Request {
     /// A request for `key` in `namespace`, with the payload's `fingerprint`.
     ///
-    /// `engine` gives the secret that the identity is made with.
+    /// `engine` provides the secret for the identity.
     #[must_use]
     pub fn new(
         engine: &Engine,
@@ -49,7 +71,7 @@ impl Request {
         fingerprint: Fingerprint,
         policy: Arc<Policy>,
     ) -> Self {
-        let identity = Identity::of(engine.secret(), &namespace, key);
+        let identity = Identity::new(engine.secret(), &namespace, key);
         let subject = Subject {
             namespace,
             hint: key.hint(),
@@ -67,37 +89,37 @@ impl Request {
         }
     }
 
-    /// Who asks, for the audit trail alone: no part of the identity, and never kept in a record.
+    /// Names the caller for the audit trail. It isn't part of the identity, and never kept in a record.
     #[must_use]
-    pub fn asked_by(mut self, actor: impl Into<Arc<str>>) -> Self {
+    pub fn with_actor(mut self, actor: impl Into<Arc<str>>) -> Self {
         self.subject.actor = Some(actor.into());
         self
     }
 
-    /// Claims under a token of the caller's, so that the caller may send the same claim again after a lost
-    /// reply and gets the same lease (P6). It must be random, and used for one claim only.
+    /// Claims under a token of the caller's. After a lost reply, the caller may send the same claim again and gets the
+    /// same lease (P6). The token must be random, and used for one claim only.
     #[must_use]
     pub fn with_token(mut self, token: Token) -> Self {
         self.token = Some(Box::new(token));
         self
     }
 
-    /// Says that the caller has asked before, which spares the store a write that would lose.
+    /// Marks the request as a retry, which saves the store a write that would lose.
     #[must_use]
-    pub const fn asked_before(mut self, asked: bool) -> Self {
-        self.retry = asked;
+    pub const fn with_retry(mut self, is_retry: bool) -> Self {
+        self.retry = is_retry;
         self
     }
 
-    /// Says that a failure of this key may be taken back, as a dead letter's may that gets another chance. The store is then
-    /// asked every time: a local copy (P38) would tell of a failure that is none any more.
+    /// Excludes failures of this key from the local cache (P38), because they may be taken back: a dead letter may be
+    /// retried, for example. The store is then asked every time.
     #[must_use]
     pub const fn failures_may_change(mut self) -> Self {
         self.keeps_failures = false;
         self
     }
 
-    /// Asks `recover` what happened when the key turns out to be in doubt (P40).
+    /// Asks `recover` what happened if the key is in doubt (P40).
     #[must_use]
     pub fn recover_with(mut self, recover: Recover) -> Self {
         self.recover = Some(recover);
@@ -110,7 +132,7 @@ impl Request {
         &self.subject.identity
     }
 
-    pub(super) fn claim(&self, secret: &Secret, token: Token) -> Result<Claim, TermsError> {
+    pub(super) fn claim(&self, secret: &Secret, token: Token) -> Result<Claim, ClaimTermsError> {
         Ok(Claim {
             identity: self.subject.identity,
             fingerprint: self.fingerprint,
@@ -124,11 +146,10 @@ impl Request {
     }
 }
 
-/// Finds out what became of a run in doubt, for example by asking the payment provider.
+/// A recover hook: finds out what happened to a run in doubt, for example by asking the payment provider.
 pub type Recover = Arc<dyn Fn(Doubt) -> BoxFuture<'static, Option<Resolution>> + Send + Sync>;
 
-/// A run in doubt, as a recover hook sees it. The hook answers with what happened, or `None` where it
-/// can't tell.
+/// A run in doubt, as a recover hook sees it. The hook answers with what happened, or `None` if it can't tell.
 #[derive(Clone, Debug)]
 pub struct Doubt {
     pub(super) identity: Identity,
@@ -137,19 +158,19 @@ pub struct Doubt {
 }
 
 impl Doubt {
-    /// The same key that [`super::Lease::derive_key`] gave the run: what to look for down the road.
+    /// The same key that [`super::Lease::derive_key`] gave the run, to look up in the downstream system.
     #[must_use]
     pub fn derive_key(&self, step: &str) -> String {
         self.identity.derive_key(&self.secret, step)
     }
 
-    /// Runs begun.
+    /// How many runs of the key have begun.
     #[must_use]
     pub const fn attempt(&self) -> u16 {
         self.doubt.attempt
     }
 
-    /// What the last owner kept, if anything.
+    /// The checkpoint that the last owner kept, if any.
     #[must_use]
     pub fn last_checkpoint(&self) -> Option<&Bytes> {
         (!self.doubt.checkpoint.is_empty()).then_some(&self.doubt.checkpoint)

@@ -1,4 +1,4 @@
-//! From lease to answer: start the effect, settle by its verdict, answer.
+//! Runs a request from its lease to its answer: starts the effect, settles by its verdict, answers.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -8,24 +8,23 @@ use futures_util::FutureExt as _;
 
 use super::Shared;
 use super::admit::{Admission, Won, admit};
-use super::answer::{Problem, Ran, Replayed, Report, Response, Verdict};
-use super::lease::{Held, Lease};
-use super::limit::Backoff;
+use super::backoff::Backoff;
+use super::drain::EffectGuard;
+use super::lease::{HeldLease, Lease};
 use super::observe::run_observed;
 use super::request::Request;
-use super::running::Run;
+use super::response::{Problem, Ran, Replayed, Report, Response, Verdict};
 use crate::claim::{Grant, Renewed, Settled, Settlement};
 use crate::clock::{Tick, Timestamp};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::event::{Ending, Step, StoreCall, VerdictKind};
 use crate::policy::Mode;
 use crate::protocol;
-use crate::record::CrashPolicy;
-use crate::store::within;
+use crate::record::{CrashPolicy, Record};
 
-/// The whole way of a request: claim → run → settle → answer.
+/// Takes a request through all steps: claim → run → settle → answer.
 ///
-/// An `async` block, as an `async fn` would hold its arguments twice.
+/// An `async` block, because an `async fn` would hold its arguments twice.
 #[expect(
     clippy::manual_async_fn,
     reason = "see above: the future is a third smaller"
@@ -42,7 +41,7 @@ where
     async move {
         let began = engine.env.clock.now();
         let fingerprint = request.fingerprint;
-        let (held, now, _run, _kept) = match admit(&engine, &request, began).await {
+        let (held, now, _effect, _running) = match admit(&engine, &request, began).await {
             Admission::Replayed(replayed) => {
                 let how = Ending::Replayed(replayed.number);
                 engine.answered(&request.subject, fingerprint, began, how);
@@ -54,28 +53,28 @@ where
                 return Response::Problem(problem);
             }
             Admission::Unprotected => {
-                let run = Run::begin(&engine);
+                let run = EffectGuard::begin(&engine);
                 let now = engine.env.clock.now();
-                let held = Held::new(engine, request.subject, Some(fingerprint), None, now);
+                let held = HeldLease::new(engine, request.subject, Some(fingerprint), None, now);
                 (held, now, run, None)
             }
             Admission::Won(Won {
                 grant,
                 sent,
                 now,
-                turn,
+                leader,
             }) => {
-                let run = Run::begin(&engine);
+                let run = EffectGuard::begin(&engine);
                 let (subject, fingerprint) = (request.subject, Some(fingerprint));
-                let held = Held::new(engine, subject, fingerprint, Some(grant), sent);
-                let kept = turn.map(|turn| turn.hold(&held, now));
-                (held, now, run, kept)
+                let held = HeldLease::new(engine, subject, fingerprint, Some(grant), sent);
+                let running = leader.map(|leader| leader.start_running(&held, now));
+                (held, now, run, running)
             }
         };
         let most = request.policy.max_answer_bytes;
         let response = match (&held.grant, request.policy.mode) {
             (None, _) => run_unprotected(&held, now, effect).await,
-            // Boxed, as it is rare: the way of most requests stays small.
+            // Boxed because it is rare: this keeps the future of most requests small.
             (Some(grant), Mode::Observe) if !held.engine.commits => {
                 Box::pin(run_observed(&held, grant, now, most, effect)).await
             }
@@ -88,7 +87,7 @@ where
 }
 
 pub(super) async fn run_unprotected<V, F, Fut>(
-    held: &Arc<Held>,
+    held: &Arc<HeldLease>,
     now: Tick,
     effect: F,
 ) -> Response<V>
@@ -104,7 +103,7 @@ where
 
 #[expect(clippy::manual_async_fn, reason = "as `drive`")]
 fn run_leased<V, F, Fut>(
-    held: &Arc<Held>,
+    held: &Arc<HeldLease>,
     now: Tick,
     max_answer_bytes: usize,
     effect: F,
@@ -117,41 +116,41 @@ where
         let Some(grant) = &held.grant else {
             return Response::Problem(Problem::Late);
         };
-        let Some(now) = may_start(held, grant, now).await else {
-            // Nothing was started, so letting go is always legal (P36).
+        let Some(now) = start_time(held, grant, now).await else {
+            // No effect was started, so the lease may always be released (P36).
             let _ = Box::pin(settle(held, grant, &Settlement::Release)).await;
             return Response::Problem(Problem::Late);
         };
-        // Only now: beside a renewal that isn't answered yet, the effect would be told that its lease is lost.
+        // Not before this point: while an earlier renewal is unanswered, the effect would see its lease as lost.
         let renewing = held.engine.renewals.keep(held, grant.lease, now);
         let report = run_effect(held, now, effect).await;
         drop(renewing);
-        let (value, settlement) = outcome(held, grant, report, max_answer_bytes);
+        let (value, settlement) = split_report(held, grant, report, max_answer_bytes);
         let settled = settle(held, grant, &settlement).await;
         respond(held, grant, &settlement, settled, value).await
     }
 }
 
-/// When the effect may start under a lease whose claim was answered `now`; `None` where it may not (P30).
-pub(super) async fn may_start(held: &Held, grant: &Grant, now: Tick) -> Option<Tick> {
+/// The time at which the effect may start, given that the claim was answered `now`. `None` if it is too late (P30).
+pub(super) async fn start_time(held: &HeldLease, grant: &Grant, now: Tick) -> Option<Tick> {
     match now < held.deadline() {
         true => Some(now),
-        // Boxed, as it is rare: the way of most requests stays small.
-        false => Box::pin(renewed_in_time(held, grant)).await,
+        // Boxed because it is rare: this keeps the future of most requests small.
+        false => Box::pin(renew_in_time(held, grant)).await,
     }
 }
 
-/// The claim was answered too late to start under it. The lease may well still be ours: renew it, and see whether
-/// that is answered in time.
-async fn renewed_in_time(held: &Held, grant: &Grant) -> Option<Tick> {
+/// The claim was answered too late to start under it. The lease may still be ours, so it is renewed once. Returns the
+/// new start time if that is answered in time.
+async fn renew_in_time(held: &HeldLease, grant: &Grant) -> Option<Tick> {
     let renewed = held.renew(grant, None).await;
     let now = held.engine.env.clock.now();
     (matches!(renewed, Ok(Renewed::Held)) && now < held.deadline()).then_some(now)
 }
 
-/// Runs the effect; `None` where it panicked.
+/// Runs the effect. `None` if it panicked.
 pub(super) async fn run_effect<V, F, Fut>(
-    held: &Arc<Held>,
+    held: &Arc<HeldLease>,
     began: Tick,
     effect: F,
 ) -> Option<Report<V>>
@@ -165,7 +164,7 @@ where
     let lease = Lease {
         held: Arc::clone(held),
     };
-    // The effect is made inside the guarded future: making it may panic as well.
+    // The closure is called inside the guarded future, because it may panic as well.
     let guarded = AssertUnwindSafe(async move { effect(lease).await }).catch_unwind();
     let report = guarded.await.ok();
     let verdict = report
@@ -176,9 +175,9 @@ where
     report
 }
 
-/// What an effect came to: its value, `None` where it panicked, and what to write.
-pub(super) fn outcome<V>(
-    held: &Held,
+/// Splits a report into the effect's value, `None` if it panicked, and the settlement to write.
+pub(super) fn split_report<V>(
+    held: &HeldLease,
     grant: &Grant,
     report: Option<Report<V>>,
     max_answer_bytes: usize,
@@ -188,11 +187,11 @@ pub(super) fn outcome<V>(
         None => (None, Verdict::Retry),
     };
     let most = held.engine.most_answer_bytes(max_answer_bytes);
-    held.tell_if_oversized(&verdict, most);
+    held.report_if_oversized(&verdict, most);
     (value, settlement(verdict, grant.crash, most))
 }
 
-/// What to write, by verdict and stored policy (P36).
+/// The settlement to write, by verdict and stored policy (P36).
 pub(super) fn settlement(verdict: Verdict, crash: CrashPolicy, most: usize) -> Settlement {
     match (verdict, crash) {
         (Verdict::Complete(answer), _) => Settlement::Complete(answer.capped(most).into()),
@@ -202,10 +201,10 @@ pub(super) fn settlement(verdict: Verdict, crash: CrashPolicy, most: usize) -> S
     }
 }
 
-/// Sends the settlement until it is answered, for as long as one lease: sending it again is safe
-/// (P18), and giving up leaves an effect that happened without a record.
+/// Sends the settlement until it is answered, for at most the span of one lease. Sending it again is safe (P18), and
+/// giving up would leave an effect without a record.
 pub(super) async fn settle(
-    held: &Held,
+    held: &HeldLease,
     grant: &Grant,
     settlement: &Settlement,
 ) -> Result<Settled, StoreError> {
@@ -219,16 +218,17 @@ pub(super) async fn settle(
         };
         let now = clock.now();
         let give_up = *give_up.get_or_insert(now.plus(grant.lease));
-        if !is_sent_again(held, &error) || now >= give_up {
+        if !is_retryable_settle(held, &error) || now >= give_up {
             return Err(error);
         }
         clock.sleep(backoff.next_pause()).await;
     }
 }
 
-/// Whether a settlement that failed so is sent again. One that is the effect's own commit leaves no effect behind when it
-/// is refused, so only what may pass is worth waiting for.
-pub(super) fn is_sent_again(held: &Held, error: &StoreError) -> bool {
+/// Whether a settlement that failed with `error` is sent again. Unlike a claim, it is also retried if the store is full,
+/// because the effect already ran. A settlement that commits the effect itself leaves no effect behind when it is
+/// rejected, so only transient errors and a full store are retried.
+pub(super) fn is_retryable_settle(held: &HeldLease, error: &StoreError) -> bool {
     match held.engine.commits {
         true => error.is_transient() || error.kind == StoreErrorKind::Full,
         false => error.kind.is_retried_for_settle(),
@@ -237,22 +237,19 @@ pub(super) fn is_sent_again(held: &Held, error: &StoreError) -> bool {
 
 /// Sends the settlement once.
 pub(super) async fn settle_once(
-    held: &Held,
+    held: &HeldLease,
     grant: &Grant,
     settlement: &Settlement,
 ) -> Result<Settled, StoreError> {
     let engine = &held.engine;
     held.end();
-    let sent = engine.tick();
     let call = engine.store.settle(grant, settlement);
-    let answer = within(&*engine.env.clock, engine.config.call_limit, call).await;
-    engine.called(&held.subject, StoreCall::Settle, sent, answer.is_ok());
-    answer.inspect_err(|error| engine.store_failed(&held.subject, StoreCall::Settle, error))
+    engine.call(&held.subject, StoreCall::Settle, call).await
 }
 
-/// The answer, once the settlement is acknowledged and not before (P33).
+/// Answers the caller, after the settlement is acknowledged (P33).
 pub(super) async fn respond<V>(
-    held: &Held,
+    held: &HeldLease,
     grant: &Grant,
     settlement: &Settlement,
     settled: Result<Settled, StoreError>,
@@ -276,9 +273,9 @@ pub(super) async fn respond<V>(
         }
         (Ok(Settled::Lost), _, _) => {
             held.lose(fence);
-            Box::pin(answer_of_another(held, fence)).await
+            Box::pin(replay_of_new_owner(held, fence)).await
         }
-        // Nothing to remember, so nothing is lost but time: the lease lapses by itself.
+        // A release keeps nothing, so only time is lost: the lease lapses on its own.
         (Err(_), Settlement::Release, Some(value)) => {
             let state = crate::record::State::Running;
             Response::Ran(Ran {
@@ -298,35 +295,27 @@ pub(super) async fn respond<V>(
     }
 }
 
-/// Another took over. If it is done, its answer is everybody's answer who asked for the same: the key may have had a new
-/// life since, with another payload (P7).
-async fn answer_of_another<V>(held: &Held, fence: crate::record::Fence) -> Response<V> {
+/// Another owner took over. If it is done, its answer is replayed to the same payload. The key may have been used anew
+/// with another payload since (P7).
+async fn replay_of_new_owner<V>(held: &HeldLease, fence: crate::record::Fence) -> Response<V> {
     let engine = &held.engine;
-    let sent = engine.tick();
     let call = engine.store.read(&held.subject.identity);
-    let answer = within(&*engine.env.clock, engine.config.call_limit, call).await;
-    engine.called(&held.subject, StoreCall::Read, sent, answer.is_ok());
-    match answer {
-        Ok(Some(record)) if held.fingerprint == Some(record.fingerprint) => {
-            // `read` gives live records only, so the time of reading doesn't matter here.
-            if let Some(replay) = protocol::replay(&record, Timestamp::default()) {
-                let state = replay.state;
-                engine.emit(
-                    &held.subject,
-                    Step::Replayed {
-                        state,
-                        local: false,
-                        number: None,
-                    },
-                );
-                return Response::Replayed(Replayed {
-                    replay,
-                    number: None,
-                });
-            }
-        }
-        Ok(_) => {}
-        Err(error) => engine.store_failed(&held.subject, StoreCall::Read, &error),
-    }
-    Response::Problem(Problem::LeaseLost { fence })
+    let found = engine.call(&held.subject, StoreCall::Read, call).await;
+    let same_payload = |record: &Record| held.fingerprint == Some(record.fingerprint);
+    let record = found.ok().flatten().filter(same_payload);
+    // `read` returns live records only, so the time of reading doesn't matter here.
+    let replay = record.and_then(|record| protocol::replay(&record, Timestamp::default()));
+    let Some(replay) = replay else {
+        return Response::Problem(Problem::LeaseLost { fence });
+    };
+    let (state, number) = (replay.state, None);
+    engine.emit(
+        &held.subject,
+        Step::Replayed {
+            state,
+            local: false,
+            number,
+        },
+    );
+    Response::Replayed(Replayed { replay, number })
 }

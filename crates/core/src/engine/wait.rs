@@ -1,13 +1,13 @@
-//! Waiting for another's claim, and for another's run (P34).
+//! WaitState for another's claim, and for another's run (P34).
 
 use std::time::Duration;
 
 use futures_util::future::{self, Either};
 
-use super::admit::Asker;
-use super::answer::Problem;
-use super::limit::Pace;
-use super::waiters::{Place, Tenant};
+use super::admit::Claimant;
+use super::backoff::Pace;
+use super::response::Problem;
+use super::waiters::{Tenant, WaiterPermit};
 use crate::claim::Busy;
 use crate::clock::Tick;
 use crate::event::{BusyReason, Step};
@@ -15,24 +15,24 @@ use crate::policy::OnBusy;
 use crate::store::Wake;
 use crate::wake::Wakeup;
 
-/// A tenant that waits.
-pub(super) struct Waiting {
-    _place: Place,
+/// The state of a caller that waits.
+pub(super) struct WaitState {
+    _permit: WaiterPermit,
     began: Tick,
     limit: Duration,
-    /// For the end of another's run; `None` as long as it waited for a claim only.
-    run: Option<Watched>,
+    /// The run that it waits for; `None` while it waits for a claim only.
+    run: Option<WatchedRun>,
 }
 
-/// Another's run, as a waiter sees it.
-struct Watched {
+/// Another caller's run, as a waiter sees it.
+struct WatchedRun {
     began: Tick,
     pace: Pace,
     wakeup: Wakeup,
 }
 
-impl Waiting {
-    /// Since when it waits for a run, if it does.
+impl WaitState {
+    /// When it began to wait for a run, if it does.
     pub(super) fn since(&self) -> Option<Tick> {
         self.run.as_ref().map(|run| run.began)
     }
@@ -42,10 +42,10 @@ impl Waiting {
     }
 }
 
-impl Asker<'_> {
-    /// Becomes a waiter, where it isn't one yet. Also one that may not wait for a run may need another's claim to learn
-    /// that there is one: it is held no longer than a store call may take.
-    pub(super) fn take_place(&mut self) -> Result<(), BusyReason> {
+impl Claimant<'_> {
+    /// Becomes a waiter, unless it is one already. A caller that refuses to wait for a run still waits for another's claim
+    /// to learn about the run, for at most the time of one store call.
+    pub(super) fn become_waiter(&mut self) -> Result<(), BusyReason> {
         if self.waiting.is_some() {
             return Ok(());
         }
@@ -55,15 +55,15 @@ impl Asker<'_> {
         };
         let address = self.claim.identity.address();
         let most = self.request.policy.max_waiters_per_key;
-        let tenant = Tenant::of(&self.request.subject.namespace);
+        let tenant = Tenant::from_namespace(&self.request.subject.namespace);
         let entered = self.engine.waiters.enter(address, tenant, most);
-        let place = entered.map_err(|why| match self.request.policy.on_busy {
+        let permit = entered.map_err(|why| match self.request.policy.on_busy {
             OnBusy::Wait(_) => why,
-            // It would not have waited for a run either: the number of waiters is nothing to it.
+            // It would not have waited for a run either, so the number of waiters is not the reason.
             OnBusy::Refuse => BusyReason::Policy,
         })?;
-        self.waiting = Some(Box::new(Waiting {
-            _place: place,
+        self.waiting = Some(Box::new(WaitState {
+            _permit: permit,
             began: self.now(),
             limit,
             run: None,
@@ -71,7 +71,7 @@ impl Asker<'_> {
         Ok(())
     }
 
-    /// How long this tenant may still wait.
+    /// How long this caller may still wait.
     pub(super) fn left_to_wait(&self) -> Duration {
         let now = self.now();
         self.waiting
@@ -79,16 +79,16 @@ impl Asker<'_> {
             .map_or(Duration::ZERO, |waiting| waiting.left(now))
     }
 
-    /// Waits a while; `None` means that the claim is worth making again.
+    /// Waits until the run may have ended. `None` means that the claim should be sent again.
     pub(super) async fn wait(&mut self, busy: Busy) -> Option<Problem> {
         if self.request.policy.on_busy == OnBusy::Refuse {
-            return Some(self.give_up(BusyReason::Policy, busy.retry_after));
+            return Some(self.refuse_busy(BusyReason::Policy, busy.retry_after));
         }
-        if let Err(why) = self.take_place() {
-            return Some(self.give_up(why, busy.retry_after));
+        if let Err(why) = self.become_waiter() {
+            return Some(self.refuse_busy(why, busy.retry_after));
         }
         if self.begin_to_watch() {
-            // What was settled before that was not seen. Ask again.
+            // A settlement before the watch began was not seen, so claim once more.
             return None;
         }
         let mut left = self.left_to_wait();
@@ -101,13 +101,13 @@ impl Asker<'_> {
             left = self.left_to_wait();
         }
         if left.is_zero() {
-            return Some(self.give_up(BusyReason::WaitedTooLong, busy.retry_after));
+            return Some(self.refuse_busy(BusyReason::WaitedTooLong, busy.retry_after));
         }
-        self.wait_for_the_run(busy, left).await;
+        self.wait_for_run(busy, left).await;
         None
     }
 
-    /// Whether it has only just begun.
+    /// Begins to watch the record. Returns whether that began just now.
     fn begin_to_watch(&mut self) -> bool {
         let now = self.now();
         let waiting = self
@@ -115,7 +115,7 @@ impl Asker<'_> {
             .as_mut()
             .filter(|waiting| waiting.run.is_none());
         let Some(waiting) = waiting else { return false };
-        waiting.run = Some(Watched {
+        waiting.run = Some(WatchedRun {
             began: now,
             pace: Pace::new(),
             wakeup: self.engine.store.watch(&self.claim.identity),
@@ -124,14 +124,14 @@ impl Asker<'_> {
         true
     }
 
-    async fn wait_for_the_run(&mut self, busy: Busy, left: Duration) {
+    async fn wait_for_run(&mut self, busy: Busy, left: Duration) {
         let engine = self.engine;
         let run = self
             .waiting
             .as_mut()
             .and_then(|waiting| waiting.run.as_mut());
         let Some(run) = run else { return };
-        // Not before the lease can have lapsed, unless woken; rounded up past the store's grain.
+        // Unless woken, claim again once the lease can have lapsed, rounded up past the store's clock resolution.
         let lapse = busy.retry_after + Duration::from_millis(1);
         let pause = match engine.store.capabilities().wake {
             Wake::Exact => lapse,
@@ -145,7 +145,8 @@ impl Asker<'_> {
         }
     }
 
-    pub(super) fn give_up(&self, why: BusyReason, retry_after: Duration) -> Problem {
+    /// Reports that the caller doesn't wait, or no longer, and returns the problem for it.
+    pub(super) fn refuse_busy(&self, why: BusyReason, retry_after: Duration) -> Problem {
         self.emit(Step::Busy { why });
         Problem::Busy { why, retry_after }
     }

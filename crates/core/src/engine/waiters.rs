@@ -1,4 +1,4 @@
-//! Counts who waits, and says no past the bounds (P34).
+//! Bounds on waiting callers, per key, tenant and process (back-pressure, P34).
 
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ struct Counts {
     per_tenant: HashMap<Tenant, usize>,
 }
 
-/// A tenant, where there are tenants: without any, there is nobody to leave room for.
+/// The tenant of a waiter. Without tenants, the bound per tenant doesn't apply.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Tenant(Box<str>);
 
 impl Tenant {
-    pub(super) fn of(namespace: &Namespace) -> Option<Self> {
+    pub(super) fn from_namespace(namespace: &Namespace) -> Option<Self> {
         let name = namespace.tenant();
         (!name.is_empty()).then(|| Self(name.into()))
     }
@@ -42,13 +42,13 @@ impl Waiters {
         })
     }
 
-    /// A place to wait for `address`, given back when dropped.
+    /// Admits one more waiter for `address`. The permit gives its place back when dropped.
     pub(super) fn enter(
         self: &Arc<Self>,
         address: Address,
         tenant: Option<Tenant>,
         most: usize,
-    ) -> Result<Place, BusyReason> {
+    ) -> Result<WaiterPermit, BusyReason> {
         let mut counts = self.counts.lock();
         if counts.in_process >= self.max_in_process {
             return Err(BusyReason::ProcessWaiters);
@@ -66,7 +66,7 @@ impl Waiters {
         }
         counts.per_key.insert(address, here + 1);
         counts.in_process += 1;
-        Ok(Place {
+        Ok(WaiterPermit {
             waiters: Arc::clone(self),
             address,
             tenant,
@@ -78,13 +78,14 @@ impl Waiters {
     }
 }
 
-pub(super) struct Place {
+/// The permission to wait, counted until it is dropped.
+pub(super) struct WaiterPermit {
     waiters: Arc<Waiters>,
     address: Address,
     tenant: Option<Tenant>,
 }
 
-impl Drop for Place {
+impl Drop for WaiterPermit {
     fn drop(&mut self) {
         let mut counts = self.waiters.counts.lock();
         counts.in_process -= 1;
@@ -95,7 +96,7 @@ impl Drop for Place {
     }
 }
 
-/// One fewer; what nobody waits for isn't counted.
+/// Decrements a count, and removes it at zero.
 fn leave<K: Eq + std::hash::Hash>(counts: &mut HashMap<K, usize>, whose: &K) {
     match counts.get_mut(whose) {
         Some(count) if *count > 1 => *count -= 1,
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_hold_per_key_and_per_process_and_places_come_back() {
+    fn bounds_hold_per_key_and_process_and_permits_return() {
         let waiters = Waiters::new(3, 3);
         let enter = |key: u8| waiters.enter([key; 16], None, 2);
         let first = [enter(1), enter(1)];
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn one_tenant_leaves_room_for_others() {
+    fn tenant_bound_leaves_room_for_other_tenants() {
         let waiters = Waiters::new(4, 2);
         let enter = |key: u8, whose: &str| {
             let tenant = (!whose.is_empty()).then(|| Tenant(whose.into()));

@@ -1,4 +1,4 @@
-//! The operator's side of the memory store.
+//! The operator interface of the memory store.
 
 use super::MemoryStore;
 use crate::claim::Restored;
@@ -92,7 +92,7 @@ impl StoreAdmin for MemoryStore {
             "durability",
             Severity::Note,
             "records are in this process's memory: they end with it, and no other process sees them",
-            "good for development, and for one process that may forget; else a store that keeps records, such as \
+            "fine for development, and for a single process that may lose its records; otherwise use a durable store: \
              redis://, postgres://, mysql:// or sqlite://",
         );
         let here = self.len();
@@ -109,8 +109,7 @@ impl StoreAdmin for MemoryStore {
     }
 }
 
-/// A listing goes shard by shard and, within one, by identity: an order that other keys' coming and
-/// going does not disturb.
+/// A listing goes shard by shard and, within one, by identity: an order that inserts and deletions don't disturb.
 impl MemoryStore {
     fn page(&self, query: &Query) -> StoreResult<Page> {
         let (first, after) = match &query.after {

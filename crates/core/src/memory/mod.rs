@@ -1,8 +1,8 @@
 //! [`MemoryStore`]: the reference store, in this process's memory. Sharded, bounded, exact.
 //!
-//! It *is* the protocol: each call locks one shard, hands what it finds to [`crate::protocol`] and
-//! writes what that says. Its clock is this process's, so nothing else shares its records. When it is
-//! full it refuses new keys rather than forget a live record (P26).
+//! Each call locks one shard, passes the record found to [`crate::protocol`], and writes the result. Its clock is this
+//! process's, so no other process shares its records. When it is full it refuses new keys rather than evict a live record
+//! (P26).
 
 mod admin;
 mod shard;
@@ -24,12 +24,12 @@ use crate::store::{Capabilities, Store, StoreResult, Wake};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::wake::{Hub, Wakeup};
-use shard::{Put, Shard};
+use shard::{PutOutcome, Shard};
 
-/// How a [`MemoryStore`] is laid out.
+/// Settings of a [`MemoryStore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryConfig {
-    /// The most records kept, expired ones that nobody removed yet included. Default 200,000.
+    /// The most records kept, including expired ones that were not removed yet. Default 200,000.
     pub capacity: usize,
 }
 
@@ -79,7 +79,7 @@ impl MemoryStore {
         }
     }
 
-    /// How many records are present, expired ones that nobody removed yet included.
+    /// The number of records, including expired ones that were not removed yet.
     #[must_use]
     pub fn len(&self) -> usize {
         self.inner.present.load(Ordering::SeqCst)
@@ -129,10 +129,10 @@ impl Inner {
                 |address| self.hasher.hash_one(address),
                 || self.reserve(),
             ) {
-                Put::Done => return Ok(decision.answer),
-                Put::Full if made_room => return Err(StoreError::full()),
+                PutOutcome::Done => return Ok(decision.answer),
+                PutOutcome::Full if made_room => return Err(StoreError::full()),
                 // The lock is given up before other shards are swept: one lock at a time (L8).
-                Put::Full => drop(shard),
+                PutOutcome::Full => drop(shard),
             }
             self.make_room();
             made_room = true;

@@ -26,13 +26,13 @@ struct Entry {
 }
 
 impl Entry {
-    fn is_of(&self, identity: &Identity) -> bool {
-        self.address == identity.address() && self.record.is_of(identity)
+    fn belongs_to(&self, identity: &Identity) -> bool {
+        self.address == identity.address() && self.record.belongs_to(identity)
     }
 }
 
-/// Keeps the fence of a record that is being removed until the clock has passed it. What is kept of
-/// the record has expired, so that to every rule but P22 there is none.
+/// Keeps the fence of a removed record until the clock has passed it. The kept entry counts as expired, so only the rule on
+/// fences (P22) sees it.
 fn remember(ahead: &mut Vec<Entry>, removed: &Entry, now: Timestamp) {
     let passed = |entry: &Entry| entry.record.fence.0 < now.as_micros();
     ahead.retain(|entry| entry.address != removed.address && !passed(entry));
@@ -50,15 +50,15 @@ fn remember(ahead: &mut Vec<Entry>, removed: &Entry, now: Timestamp) {
     }
 }
 
-/// What became of a write.
-pub(super) enum Put {
+/// The result of a write.
+pub(super) enum PutOutcome {
     Done,
     Full,
 }
 
 impl Shard {
-    /// The record of `identity`, expired, removed just now or neither; an error where the slot holds
-    /// another's (P24).
+    /// The record of `identity`, which may be expired or just removed. An error if the slot holds another key's record
+    /// (P24).
     pub(super) fn get(
         &self,
         hash: u64,
@@ -66,12 +66,12 @@ impl Shard {
     ) -> Result<Option<&Record>, RecordError> {
         let address = identity.address();
         match self.table.find(hash, |entry| entry.address == address) {
-            Some(entry) if !entry.record.is_of(identity) => Err(RecordError::Foreign),
+            Some(entry) if !entry.record.belongs_to(identity) => Err(RecordError::Foreign),
             Some(entry) => Ok(Some(&entry.record)),
             None => Ok(self
                 .ahead
                 .iter()
-                .find(|e| e.is_of(identity))
+                .find(|e| e.belongs_to(identity))
                 .map(|entry| &*entry.record)),
         }
     }
@@ -84,7 +84,7 @@ impl Shard {
         record: Record,
         rehash: impl Fn(&Address) -> u64,
         reserve: impl FnOnce() -> bool,
-    ) -> Put {
+    ) -> PutOutcome {
         let address = identity.address();
         let expiry = record.expires_at();
         match self
@@ -98,13 +98,13 @@ impl Shard {
                     record: Box::new(record),
                 });
             }
-            Slot::Vacant(_) => return Put::Full,
+            Slot::Vacant(_) => return PutOutcome::Full,
         }
         self.earliest_expiry = Some(
             self.earliest_expiry
                 .map_or(expiry, |known| known.min(expiry)),
         );
-        Put::Done
+        PutOutcome::Done
     }
 
     /// Removes the record of `identity`; answers whether it was still live.
@@ -116,7 +116,7 @@ impl Shard {
     ) -> Option<bool> {
         let slot = self
             .table
-            .find_entry(hash, |entry| entry.is_of(identity))
+            .find_entry(hash, |entry| entry.belongs_to(identity))
             .ok()?;
         let (entry, _) = slot.remove();
         let was_live = !entry.record.is_expired(now);

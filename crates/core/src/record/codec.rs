@@ -55,7 +55,7 @@ pub enum RecordError {
     /// Written by a newer version of Semel.
     #[error("the record has format version {0}, which this version of semel doesn't read; upgrade")]
     UnknownVersion(u8),
-    /// A part that must be understood isn't.
+    /// Has a section that this version doesn't know and may not skip.
     #[error(
         "the record has a section with tag {0}, which this version of semel doesn't read; upgrade"
     )]
@@ -73,11 +73,11 @@ const CHECKPOINT: u8 = 1;
 const HEAD: u8 = 2;
 const BODY: u8 = 3;
 const OMITTED: u8 = 4;
-const ELSEWHERE: u8 = 5;
+const EXTERNAL: u8 = 5;
 const OPTIONAL: u8 = 128;
 
-/// Of the section of a body that is kept elsewhere: its length, its digest.
-const ELSEWHERE_BYTES: usize = 40;
+/// Bytes of the section of an external body: its length and its digest.
+const EXTERNAL_BYTES: usize = 40;
 
 impl Record {
     /// The packed form.
@@ -133,7 +133,7 @@ impl Record {
 
     fn variable_bytes(&self) -> usize {
         let answer = self.answer.as_ref().map_or(0, |answer| {
-            10 + answer.head.len() + answer.body.held_bytes().max(ELSEWHERE_BYTES)
+            10 + answer.head.len() + answer.body.held_bytes().max(EXTERNAL_BYTES)
         });
         self.label_bytes() + self.checkpoint.len() + 5 + answer
     }
@@ -141,7 +141,7 @@ impl Record {
     /// Unpacks, without checking whose record it is: for listings.
     ///
     /// # Errors
-    /// [`RecordError`] where the bytes are not a record that this version reads.
+    /// [`RecordError`] if the bytes are not a record that this version reads.
     pub fn decode(packed: &Bytes) -> Result<Self, RecordError> {
         let mut reader = Reader { packed, at: 0 };
         let version = reader.u8()?;
@@ -191,10 +191,10 @@ impl Record {
     /// Unpacks the record of `identity`, and no other (P24).
     ///
     /// # Errors
-    /// [`RecordError`]; [`RecordError::Foreign`] where the bytes are another key's record.
+    /// [`RecordError`]; [`RecordError::Foreign`] if the bytes are another key's record.
     pub fn decode_for(identity: &Identity, packed: &Bytes) -> Result<Self, RecordError> {
         let record = Self::decode(packed)?;
-        if record.is_of(identity) {
+        if record.belongs_to(identity) {
             Ok(record)
         } else {
             Err(RecordError::Foreign)
@@ -207,11 +207,11 @@ pub(super) fn put_answer(out: &mut Vec<u8>, answer: &Answer) {
     match &answer.body {
         Body::Kept(body) => put_section(out, BODY, body),
         Body::Omitted { bytes } => put_section(out, OMITTED, &bytes.to_le_bytes()),
-        Body::Elsewhere { bytes, digest } => {
-            let mut section = [0; ELSEWHERE_BYTES];
+        Body::External { bytes, digest } => {
+            let mut section = [0; EXTERNAL_BYTES];
             section[..8].copy_from_slice(&bytes.to_le_bytes());
             section[8..].copy_from_slice(digest);
-            put_section(out, ELSEWHERE, &section);
+            put_section(out, EXTERNAL, &section);
         }
     }
 }
@@ -274,7 +274,7 @@ fn sections(reader: &mut Reader<'_>) -> Result<Sections, RecordError> {
             CHECKPOINT => checkpoint = bytes,
             HEAD => head = Some(bytes),
             BODY => body = Some(Body::Kept(bytes)),
-            OMITTED | ELSEWHERE if body.is_some() => {
+            OMITTED | EXTERNAL if body.is_some() => {
                 return Err(RecordError::Malformed("two bodies"));
             }
             OMITTED => {
@@ -284,7 +284,7 @@ fn sections(reader: &mut Reader<'_>) -> Result<Sections, RecordError> {
                     bytes: u64::from_le_bytes(length),
                 });
             }
-            ELSEWHERE => body = Some(elsewhere(&bytes)?),
+            EXTERNAL => body = Some(external_body(&bytes)?),
             OPTIONAL.. => {}
             _ => return Err(RecordError::UnknownSection(tag)),
         }
@@ -297,10 +297,10 @@ fn sections(reader: &mut Reader<'_>) -> Result<Sections, RecordError> {
     Ok(Sections { checkpoint, answer })
 }
 
-fn elsewhere(section: &[u8]) -> Result<Body, RecordError> {
+fn external_body(section: &[u8]) -> Result<Body, RecordError> {
     let (bytes, digest) = section.split_at_checked(8).unwrap_or_default();
     let bytes = bytes.try_into().map_or(0, u64::from_le_bytes);
-    Body::elsewhere(bytes, digest)
+    Body::external(bytes, digest)
 }
 
 struct Reader<'a> {

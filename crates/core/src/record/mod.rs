@@ -1,4 +1,4 @@
-//! [`Record`]: what a store keeps for one key, and the small types it is made of.
+//! [`Record`]: what a store keeps for one key, and the types of its fields.
 
 mod codec;
 mod packed;
@@ -16,9 +16,9 @@ use crate::key::KeyHint;
 use crate::namespace::Namespace;
 
 pub use codec::{FORMAT_VERSION, HEADER_BYTES, RecordError, offset};
-pub use packed::Packed;
+pub use packed::PackedRecord;
 
-/// A number that only grows per key (P22): of two leases of one key, the later has the larger fence.
+/// The fencing token of a lease (P22). It only grows: of two leases of one key, the later has the larger fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(pub u64);
 
@@ -28,7 +28,7 @@ impl fmt::Display for Fence {
     }
 }
 
-/// The random mark of one owner. `Debug` doesn't show it: whoever has it may settle.
+/// The random mark of one owner. `Debug` hides it, because it gives the right to settle.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token(pub u128);
 
@@ -38,24 +38,24 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Where an operation stands. *Expired* is not a state but a predicate on any of them.
+/// The state of an operation. *Expired* isn't a state but a predicate on any of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum State {
-    /// Somebody has the lease and runs, or has died trying.
+    /// An owner has the lease and runs the effect, or crashed while it did.
     Running = 1,
     /// Done; the answer is kept and replayed.
     Completed = 2,
     /// Failed for good; the failure is kept and replayed.
     Failed = 3,
-    /// Nobody knows whether the effect happened. Waits for a person or a recover hook.
+    /// It is unknown whether the effect happened. An operator or a recover hook has to resolve it.
     InDoubt = 4,
     /// Free to claim. Kept only so that the fence survives.
     Released = 5,
 }
 
 impl State {
-    /// The word for it in docs, metrics and the command line.
+    /// The name of the state in docs, metrics and the command line.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -68,7 +68,7 @@ impl State {
     }
 }
 
-/// What becomes of a key whose owner vanished. Stored with the first claim (P13).
+/// What happens to a key whose owner crashed. Stored with the first claim (P13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(u8)]
 pub enum CrashPolicy {
@@ -79,15 +79,15 @@ pub enum CrashPolicy {
     Hold = 2,
 }
 
-/// What an effect answered, as kept in a record.
+/// The answer of an effect, as kept in a record.
 ///
-/// `head` is small and always kept (a status, ids, headers: the door decides); `body` may be left out
-/// where it is larger than the policy keeps.
+/// `head` is small and always kept; the door decides what it contains (a status, ids, headers). `body` may be left out if
+/// it is larger than the policy allows.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Answer {
     /// Always kept; at most [`Answer::MAX_HEAD_BYTES`].
     pub head: Bytes,
-    /// Kept up to the policy's cap.
+    /// Kept up to the policy's limit.
     pub body: Body,
 }
 
@@ -99,15 +99,15 @@ impl Answer {
 
     /// An answer without a head.
     #[must_use]
-    pub fn of(body: impl Into<Bytes>) -> Self {
+    pub fn from_body(body: impl Into<Bytes>) -> Self {
         Self {
             head: Bytes::new(),
             body: Body::Kept(body.into()),
         }
     }
 
-    /// The same answer, its body left out where it has more than `most` bytes, and its head where
-    /// that is past its own bound (P27).
+    /// The same answer, without its body if that has more than `most` bytes, and without its head if that is larger than
+    /// its own bound (P27).
     #[must_use]
     pub fn capped(self, most: usize) -> Self {
         let head = if self.head.len() > Self::MAX_HEAD_BYTES {
@@ -137,32 +137,32 @@ impl fmt::Debug for Answer {
 pub enum Body {
     /// Kept, byte for byte.
     Kept(Bytes),
-    /// Too large to keep, or streamed: the operation is done and is never run again for that.
+    /// Too large to keep, or streamed. The operation is done and doesn't run again for that.
     Omitted {
-        /// How long it was; 0 where that isn't known.
+        /// Its size; 0 if that is unknown.
         bytes: u64,
     },
-    /// Kept beside the record, in a store of bodies (P44). Who doesn't have that one treats it as left out.
-    Elsewhere {
-        /// How long it is.
+    /// Spilled to a blob store outside of the record (P44). Nodes without a blob store treat it as omitted.
+    External {
+        /// Its size.
         bytes: u64,
-        /// What it is: BLAKE3.
+        /// Its BLAKE3 digest.
         digest: Digest,
     },
 }
 
-/// Says whether bytes are the ones that were kept.
+/// The BLAKE3 digest of an external body: proves that the loaded bytes are the ones that were kept.
 pub type Digest = [u8; 32];
 
 impl Body {
-    /// One that is kept elsewhere, as a store has it.
+    /// An external body, from the digest as a store keeps it.
     ///
     /// # Errors
-    /// [`RecordError::Malformed`] where the digest is none.
-    pub fn elsewhere(bytes: u64, digest: &[u8]) -> Result<Self, RecordError> {
+    /// [`RecordError::Malformed`] if `digest` isn't 32 bytes.
+    pub fn external(bytes: u64, digest: &[u8]) -> Result<Self, RecordError> {
         let digest = digest.try_into();
-        let digest = digest.map_err(|_| RecordError::Malformed("body elsewhere"))?;
-        Ok(Self::Elsewhere { bytes, digest })
+        let digest = digest.map_err(|_| RecordError::Malformed("external body"))?;
+        Ok(Self::External { bytes, digest })
     }
 
     /// How many bytes of it the record itself holds.
@@ -170,17 +170,18 @@ impl Body {
     pub const fn held_bytes(&self) -> usize {
         match self {
             Self::Kept(body) => body.len(),
-            Self::Omitted { .. } | Self::Elsewhere { .. } => 0,
+            Self::Omitted { .. } | Self::External { .. } => 0,
         }
     }
 }
 
+/// Shows sizes, never contents.
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kept(body) => write!(f, "{} bytes", body.len()),
             Self::Omitted { bytes } => write!(f, "{bytes} bytes not kept"),
-            Self::Elsewhere { bytes, .. } => write!(f, "{bytes} bytes elsewhere"),
+            Self::External { bytes, .. } => write!(f, "{bytes} bytes outside of the record"),
         }
     }
 }
@@ -188,37 +189,37 @@ impl fmt::Debug for Body {
 /// What a store keeps for one key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// Second half of the identity: whose record this is (P24).
+    /// Second half of the identity: proves which key the record belongs to (P24).
     pub seal: Seal,
-    /// Where the operation stands.
+    /// The state of the operation.
     pub state: State,
-    /// What becomes of it when its owner vanishes; set by the first claim.
+    /// What happens to the key if its owner crashes; set by the first claim.
     pub crash: CrashPolicy,
-    /// Grows with every claim that wins.
+    /// The fence of the current or last lease. Grows with every claim that wins.
     pub fence: Fence,
-    /// The mark of the current or last owner.
+    /// The random mark of the current or last owner.
     pub token: Token,
-    /// Runs begun since the key was last free, this one included.
+    /// Runs begun since the key was last free, including this one.
     pub attempt: u16,
-    /// The most runs begun before a lapsed lease means "in doubt"; set by the first claim.
+    /// The most runs begun before a lapsed lease leaves the key in doubt; set by the first claim.
     pub max_attempts: u16,
     /// Digest of the payload that the key was first used with.
     pub fingerprint: Fingerprint,
-    /// Which secret made identity and fingerprint; 0 for none.
+    /// The id of the secret behind identity and fingerprint; 0 if there is none.
     pub secret_id: u16,
     /// How long a lease lives after each write.
     pub lease: Duration,
     /// How long the record lives after each write.
     pub retention: Duration,
-    /// When the key was first claimed in this life, on the store's clock.
+    /// When the key was first claimed since it was last free, on the store's clock.
     pub created_at: Timestamp,
     /// When the record was last written, on the store's clock.
     pub written_at: Timestamp,
-    /// For people: where the key lives.
+    /// The namespace of the key, for people.
     pub namespace: Namespace,
-    /// For people: how the key begins.
+    /// The first characters of the key, for people.
     pub hint: KeyHint,
-    /// Progress that the owner kept for whoever runs next. Empty for none.
+    /// Progress that the owner kept for the next one. Empty if there is none.
     pub checkpoint: Bytes,
     /// The answer, once completed or failed.
     pub answer: Option<Arc<Answer>>,
@@ -246,14 +247,14 @@ impl Record {
         now >= self.expires_at()
     }
 
-    /// Whether the owner's time is up.
+    /// Whether the lease has ended without a settlement.
     #[must_use]
     pub fn is_lapsed(&self, now: Timestamp) -> bool {
         self.state == State::Running && now >= self.lease_end()
     }
 
-    /// Whether nobody knows if the effect happened: marked so, or a lapsed lease that may not be
-    /// taken over and that no claim has noticed yet.
+    /// Whether the outcome is unknown: the record is marked so, or it has a lapsed lease that may not be taken over and
+    /// that no claim has noticed yet.
     #[must_use]
     pub fn is_in_doubt(&self, now: Timestamp) -> bool {
         self.state == State::InDoubt || (self.is_lapsed(now) && !self.may_take_over())
@@ -265,15 +266,15 @@ impl Record {
         self.crash == CrashPolicy::Takeover && self.attempt < self.max_attempts
     }
 
-    /// Whether `lease` is the current or last owner's.
+    /// Whether fence and token are those of the current or last owner.
     #[must_use]
     pub fn is_owned_by(&self, fence: Fence, token: Token) -> bool {
         self.fence == fence && self.token == token
     }
 
-    /// Whether the record is the one of `identity` (P24).
+    /// Whether the record belongs to the key of `identity` (P24).
     #[must_use]
-    pub fn is_of(&self, identity: &Identity) -> bool {
+    pub fn belongs_to(&self, identity: &Identity) -> bool {
         self.seal == identity.seal()
     }
 }

@@ -1,4 +1,4 @@
-//! [`Packed`]: a packed record, settled without being unpacked. For stores whose leases carry it along.
+//! [`PackedRecord`]: settles a record in its packed form. For stores whose leases carry the packed record in their memo.
 
 use bytes::BufMut as _;
 
@@ -9,13 +9,13 @@ use crate::identity::Identity;
 
 /// A running record in its packed form.
 #[derive(Clone, Copy)]
-pub struct Packed<'a> {
+pub struct PackedRecord<'a> {
     bytes: &'a [u8],
     label_end: usize,
 }
 
-impl<'a> Packed<'a> {
-    /// The running record of this identity, fence and token; `None` where `bytes` are anything else.
+impl<'a> PackedRecord<'a> {
+    /// The running record of this identity, fence and token; `None` if `bytes` are anything else.
     #[must_use]
     pub fn running(
         bytes: &'a [u8],
@@ -41,8 +41,7 @@ impl<'a> Packed<'a> {
         self.number(offset::RETENTION)
     }
 
-    /// What it becomes when it is completed, failed or released at `now`: as by
-    /// [`crate::protocol::settle`], packed.
+    /// The packed record after it is completed, failed or released at `now`, the same as by [`crate::protocol::settle`].
     #[must_use]
     pub fn settled(&self, state: State, answer: Option<&Answer>, now: Timestamp) -> Vec<u8> {
         let answered = answer.map_or(0, |answer| answer.head.len() + answer.body.held_bytes());
@@ -63,8 +62,8 @@ impl<'a> Packed<'a> {
     }
 }
 
-impl std::fmt::Debug for Packed<'_> {
+impl std::fmt::Debug for PackedRecord<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Packed({} bytes)", self.bytes.len())
+        write!(f, "PackedRecord({} bytes)", self.bytes.len())
     }
 }

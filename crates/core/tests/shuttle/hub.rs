@@ -10,7 +10,7 @@ use shuttle::thread;
 use super::{Seen, claim_of, complete, explore, identity, join, now, store_of, won};
 
 #[test]
-fn who_watches_before_claiming_is_woken() {
+fn watching_before_claiming_gets_the_wake_up() {
     static WAITED: Seen = Seen::new();
     explore(|| {
         let (store, _) = store_of(8);
@@ -37,7 +37,7 @@ fn who_watches_before_claiming_is_woken() {
 }
 
 #[test]
-fn nobody_waits_at_a_hub_after_everybody_left() {
+fn hub_has_no_waiters_after_all_left() {
     explore(|| {
         let (hub, done) = (Hub::new(), Arc::new(AtomicBool::new(false)));
         let mut threads = Vec::new();

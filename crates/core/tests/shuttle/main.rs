@@ -17,8 +17,8 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use semel_core::clock::Sleep;
 use semel_core::{
-    Answer, Claim, Claimed, Clock, CrashPolicy, Fingerprint, Grant, Identity, Key, MemoryConfig,
-    MemoryStore, Namespace, Secret, Settlement, StoreResult, Terms, Tick, Timestamp, Token,
+    Answer, Claim, ClaimTerms, Claimed, Clock, CrashPolicy, Fingerprint, Grant, Identity, Key,
+    MemoryConfig, MemoryStore, Namespace, Secret, Settlement, StoreResult, Tick, Timestamp, Token,
 };
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -79,10 +79,10 @@ fn claim_of(key: &str, token: u128) -> Claim {
     let millis = Duration::from_millis;
     Claim {
         retry: false,
-        identity: Identity::of(&Secret::none(), &namespace, &key),
+        identity: Identity::new(&Secret::none(), &namespace, &key),
         fingerprint: Fingerprint::from_bytes([1; 17]),
         token: Token(token),
-        terms: Terms::new(millis(LEASE), millis(RETENTION), CrashPolicy::Takeover, 9)
+        terms: ClaimTerms::new(millis(LEASE), millis(RETENTION), CrashPolicy::Takeover, 9)
             .expect("fitting terms"),
         secret_id: 0,
         namespace,
@@ -122,7 +122,7 @@ fn join<T>(handles: Vec<JoinHandle<T>>) -> Vec<T> {
 }
 
 fn complete(text: &'static str) -> Settlement {
-    Settlement::Complete(Answer::of(Bytes::from_static(text.as_bytes())).into())
+    Settlement::Complete(Answer::from_body(Bytes::from_static(text.as_bytes())).into())
 }
 
 fn identity() -> Identity {

@@ -57,12 +57,12 @@ fn of_a_settlement_and_a_takeover_one_holds() {
                 TAKEN_OVER.note();
                 assert!(grant.fence > first.fence);
                 assert_eq!((settled, *settled_second), (Settled::Lost, Settled::Done));
-                Answer::of("second")
+                Answer::from_body("second")
             }
             None => {
                 SETTLED.note();
                 assert_eq!(settled, Settled::Done);
-                Answer::of("first")
+                Answer::from_body("first")
             }
         };
         let Claimed::Replay(replay) = now(store.claim(&claim_of("k", 3))) else {
@@ -119,7 +119,7 @@ fn of_a_late_settlement_and_a_resolution_one_holds() {
         assert_eq!(now(store.settle(&first, &Settlement::Doubt)), Settled::Done);
         let operator = {
             let (store, first) = (store.clone(), first.clone());
-            let resolution = Resolution::Complete(Answer::of("operator").into());
+            let resolution = Resolution::Complete(Answer::from_body("operator").into());
             thread::spawn(move || now(store.resolve(&first.identity, first.fence, &resolution)))
         };
         let owner = {
@@ -130,11 +130,11 @@ fn of_a_late_settlement_and_a_resolution_one_holds() {
         let expected = match (settled, resolved) {
             (Settled::Done, Resolved::NotInDoubt) => {
                 OWNER.note();
-                Answer::of("owner")
+                Answer::from_body("owner")
             }
             (Settled::Lost, Resolved::Done) => {
                 OPERATOR.note();
-                Answer::of("operator")
+                Answer::from_body("operator")
             }
             both => panic!("{both:?}"),
         };
@@ -146,7 +146,7 @@ fn of_a_late_settlement_and_a_resolution_one_holds() {
 }
 
 #[test]
-fn a_store_never_holds_more_than_its_capacity_nor_loses_count() {
+fn store_keeps_its_capacity_and_its_count() {
     const CAPACITY: usize = 2;
     static REFUSED: Seen = Seen::new();
     explore(|| {

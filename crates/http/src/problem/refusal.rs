@@ -1,23 +1,24 @@
-//! Why a request is refused at the door.
+//! [`Refusal`]: why a request is refused before it reaches the engine.
 
+use semel_core::Code;
 use semel_core::{CanonicalError, KeyError, NamespaceError};
 
-/// Why a request was refused before any store was asked. Never repeats what was sent.
+/// Why a request was refused before the store was used. Never repeats what was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// There is no key, and the route requires one.
+    /// The key is missing, and the route requires one.
     #[error(
         "send an Idempotency-Key header: a value of your own, the same for every retry, such as a UUID"
     )]
     KeyRequired,
-    /// There is more than one.
+    /// There is more than one key.
     #[error("the key is given more than once; send exactly one")]
     KeyTwice,
-    /// It is neither bare nor a quoted string.
+    /// The key is neither bare nor a quoted string.
     #[error("the key is neither a quoted string nor a plain value; send for example \"k-1\"")]
     KeySyntax,
-    /// It breaks the rules.
+    /// The key breaks the rules.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The body has no canonical form.
@@ -26,11 +27,11 @@ pub enum Refusal {
     /// The route has tenants, and the request names none.
     #[error("the request names no tenant, and this route needs one")]
     TenantRequired,
-    /// Tenant, principal or scope can't be used.
+    /// Tenant, principal or scope is invalid.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
-    /// The wished-for retention is no number of milliseconds.
-    #[error("X-Idempotency-TTL is a number of milliseconds from 1 up")]
+    /// The requested retention is not a number of milliseconds.
+    #[error("X-Idempotency-TTL must be a positive number of milliseconds")]
     Ttl,
     /// The body broke off.
     #[error("the request's body broke off; nothing was started")]
@@ -38,45 +39,50 @@ pub enum Refusal {
     /// The body took too long.
     #[error("the request's body did not arrive in time; nothing was started")]
     BodySlow,
-    /// The body has more bytes than are taken.
+    /// The body exceeds the size limit.
     #[error("a request with a key may have a body of at most {most} bytes; nothing was started")]
     BodyTooLarge {
-        /// The most bytes taken.
+        /// The size limit in bytes.
         most: usize,
     },
-    /// Too many bodies are held in memory.
-    #[error("as many bodies are held in memory as may be; nothing was started")]
+    /// The memory budget for bodies is exhausted.
+    #[error("the memory limit for request bodies is reached; nothing was started")]
     NoRoom,
     /// A gRPC request of more than one message.
-    #[error("a key works on unary calls: one message, unencoded by grpc-web; call without a key")]
+    #[error("keys require unary gRPC calls of one message, without grpc-web; call without a key")]
     UnaryOnly,
-    /// The path can be read in two ways, and different rules hold for them.
+    /// The path is ambiguous, and its readings have different rules.
     #[error(
-        "the path can be read in several ways, for which different rules hold; send it without //, dot segments, ;, \\ and escaped delimiters"
+        "the path is ambiguous, and its readings have different rules; send it without //, dot \
+         segments, ;, \\ and escaped delimiters"
     )]
     PathAmbiguous,
-    /// The webhook's verifier said no.
+    /// The caller keeps as many keys as its quota allows.
+    #[error("your quota of idempotency keys is used up; nothing was started")]
+    QuotaExceeded,
+    /// The webhook's verifier refused the delivery.
     #[error("the webhook's signature is not valid")]
     Unverified,
 }
 
 impl Refusal {
-    /// The word for it in the table of problems.
+    /// The code of the problem.
     #[must_use]
-    pub const fn code(&self) -> &'static str {
+    pub const fn code(&self) -> Code {
         match self {
-            Self::KeyRequired => "idempotency_key_required",
-            Self::KeyTwice | Self::KeySyntax | Self::Key(_) => "idempotency_key_invalid",
-            Self::Payload(_) => "idempotency_payload_invalid",
-            Self::TenantRequired | Self::Namespace(_) => "idempotency_tenant_required",
-            Self::Ttl => "idempotency_ttl_invalid",
-            Self::BodyBroken => "idempotency_body_broken",
-            Self::BodySlow => "idempotency_body_slow",
-            Self::BodyTooLarge { .. } => "idempotency_body_too_large",
-            Self::NoRoom => "idempotency_no_room",
-            Self::UnaryOnly => "idempotency_unary_only",
-            Self::PathAmbiguous => "idempotency_path_ambiguous",
-            Self::Unverified => "webhook_unverified",
+            Self::KeyRequired => Code::KeyRequired,
+            Self::KeyTwice | Self::KeySyntax | Self::Key(_) => Code::KeyInvalid,
+            Self::Payload(_) => Code::PayloadInvalid,
+            Self::TenantRequired | Self::Namespace(_) => Code::TenantRequired,
+            Self::Ttl => Code::TtlInvalid,
+            Self::BodyBroken => Code::BodyBroken,
+            Self::BodySlow => Code::BodySlow,
+            Self::BodyTooLarge { .. } => Code::BodyTooLarge,
+            Self::NoRoom => Code::NoRoom,
+            Self::UnaryOnly => Code::UnaryOnly,
+            Self::PathAmbiguous => Code::PathAmbiguous,
+            Self::QuotaExceeded => Code::QuotaExceeded,
+            Self::Unverified => Code::WebhookUnverified,
         }
     }
 }

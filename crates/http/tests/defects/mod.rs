@@ -1,7 +1,7 @@
 //! What other idempotency layers get wrong, one check each, for any layer under test.
 //!
-//! Each is named after where it was found. Our own tests run them on our layer; `bench/peers` runs the
-//! same ones on a published peer, which shows that they can fail.
+//! Each is named after where it was found. Our own tests run them on our layer; `bench/peers` runs
+//! the same ones on a published peer, which shows that they can fail.
 
 mod app;
 mod client;

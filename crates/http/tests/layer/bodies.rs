@@ -1,5 +1,5 @@
-//! Request bodies: chunked, expected, too large, too slow, broken off; and what is left of them on the
-//! connection after a refusal.
+//! Request bodies: chunked, expected, too large, too slow, broken off; and what is left of them on
+//! the connection after a refusal.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post as on_post;
 use http_body_util::BodyExt as _;
 use hyper::body::Frame;
-use semel::http::{Limits, Route};
+use semel::http::{BodyLimits, Route};
 
 use crate::support::*;
 
@@ -24,11 +24,11 @@ fn lengths(runs: &Runs) -> Router {
 }
 
 fn small() -> Route {
-    Route::new().limits(Limits {
+    Route::new().limits(BodyLimits {
         request_bytes: 1000,
         request_time: Duration::from_millis(300),
         drain_bytes: 4000,
-        ..Limits::default()
+        ..BodyLimits::default()
     })
 }
 
@@ -73,7 +73,7 @@ async fn expect_continue_is_answered_before_the_body_is_sent() {
 }
 
 #[tokio::test]
-async fn expect_continue_on_a_refused_request_is_answered_without_asking_for_the_body() {
+async fn expect_continue_is_refused_without_reading_the_body() {
     let runs = Runs::default();
     let rig = Rig::with(small(), lengths(&runs)).await;
     for (key, status) in [("no key", 400), ("k", 413)] {
@@ -123,7 +123,7 @@ async fn a_body_that_is_too_large_is_refused_and_nothing_runs() {
 }
 
 #[tokio::test]
-async fn a_body_that_takes_too_long_is_refused_and_its_connection_closed() {
+async fn slow_body_is_refused_and_the_connection_closed() {
     let runs = Runs::default();
     let rig = Rig::with(small(), lengths(&runs)).await;
     let mut raw = rig.raw().await;
@@ -176,7 +176,7 @@ async fn a_body_that_breaks_off_starts_nothing() {
 }
 
 #[tokio::test]
-async fn a_refused_requests_body_is_never_taken_for_the_next_request() {
+async fn refused_body_is_not_read_as_the_next_request() {
     let runs = Runs::default();
     let rig = Rig::with(small(), lengths(&runs)).await;
     let smuggled = format!("{HEAD}content-length: 1\r\n\r\nx");

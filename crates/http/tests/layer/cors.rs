@@ -10,7 +10,7 @@ use tower_http::cors::{Any, CorsLayer};
 use crate::support::*;
 
 #[tokio::test]
-async fn a_preflight_passes_and_a_replay_has_cors_headers_of_its_own() {
+async fn preflight_passes_and_replay_gets_fresh_cors_headers() {
     let cors = CorsLayer::new()
         .allow_origin(Any)
         .allow_methods([Method::POST])

@@ -138,7 +138,7 @@ async fn a_waiting_duplicate_may_leave_too() {
 }
 
 #[tokio::test]
-async fn a_caller_may_leave_in_the_middle_of_a_streamed_answer() {
+async fn caller_may_leave_during_a_streamed_response() {
     let runs = Runs::default();
     let counted = runs.clone();
     let handler = move || async move {

@@ -4,16 +4,16 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post as on_post;
 use parking_lot::Mutex;
-use semel::http::Lease;
+use semel::http::HandlerLease;
 use std::sync::Arc;
 
 use crate::support::*;
 
 #[tokio::test]
-async fn a_handler_has_fence_attempt_and_a_key_to_pass_on_the_same_on_every_attempt() {
+async fn handler_sees_fence_attempt_and_a_stable_downstream_key() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&seen);
-    let handler = move |lease: Lease| async move {
+    let handler = move |lease: HandlerLease| async move {
         lease
             .checkpoint("half-way")
             .await
@@ -40,7 +40,7 @@ async fn a_handler_has_fence_attempt_and_a_key_to_pass_on_the_same_on_every_atte
 
 #[tokio::test]
 async fn an_optional_lease_takes_requests_without_a_key() {
-    let handler = |lease: Option<Lease>| async move { lease.is_some().to_string() };
+    let handler = |lease: Option<HandlerLease>| async move { lease.is_some().to_string() };
     let rig = Rig::new(Router::new().route("/", on_post(handler))).await;
     assert_eq!(rig.send(post("/", "k", "{}")).await.text(), "true");
     assert_eq!(
@@ -50,16 +50,16 @@ async fn an_optional_lease_takes_requests_without_a_key() {
 }
 
 #[tokio::test]
-async fn a_handler_that_needs_a_lease_refuses_requests_without_a_key() {
-    let handler = |_: Lease| async { "ran" };
+async fn handler_with_a_lease_refuses_requests_without_a_key() {
+    let handler = |_: HandlerLease| async { "ran" };
     let rig = Rig::new(Router::new().route("/", on_post(handler))).await;
     let told = rig.send(without_key(post("/", "", "{}"))).await;
     assert_eq!(told.problem(), (400, "idempotency_key_required".to_owned()));
 }
 
 #[tokio::test]
-async fn a_lease_without_a_layer_is_a_mistake_of_the_servers() {
-    let handler = |_: Lease| async { "ran" };
+async fn lease_without_a_layer_is_a_server_error() {
+    let handler = |_: HandlerLease| async { "ran" };
     let address = serve(Router::new().route("/", on_post(handler))).await;
     let mut client = Client::connect(address, Protocol::Http1).await;
     let told = client.send(post("/", "k", "{}")).await;

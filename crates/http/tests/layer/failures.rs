@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post as on_post;
-use semel::http::{Lease, Outcome, Route};
+use semel::http::{EffectOutcome, HandlerLease, Route};
 use semel::{CrashPolicy, Policy};
 
 use crate::support::*;
@@ -18,7 +18,7 @@ fn panicking(runs: &Runs) -> Router {
 }
 
 #[tokio::test]
-async fn a_panic_is_told_and_frees_the_key_under_takeover() {
+async fn panic_is_reported_and_frees_the_key_under_takeover() {
     for protocol in BOTH {
         let runs = Runs::default();
         let rig = Rig::new(panicking(&runs)).await;
@@ -35,7 +35,7 @@ async fn a_panic_is_told_and_frees_the_key_under_takeover() {
 }
 
 #[tokio::test]
-async fn a_panic_or_an_error_under_hold_is_in_doubt_and_never_run_again() {
+async fn panic_or_error_under_hold_is_in_doubt() {
     let failing = |runs: &Runs| {
         let runs = runs.clone();
         let handler = move || async move {
@@ -58,10 +58,10 @@ async fn a_panic_or_an_error_under_hold_is_in_doubt_and_never_run_again() {
 }
 
 #[tokio::test]
-async fn a_handler_that_knows_better_than_its_status_says_so() {
-    let app = |runs: &Runs, outcome: Outcome| {
+async fn handler_mark_overrides_the_status() {
+    let app = |runs: &Runs, outcome: EffectOutcome| {
         let runs = runs.clone();
-        let handler = move |lease: Lease| async move {
+        let handler = move |lease: HandlerLease| async move {
             runs.begin();
             lease.mark(outcome);
             (StatusCode::BAD_GATEWAY, "provider unreachable")
@@ -70,7 +70,7 @@ async fn a_handler_that_knows_better_than_its_status_says_so() {
     };
     // Nothing happened: free, also under hold.
     let runs = Runs::default();
-    let rig = Rig::with(Route::new().hold(), app(&runs, Outcome::NoEffect)).await;
+    let rig = Rig::with(Route::new().hold(), app(&runs, EffectOutcome::NoEffect)).await;
     for _ in 0..2 {
         let answer = rig.send(post("/", "k", "{}")).await;
         assert_eq!(
@@ -81,7 +81,7 @@ async fn a_handler_that_knows_better_than_its_status_says_so() {
     assert_eq!(runs.begun(), 2);
     // Nobody knows: in doubt, also under takeover.
     let runs = Runs::default();
-    let rig = Rig::new(app(&runs, Outcome::Unknown)).await;
+    let rig = Rig::new(app(&runs, EffectOutcome::Unknown)).await;
     assert_eq!(rig.send(post("/", "k", "{}")).await.status, 502);
     assert_eq!(
         rig.send(post("/", "k", "{}")).await.problem().1,
@@ -91,9 +91,9 @@ async fn a_handler_that_knows_better_than_its_status_says_so() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_down_means_503_and_nothing_runs_unless_the_scope_is_fail_open() {
+async fn store_down_means_503_unless_fail_open() {
     use semel_core::{MemoryConfig, MemoryStore};
-    use semel_testkit::faulty::{Call, Fault, FaultyStore};
+    use semel_testkit::faulty::{CallKind, Fault, FaultyStore};
     use std::sync::Arc;
 
     for (store_down, status, times) in [
@@ -104,7 +104,7 @@ async fn a_store_that_is_down_means_503_and_nothing_runs_unless_the_scope_is_fai
         let memory = MemoryStore::new(MemoryConfig::default(), Arc::clone(&clock));
         let store = FaultyStore::sound(Arc::new(memory), clock);
         for _ in 0..20 {
-            store.next(Call::Claim, Fault::Refuse);
+            store.next(CallKind::Claim, Fault::Refuse);
         }
         let policy = Policy {
             store_down,
@@ -134,7 +134,7 @@ async fn a_store_that_is_down_means_503_and_nothing_runs_unless_the_scope_is_fai
 }
 
 #[tokio::test]
-async fn a_problem_has_the_members_of_rfc_9457_and_ours_and_nothing_of_the_request() {
+async fn problem_has_rfc_9457_members_and_nothing_of_the_request() {
     let rig = Rig::new(panicking(&Runs::default())).await;
     let told = rig
         .send(post("/", "sk_live_4242", r#"{"card":"4242424242424242"}"#))
@@ -166,7 +166,7 @@ async fn a_problem_has_the_members_of_rfc_9457_and_ours_and_nothing_of_the_reque
 }
 
 #[tokio::test]
-async fn a_record_that_another_door_wrote_is_said_not_run_again() {
+async fn record_of_another_door_is_reported_and_does_not_run() {
     let runs = Runs::default();
     let counted = runs.clone();
     let handler = move || async move { counted.begin().to_string() };
@@ -191,7 +191,7 @@ async fn a_record_that_another_door_wrote_is_said_not_run_again() {
     let engine = rig.semel.engine();
     let request =
         semel_core::engine::Request::new(engine, namespace, &key, builder.finish(), policy);
-    let answer = semel_core::Answer::of("not by HTTP");
+    let answer = semel_core::Answer::from_body("not by HTTP");
     let effect = |_| async {
         semel_core::engine::Report {
             value: (),

@@ -3,8 +3,9 @@
 use axum::Router;
 use axum::routing::post as on_post;
 use semel::Mode;
-use semel::http::{Limits, Route};
-use semel_core::event::{Step, Would};
+use semel::http::{BodyLimits, Route};
+use semel_core::Code;
+use semel_core::event::{ShadowDecision, Step};
 
 use crate::support::*;
 
@@ -16,11 +17,11 @@ fn count(runs: &Runs) -> Router {
 }
 
 #[tokio::test]
-async fn observing_runs_everything_and_reports_what_enforcing_would_have_done() {
+async fn observe_mode_runs_everything_and_reports_decisions() {
     let runs = Runs::default();
-    let limits = Limits {
+    let limits = BodyLimits {
         request_bytes: 100,
-        ..Limits::default()
+        ..BodyLimits::default()
     };
     let route = Route::new()
         .mode(Mode::Observe)
@@ -30,23 +31,23 @@ async fn observing_runs_everything_and_reports_what_enforcing_would_have_done() 
     let large = "x".repeat(200);
     let requests = [
         (post("/", "k", "{}"), None),
-        (post("/", "k", "{}"), Some(Would::Replay)),
-        (post("/", "k", "[]"), Some(Would::Mismatch)),
+        (post("/", "k", "{}"), Some(ShadowDecision::Replay)),
+        (post("/", "k", "[]"), Some(ShadowDecision::Mismatch)),
         (
             without_key(post("/", "", "{}")),
-            Some(Would::Refuse("idempotency_key_required")),
+            Some(ShadowDecision::Refuse(Code::KeyRequired)),
         ),
         (
             post("/", "no key", "{}"),
-            Some(Would::Refuse("idempotency_key_invalid")),
+            Some(ShadowDecision::Refuse(Code::KeyInvalid)),
         ),
         (
             post("/", "k", "{]"),
-            Some(Would::Refuse("idempotency_payload_invalid")),
+            Some(ShadowDecision::Refuse(Code::PayloadInvalid)),
         ),
         (
             post("/", "l", large.clone()),
-            Some(Would::Refuse("idempotency_body_too_large")),
+            Some(ShadowDecision::Refuse(Code::BodyTooLarge)),
         ),
     ];
     for (n, (request, would)) in requests.into_iter().enumerate() {
@@ -60,7 +61,8 @@ async fn observing_runs_everything_and_reports_what_enforcing_would_have_done() 
         assert!(!answer.is_replay());
         if let Some(would) = would {
             assert_eq!(
-                rig.log.count(|step| *step == Step::Observed { would }),
+                rig.log
+                    .count(|step| *step == Step::Observed { decision: would }),
                 1,
                 "{would:?}"
             );
@@ -76,7 +78,7 @@ async fn observing_runs_everything_and_reports_what_enforcing_would_have_done() 
 }
 
 #[tokio::test]
-async fn off_looks_at_nothing() {
+async fn off_mode_reads_nothing() {
     let runs = Runs::default();
     let rig = Rig::with(Route::new().mode(Mode::Off).require_key(), count(&runs)).await;
     for _ in 0..2 {

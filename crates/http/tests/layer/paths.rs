@@ -28,7 +28,7 @@ async fn ask(address: std::net::SocketAddr, request: Request<axum::body::Body>) 
 }
 
 #[tokio::test]
-async fn forms_of_a_path_have_the_rules_of_its_route() {
+async fn equivalent_paths_share_the_rules_of_a_route() {
     let runs = Runs::default();
     let address = strict(&runs, "/charges").await;
     for path in [
@@ -53,7 +53,7 @@ async fn forms_of_a_path_have_the_rules_of_its_route() {
 }
 
 #[tokio::test]
-async fn a_path_that_can_be_read_in_several_ways_is_refused() {
+async fn ambiguous_path_is_refused() {
     let runs = Runs::default();
     let address = strict(&runs, "/charges").await;
     for path in [
@@ -76,7 +76,8 @@ async fn a_path_that_can_be_read_in_several_ways_is_refused() {
         }
     }
     assert_eq!(runs.begun(), 0);
-    // What no reading takes for the route is none of its business, nor is a method that it doesn't cover.
+    // What no reading takes for the route is none of its business, nor is a method that it doesn't
+    // cover.
     for (number, path) in ["//other", "/a;b", "/a%2fb"].into_iter().enumerate() {
         let answer = ask(address, without_key(post(path, "", "{}"))).await;
         assert_eq!(answer.text(), (number + 1).to_string(), "{path}");
@@ -87,7 +88,7 @@ async fn a_path_that_can_be_read_in_several_ways_is_refused() {
 }
 
 #[tokio::test]
-async fn a_route_that_fits_every_reading_takes_odd_paths() {
+async fn route_that_matches_every_reading_accepts_odd_paths() {
     let runs = Runs::default();
     let address = strict(&runs, "/files/{*rest}").await;
     assert_eq!(
@@ -104,7 +105,7 @@ async fn a_route_that_fits_every_reading_takes_odd_paths() {
 }
 
 #[tokio::test]
-async fn a_method_that_is_overridden_is_covered_and_counts() {
+async fn overridden_method_is_covered_and_counts() {
     let runs = Runs::default();
     let address = strict(&runs, "/charges").await;
     let put = |key: &str| {
@@ -129,14 +130,14 @@ async fn a_method_that_is_overridden_is_covered_and_counts() {
 }
 
 #[tokio::test]
-async fn a_key_in_the_body_is_found_as_any_reader_would_or_refused() {
+async fn ambiguous_key_in_the_body_is_refused() {
     let runs = Runs::default();
     let counted = runs.clone();
     let router = Router::new().fallback(move || async move { counted.begin().to_string() });
     let route = Route::new()
         .key(semel::http::KeySource::field("key"))
         .payload(semel::http::Payload {
-            body: semel::http::Compare::Bytes,
+            body: semel::http::BodyComparison::Bytes,
             ..semel::http::Payload::default()
         });
     let rig = Rig::with(route, router).await;

@@ -56,7 +56,7 @@ async fn mismatch_replayed_status_and_5xx_are_as_the_table_says() {
 }
 
 #[tokio::test]
-async fn errors_have_the_shape_that_the_profiles_callers_know() {
+async fn errors_have_the_shape_of_the_profile() {
     for terms in &PROFILES {
         let route = Route::new().profile(terms.profile);
         let rig = Rig::with(route, created_then_failing(&Runs::default())).await;
@@ -87,7 +87,7 @@ async fn errors_have_the_shape_that_the_profiles_callers_know() {
 }
 
 #[tokio::test]
-async fn a_running_duplicate_is_told_in_the_words_of_stripe_and_acp() {
+async fn running_duplicate_is_reported_as_stripe_and_acp_do() {
     for (profile, at, expected) in [
         (Profile::Stripe, "/error/code", "idempotency_key_in_use"),
         (Profile::Stripe, "/error/type", "idempotency_error"),

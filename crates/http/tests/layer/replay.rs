@@ -74,7 +74,7 @@ async fn a_replay_is_byte_equal_over_http_1_and_http_2() {
 }
 
 #[tokio::test]
-async fn a_replay_says_so_and_when_it_was_first_asked() {
+async fn replay_is_marked_with_the_original_time() {
     let rig = Rig::new(charges(&Runs::default())).await;
     rig.send(post("/charges", "k", "{}")).await;
     let replay = rig.send(post("/charges", "k", "{}")).await;
@@ -89,7 +89,7 @@ async fn a_replay_says_so_and_when_it_was_first_asked() {
 }
 
 #[tokio::test]
-async fn what_belongs_to_one_connection_or_session_is_never_kept() {
+async fn connection_and_session_headers_are_never_stored() {
     let route = Route::new().keep_header("x-charge-id").keep_header("x-hop");
     let rig = Rig::with(route, charges(&Runs::default())).await;
     rig.send(post("/charges", "k", "{}")).await;
@@ -107,7 +107,7 @@ async fn what_belongs_to_one_connection_or_session_is_never_kept() {
 }
 
 #[tokio::test]
-async fn another_process_replays_what_this_one_answered() {
+async fn another_process_replays_the_response() {
     use semel_core::{MemoryConfig, MemoryStore};
     let runs = Runs::default();
     let clock = semel::tokio_env().clock;
@@ -169,7 +169,7 @@ async fn an_answer_without_a_body_is_replayed_without_one() {
 }
 
 #[tokio::test]
-async fn headers_past_the_bound_are_left_out_and_the_replay_says_so() {
+async fn oversized_headers_are_left_out_and_the_replay_says_so() {
     let runs = Runs::default();
     let counted = runs.clone();
     let handler = move || async move {

@@ -91,7 +91,8 @@ async fn survives(url: &str) {
     assert_eq!(runs, 1);
     assert_eq!(by_status, HashMap::from([(200, 1), (409, DUPLICATES - 1)]));
     leaves_nothing(&semel).await;
-    // Whatever is set up once has been by now: another storm takes no memory that it doesn't give back.
+    // Whatever is set up once has been by now: another storm takes no memory that it doesn't give
+    // back.
     let held = || {
         let seen = INSTRUMENTED_SYSTEM.stats();
         seen.bytes_allocated.saturating_sub(seen.bytes_deallocated)

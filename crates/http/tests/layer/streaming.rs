@@ -11,7 +11,7 @@ use futures_util::stream::{self, StreamExt as _};
 use http_body_util::BodyExt as _;
 use hyper::body::Frame;
 use semel::Policy;
-use semel::http::{Limits, Route};
+use semel::http::{BodyLimits, Route};
 
 use crate::support::*;
 
@@ -32,7 +32,7 @@ fn app<R: IntoResponse + 'static>(runs: &Runs, make: fn() -> R) -> Router {
 }
 
 #[tokio::test]
-async fn events_come_as_they_are_made_and_a_replay_says_that_they_were_not_kept() {
+async fn events_are_streamed_and_the_replay_says_they_are_missing() {
     for protocol in BOTH {
         let runs = Runs::default();
         let router = app(&runs, || {
@@ -64,7 +64,7 @@ async fn events_come_as_they_are_made_and_a_replay_says_that_they_were_not_kept(
 }
 
 #[tokio::test]
-async fn an_answer_over_the_cap_reaches_its_caller_whole_and_is_never_run_again() {
+async fn oversized_response_arrives_whole_and_does_not_run_again() {
     let route = || {
         Route::new().policy(Policy {
             max_answer_bytes: 1000,
@@ -110,10 +110,10 @@ async fn an_answer_of_unknown_length_that_fits_is_kept() {
 }
 
 #[tokio::test]
-async fn an_answer_that_takes_long_counts_as_a_stream() {
-    let limits = Limits {
+async fn slow_response_counts_as_a_stream() {
+    let limits = BodyLimits {
         gather_time: Duration::from_millis(100),
-        ..Limits::default()
+        ..BodyLimits::default()
     };
     for route in [Route::new().limits(limits), Route::new().streams()] {
         let runs = Runs::default();
@@ -127,7 +127,7 @@ async fn an_answer_that_takes_long_counts_as_a_stream() {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_is_never_given_in_half() {
+async fn truncated_response_is_never_replayed() {
     fn broken() -> Body {
         let pieces = [Ok(Bytes::from("half")), Err(std::io::Error::other("gone"))];
         Body::from_stream(stream::iter(pieces))

@@ -4,7 +4,7 @@ use axum::Router;
 use axum::http::HeaderMap;
 use axum::routing::post as on_post;
 use semel::Semel;
-use semel::http::{BuildError, Credentials, Route};
+use semel::http::{BuildError, CredentialRules, Route};
 
 use crate::support::*;
 
@@ -33,7 +33,7 @@ fn who(parts: &axum::http::request::Parts) -> Option<String> {
 }
 
 #[tokio::test]
-async fn tenants_and_principals_of_one_key_never_meet() {
+async fn tenants_and_principals_have_separate_keys() {
     let tenants = Route::new().multi_tenant().tenant(who);
     let principals = Route::new().principal(who);
     for route in [tenants, principals] {
@@ -48,7 +48,7 @@ async fn tenants_and_principals_of_one_key_never_meet() {
 }
 
 #[tokio::test]
-async fn a_request_without_a_tenant_is_refused_on_a_route_that_has_them() {
+async fn multi_tenant_route_refuses_requests_without_a_tenant() {
     let runs = Runs::default();
     let rig = Rig::with(Route::new().multi_tenant().tenant(who), whoami(&runs)).await;
     for request in [
@@ -67,7 +67,7 @@ async fn a_request_without_a_tenant_is_refused_on_a_route_that_has_them() {
 }
 
 #[tokio::test]
-async fn without_a_principal_other_credentials_are_refused_rather_than_answered() {
+async fn other_credentials_are_refused_without_a_principal() {
     let runs = Runs::default();
     let rig = Rig::new(whoami(&runs)).await;
     let ask = |name: &'static str| rig.send(with(post("/", "k", "{}"), "authorization", name));
@@ -80,7 +80,7 @@ async fn without_a_principal_other_credentials_are_refused_rather_than_answered(
 }
 
 #[tokio::test]
-async fn where_no_principal_is_found_other_credentials_are_refused_too() {
+async fn other_credentials_are_refused_if_no_principal_is_found() {
     let runs = Runs::default();
     let rig = Rig::with(Route::new().principal(who), whoami(&runs)).await;
     let ask = |name: &'static str| rig.send(with(post("/", "k", "{}"), "x-api-key", name));
@@ -105,7 +105,7 @@ const CREDENTIALS: [(&str, &str, &str); 7] = [
 ];
 
 #[tokio::test]
-async fn every_credential_counts_where_no_principal_is_known() {
+async fn every_credential_counts_without_a_principal() {
     for (name, ours, theirs) in CREDENTIALS {
         let runs = Runs::default();
         let rig = Rig::new(whoami(&runs)).await;
@@ -128,11 +128,11 @@ async fn every_credential_counts_where_no_principal_is_known() {
 }
 
 #[tokio::test]
-async fn of_cookies_only_those_that_are_named_count_where_some_are() {
+async fn only_named_cookies_count() {
     let runs = Runs::default();
-    let route = Route::new().credentials(Credentials {
+    let route = Route::new().credentials(CredentialRules {
         cookies: vec!["sid".to_owned()],
-        ..Credentials::default()
+        ..CredentialRules::default()
     });
     let rig = Rig::with(route, whoami(&runs)).await;
     let ask = |value: &'static str| rig.send(with(post("/", "k", "{}"), "cookie", value));
@@ -157,7 +157,7 @@ fn sign_in(runs: &Runs, status: u16, place: &'static str) -> Router {
 }
 
 #[tokio::test]
-async fn an_answer_that_asks_to_sign_in_is_not_kept_for_a_request_without_credentials() {
+async fn sign_in_response_is_not_stored_without_credentials() {
     for (status, place) in [(302, "/login?next=/"), (401, ""), (403, ""), (407, "")] {
         let runs = Runs::default();
         let rig = Rig::new(sign_in(&runs, status, place)).await;
@@ -174,7 +174,7 @@ async fn an_answer_that_asks_to_sign_in_is_not_kept_for_a_request_without_creden
 }
 
 #[tokio::test]
-async fn other_answers_are_kept_for_a_request_without_credentials() {
+async fn other_responses_are_stored_without_credentials() {
     for (status, place) in [(200, ""), (302, "/orders/7"), (303, "/login"), (404, "")] {
         let runs = Runs::default();
         let rig = Rig::new(sign_in(&runs, status, place)).await;
@@ -247,7 +247,7 @@ async fn wrong_settings_are_refused_at_start() {
 }
 
 #[tokio::test]
-async fn routes_of_one_layer_have_settings_of_their_own() {
+async fn routes_of_one_layer_have_separate_settings() {
     let semel = Semel::open("memory://").await.unwrap();
     let layer = semel
         .http_builder()

@@ -82,7 +82,7 @@ async fn duplicates_wait_and_get_the_same_answer() {
 }
 
 #[tokio::test]
-async fn the_eleventh_waiter_of_a_key_is_told_429() {
+async fn eleventh_waiter_of_a_key_gets_429() {
     let handler = Gated::new();
     let rig = Rig::new(handler.router()).await;
     let told = AtomicUsize::new(0);
@@ -109,7 +109,7 @@ async fn the_eleventh_waiter_of_a_key_is_told_429() {
 }
 
 #[tokio::test]
-async fn told_at_once_or_after_waiting_in_vain_as_the_profile_says() {
+async fn profile_decides_whether_duplicates_wait() {
     let soon = Duration::from_millis(50);
     let refuse = Policy {
         on_busy: OnBusy::Refuse,
@@ -142,7 +142,7 @@ async fn told_at_once_or_after_waiting_in_vain_as_the_profile_says() {
 }
 
 #[tokio::test]
-async fn another_payload_is_refused_at_once_while_the_first_still_runs() {
+async fn other_payload_is_refused_while_the_first_runs() {
     let handler = Gated::new();
     let rig = Rig::new(handler.router()).await;
     let (first, second) = handler.overlap(&rig, post("/", "k", "[]")).await;

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use semel::Mode;
-use semel::http::{Limits, StandardWebhooks, webhook};
+use semel::http::{BodyLimits, StandardWebhooks, webhook};
 
 use crate::support::*;
 
@@ -40,7 +40,7 @@ fn delivery(id: &str, body: &str, age: u64) -> Request<Body> {
 }
 
 #[tokio::test]
-async fn a_second_delivery_of_an_event_is_answered_200_and_runs_nothing() {
+async fn second_delivery_gets_200_and_runs_nothing() {
     let runs = Runs::default();
     let route = StandardWebhooks::new(&[SECRET]).unwrap().route();
     let rig = Rig::with(route, hook(&runs)).await;
@@ -55,7 +55,7 @@ async fn a_second_delivery_of_an_event_is_answered_200_and_runs_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_not_genuine_is_refused_and_claims_nothing() {
+async fn unverified_delivery_is_refused_and_claims_nothing() {
     let runs = Runs::default();
     let route = StandardWebhooks::new(&[SECRET]).unwrap().route();
     let rig = Rig::with(route, hook(&runs)).await;
@@ -78,12 +78,12 @@ async fn what_is_not_genuine_is_refused_and_claims_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_not_genuine_is_refused_in_every_mode() {
+async fn unverified_delivery_is_refused_in_every_mode() {
     for mode in [Mode::Observe, Mode::Off] {
         let runs = Runs::default();
-        let limits = Limits {
+        let limits = BodyLimits {
             request_bytes: 100,
-            ..Limits::default()
+            ..BodyLimits::default()
         };
         let route = StandardWebhooks::new(&[SECRET]).unwrap().route();
         let rig = Rig::with(route.mode(mode).limits(limits), hook(&runs)).await;
@@ -102,7 +102,7 @@ async fn what_is_not_genuine_is_refused_in_every_mode() {
 }
 
 #[tokio::test]
-async fn a_failed_delivery_may_come_again() {
+async fn failed_delivery_may_be_repeated() {
     let runs = Runs::default();
     let counted = runs.clone();
     let handler = move || async move {
@@ -131,7 +131,7 @@ async fn a_failed_delivery_may_come_again() {
 }
 
 #[test]
-fn a_secret_that_is_none_is_refused_and_never_shown() {
+fn invalid_secret_is_refused_and_not_echoed() {
     for secrets in [&[][..], &["whsec_"], &["not base64!"], &["c2hvcnQ="]] {
         assert!(StandardWebhooks::new(secrets).is_err(), "{secrets:?}");
     }

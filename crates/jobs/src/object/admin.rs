@@ -1,4 +1,4 @@
-//! Looking, listing, counting, retrying and reaping: by going through the tasks.
+//! Reads, lists, counts, retries and reaps tasks, by scanning them.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use percent_encoding::percent_decode_str;
 use semel_core::Timestamp;
 
 use super::file::{Status, TaskFile, read_time};
-use super::work::{Found, PAGE, Seen, TRIES, id_of};
+use super::work::{PAGE, TRIES, TaskEntry, TaskSnapshot, id_of};
 use super::{Inner, overtaken};
 use crate::error::Error;
 use crate::job::{Job, JobId, JobState};
-use crate::queue::{Counts, JobQuery, Page, Reaped};
+use crate::queue::{JobCounts, JobPage, JobQuery, ReapReport};
 
 /// So many tasks in a row that can't be read or changed: the server is gone, rather.
 const FAILURES: u32 = 5;
@@ -57,7 +57,7 @@ impl Inner {
         Ok(None)
     }
 
-    pub(super) async fn list(&self, query: &JobQuery) -> Result<Page, Error> {
+    pub(super) async fn list(&self, query: &JobQuery) -> Result<JobPage, Error> {
         let mut found: Vec<(JobId, String, Path)> = Vec::new();
         for tenant in self.tenants().await? {
             if query
@@ -80,7 +80,7 @@ impl Inner {
         let most = query.page_size();
         let mut jobs = Vec::new();
         for (id, tenant, path) in found {
-            let Found::Task(seen) = self.found(&path).await? else {
+            let TaskEntry::Task(seen) = self.found(&path).await? else {
                 continue;
             };
             let job = seen.task.job(&tenant)?;
@@ -90,13 +90,13 @@ impl Inner {
                 jobs.push(job);
             }
             if jobs.len() == most {
-                return Ok(Page {
+                return Ok(JobPage {
                     jobs,
                     next: Some(id),
                 });
             }
         }
-        Ok(Page { jobs, next: None })
+        Ok(JobPage { jobs, next: None })
     }
 
     /// Every task of a tenant, by name.
@@ -121,24 +121,24 @@ impl Inner {
         Ok(paths)
     }
 
-    pub(super) async fn counts(&self) -> Result<Counts, Error> {
-        let mut counts = Counts::default();
+    pub(super) async fn counts(&self) -> Result<JobCounts, Error> {
+        let mut counts = JobCounts::default();
         for path in self.paths().await? {
             if id_of(&path).is_some_and(|id| self.is_done(id)) {
                 continue;
             }
             match self.found(&path).await? {
-                Found::Task(seen) => match seen.task.status {
+                TaskEntry::Task(seen) => match seen.task.status {
                     Status::Pending => counts.queued += 1,
                     Status::Running => counts.running += 1,
                     Status::Failed => counts.dead += 1,
                     Status::Completed => {}
                 },
-                Found::Damaged => {
+                TaskEntry::Damaged => {
                     counts.damaged += 1;
                     counts.damaged_file.get_or_insert_with(|| path.to_string());
                 }
-                Found::Nothing => {}
+                TaskEntry::Nothing => {}
             }
         }
         Ok(counts)
@@ -172,8 +172,8 @@ impl Inner {
     }
 
     /// One that can't be read or changed keeps nobody from the others; a server that is gone ends it.
-    pub(super) async fn reap(&self) -> Result<Reaped, Error> {
-        let mut reaped = Reaped::default();
+    pub(super) async fn reap(&self) -> Result<ReapReport, Error> {
+        let mut reaped = ReapReport::default();
         let (mut first, mut in_a_row) = (None, 0);
         for path in self.paths().await? {
             let Err(error) = self.reap_one(&path, &mut reaped).await else {
@@ -189,11 +189,11 @@ impl Inner {
         first.map_or(Ok(reaped), Err)
     }
 
-    async fn reap_one(&self, path: &Path, reaped: &mut Reaped) -> Result<(), Error> {
+    async fn reap_one(&self, path: &Path, reaped: &mut ReapReport) -> Result<(), Error> {
         if id_of(path).is_some_and(|id| self.is_done(id)) {
             return Ok(());
         }
-        let Found::Task(mut seen) = self.found(path).await? else {
+        let TaskEntry::Task(mut seen) = self.found(path).await? else {
             return Ok(());
         };
         if JobState::from(seen.task.status).has_ended() {
@@ -225,7 +225,7 @@ impl Inner {
     }
 
     /// Forgets an ended task when nobody may ask for it any more.
-    async fn sweep(&self, seen: &Seen) -> Result<bool, Error> {
+    async fn sweep(&self, seen: &TaskSnapshot) -> Result<bool, Error> {
         let until = self.kept_until(&seen.task)?;
         if self.store.server_time() >= until {
             return Ok(self.store.remove(&seen.path, &seen.version).await?);
@@ -250,7 +250,7 @@ impl Inner {
     }
 }
 
-/// Whose folder this is. `None` where we would have written no tenant so: then it is somebody else's.
+/// The tenant of a folder. `None` if the name isn't one that this crate writes.
 fn tenant_of(part: &PathPart<'_>) -> Option<String> {
     let tenant = percent_decode_str(part.as_ref()).decode_utf8().ok()?;
     let is_ours = PathPart::from(&*tenant) == *part;

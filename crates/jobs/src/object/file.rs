@@ -257,7 +257,7 @@ mod tests {
     const TASK: &str = r#"{"task_id":"01900000-0000-7000-8000-000000000001","task_type":"charge","input":{"n":1},"status":"pending","client":"","key_hint":"k-1","priority":5,"attempt":0,"max_attempts":5,"created_at":"2026-01-27T12:00:00Z","due_us":1,"started_us":null,"expires_at":"2026-02-26T12:00:00Z","worker":null,"lease":null,"result":null,"result_bytes":null,"error":null,"revision":""}"#;
 
     #[test]
-    fn a_file_of_another_task_or_with_nonsense_in_it_is_refused() {
+    fn damaged_or_foreign_task_file_is_rejected() {
         let id = JobId::from_u128(0x0190_0000_0000_7000_8000_0000_0000_0001);
         assert_eq!(
             TaskFile::read(id, TASK.as_bytes()).unwrap().id().unwrap(),
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_the_result_of_a_task_that_is_done_and_of_no_other() {
+    fn null_result_belongs_to_completed_tasks_only() {
         let id = JobId::from_u128(0x0190_0000_0000_7000_8000_0000_0000_0001);
         let answer = |task: &str| {
             let task = TaskFile::read(id, task.as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! Taking tasks: going through the shards, and replacing exactly the task that was read.
+//! Leases tasks: scans the shards, and replaces exactly the version that was read (compare-and-swap).
 
 use bytes::Bytes;
 use object_store::path::Path;
@@ -6,10 +6,10 @@ use semel_core::Timestamp;
 
 use super::Inner;
 use super::file::{SHARDS, Status, token};
-use super::work::{Found, PAGE, Seen, id_of};
+use super::work::{PAGE, TaskEntry, TaskSnapshot, id_of};
 use crate::error::Error;
 use crate::job::RequestId;
-use crate::work::{LeaseAsk, LeaseToken, Leased};
+use crate::work::{JobLease, LeaseOptions, LeaseToken};
 
 /// Tasks that are looked at before the best of them are taken.
 const LOOKED_AT: usize = 64;
@@ -18,19 +18,23 @@ const LOOKED_AT: usize = 64;
 const LOOKING: u32 = 10;
 
 impl Inner {
-    pub(super) async fn lease(&self, ask: &LeaseAsk) -> Result<Vec<Leased>, Error> {
+    pub(super) async fn lease(&self, ask: &LeaseOptions) -> Result<Vec<JobLease>, Error> {
         ask.check()?;
         let mut leased = Vec::new();
         let ended = self.take_up_to(ask, &mut leased).await;
         match ended {
             Err(error) if leased.is_empty() => Err(error),
-            // What was taken is this worker's, and nobody else would be told of it.
+            // Tasks that were leased are returned in spite of the error, because no other worker would get them.
             Ok(()) | Err(_) => Ok(leased),
         }
     }
 
     /// Takes as many as are asked for, or are there, or can be found while the first lease is young.
-    async fn take_up_to(&self, ask: &LeaseAsk, leased: &mut Vec<Leased>) -> Result<(), Error> {
+    async fn take_up_to(
+        &self,
+        ask: &LeaseOptions,
+        leased: &mut Vec<JobLease>,
+    ) -> Result<(), Error> {
         let mut until = None;
         let first = usize::try_from(self.env.entropy.next_u128() % 16).unwrap_or(0);
         for offset in 0..SHARDS.len() {
@@ -64,10 +68,10 @@ impl Inner {
     /// Tasks of a shard that may be started now; those found so far, once it is `until`.
     async fn due(
         &self,
-        ask: &LeaseAsk,
+        ask: &LeaseOptions,
         shard: &str,
         until: Option<Timestamp>,
-    ) -> Result<Vec<Seen>, Error> {
+    ) -> Result<Vec<TaskSnapshot>, Error> {
         let folder = self.base(&ask.tenant).join("tasks").join(shard);
         let (mut due, mut after) = (Vec::new(), None);
         loop {
@@ -95,15 +99,15 @@ impl Inner {
         }
     }
 
-    /// The task at this path; `None` where there is none, or it has ended.
-    async fn unended(&self, path: &Path) -> Result<Option<Seen>, Error> {
+    /// The task at this path; `None` if there is none, or it has ended.
+    async fn unended(&self, path: &Path) -> Result<Option<TaskSnapshot>, Error> {
         let Some(id) = id_of(path) else {
             return Ok(None);
         };
         if self.is_done(id) {
             return Ok(None);
         }
-        let Found::Task(seen) = self.found(path).await? else {
+        let TaskEntry::Task(seen) = self.found(path).await? else {
             return Ok(None);
         };
         match seen.task.status {
@@ -117,7 +121,11 @@ impl Inner {
         }
     }
 
-    async fn take(&self, ask: &LeaseAsk, seen: Seen) -> Result<Option<Leased>, Error> {
+    async fn take(
+        &self,
+        ask: &LeaseOptions,
+        seen: TaskSnapshot,
+    ) -> Result<Option<JobLease>, Error> {
         let lease = LeaseToken(self.env.entropy.next_u128());
         let now = self.store.server_time();
         let mut task = seen.task;
@@ -131,7 +139,7 @@ impl Inner {
         if !self.replace(&seen.path, &mut task, &seen.version).await? {
             return Ok(None);
         }
-        Ok(Some(Leased {
+        Ok(Some(JobLease {
             id,
             request_id: RequestId::from_u128(id.as_u128()),
             kind: task.task_type,

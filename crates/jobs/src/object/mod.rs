@@ -8,12 +8,12 @@
 //! Those of a tenant lie under `tenants/{tenant}/`, and all of a named environment under `environments/{environment}/`.
 //!
 //! A submission creates the record of its key, which names the task before there is one (`creating`), then the task, under
-//! that name, then says so in the record (`ready`). Each is a conditional write. Whoever meets a record that is still
-//! `creating` creates the task that it names: so a submitter that vanished in between is helped by the next, and there is never
-//! a second task. No lease is needed for that, and nobody waits.
+//! that name, then marks the record as `ready`. Each is a conditional write. A submission that finds a record that is still
+//! `creating` creates the task that it names. So the next submission completes the work of a crashed one, and there is never
+//! a second task. That needs no lease, and nobody waits.
 //!
-//! Work is taken by replacing exactly the task that was read. Taking looks through the tasks, so this queue is for thousands
-//! of unfinished tasks rather than for millions; and a job runs at least once, as everywhere.
+//! Workers lease a task by replacing exactly the version that was read. That scans the tasks, so this queue is for thousands
+//! of unfinished tasks rather than millions. A job runs at least once, as in every queue.
 
 mod admin;
 mod file;
@@ -33,9 +33,11 @@ use semel_stores::object::ObjectStore;
 use std::collections::HashMap;
 
 use crate::error::Error;
-use crate::job::{Job, JobId, JobState, NewJob, Submitted};
-use crate::queue::{Called, Counts, Failed, JobQuery, Page, Queue, QueueConfig, Reaped};
-use crate::work::{LeaseAsk, LeaseToken, Leased};
+use crate::job::{Job, JobId, JobState, NewJob, SubmitOutcome};
+use crate::queue::{
+    JobCounts, JobFailure, JobPage, JobQuery, Queue, QueueConfig, QueueFuture, ReapReport,
+};
+use crate::work::{JobLease, LeaseOptions, LeaseToken};
 
 /// How long a key is kept, unless a submitter says otherwise: 30 days.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -62,7 +64,7 @@ struct Inner {
     done: Mutex<HashMap<JobId, Timestamp>>,
 }
 
-/// For a write that was tried too often.
+/// The error of a write that lost every compare-and-swap.
 fn overtaken() -> Error {
     let said = "the bucket did not take the write, or did not say so; ask again";
     StoreError::new(StoreErrorKind::Unavailable, Certainty::Unknown, said).into()
@@ -70,7 +72,7 @@ fn overtaken() -> Error {
 
 impl ObjectQueue {
     /// A queue in the bucket of `store`, in the folder that its URL names. Jobs of two environments never meet; `environment`
-    /// is empty where there is only one. Keys are kept for `config.retention` from the submission on; [`DEFAULT_TTL`] is what
+    /// is empty if there is only one. Keys are kept for `config.retention` from the submission on; [`DEFAULT_TTL`] is what
     /// the layout's own description asks for.
     #[must_use]
     pub fn new(store: &ObjectStore, env: &Env, environment: &str, config: QueueConfig) -> Self {
@@ -112,7 +114,7 @@ pub mod files {
     /// A task, at the place of `id`.
     ///
     /// # Errors
-    /// Where it is no task, or another's.
+    /// If it is no task, or another's.
     pub fn task(id: JobId, bytes: &[u8]) -> Result<(Job, Bytes), Error> {
         let task = file::TaskFile::read(id, bytes)?;
         Ok((task.job("")?, file::write(&task)?))
@@ -121,7 +123,7 @@ pub mod files {
     /// The record of a key, at its place.
     ///
     /// # Errors
-    /// Where it is no record, or another's.
+    /// If it is no record, or another's.
     pub fn record(scope: &str, key: &str, bytes: &[u8]) -> Result<(JobId, Bytes), Error> {
         let record = file::RecordFile::read(&file::key_hash(scope, key), bytes)?;
         Ok((record.id()?, file::write(&record)?))
@@ -169,7 +171,7 @@ impl Inner {
 }
 
 impl Queue for ObjectQueue {
-    fn enqueue(&self, jobs: Vec<NewJob>) -> BoxFuture<'_, Vec<Result<Submitted, Error>>> {
+    fn enqueue(&self, jobs: Vec<NewJob>) -> BoxFuture<'_, Vec<Result<SubmitOutcome, Error>>> {
         Box::pin(async move {
             let mut answers = Vec::with_capacity(jobs.len());
             let mut jobs = jobs.into_iter().peekable();
@@ -182,15 +184,15 @@ impl Queue for ObjectQueue {
         })
     }
 
-    fn lease<'a>(&'a self, ask: &'a LeaseAsk) -> Called<'a, Vec<Leased>> {
+    fn lease<'a>(&'a self, ask: &'a LeaseOptions) -> QueueFuture<'a, Vec<JobLease>> {
         Box::pin(self.inner.lease(ask))
     }
 
-    fn heartbeat(&self, id: JobId, lease: LeaseToken, span: Duration) -> Called<'_, ()> {
+    fn heartbeat(&self, id: JobId, lease: LeaseToken, span: Duration) -> QueueFuture<'_, ()> {
         Box::pin(self.inner.heartbeat(id, lease, span))
     }
 
-    fn complete(&self, id: JobId, lease: LeaseToken, answer: Bytes) -> Called<'_, ()> {
+    fn complete(&self, id: JobId, lease: LeaseToken, answer: Bytes) -> QueueFuture<'_, ()> {
         Box::pin(self.inner.complete(id, lease, answer))
     }
 
@@ -198,28 +200,28 @@ impl Queue for ObjectQueue {
         &'a self,
         id: JobId,
         lease: LeaseToken,
-        failed: &'a Failed,
-    ) -> Called<'a, JobState> {
+        failed: &'a JobFailure,
+    ) -> QueueFuture<'a, JobState> {
         Box::pin(self.inner.fail(id, lease, failed))
     }
 
-    fn look(&self, id: JobId) -> Called<'_, Option<Job>> {
+    fn look(&self, id: JobId) -> QueueFuture<'_, Option<Job>> {
         Box::pin(self.inner.look(id))
     }
 
-    fn list<'a>(&'a self, query: &'a JobQuery) -> Called<'a, Page> {
+    fn list<'a>(&'a self, query: &'a JobQuery) -> QueueFuture<'a, JobPage> {
         Box::pin(self.inner.list(query))
     }
 
-    fn retry(&self, id: JobId) -> Called<'_, ()> {
+    fn retry(&self, id: JobId) -> QueueFuture<'_, ()> {
         Box::pin(self.inner.retry(id))
     }
 
-    fn reap(&self) -> Called<'_, Reaped> {
+    fn reap(&self) -> QueueFuture<'_, ReapReport> {
         Box::pin(self.inner.reap())
     }
 
-    fn counts(&self) -> Called<'_, Counts> {
+    fn counts(&self) -> QueueFuture<'_, JobCounts> {
         Box::pin(self.inner.counts())
     }
 

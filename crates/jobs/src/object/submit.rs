@@ -1,4 +1,4 @@
-//! Submitting: the record first, which names the task; then the task; then the record again.
+//! Submits a task: creates the record, which names the task; then the task; then marks the record as ready.
 
 use object_store::path::Path;
 use semel_core::Certainty;
@@ -10,28 +10,28 @@ use super::file::{
 };
 use super::{Inner, overtaken};
 use crate::error::Error;
-use crate::job::{JobAnswer, JobId, JobState, NewJob, Submitted};
+use crate::job::{JobAnswer, JobId, JobState, NewJob, SubmitOutcome};
 
 /// How often a submission that was overtaken is tried again.
 const TRIES: u32 = 12;
 
-/// What became of the creation of a record.
-enum Created {
-    /// It is ours, and new.
+/// The outcome of the creation of a record.
+enum CreateOutcome {
+    /// The record is new, and ours.
     New(RecordFile, Version),
-    /// It was there before.
+    /// The record existed before.
     Known(RecordFile, Version),
-    /// Neither: look again.
+    /// Neither is certain: read again.
     Neither,
 }
 
 impl Inner {
-    pub(super) async fn submit(&self, job: &NewJob) -> Result<Submitted, Error> {
+    pub(super) async fn submit(&self, job: &NewJob) -> Result<SubmitOutcome, Error> {
         job.check()?;
         let id = JobId::new(self.env.clock.wall(), &*self.env.entropy);
         let Some(key) = &job.key else {
             self.create_task(job, id, None).await?;
-            return Ok(Submitted::Accepted(job_ref(id)));
+            return Ok(SubmitOutcome::Accepted(job_ref(id)));
         };
         let scope = job.scope.as_ref().unwrap_or(&job.kind);
         let hash = key_hash(scope, key.as_str());
@@ -42,11 +42,11 @@ impl Inner {
                 self.store.pause(tried).await;
             }
             match self.create_record(&path, job, id, (&hash, &input)).await? {
-                Created::Neither => {}
-                Created::New(record, version) => {
+                CreateOutcome::Neither => {}
+                CreateOutcome::New(record, version) => {
                     return self.finish(&path, job, record, &version).await;
                 }
-                Created::Known(record, version) => {
+                CreateOutcome::Known(record, version) => {
                     if record.input_hash != input || record.task_type != job.kind {
                         return Err(Error::Conflict);
                     }
@@ -70,7 +70,7 @@ impl Inner {
         job: &NewJob,
         id: JobId,
         (key_hash, input_hash): (&str, &str),
-    ) -> Result<Created, Error> {
+    ) -> Result<CreateOutcome, Error> {
         let now = self.store.server_time();
         let ttl = self.config.retention_of(job.retention)?;
         let record = RecordFile {
@@ -91,22 +91,24 @@ impl Inner {
         };
         let bytes = write(&record)?;
         if let Some(version) = self.put(path, bytes.clone(), None).await? {
-            return Ok(Created::New(record, version));
+            return Ok(CreateOutcome::New(record, version));
         }
         let Some((found, version)) = self.store.get(path).await? else {
-            return Ok(Created::Neither);
+            return Ok(CreateOutcome::Neither);
         };
         let found = RecordFile::read(key_hash, &found)?;
         if found.task_id == record.task_id {
-            return Ok(Created::New(found, version)); // Written, and the reply was lost.
+            return Ok(CreateOutcome::New(found, version)); // Written, and the reply was lost.
         }
         let expired = read_time(&found.expires_at)?.plus(self.store.clock_margin());
         if self.store.server_time() < expired || self.is_unfinished(&job.tenant, &found).await? {
-            return Ok(Created::Known(found, version));
+            return Ok(CreateOutcome::Known(found, version));
         }
         // Expired and still there: replaced, if it still is exactly that.
         let replaced = self.put(path, bytes, Some(&version)).await?;
-        Ok(replaced.map_or(Created::Neither, |version| Created::New(record, version)))
+        Ok(replaced.map_or(CreateOutcome::Neither, |version| {
+            CreateOutcome::New(record, version)
+        }))
     }
 
     /// Whether the task of a record is still to be done: a backlog may be longer than the time that a key is kept.
@@ -118,7 +120,7 @@ impl Inner {
         Ok(!JobState::from(TaskFile::read(id, &bytes)?.status).has_ended())
     }
 
-    /// `None` also where nobody knows whether it was written: a look tells.
+    /// `None` also if the outcome of the write is unknown: read again.
     async fn put(
         &self,
         path: &Path,
@@ -138,16 +140,16 @@ impl Inner {
         job: &NewJob,
         record: RecordFile,
         version: &Version,
-    ) -> Result<Submitted, Error> {
+    ) -> Result<SubmitOutcome, Error> {
         let id = record.id()?;
         self.create_task(job, id, Some(&record)).await?;
         let ready = RecordFile {
             status: Phase::Ready,
             ..record
         };
-        // Where it is lost, somebody else did it; where nobody knows, the next submission does.
+        // If that write lost, another submission did it. If its outcome is unknown, the next submission does it.
         self.put(path, write(&ready)?, Some(version)).await?;
-        Ok(Submitted::Accepted(job_ref(id)))
+        Ok(SubmitOutcome::Accepted(job_ref(id)))
     }
 
     async fn create_task(
@@ -200,15 +202,15 @@ impl Inner {
     }
 
     /// What a submitter is told of a task that was submitted before.
-    async fn stands(&self, tenant: &str, record: &RecordFile) -> Result<Submitted, Error> {
+    async fn stands(&self, tenant: &str, record: &RecordFile) -> Result<SubmitOutcome, Error> {
         let id = record.id()?;
         let found = self.store.get(&self.task_path(tenant, id)).await?;
         let (bytes, _) = found.ok_or(Error::NotFound)?;
         let task = TaskFile::read(id, &bytes)?;
         let job = job_ref(id);
         Ok(match task.status {
-            Status::Pending | Status::Running => Submitted::InProgress(job),
-            Status::Failed => Submitted::Failed(job, task.error.unwrap_or_default()),
+            Status::Pending | Status::Running => SubmitOutcome::InProgress(job),
+            Status::Failed => SubmitOutcome::Failed(job, task.error.unwrap_or_default()),
             Status::Completed => {
                 let answer = match task.result {
                     Some(result) => JobAnswer::Kept(bytes::Bytes::from(result.get().to_owned())),
@@ -216,7 +218,7 @@ impl Inner {
                         bytes: task.result_bytes.unwrap_or(0),
                     },
                 };
-                Submitted::Completed(job, answer)
+                SubmitOutcome::Completed(job, answer)
             }
         })
     }

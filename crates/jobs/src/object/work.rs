@@ -1,4 +1,4 @@
-//! Keeping tasks and ending them: each by replacing exactly the task that was read.
+//! Heartbeats and ends of tasks, each by replacing exactly the version that was read (compare-and-swap).
 
 use std::time::Duration;
 
@@ -12,32 +12,32 @@ use super::{Inner, overtaken};
 use crate::error::Error;
 use crate::id::of_uuid;
 use crate::job::{JobId, JobState, MAX_ERROR_BYTES};
-use crate::queue::Failed;
+use crate::queue::JobFailure;
 use crate::work::{LeaseToken, check_span};
 
-/// How often a change that was overtaken is tried again.
+/// How many times a change that lost its compare-and-swap is retried.
 pub(super) const TRIES: u32 = 8;
 
 /// Names in a page.
 pub(super) const PAGE: usize = 1000;
 
 /// A task as it was read.
-pub(super) struct Seen {
+pub(super) struct TaskSnapshot {
     pub(super) path: Path,
     pub(super) task: TaskFile,
     pub(super) version: Version,
 }
 
 /// What lies at a path.
-pub(super) enum Found {
-    Task(Box<Seen>),
+pub(super) enum TaskEntry {
+    Task(Box<TaskSnapshot>),
     /// Something that can't be read as the task of its place.
     Damaged,
     Nothing,
 }
 
 impl Inner {
-    pub(super) async fn read(&self, path: &Path) -> Result<Option<Seen>, Error> {
+    pub(super) async fn read(&self, path: &Path) -> Result<Option<TaskSnapshot>, Error> {
         // What has no task's name is somebody else's, and no task.
         let Some(id) = id_of(path) else {
             return Ok(None);
@@ -45,7 +45,7 @@ impl Inner {
         let Some((bytes, version)) = self.store.get(path).await? else {
             return Ok(None);
         };
-        Ok(Some(Seen {
+        Ok(Some(TaskSnapshot {
             path: path.clone(),
             task: TaskFile::read(id, &bytes)?,
             version,
@@ -53,10 +53,12 @@ impl Inner {
     }
 
     /// The same for who goes through all of them: one that is damaged stops nobody.
-    pub(super) async fn found(&self, path: &Path) -> Result<Found, Error> {
+    pub(super) async fn found(&self, path: &Path) -> Result<TaskEntry, Error> {
         match self.read(path).await {
-            Ok(seen) => Ok(seen.map_or(Found::Nothing, |seen| Found::Task(Box::new(seen)))),
-            Err(Error::Store(error)) if error.kind == StoreErrorKind::Record => Ok(Found::Damaged),
+            Ok(seen) => Ok(seen.map_or(TaskEntry::Nothing, |seen| TaskEntry::Task(Box::new(seen)))),
+            Err(Error::Store(error)) if error.kind == StoreErrorKind::Record => {
+                Ok(TaskEntry::Damaged)
+            }
             Err(error) => Err(error),
         }
     }
@@ -80,8 +82,8 @@ impl Inner {
         }
     }
 
-    /// Changes a task that is this worker's, until one change decides. `change` says what it becomes; `None` where it is so
-    /// already.
+    /// Changes a task of this worker, and retries after a lost compare-and-swap. `change` returns `None` if the task is
+    /// already in the wanted state.
     async fn change(
         &self,
         id: JobId,
@@ -155,7 +157,7 @@ impl Inner {
         &self,
         id: JobId,
         lease: LeaseToken,
-        failed: &Failed,
+        failed: &JobFailure,
     ) -> Result<JobState, Error> {
         let failing = self.change(id, lease, |task| {
             match task.status {

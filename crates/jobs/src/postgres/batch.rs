@@ -1,11 +1,10 @@
-//! All jobs that wait to be written, in one statement: whoever comes while others are being written goes with the next.
-//! A single submission is a batch of one; many at once take as many statements as there is room for at a time.
+//! Group commit: writes all waiting jobs in one statement. Jobs that arrive during a write go with the next.
 
 use std::sync::Arc;
 
 use semel_core::store::StoreResult;
 use semel_core::{Certainty, Claim, Env, Fence, StoreError, StoreErrorKind};
-use semel_stores::postgres::{Bound, PostgresStore, WithClaim};
+use semel_stores::postgres::{Bound, ClaimStatement, PostgresStore};
 use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -20,10 +19,10 @@ const MOST_BYTES: usize = 8 * 1024 * 1024;
 /// Statements at a time.
 const AT_ONCE: usize = 4;
 
-/// Jobs that may wait to be written; past them submitters wait.
+/// The most jobs that wait to be written. Beyond it, submitters wait (back-pressure).
 const MOST_WAITING: usize = 4096;
 
-/// Written with a claim: the job. One that is unfinished and has the same key and parameters is the job instead; then the
+/// The extra SQL of a claim: writes the job. If an unfinished job has the same key and parameters, that is the job; then the
 /// record's lease is noted there.
 const INSERT: &str = ", given AS (SELECT * FROM unnest($+1::bigint[], $+2::uuid[], $+3::uuid[], $+4::uuid[], $+5::smallint[], \
     $+6::smallint[], $+7::smallint[], $+8::bigint[], $+9::text[], $+10::text[], $+11::text[], $+12::text[], $+13::text[], \
@@ -44,7 +43,7 @@ const INSERT: &str = ", given AS (SELECT * FROM unnest($+1::bigint[], $+2::uuid[
     LEFT JOIN also ON also.address = given.address";
 
 /// A job, ready to be written.
-pub(super) struct Prepared {
+pub(super) struct PreparedJob {
     pub(super) job: JobRef,
     pub(super) lane: Uuid,
     pub(super) priority: i16,
@@ -61,29 +60,29 @@ pub(super) struct Prepared {
 
 /// A claim that won.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Written {
+pub(super) struct WrittenJob {
     pub(super) fence: Fence,
-    /// The job that the key stands for; `None` where one with other parameters is unfinished.
+    /// The job that the key stands for; `None` if one with other parameters is unfinished.
     pub(super) job: Option<JobRef>,
 }
 
-struct Ask {
-    job: Arc<Prepared>,
+struct WriteRequest {
+    job: Arc<PreparedJob>,
     claim: Option<Claim>,
-    reply: oneshot::Sender<StoreResult<Option<Written>>>,
+    reply: oneshot::Sender<StoreResult<Option<WrittenJob>>>,
 }
 
 /// Where jobs go to be written.
 pub(super) struct Batches {
-    asks: mpsc::Sender<Ask>,
-    with: Arc<WithClaim>,
+    asks: mpsc::Sender<WriteRequest>,
+    with: Arc<ClaimStatement>,
 }
 
 impl Batches {
     pub(super) fn start(store: &PostgresStore, env: &Env) -> Self {
         let (asks, waiting) = mpsc::channel(MOST_WAITING);
         let with = Arc::new(store.with_claim(INSERT));
-        let writer = Writer {
+        let writer = BatchWriter {
             store: store.clone(),
             with: Arc::clone(&with),
             room: Arc::new(Semaphore::new(AT_ONCE)),
@@ -93,14 +92,14 @@ impl Batches {
         Self { asks, with }
     }
 
-    /// Writes a job and, where there is a claim, the record; `None` where the claim met a record.
+    /// Writes a job and, if there is a claim, the record; `None` if the claim met a record.
     pub(super) async fn write(
         &self,
-        job: &Arc<Prepared>,
+        job: &Arc<PreparedJob>,
         claim: Option<&Claim>,
-    ) -> StoreResult<Option<Written>> {
+    ) -> StoreResult<Option<WrittenJob>> {
         let (reply, answer) = oneshot::channel();
-        let ask = Ask {
+        let ask = WriteRequest {
             job: Arc::clone(job),
             claim: claim.cloned(),
             reply,
@@ -110,7 +109,7 @@ impl Batches {
     }
 
     /// What is written with a claim that met a record and may replace it.
-    pub(super) fn with(&self) -> &WithClaim {
+    pub(super) fn with(&self) -> &ClaimStatement {
         &self.with
     }
 }
@@ -123,18 +122,18 @@ fn ended() -> StoreError {
     )
 }
 
-struct Writer {
+struct BatchWriter {
     store: PostgresStore,
-    with: Arc<WithClaim>,
+    with: Arc<ClaimStatement>,
     room: Arc<Semaphore>,
     env: Env,
 }
 
-impl Writer {
-    async fn run(self, mut waiting: mpsc::Receiver<Ask>) {
-        let mut left: Option<Ask> = None;
+impl BatchWriter {
+    async fn run(self, mut waiting: mpsc::Receiver<WriteRequest>) {
+        let mut left: Option<WriteRequest> = None;
         loop {
-            // Room first: whoever comes meanwhile goes along.
+            // Waits for a free statement first, so that jobs that arrive meanwhile join the batch.
             let Ok(place) = Arc::clone(&self.room).acquire_owned().await else {
                 return;
             };
@@ -163,10 +162,10 @@ impl Writer {
     }
 }
 
-async fn write(store: &PostgresStore, with: &WithClaim, batch: Vec<Ask>) {
+async fn write(store: &PostgresStore, with: &ClaimStatement, batch: Vec<WriteRequest>) {
     let claims: Vec<Claim> = batch.iter().filter_map(|ask| ask.claim.clone()).collect();
     let mut next = 0;
-    let rows: Vec<(i64, &Prepared, Option<&Claim>)> = batch
+    let rows: Vec<(i64, &PreparedJob, Option<&Claim>)> = batch
         .iter()
         .map(|ask| {
             next += i64::from(ask.claim.is_some());
@@ -184,18 +183,18 @@ async fn write(store: &PostgresStore, with: &WithClaim, batch: Vec<Ask>) {
             Err(error) => Err(error.clone()),
             Ok(written) => Ok(written.iter().find(|(won, _)| *won == n).map(|(_, w)| *w)),
         };
-        // Whoever left finds out by asking again.
+        // A caller that is gone gets the outcome on a retry.
         let _ = ask.reply.send(answer);
     }
 }
 
 /// The arguments of one job.
-pub(super) fn bind_one(query: Bound, job: &Prepared, claim: &Claim) -> Bound {
+pub(super) fn bind_one(query: Bound, job: &PreparedJob, claim: &Claim) -> Bound {
     bind(query, &[(1, job, Some(claim))])
 }
 
 /// → which claim won, and what it wrote.
-pub(super) fn read(row: &PgRow) -> StoreResult<(i64, Written)> {
+pub(super) fn read(row: &PgRow) -> StoreResult<(i64, WrittenJob)> {
     let fence: i64 = PostgresStore::column(row, 1)?;
     let id: Option<Uuid> = PostgresStore::column(row, 2)?;
     let request: Option<Uuid> = PostgresStore::column(row, 3)?;
@@ -204,13 +203,13 @@ pub(super) fn read(row: &PgRow) -> StoreResult<(i64, Written)> {
         request_id: RequestId::from_u128(request.as_u128()),
     });
     let fence = Fence(fence.unsigned_abs());
-    Ok((PostgresStore::column(row, 0)?, Written { fence, job }))
+    Ok((PostgresStore::column(row, 0)?, WrittenJob { fence, job }))
 }
 
-type Row<'a> = (i64, &'a Prepared, Option<&'a Claim>);
+type Row<'a> = (i64, &'a PreparedJob, Option<&'a Claim>);
 
 fn bind(query: Bound, rows: &[Row<'_>]) -> Bound {
-    fn each<T>(rows: &[Row<'_>], of: impl Fn(&Prepared) -> T) -> Vec<T> {
+    fn each<T>(rows: &[Row<'_>], of: impl Fn(&PreparedJob) -> T) -> Vec<T> {
         rows.iter().map(|(_, job, _)| of(job)).collect()
     }
     fn of_claim<T>(rows: &[Row<'_>], of: impl Fn(&Claim) -> T) -> Vec<Option<T>> {

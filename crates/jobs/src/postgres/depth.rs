@@ -1,5 +1,5 @@
-//! How many jobs wait, for the limits. Counted now and then, and what this process adds is added: so a limit is kept to about
-//! what other processes submit between two counts. Counting on every submission would cost more than the limit is worth.
+//! Queue depth, for the limits. It is counted from time to time, and jobs that this process adds are added. So a limit may be
+//! exceeded by what other processes submit between two counts. Counting on every submission would cost too much.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -28,12 +28,12 @@ type Name = (String, String);
 
 #[derive(Default)]
 pub(super) struct Depths {
-    counted: Mutex<Counted>,
+    counted: Mutex<CachedCounts>,
     counting: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-struct Counted {
+struct CachedCounts {
     next: Option<Tick>,
     queued: HashMap<Name, u64>,
     unfinished: HashMap<Name, u64>,
@@ -119,7 +119,7 @@ impl Depths {
         }
         let now = clock.now();
         let pause = EVERY.max(now.since(began) * TIMES);
-        *self.counted.lock() = Counted {
+        *self.counted.lock() = CachedCounts {
             next: Some(now.plus(pause)),
             queued,
             unfinished,

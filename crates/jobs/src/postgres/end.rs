@@ -1,4 +1,4 @@
-//! The end of a job: of the record of its key, which the engine settles, and of the row, in one statement.
+//! Ends a job and settles the record of its key, in one statement.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use semel_core::{Answer, Body, Claim, Claimed, Token};
 use semel_stores::postgres::Bound;
 use serde::{Deserialize, Serialize};
 
-use super::ending::Ending;
-use super::row::{self, Held, Noted};
+use super::end_store::EndStore;
+use super::row::{self, KeyRecord, LeasedRow};
 use super::submit::check_json;
 use super::{Inner, uuid};
 use crate::error::Error;
@@ -18,7 +18,7 @@ use crate::id::as_uuid;
 use crate::job::{JobId, JobRef, JobState, RequestId};
 use crate::work::LeaseToken;
 
-/// Late is fine, as long as nobody else has it.
+/// Ends a job, even after its lease has ended, as long as no other worker has it.
 pub(super) const LOCK: &str =
     "SELECT 1 FROM semel.jobs WHERE id = $+1 AND lease = $+2 AND state < 3 FOR UPDATE";
 
@@ -29,29 +29,29 @@ pub(super) const END: &str = "UPDATE semel.jobs SET state = $+3, result = $+4, r
 const END_ALONE: &str = "UPDATE semel.jobs SET state = $3, result = $4, result_bytes = $5, error = $6, \
     due_us = semel.now_us() WHERE id = $1 AND lease = $2 AND state < 3 RETURNING 1";
 
-/// Written with a claim that is made again: a lease that its job doesn't know of could be settled by nobody.
+/// The extra SQL of a repeated claim: notes the new lease in the job, because otherwise it could not be settled.
 pub(super) const NOTE: &str = ", also AS (UPDATE semel.jobs j SET fence = won.fence, token = $+2 FROM won \
     WHERE j.id = $+1 AND j.state < 3) SELECT won.n FROM won";
 
-/// How often an end that was overtaken is tried again.
+/// How many times an end that lost its compare-and-swap is retried.
 const TRIES: usize = 8;
 
-/// What becomes of a job.
-pub(super) struct End {
+/// How a job ends.
+pub(super) struct JobEnd {
     pub(super) state: JobState,
     answer: Answer,
     error: Option<String>,
 }
 
-/// What a record's answer begins with: whose it is.
+/// The head of a record's answer: the job that it belongs to.
 #[derive(Serialize, Deserialize)]
-struct Head {
+struct AnswerHead {
     job_id: String,
     request_id: String,
 }
 
 fn head(job: JobRef) -> Bytes {
-    let head = Head {
+    let head = AnswerHead {
         job_id: job.id.to_string(),
         request_id: as_uuid(job.request_id.as_u128()),
     };
@@ -60,7 +60,7 @@ fn head(job: JobRef) -> Bytes {
 
 /// Which job a record's answer is of.
 pub(super) fn job_of(head: &[u8]) -> Option<JobRef> {
-    let head: Head = serde_json::from_slice(head).ok()?;
+    let head: AnswerHead = serde_json::from_slice(head).ok()?;
     let request = head.request_id.replace('-', "");
     Some(JobRef {
         id: head.job_id.parse().ok()?,
@@ -76,9 +76,9 @@ impl Inner {
         answer: Bytes,
     ) -> Result<(), Error> {
         check_json(&answer)?;
-        let end = End {
+        let end = JobEnd {
             state: JobState::Done,
-            answer: Answer::of(answer).capped(self.config.max_answer_bytes),
+            answer: Answer::from_body(answer).capped(self.config.max_answer_bytes),
             error: None,
         };
         self.end(id, lease, end).await
@@ -91,16 +91,16 @@ impl Inner {
         lease: LeaseToken,
         error: String,
     ) -> Result<(), Error> {
-        let end = End {
+        let end = JobEnd {
             state: JobState::Dead,
-            answer: Answer::of(error.clone()),
+            answer: Answer::from_body(error.clone()),
             error: Some(error),
         };
         self.end(id, lease, end).await
     }
 
     /// The job, if it is this worker's.
-    pub(super) async fn held(&self, id: JobId, lease: LeaseToken) -> Result<Held, Error> {
+    pub(super) async fn held(&self, id: JobId, lease: LeaseToken) -> Result<LeasedRow, Error> {
         let bind = |query: Bound| query.bind(uuid(id.as_u128()));
         let rows = self.store.rows(row::HELD, bind).await?;
         let held = row::held(rows.first().ok_or(Error::NotFound)?)?;
@@ -110,9 +110,9 @@ impl Inner {
         Err(Error::LeaseLost)
     }
 
-    async fn end(self: &Arc<Self>, id: JobId, lease: LeaseToken, end: End) -> Result<(), Error> {
+    async fn end(self: &Arc<Self>, id: JobId, lease: LeaseToken, end: JobEnd) -> Result<(), Error> {
         let end = Arc::new(end);
-        // What is remembered may be out of date: then the statement finds nothing to change, and the next look tells.
+        // The remembered lease may be out of date: then the statement changes nothing, and the next read tells.
         let mut remembered = self.leased.remove(&(id, lease)).map(|(_, held)| held);
         for _ in 0..TRIES {
             let held = match remembered.take() {
@@ -131,7 +131,7 @@ impl Inner {
                 self.end_alone(id, lease, &end).await?;
                 continue;
             };
-            let run = Arc::new(Ending {
+            let run = Arc::new(EndStore {
                 queue: Arc::clone(self),
                 namespace: self.namespace(&held.tenant, &record.scope)?,
                 place: (id, lease),
@@ -163,7 +163,7 @@ impl Inner {
         Err(Error::LeaseLost)
     }
 
-    async fn settle(&self, run: &Arc<Ending>, lease: RemoteLease, job: JobRef) -> Response<()> {
+    async fn settle(&self, run: &Arc<EndStore>, lease: RemoteLease, job: JobRef) -> Response<()> {
         let answer = Answer {
             head: head(job),
             body: run.end.answer.body.clone(),
@@ -172,7 +172,7 @@ impl Inner {
             JobState::Dead => Verdict::Fail(answer),
             _ => Verdict::Complete(answer),
         };
-        let engine = self.engine.over(run.clone());
+        let engine = self.engine.with_store(run.clone());
         let most = self
             .config
             .max_answer_bytes
@@ -180,16 +180,16 @@ impl Inner {
         Box::pin(engine.settle(lease, verdict, most, |_| true)).await
     }
 
-    async fn end_alone(&self, id: JobId, lease: LeaseToken, end: &End) -> Result<(), Error> {
+    async fn end_alone(&self, id: JobId, lease: LeaseToken, end: &JobEnd) -> Result<(), Error> {
         let bind = |query: Bound| bind_end(query, (id, lease), end);
         self.store.rows(END_ALONE, bind).await?;
         Ok(())
     }
 
-    /// The record has expired, or an operator has freed it, before the job was done: claims it again, so that the answer has
-    /// a place. Where the key has another meaning by now, the job ends by itself.
-    async fn claim_again(&self, run: &Ending, held: &Held) -> Result<(), Error> {
-        let Noted {
+    /// The record has expired, or an operator has released it, before the job was done: claims it again, so that the answer
+    /// is recorded. If the key belongs to another job by now, the job ends without a record.
+    async fn claim_again(&self, run: &EndStore, held: &LeasedRow) -> Result<(), Error> {
+        let KeyRecord {
             identity,
             fingerprint,
             secret_id,
@@ -230,7 +230,7 @@ impl Inner {
     }
 }
 
-pub(super) fn bind_end(query: Bound, (id, lease): (JobId, LeaseToken), end: &End) -> Bound {
+pub(super) fn bind_end(query: Bound, (id, lease): (JobId, LeaseToken), end: &JobEnd) -> Bound {
     let (result, bytes) = match (&end.state, &end.answer.body) {
         (JobState::Done, Body::Kept(body)) => (Some(body.to_vec()), None),
         (JobState::Done, Body::Omitted { bytes }) => (None, Some(bytes.cast_signed())),

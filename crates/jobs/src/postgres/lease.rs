@@ -1,4 +1,4 @@
-//! Taking jobs, keeping them, giving them back.
+//! Leases jobs, extends leases by heartbeats, and fails jobs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,12 +9,12 @@ use semel_stores::postgres::{Bound, PostgresStore};
 use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
 
-use super::row::{self, Held, held_columns};
+use super::row::{self, LeasedRow, held_columns};
 use super::{Inner, micros, uuid};
 use crate::error::Error;
 use crate::job::{JobId, JobState, MAX_ERROR_BYTES};
-use crate::queue::Failed;
-use crate::work::{LeaseAsk, LeaseToken, Leased, check_span};
+use crate::queue::JobFailure;
+use crate::work::{JobLease, LeaseOptions, LeaseToken, check_span};
 
 /// The first by priority, then by age, in every lane: each of them a look at the beginning of a range of the index,
 /// however many wait behind. What another worker is taking is passed over.
@@ -56,19 +56,23 @@ const AGAIN: &str = "UPDATE semel.jobs SET state = 1, worker = NULL, error = $3,
     WHERE id = $1 AND lease = $2 AND (state = 2 OR (state = 1 AND worker IS NOT NULL)) AND attempt < max_attempts RETURNING 1";
 
 impl Inner {
-    pub(super) async fn lease(&self, ask: &LeaseAsk) -> Result<Vec<Leased>, Error> {
+    pub(super) async fn lease(&self, ask: &LeaseOptions) -> Result<Vec<JobLease>, Error> {
         ask.check()?;
         let mut leased = Vec::new();
         let ended = self.take_up_to(ask, &mut leased).await;
         match ended {
             Err(error) if leased.is_empty() => Err(error),
-            // What was taken is this worker's, and nobody else would be told of it.
+            // Jobs that were leased are returned in spite of the error, because no other worker would get them.
             Ok(()) | Err(_) => Ok(leased),
         }
     }
 
-    /// Chance decides which kind comes first, so that none waits for another that never runs empty.
-    async fn take_up_to(&self, ask: &LeaseAsk, leased: &mut Vec<Leased>) -> Result<(), Error> {
+    /// Takes the kinds in random order, so that none starves behind a kind that never runs empty.
+    async fn take_up_to(
+        &self,
+        ask: &LeaseOptions,
+        leased: &mut Vec<JobLease>,
+    ) -> Result<(), Error> {
         let chance = self.engine.env().entropy.next_u128();
         let mut kinds: Vec<&String> = ask.kinds.iter().collect();
         let first = usize::try_from(chance % kinds.len().max(1) as u128).unwrap_or(0);
@@ -96,11 +100,11 @@ impl Inner {
 
     async fn take(
         &self,
-        ask: &LeaseAsk,
+        ask: &LeaseOptions,
         text: &'static str,
         lanes: &[Uuid],
         bound: Option<u64>,
-        leased: &mut Vec<Leased>,
+        leased: &mut Vec<JobLease>,
     ) -> Result<(), Error> {
         let most = ask.most - leased.len();
         if most == 0 || lanes.is_empty() {
@@ -161,7 +165,7 @@ impl Inner {
         self: &Arc<Self>,
         id: JobId,
         lease: LeaseToken,
-        failed: &Failed,
+        failed: &JobFailure,
     ) -> Result<JobState, Error> {
         let error = cut(&failed.error);
         let held = self.held(id, lease).await?;
@@ -217,16 +221,16 @@ type Order = (std::cmp::Reverse<i16>, i64);
 /// The columns behind those of [`row::held`].
 fn read(
     row: &PgRow,
-    held: &Held,
+    held: &LeasedRow,
     token: LeaseToken,
     span: Duration,
-) -> Result<(Order, Leased), Error> {
+) -> Result<(Order, JobLease), Error> {
     let params: Vec<u8> = PostgresStore::column(row, 18)?;
     let order = (
         std::cmp::Reverse(PostgresStore::column(row, 19)?),
         PostgresStore::column(row, 20)?,
     );
-    let job = Leased {
+    let job = JobLease {
         id: held.id,
         request_id: held.request_id,
         kind: PostgresStore::column(row, 17)?,

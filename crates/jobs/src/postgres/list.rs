@@ -1,4 +1,4 @@
-//! Looking, listing, counting; and dead letters that get another chance.
+//! Reads, lists and counts jobs, and retries dead letters.
 
 use std::sync::Arc;
 
@@ -10,11 +10,10 @@ use semel_stores::postgres::{Bound, PostgresStore};
 use sqlx::types::Uuid;
 
 use super::row::{self, columns};
-use super::submit::first_run;
 use super::{Inner, end, uuid};
 use crate::error::Error;
 use crate::job::{Job, JobId, JobRef, JobState, RequestId};
-use crate::queue::{Counts, JobQuery, Page};
+use crate::queue::{JobCounts, JobPage, JobQuery};
 
 const LOOK: &str = concat!(
     "SELECT ",
@@ -34,7 +33,7 @@ const UNFINISHED: &str = "SELECT id, request_id, token, fingerprint FROM semel.j
 const COUNT: &str = "SELECT count(*) FILTER (WHERE state = 1), count(*) FILTER (WHERE state = 2), \
     count(*) FILTER (WHERE state = 4) FROM semel.jobs WHERE state <> 3 AND environment = $1";
 
-/// Written with the claim of a dead letter's key: the same job waits again.
+/// The extra SQL of claiming a dead letter's key: queues the same job again.
 pub(super) const REVIVE: &str = ", also AS (UPDATE semel.jobs j SET state = 1, attempt = 0, due_us = semel.now_us(), \
     lease = NULL, worker = NULL, error = NULL, fence = won.fence, token = $+2 FROM won WHERE j.id = $+1 AND j.state = 4 \
     RETURNING 1) SELECT won.n, won.fence, (SELECT count(*) FROM also) FROM won";
@@ -43,7 +42,7 @@ const REVIVE_ALONE: &str = "UPDATE semel.jobs SET state = 1, attempt = 0, due_us
     worker = NULL, error = NULL WHERE id = $1 AND state = 4 RETURNING 1";
 
 /// A job that has not ended.
-pub(super) struct Unfinished {
+pub(super) struct UnfinishedJob {
     pub(super) job: JobRef,
     /// Of the claim that it knows of.
     pub(super) token: Token,
@@ -62,7 +61,7 @@ impl Inner {
         rows.first().map(row::job).transpose()
     }
 
-    pub(super) async fn list(&self, query: &JobQuery) -> Result<Page, Error> {
+    pub(super) async fn list(&self, query: &JobQuery) -> Result<JobPage, Error> {
         let most = query.page_size();
         let bind = |bound: Bound| {
             bound
@@ -78,26 +77,29 @@ impl Inner {
         let next = (jobs.len() == most)
             .then(|| jobs.last().map(|job| job.id))
             .flatten();
-        Ok(Page { jobs, next })
+        Ok(JobPage { jobs, next })
     }
 
-    pub(super) async fn counts(&self) -> Result<Counts, Error> {
+    pub(super) async fn counts(&self) -> Result<JobCounts, Error> {
         let bind = |query: Bound| query.bind(self.environment.clone());
         let rows = self.store.rows(COUNT, bind).await?;
         let Some(row) = rows.first() else {
-            return Ok(Counts::default());
+            return Ok(JobCounts::default());
         };
         let number = |at| PostgresStore::column::<i64>(row, at).map(i64::unsigned_abs);
-        Ok(Counts {
+        Ok(JobCounts {
             queued: number(0)?,
             running: number(1)?,
             dead: number(2)?,
-            ..Counts::default()
+            ..JobCounts::default()
         })
     }
 
     /// The job of a key that has not ended.
-    pub(super) async fn unfinished(&self, identity: &Identity) -> StoreResult<Option<Unfinished>> {
+    pub(super) async fn unfinished(
+        &self,
+        identity: &Identity,
+    ) -> StoreResult<Option<UnfinishedJob>> {
         let bind = |query: Bound| {
             query
                 .bind(Uuid::from_bytes(identity.address()))
@@ -112,7 +114,7 @@ impl Inner {
             id: JobId::from_u128(number(0)?),
             request_id: RequestId::from_u128(number(1)?),
         };
-        Ok(Some(Unfinished {
+        Ok(Some(UnfinishedJob {
             job,
             token: Token(number(2)?),
             fingerprint: row::fingerprint(row, 3)?,
@@ -150,7 +152,7 @@ impl Inner {
             Some((_, 1)) => Ok(()),
             // The key is ours, and there is no dead letter any more: nobody must wait for a job that isn't there.
             Some((fence, _)) => {
-                let grant = first_run(&claim, fence);
+                let grant = semel_core::Grant::first_run(&claim, fence);
                 self.store.settle(&grant, &Settlement::Release).await?;
                 Err(Error::NotDead)
             }
@@ -159,7 +161,7 @@ impl Inner {
     }
 
     /// Claims the key of a dead letter anew, and lets the job wait again, in one step. → the fence, and how many jobs wait
-    /// again; `None` where the key has another meaning by now.
+    /// again; `None` if the key has another meaning by now.
     async fn revive(&self, id: JobId, claim: &Claim) -> Result<Option<(Fence, i64)>, Error> {
         let bind = |query: Bound| query.bind(uuid(id.as_u128())).bind(uuid(claim.token.0));
         // A failed answer is final; only its own job may take it away.
@@ -173,7 +175,7 @@ impl Inner {
         if rows.is_empty() {
             let again = self
                 .store
-                .reclaim_freed(&self.with_retry, claim, is_its_own, bind)
+                .claim_as_if_released(&self.with_retry, claim, is_its_own, bind)
                 .await?;
             rows = match again {
                 // Sent again after its reply was lost: the job knows of this claim, or there was none.

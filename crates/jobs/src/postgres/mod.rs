@@ -1,23 +1,23 @@
 //! Jobs in PostgreSQL, in a table beside the records: a job and the record of its key are written by one statement.
 //!
-//! A submission is a claim whose effect runs elsewhere. The claim brings the job with it; the worker's completion settles the
-//! record and ends the job. So what the record says is where the job stands: running, completed, failed.
+//! A submission is a claim whose effect runs elsewhere. The claim also writes the job; the worker's completion settles the
+//! record and ends the job. So the record has the state of the job: running, completed, failed.
 //!
 //! | file | is |
 //! |---|---|
-//! | `submit` | one submission: a store for one claim, and what its answer means |
-//! | `batch` | all jobs that wait to be written, in one statement |
-//! | `depth` | how many wait, for the limits |
-//! | `lease` | taking jobs, keeping them, giving them back |
-//! | `end`, `ending` | the end of a job; a store for one settlement, in which the record's end and the job's are one |
-//! | `reap` | what workers that vanished left behind |
-//! | `list` | looking, listing, counting, retrying dead letters |
+//! | `submit` | one submission, through a store for one claim |
+//! | `batch` | group commit: all waiting jobs in one statement |
+//! | `depth` | queue depth, for the limits |
+//! | `lease` | leases, heartbeats, failures |
+//! | `end`, `end_store` | the end of a job, through a store for one settlement |
+//! | `reap` | jobs of crashed workers, and retention |
+//! | `list` | reading, listing, counting, retrying dead letters |
 //! | `row` | a job as a row, and back |
 
 mod batch;
 mod depth;
 mod end;
-mod ending;
+mod end_store;
 mod lease;
 mod list;
 mod reap;
@@ -30,14 +30,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use semel_core::engine::Engine;
-use semel_core::{BoxFuture, Namespace, Terms};
-use semel_stores::postgres::{File, PostgresStore, WithClaim, WithSettlement};
+use semel_core::{BoxFuture, ClaimTerms, Namespace};
+use semel_stores::postgres::{ClaimStatement, File, PostgresStore, SettlementStatement};
 use sqlx::types::Uuid;
 
 use crate::error::Error;
-use crate::job::{Job, JobId, JobState, NewJob, Submitted};
-use crate::queue::{Called, Counts, Failed, JobQuery, Page, Queue, QueueConfig, Reaped};
-use crate::work::{LeaseAsk, LeaseToken, Leased};
+use crate::job::{Job, JobId, JobState, NewJob, SubmitOutcome};
+use crate::queue::{
+    JobCounts, JobFailure, JobPage, JobQuery, Queue, QueueConfig, QueueFuture, ReapReport,
+};
+use crate::work::{JobLease, LeaseOptions, LeaseToken};
 
 use batch::Batches;
 use depth::Depths;
@@ -64,17 +66,17 @@ struct Inner {
     config: QueueConfig,
     batches: Batches,
     depths: Depths,
-    with_end: WithSettlement,
-    with_note: WithClaim,
-    with_retry: WithClaim,
-    leased: quick_cache::sync::Cache<(JobId, LeaseToken), Arc<row::Held>>,
+    with_end: SettlementStatement,
+    with_note: ClaimStatement,
+    with_retry: ClaimStatement,
+    leased: quick_cache::sync::Cache<(JobId, LeaseToken), Arc<row::LeasedRow>>,
 }
 
 impl PostgresQueue {
-    /// A queue beside the records in `store`, on which `engine` is; makes its tables where they are missing.
+    /// A queue beside the records in `store`, on which `engine` is; makes its tables if they are missing.
     ///
     /// # Errors
-    /// Where the tables can't be made, or a setting is out of bounds.
+    /// If the tables can't be made, or a setting is out of bounds.
     pub async fn open(
         engine: &Engine,
         store: &PostgresStore,
@@ -84,7 +86,9 @@ impl PostgresQueue {
         if config.max_answer_bytes > QueueConfig::MAX_ANSWER_BYTES {
             return Err(Error::Invalid("jobs.max_result_bytes is at most 31 KiB"));
         }
-        if config.retention > config.max_retention || config.max_retention > Terms::MAX_RETENTION {
+        if config.retention > config.max_retention
+            || config.max_retention > ClaimTerms::MAX_RETENTION
+        {
             return Err(Error::Invalid(
                 "jobs.retention is at most jobs.max_retention, and that at most ten years",
             ));
@@ -140,21 +144,21 @@ fn micros(span: Duration) -> i64 {
 }
 
 impl Queue for PostgresQueue {
-    fn enqueue(&self, jobs: Vec<NewJob>) -> BoxFuture<'_, Vec<Result<Submitted, Error>>> {
+    fn enqueue(&self, jobs: Vec<NewJob>) -> BoxFuture<'_, Vec<Result<SubmitOutcome, Error>>> {
         // All at once: those that are new are written together.
         let each = jobs.into_iter().map(|job| self.inner.submit(job));
         Box::pin(join_all(each))
     }
 
-    fn lease<'a>(&'a self, ask: &'a LeaseAsk) -> Called<'a, Vec<Leased>> {
+    fn lease<'a>(&'a self, ask: &'a LeaseOptions) -> QueueFuture<'a, Vec<JobLease>> {
         Box::pin(self.inner.lease(ask))
     }
 
-    fn heartbeat(&self, id: JobId, lease: LeaseToken, span: Duration) -> Called<'_, ()> {
+    fn heartbeat(&self, id: JobId, lease: LeaseToken, span: Duration) -> QueueFuture<'_, ()> {
         Box::pin(self.inner.heartbeat(id, lease, span))
     }
 
-    fn complete(&self, id: JobId, lease: LeaseToken, answer: Bytes) -> Called<'_, ()> {
+    fn complete(&self, id: JobId, lease: LeaseToken, answer: Bytes) -> QueueFuture<'_, ()> {
         Box::pin(self.inner.complete(id, lease, answer))
     }
 
@@ -162,28 +166,28 @@ impl Queue for PostgresQueue {
         &'a self,
         id: JobId,
         lease: LeaseToken,
-        failed: &'a Failed,
-    ) -> Called<'a, JobState> {
+        failed: &'a JobFailure,
+    ) -> QueueFuture<'a, JobState> {
         Box::pin(self.inner.fail(id, lease, failed))
     }
 
-    fn look(&self, id: JobId) -> Called<'_, Option<Job>> {
+    fn look(&self, id: JobId) -> QueueFuture<'_, Option<Job>> {
         Box::pin(self.inner.look(id))
     }
 
-    fn list<'a>(&'a self, query: &'a JobQuery) -> Called<'a, Page> {
+    fn list<'a>(&'a self, query: &'a JobQuery) -> QueueFuture<'a, JobPage> {
         Box::pin(self.inner.list(query))
     }
 
-    fn retry(&self, id: JobId) -> Called<'_, ()> {
+    fn retry(&self, id: JobId) -> QueueFuture<'_, ()> {
         Box::pin(self.inner.retry(id))
     }
 
-    fn reap(&self) -> Called<'_, Reaped> {
+    fn reap(&self) -> QueueFuture<'_, ReapReport> {
         Box::pin(self.inner.reap())
     }
 
-    fn counts(&self) -> Called<'_, Counts> {
+    fn counts(&self) -> QueueFuture<'_, JobCounts> {
         Box::pin(self.inner.counts())
     }
 

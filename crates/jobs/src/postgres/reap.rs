@@ -1,4 +1,4 @@
-//! What workers that vanished left behind: given to others, or buried; and what ended long ago, forgotten.
+//! The reaper: requeues jobs of crashed workers or makes them dead letters, and removes jobs whose retention is over.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use sqlx::types::Uuid;
 use super::{Inner, micros, uuid};
 use crate::error::Error;
 use crate::job::JobId;
-use crate::queue::Reaped;
+use crate::queue::ReapReport;
 use crate::work::LeaseToken;
 
 /// At once, so that no statement is a long one.
@@ -33,7 +33,7 @@ const SWEEP: &str = "DELETE FROM semel.jobs WHERE id = ANY (ARRAY(SELECT id FROM
 const VANISHED: &str = "the worker vanished, and it was the last attempt";
 
 impl Inner {
-    pub(super) async fn reap(self: &Arc<Self>) -> Result<Reaped, Error> {
+    pub(super) async fn reap(self: &Arc<Self>) -> Result<ReapReport, Error> {
         let requeued = self.all(REQUEUE, |query| query.bind(AT_ONCE)).await?;
         let mut buried = 0;
         loop {
@@ -57,7 +57,7 @@ impl Inner {
                 query.bind(self.environment.clone())
             })
             .await?;
-        Ok(Reaped {
+        Ok(ReapReport {
             requeued,
             buried,
             swept,

@@ -14,7 +14,7 @@ use crate::work::LeaseToken;
 
 /// A job as its end needs it.
 #[derive(Clone)]
-pub(super) struct Held {
+pub(super) struct LeasedRow {
     pub(super) id: JobId,
     pub(super) request_id: RequestId,
     pub(super) state: JobState,
@@ -24,12 +24,12 @@ pub(super) struct Held {
     pub(super) max_attempts: u16,
     pub(super) tenant: String,
     /// `None`: submitted without a key.
-    pub(super) record: Option<Noted>,
+    pub(super) record: Option<KeyRecord>,
 }
 
 /// What a job knows of the record of its key.
 #[derive(Clone)]
-pub(super) struct Noted {
+pub(super) struct KeyRecord {
     pub(super) identity: Identity,
     pub(super) fence: Fence,
     pub(super) token: Token,
@@ -51,11 +51,11 @@ pub(super) use held_columns;
 
 pub(super) const HELD: &str = concat!("SELECT ", held_columns!(), " FROM semel.jobs WHERE id = $1");
 
-pub(super) fn held(row: &PgRow) -> Result<Held, Error> {
+pub(super) fn held(row: &PgRow) -> Result<LeasedRow, Error> {
     let id: Uuid = PostgresStore::column(row, 0)?;
     let request: Uuid = PostgresStore::column(row, 1)?;
     let lease: Option<Uuid> = PostgresStore::column(row, 3)?;
-    Ok(Held {
+    Ok(LeasedRow {
         id: JobId::from_u128(id.as_u128()),
         request_id: RequestId::from_u128(request.as_u128()),
         state: state(PostgresStore::column(row, 2)?)?,
@@ -68,14 +68,14 @@ pub(super) fn held(row: &PgRow) -> Result<Held, Error> {
     })
 }
 
-fn noted(row: &PgRow) -> Result<Option<Noted>, Error> {
+fn noted(row: &PgRow) -> Result<Option<KeyRecord>, Error> {
     let Some(address) = PostgresStore::column::<Option<Uuid>>(row, 8)? else {
         return Ok(None);
     };
     let seal: Uuid = PostgresStore::column(row, 9)?;
     let token: Uuid = PostgresStore::column(row, 11)?;
     let retention: i64 = PostgresStore::column(row, 14)?;
-    Ok(Some(Noted {
+    Ok(Some(KeyRecord {
         identity: Identity::from_halves(address.as_bytes(), seal.as_bytes()),
         fence: Fence(PostgresStore::column::<i64>(row, 10)?.unsigned_abs()),
         token: Token(token.as_u128()),

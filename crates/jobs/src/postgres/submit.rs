@@ -1,28 +1,28 @@
-//! One submission. To the engine it is a request like any other; the store that it claims in brings the job along.
+//! One submission. To the engine it is an ordinary request; its claim goes through [`SubmissionStore`], which also writes
+//! the job.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
-use semel_core::engine::{Admitted, Problem, Replayed, Request};
+use semel_core::engine::{Admission, Problem, Replayed, Request};
 use semel_core::policy::{Mode, OnBusy, Policy, StoreDown};
 use semel_core::store::{Store, StoreResult};
 use semel_core::{
-    BoxFuture, Claim, Claimed, CrashPolicy, Fence, Fingerprint, Grant, Identity, Settlement, State,
-    Terms, Token,
+    BoxFuture, Claim, ClaimTerms, Claimed, CrashPolicy, Fingerprint, Grant, Identity, Settlement,
+    State, Token,
 };
 
-use super::batch::{Prepared, Written, bind_one, read};
+use super::batch::{PreparedJob, WrittenJob, bind_one, read};
 use super::{Inner, end, micros, millis};
 use crate::error::Error;
-use crate::job::{JobAnswer, JobId, JobRef, NewJob, RequestId, Submitted};
+use crate::job::{JobAnswer, JobId, JobRef, NewJob, RequestId, SubmitOutcome};
 
-/// How often a submission that met a job on its way to its end looks again.
+/// How often a submission that met a job in flight to its end looks again.
 const TRIES: usize = 4;
 
 impl Inner {
-    pub(super) async fn submit(self: &Arc<Self>, job: NewJob) -> Result<Submitted, Error> {
+    pub(super) async fn submit(self: &Arc<Self>, job: NewJob) -> Result<SubmitOutcome, Error> {
         job.check()?;
         let retention = self.config.retention_of(job.retention)?;
         let prepared = Arc::new(self.prepare(&job, retention));
@@ -31,7 +31,7 @@ impl Inner {
             self.depths.check(self, &job).await?;
             self.batches.write(&prepared, None).await?;
             self.depths.add(&job);
-            return Ok(Submitted::Accepted(prepared.job));
+            return Ok(SubmitOutcome::Accepted(prepared.job));
         };
         let scope = job.scope.as_deref().unwrap_or(&job.kind);
         let namespace = self.namespace(&job.tenant, scope)?;
@@ -41,27 +41,27 @@ impl Inner {
             .map_err(|error| Error::Params(error.to_string()))?
             .finish();
         let policy = Arc::new(self.policy(retention));
-        let identity = Identity::of(self.engine.secret(), &namespace, key);
+        let identity = Identity::new(self.engine.secret(), &namespace, key);
         if let Err(full) = self.depths.check(self, &job).await
             && !self.is_known(&identity).await?
         {
             return Err(full);
         }
         for _ in 0..TRIES {
-            let run = Arc::new(Submission {
+            let run = Arc::new(SubmissionStore {
                 queue: Arc::clone(self),
                 job: Arc::clone(&prepared),
                 written: Mutex::default(),
             });
-            let engine = self.engine.over(run.clone());
+            let engine = self.engine.with_store(run.clone());
             let (namespace, policy) = (namespace.clone(), Arc::clone(&policy));
             let request = Request::new(&engine, namespace, key, fingerprint, policy);
-            // A token of our own: a lease that was won has its job already, and is not to be let go.
+            // With a token of our own the engine never releases the lease: a claim that won has its job already.
             let request = request.with_token(Token(engine.env().entropy.next_u128()));
             // A dead letter may be retried, by any process.
             let request = request.failures_may_change();
             let admitted = Box::pin(engine.admit(request)).await;
-            if let Some(answer) = self.told(&run, &identity, fingerprint, admitted).await? {
+            if let Some(answer) = self.outcome(&run, &identity, fingerprint, admitted).await? {
                 if !answer.is_duplicate() {
                     self.depths.add(&job);
                 }
@@ -71,32 +71,32 @@ impl Inner {
         Err(Error::Problem(Problem::Late))
     }
 
-    /// What the engine's answer means; `None` where the job ended meanwhile, so that it is worth asking again.
-    async fn told(
+    /// Converts the engine's answer. `None` if the job ended meanwhile: submit again.
+    async fn outcome(
         &self,
-        run: &Submission,
+        run: &SubmissionStore,
         identity: &Identity,
         fingerprint: Fingerprint,
-        admitted: Admitted,
-    ) -> Result<Option<Submitted>, Error> {
+        admitted: Admission,
+    ) -> Result<Option<SubmitOutcome>, Error> {
         let written = run.written.lock().and_then(|written| written.job);
         match admitted {
-            Admitted::Won(out) => match written {
-                Some(job) if job == run.job.job => Ok(Some(Submitted::Accepted(job))),
-                Some(job) => Ok(Some(Submitted::InProgress(job))),
+            Admission::Won(out) => match written {
+                Some(job) if job == run.job.job => Ok(Some(SubmitOutcome::Accepted(job))),
+                Some(job) => Ok(Some(SubmitOutcome::InProgress(job))),
                 None => self.won_without_a_job(run, &out.grant).await,
             },
-            Admitted::Replayed(replayed) => of_record(&replayed).map(Some),
-            Admitted::Problem(Problem::Busy { .. }) => {
+            Admission::Replayed(replayed) => of_record(&replayed).map(Some),
+            Admission::Problem(Problem::Busy { .. }) => {
                 match self.unfinished(identity).await? {
                     // Another submission holds the record for a moment, to find out what this one knows now.
                     Some(found) if found.fingerprint != fingerprint => Err(Error::Conflict),
-                    found => Ok(found.map(|found| Submitted::InProgress(found.job))),
+                    found => Ok(found.map(|found| SubmitOutcome::InProgress(found.job))),
                 }
             }
-            Admitted::Problem(Problem::Mismatch) => Err(Error::Conflict),
-            Admitted::Problem(problem) => Err(problem.into()),
-            Admitted::Unprotected => Err(Error::Problem(Problem::ShutDown)),
+            Admission::Problem(Problem::Mismatch) => Err(Error::Conflict),
+            Admission::Problem(problem) => Err(problem.into()),
+            Admission::Unprotected => Err(Error::Problem(Problem::ShutDown)),
         }
     }
 
@@ -104,12 +104,14 @@ impl Inner {
     /// record has expired.
     async fn won_without_a_job(
         &self,
-        run: &Submission,
+        run: &SubmissionStore,
         grant: &Grant,
-    ) -> Result<Option<Submitted>, Error> {
+    ) -> Result<Option<SubmitOutcome>, Error> {
         match self.unfinished(&grant.identity).await? {
-            Some(found) if found.job == run.job.job => Ok(Some(Submitted::Accepted(found.job))),
-            Some(found) if found.token == grant.token => Ok(Some(Submitted::InProgress(found.job))),
+            Some(found) if found.job == run.job.job => Ok(Some(SubmitOutcome::Accepted(found.job))),
+            Some(found) if found.token == grant.token => {
+                Ok(Some(SubmitOutcome::InProgress(found.job)))
+            }
             Some(_) => {
                 self.store.settle(grant, &Settlement::Release).await?;
                 Err(Error::Conflict)
@@ -128,10 +130,10 @@ impl Inner {
         Ok(is_known || self.unfinished(identity).await?.is_some())
     }
 
-    fn prepare(&self, job: &NewJob, retention: Duration) -> Prepared {
+    fn prepare(&self, job: &NewJob, retention: Duration) -> PreparedJob {
         let env = self.engine.env();
         let most = job.max_attempts.unwrap_or(self.config.max_attempts);
-        Prepared {
+        PreparedJob {
             job: JobRef {
                 id: JobId::new(env.clock.wall(), &*env.entropy),
                 request_id: RequestId::new(&*env.entropy),
@@ -150,11 +152,13 @@ impl Inner {
         }
     }
 
-    /// The record's lease is as long as can be: it isn't the worker's, and says only that there is a job.
+    /// The record's lease is as long as possible: it only says that there is a job, and isn't the worker's lease.
     pub(super) fn policy(&self, retention: Duration) -> Policy {
         Policy {
-            lease: retention.min(Terms::MAX_LEASE).max(Terms::MIN_LEASE),
-            retention: retention.max(Terms::MIN_LEASE),
+            lease: retention
+                .min(ClaimTerms::MAX_LEASE)
+                .max(ClaimTerms::MIN_LEASE),
+            retention: retention.max(ClaimTerms::MIN_LEASE),
             crash: CrashPolicy::Takeover,
             max_attempts: u16::MAX,
             on_busy: OnBusy::Refuse,
@@ -173,39 +177,39 @@ pub(super) fn check_json(text: &[u8]) -> Result<(), Error> {
 }
 
 /// What a record says of its job.
-fn of_record(replayed: &Replayed) -> Result<Submitted, Error> {
+fn of_record(replayed: &Replayed) -> Result<SubmitOutcome, Error> {
     let answer = &replayed.replay.answer;
     // Only this crate settles records of its namespace; an operator may have resolved one without a job.
     let job = end::job_of(&answer.head).ok_or(Error::Superseded)?;
     let body = match &answer.body {
         semel_core::Body::Kept(body) => JobAnswer::Kept(body.clone()),
-        semel_core::Body::Omitted { bytes } | semel_core::Body::Elsewhere { bytes, .. } => {
+        semel_core::Body::Omitted { bytes } | semel_core::Body::External { bytes, .. } => {
             JobAnswer::Omitted { bytes: *bytes }
         }
     };
     Ok(match (replayed.replay.state, body) {
         (State::Failed, JobAnswer::Kept(text)) => {
-            Submitted::Failed(job, String::from_utf8_lossy(&text).into_owned())
+            SubmitOutcome::Failed(job, String::from_utf8_lossy(&text).into_owned())
         }
-        (State::Failed, JobAnswer::Omitted { .. }) => Submitted::Failed(job, String::new()),
-        (_, answer) => Submitted::Completed(job, answer),
+        (State::Failed, JobAnswer::Omitted { .. }) => SubmitOutcome::Failed(job, String::new()),
+        (_, answer) => SubmitOutcome::Completed(job, answer),
     })
 }
 
-/// The records, as one submission claims in them.
-struct Submission {
+/// A store for one claim, which also writes the job.
+struct SubmissionStore {
     queue: Arc<Inner>,
-    job: Arc<Prepared>,
-    written: Mutex<Option<Written>>,
+    job: Arc<PreparedJob>,
+    written: Mutex<Option<WrittenJob>>,
 }
 
-impl Submission {
+impl SubmissionStore {
     async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
         let Inner { batches, store, .. } = &*self.queue;
         loop {
             if let Some(written) = batches.write(&self.job, Some(ask)).await? {
                 *self.written.lock() = Some(written);
-                return Ok(Claimed::Won(first_run(ask, written.fence)));
+                return Ok(Claimed::Won(Grant::first_run(ask, written.fence)));
             }
             // A record that has expired gives way to other parameters; a job that is unfinished doesn't.
             let unfinished = self.queue.unfinished(&ask.identity).await?;
@@ -223,20 +227,7 @@ impl Submission {
     }
 }
 
-pub(super) fn first_run(ask: &Claim, fence: Fence) -> Grant {
-    Grant {
-        identity: ask.identity,
-        fence,
-        token: ask.token,
-        attempt: 1,
-        checkpoint: Bytes::new(),
-        lease: ask.terms.lease(),
-        crash: ask.terms.crash(),
-        memo: Bytes::new(),
-    }
-}
-
-impl Store for Submission {
+impl Store for SubmissionStore {
     fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
         Box::pin(self.claim(claim))
     }

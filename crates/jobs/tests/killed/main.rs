@@ -127,7 +127,7 @@ async fn number(pool: &PgPool, question: &'static str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_key_is_enqueued_once_and_each_job_finished_once_while_everything_is_killed() {
+async fn each_job_is_enqueued_and_finished_once_under_kills() {
     let mut server = PostgresServer::start(&["max_connections=200"]).await;
     let url = server.url();
     let pool = pool(&url).await;

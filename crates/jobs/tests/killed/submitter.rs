@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use semel_core::Key;
-use semel_jobs::{NewJob, Queue, Submitted};
+use semel_jobs::{NewJob, Queue, SubmitOutcome};
 
 use crate::SUBMITTERS;
 
@@ -54,7 +54,7 @@ pub(crate) async fn submit(url: &str, number: u64, total: u64) {
             .iter()
             .map(|answer| answer.job().id.to_string())
             .collect();
-        let states: Vec<&str> = answers.iter().map(Submitted::status).collect();
+        let states: Vec<&str> = answers.iter().map(SubmitOutcome::status).collect();
         let note = "INSERT INTO acks (submitter, position, key, job_id, status) \
                     SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::text[], $5::text[]) ON CONFLICT DO NOTHING";
         loop {
@@ -79,8 +79,8 @@ async fn acknowledged<F: Future<Output = ()>>(
     queue: &dyn Queue,
     keys: &[String],
     pause: impl Fn() -> F,
-) -> Vec<Submitted> {
-    let mut answers: Vec<Option<Submitted>> = vec![None; keys.len()];
+) -> Vec<SubmitOutcome> {
+    let mut answers: Vec<Option<SubmitOutcome>> = vec![None; keys.len()];
     loop {
         let open: Vec<usize> = (0..keys.len()).filter(|n| answers[*n].is_none()).collect();
         if open.is_empty() {

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use semel_jobs::{Error, LeaseAsk, Leased, Queue};
+use semel_jobs::{Error, JobLease, LeaseOptions, Queue};
 use sqlx::PgPool;
 
 pub(crate) async fn work(url: &str, number: &str) {
     let queue = crate::open(url).await;
     let pool = crate::pool(url).await;
     let clock = semel::tokio_env().clock;
-    let mut ask = LeaseAsk::new(&format!("worker-{number}"), &["charge"]);
+    let mut ask = LeaseOptions::new(&format!("worker-{number}"), &["charge"]);
     ask.most = 20;
     // A killed worker's jobs come again after this.
     ask.span = Duration::from_secs(3);
@@ -24,7 +24,7 @@ pub(crate) async fn work(url: &str, number: &str) {
     }
 }
 
-async fn run(queue: &dyn Queue, pool: &PgPool, job: &Leased) {
+async fn run(queue: &dyn Queue, pool: &PgPool, job: &JobLease) {
     let params: serde_json::Value = serde_json::from_slice(&job.params).expect("JSON");
     let key = params["key"].as_str().expect("a key");
     let note = sqlx::query("INSERT INTO runs (job_id, key) VALUES ($1, $2)");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel_jobs::{Error, JobId, JobQuery, JobState, LeaseAsk, Leased, Queue as _};
+use semel_jobs::{Error, JobId, JobLease, JobQuery, JobState, LeaseOptions, Queue as _};
 
 use crate::support::Bench;
 
@@ -14,8 +14,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Most of them are written in another way in a path; and a server may list the last before the one before it.
 const TENANTS: [&str; 7] = ["a/b", "a~b", "a#b", "a%b", "..", "acme", "acme-eu"];
 
-async fn take_all(bench: &Bench, tenant: &str, span: Duration) -> Vec<Leased> {
-    let mut ask = LeaseAsk::new("w-1", &["charge_customer"]);
+async fn take_all(bench: &Bench, tenant: &str, span: Duration) -> Vec<JobLease> {
+    let mut ask = LeaseOptions::new("w-1", &["charge_customer"]);
     tenant.clone_into(&mut ask.tenant);
     ask.most = 10;
     ask.span = span;

@@ -1,7 +1,7 @@
 //! Document O's failure modes: a submitter that vanishes between its writes is helped by the next.
 
-use semel_jobs::Submitted;
-use semel_testkit::http_proxy::Wrong;
+use semel_jobs::SubmitOutcome;
+use semel_testkit::http_proxy::HttpFault;
 
 use crate::support::Bench;
 
@@ -18,7 +18,7 @@ async fn o_failure_a_record_without_its_task_is_repaired_by_the_next_submit() {
         .await;
     let each = (0..8).map(|_| bench.submit("k-1", 5));
     for again in futures_util::future::join_all(each).await {
-        assert_eq!(again, Submitted::InProgress(job));
+        assert_eq!(again, SubmitOutcome::InProgress(job));
     }
     assert_eq!(bench.tasks().await.len(), 1);
     assert_eq!(bench.record("k-1").await.unwrap()["status"], "ready");
@@ -35,7 +35,7 @@ async fn o_failure_a_task_without_its_mark_is_not_created_again() {
         .take(std::time::Duration::from_secs(30))
         .await
         .unwrap();
-    assert_eq!(bench.submit("k-1", 5).await, Submitted::InProgress(job));
+    assert_eq!(bench.submit("k-1", 5).await, SubmitOutcome::InProgress(job));
     bench
         .jobs
         .queue()
@@ -45,16 +45,18 @@ async fn o_failure_a_task_without_its_mark_is_not_created_again() {
     bench
         .change_record("k-1", |record| record["status"] = "creating".into())
         .await;
-    assert!(matches!(bench.submit("k-1", 5).await, Submitted::Completed(found, _) if found == job));
+    assert!(
+        matches!(bench.submit("k-1", 5).await, SubmitOutcome::Completed(found, _) if found == job)
+    );
     assert_eq!(bench.tasks().await.len(), 1);
 }
 
 /// A server that can't tell (409) has not said that the task is there.
 #[tokio::test]
-async fn o_failure_a_task_that_the_server_could_not_write_is_not_taken_for_one_that_is_there() {
+async fn o_failure_task_that_was_not_written_is_not_taken_as_present() {
     let direct = Bench::new().await;
     let (proxy, bench) = direct.behind_a_proxy().await;
-    proxy.next("PUT", Wrong::Refused(409));
+    proxy.next("PUT", HttpFault::Refused(409));
     let submitted = bench.jobs.submit("charge_customer", &1).await.unwrap();
     assert_eq!(proxy.armed(), 0);
     assert!(!submitted.is_duplicate());
@@ -67,7 +69,11 @@ async fn o_failure_a_task_that_the_server_could_not_write_is_not_taken_for_one_t
 async fn o_failure_cut_connections_make_no_second_task() {
     let direct = Bench::new().await;
     let (proxy, bench) = direct.behind_a_proxy().await;
-    let wrongs = [Wrong::DoneAndCut, Wrong::Refused(503), Wrong::DoneBut(500)];
+    let wrongs = [
+        HttpFault::DoneAndCut,
+        HttpFault::Refused(503),
+        HttpFault::DoneBut(500),
+    ];
     for n in 0..40 {
         // None to three of the writes in a row, in each of the ways.
         for _ in 0..n % 4 {

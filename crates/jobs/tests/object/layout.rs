@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel_jobs::{Error, JobAnswer, Submitted};
+use semel_jobs::{Error, JobAnswer, SubmitOutcome};
 
 use crate::support::Bench;
 
@@ -12,7 +12,7 @@ const LONG: Duration = Duration::from_secs(30);
 async fn o_layout_the_record_has_the_fields_and_the_place_of_the_document() {
     let bench = Bench::new().await;
     let submitted = bench.submit("charge-ORD-123", 5).await;
-    assert!(matches!(submitted, Submitted::Accepted(_)));
+    assert!(matches!(submitted, SubmitOutcome::Accepted(_)));
     let record = bench.record("charge-ORD-123").await.unwrap();
     let mut members: Vec<_> = record.as_object().unwrap().keys().cloned().collect();
     members.sort();
@@ -64,7 +64,7 @@ async fn o_semantics_the_same_key_returns_the_same_task() {
     for _ in 0..5 {
         assert_eq!(
             bench.submit("k-1", 5).await,
-            Submitted::InProgress(first.job())
+            SubmitOutcome::InProgress(first.job())
         );
     }
     assert_eq!(bench.tasks().await.len(), 1);
@@ -160,11 +160,11 @@ async fn o_ttl_a_key_is_not_freed_while_its_task_is_unfinished() {
     let bench = Bench::new().await;
     let job = bench.submit("k-1", 5).await.job();
     bench.expire("k-1").await;
-    assert_eq!(bench.submit("k-1", 5).await, Submitted::InProgress(job));
+    assert_eq!(bench.submit("k-1", 5).await, SubmitOutcome::InProgress(job));
     let other = bench.try_submit("k-1", 6).await;
     assert!(matches!(other, Err(Error::Conflict)), "{other:?}");
     let leased = bench.take(LONG).await.expect("it waits");
-    assert_eq!(bench.submit("k-1", 5).await, Submitted::InProgress(job));
+    assert_eq!(bench.submit("k-1", 5).await, SubmitOutcome::InProgress(job));
     assert_eq!(bench.tasks().await.len(), 1);
     let queue = bench.jobs.queue();
     let done = queue.complete(leased.id, leased.token, "1".into()).await;
@@ -186,7 +186,7 @@ async fn o_completion_is_told_to_later_submitters() {
     let answer = JobAnswer::Kept(r#"{"charge": 1.50}"#.into());
     assert_eq!(
         bench.submit("k-1", 5).await,
-        Submitted::Completed(job, answer)
+        SubmitOutcome::Completed(job, answer)
     );
 }
 
@@ -204,6 +204,6 @@ async fn a_result_that_is_null_is_told_as_null() {
     assert_eq!(found.answer.as_ref(), Some(&null));
     assert_eq!(
         bench.submit("k-1", 5).await,
-        Submitted::Completed(job, null)
+        SubmitOutcome::Completed(job, null)
     );
 }

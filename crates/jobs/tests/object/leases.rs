@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use futures_util::future::join;
-use semel_jobs::{LeaseAsk, Queue as _};
-use semel_testkit::http_proxy::Wrong;
+use semel_jobs::{LeaseOptions, Queue as _};
+use semel_testkit::http_proxy::HttpFault;
 use semel_testkit::proxy::{Proxy, Way};
 
 use crate::support::{Bench, variable};
 
 /// As many as there are.
-fn all(span: Duration) -> LeaseAsk {
-    let mut ask = LeaseAsk::new("w-1", &["charge_customer"]);
+fn all(span: Duration) -> LeaseOptions {
+    let mut ask = LeaseOptions::new("w-1", &["charge_customer"]);
     ask.most = 100;
     ask.span = span;
     ask
@@ -57,7 +57,7 @@ async fn a_worker_gets_what_was_found_while_its_first_lease_was_young() {
 }
 
 #[tokio::test]
-async fn what_was_taken_before_the_server_failed_is_handed_out() {
+async fn tasks_leased_before_a_server_failure_are_returned() {
     let direct = Bench::new().await;
     let (proxy, bench) = direct.behind_a_proxy().await;
     for n in 0..24 {
@@ -69,7 +69,7 @@ async fn what_was_taken_before_the_server_failed_is_handed_out() {
             tokio::task::yield_now().await;
         }
         for _ in 0..100 {
-            proxy.next("GET", Wrong::Refused(503));
+            proxy.next("GET", HttpFault::Refused(503));
         }
     };
     let ask = all(Duration::from_secs(30));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use semel_core::KeyRules;
 use semel_jobs::object::{DEFAULT_TTL, ObjectQueue};
-use semel_jobs::{Error, JobId, Jobs, LeaseAsk, Leased, QueueConfig, Submitted};
+use semel_jobs::{Error, JobId, JobLease, Jobs, LeaseOptions, QueueConfig, SubmitOutcome};
 use semel_stores::object::ObjectStore;
 use semel_testkit::http_proxy::HttpProxy;
 use serde_json::Value;
@@ -77,7 +77,7 @@ impl Bench {
         (proxy, bench)
     }
 
-    pub(crate) async fn try_submit(&self, key: &str, amount: u64) -> Result<Submitted, Error> {
+    pub(crate) async fn try_submit(&self, key: &str, amount: u64) -> Result<SubmitOutcome, Error> {
         let input = serde_json::json!({"order": key, "amount": amount});
         self.jobs
             .submit("charge_customer", &input)
@@ -85,12 +85,12 @@ impl Bench {
             .await
     }
 
-    pub(crate) async fn submit(&self, key: &str, amount: u64) -> Submitted {
+    pub(crate) async fn submit(&self, key: &str, amount: u64) -> SubmitOutcome {
         self.try_submit(key, amount).await.expect("an answer")
     }
 
-    pub(crate) async fn take(&self, span: Duration) -> Option<Leased> {
-        let mut ask = LeaseAsk::new("w-1", &["charge_customer"]);
+    pub(crate) async fn take(&self, span: Duration) -> Option<JobLease> {
+        let mut ask = LeaseOptions::new("w-1", &["charge_customer"]);
         ask.span = span;
         self.jobs
             .queue()

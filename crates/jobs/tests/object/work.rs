@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use semel_jobs::{Error, Failed, JobQuery, JobState, LeaseAsk, Submitted};
-use semel_testkit::http_proxy::Wrong;
+use semel_jobs::{Error, JobFailure, JobQuery, JobState, LeaseOptions, SubmitOutcome};
+use semel_testkit::http_proxy::HttpFault;
 
 use crate::support::Bench;
 
@@ -72,9 +72,9 @@ async fn failures_are_tried_again_and_then_buried() {
     };
     let job = submit().await.unwrap().job();
     let queue = bench.jobs.queue();
-    let again = Failed {
+    let again = JobFailure {
         delay: Some(Duration::ZERO),
-        ..Failed::again("no luck")
+        ..JobFailure::again("no luck")
     };
     for expected in [JobState::Queued, JobState::Dead] {
         let leased = bench.take(LONG).await.unwrap();
@@ -85,7 +85,7 @@ async fn failures_are_tried_again_and_then_buried() {
     }
     assert_eq!(
         submit().await.unwrap(),
-        Submitted::Failed(job, "no luck".to_owned())
+        SubmitOutcome::Failed(job, "no luck".to_owned())
     );
     let dead = JobQuery {
         state: Some(JobState::Dead),
@@ -105,7 +105,7 @@ async fn writes_that_fail_are_not_told_as_a_lost_lease() {
     let leased = bench.take(LONG).await.unwrap();
     let queue = bench.jobs.queue();
     for _ in 0..8 {
-        proxy.next("PUT", Wrong::Refused(503));
+        proxy.next("PUT", HttpFault::Refused(503));
     }
     let told = queue.complete(leased.id, leased.token, "1".into()).await;
     let error = told.unwrap_err();
@@ -127,14 +127,14 @@ async fn one_task_that_cant_be_changed_keeps_no_other_from_being_requeued() {
         direct.change_task(leased.id, lapsed).await;
     }
     let queue = bench.jobs.queue();
-    proxy.next("PUT", Wrong::Refused(403));
+    proxy.next("PUT", HttpFault::Refused(403));
     assert!(queue.reap().await.is_err());
     let counts = queue.counts().await.unwrap();
     assert_eq!((counts.queued, counts.running), (1, 1));
 }
 
 #[tokio::test]
-async fn an_answer_is_kept_for_its_time_after_the_end_however_late_that_is() {
+async fn answer_is_kept_for_its_retention_after_a_late_end() {
     let bench = Bench::new().await;
     let job = bench.submit("k-1", 5).await.job();
     // Submitted long ago, to be kept for a day.
@@ -168,7 +168,7 @@ async fn tenants_have_tasks_of_their_own() {
         .unwrap()
         .job();
     assert!(bench.take(LONG).await.is_none());
-    let mut ask = LeaseAsk::new("w", &["charge_customer"]);
+    let mut ask = LeaseOptions::new("w", &["charge_customer"]);
     ask.tenant = "acme".to_owned();
     let leased = bench.jobs.queue().lease(&ask).await.unwrap().pop().unwrap();
     assert_eq!(leased.id, job.id);
@@ -214,10 +214,10 @@ async fn a_dead_letter_that_another_process_retries_is_given_out_again() {
     let operator = Bench::new().await;
     let worker = operator.another().await;
     let job = operator.submit("k-1", 5).await.job();
-    let ask = LeaseAsk::new("w-1", &["charge_customer"]);
+    let ask = LeaseOptions::new("w-1", &["charge_customer"]);
     // What is due by one process's idea of the time is so by another's a little later.
     let leased = worker.jobs.lease(&ask, LONG).await.unwrap().pop().unwrap();
-    let failed = Failed::for_good("no luck");
+    let failed = JobFailure::for_good("no luck");
     let failing = worker.jobs.queue().fail(leased.id, leased.token, &failed);
     assert_eq!(failing.await.unwrap(), JobState::Dead);
     assert!(worker.take(LONG).await.is_none());

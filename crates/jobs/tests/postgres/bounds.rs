@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use semel_jobs::{Error, LeaseAsk, Limits, QueueConfig};
+use semel_jobs::{Error, LeaseOptions, QueueConfig, QueueLimits};
 
 use crate::support::Bench;
 
-async fn bench(limits: Limits) -> Bench {
+async fn bench(limits: QueueLimits) -> Bench {
     Bench::with(QueueConfig {
         limits,
         ..QueueConfig::default()
@@ -16,9 +16,9 @@ async fn bench(limits: Limits) -> Bench {
 
 #[tokio::test]
 async fn b1_a_full_queue_refuses_what_is_new_and_knows_what_is_not() {
-    let bench = bench(Limits {
+    let bench = bench(QueueLimits {
         queued_per_kind: Some(3),
-        ..Limits::default()
+        ..QueueLimits::default()
     })
     .await;
     for n in 0..3 {
@@ -49,9 +49,9 @@ async fn b1_a_full_queue_refuses_what_is_new_and_knows_what_is_not() {
 
 #[tokio::test]
 async fn b1_a_client_with_too_many_unfinished_jobs_is_refused() {
-    let bench = bench(Limits {
+    let bench = bench(QueueLimits {
         unfinished_per_client: Some(2),
-        ..Limits::default()
+        ..QueueLimits::default()
     })
     .await;
     let submit = |client: &'static str| bench.jobs.submit("charge", &1).client(client);
@@ -72,14 +72,14 @@ async fn b1_a_client_with_too_many_unfinished_jobs_is_refused() {
 
 #[tokio::test]
 async fn b1_no_more_run_than_may_the_others_wait() {
-    let bench = bench(Limits {
+    let bench = bench(QueueLimits {
         running: HashMap::from([("charge".to_owned(), 5)]),
-        ..Limits::default()
+        ..QueueLimits::default()
     })
     .await;
     let all = (0..60).map(|n| semel_jobs::NewJob::new("charge", n.to_string()));
     bench.jobs.submit_all(all.collect()).await;
-    let mut ask = LeaseAsk::new("w", &["charge", "other"]);
+    let mut ask = LeaseOptions::new("w", &["charge", "other"]);
     ask.most = 3;
     let workers = (0..8).map(|_| bench.jobs.queue().lease(&ask));
     let leased = futures_util::future::join_all(workers).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel_jobs::{JobAnswer, JobState, QueueConfig, Submitted};
+use semel_jobs::{JobAnswer, JobState, QueueConfig, SubmitOutcome};
 
 use crate::support::Bench;
 
@@ -20,7 +20,7 @@ async fn an_answer_past_the_cap_is_remembered_without_its_body() {
     let omitted = JobAnswer::Omitted { bytes: 15 };
     assert_eq!(
         bench.submit("k-1", 5).await,
-        Submitted::Completed(job, omitted.clone())
+        SubmitOutcome::Completed(job, omitted.clone())
     );
     let found = bench.jobs.queue().look(job.id).await.unwrap().unwrap();
     assert_eq!(found.answer, Some(omitted));
@@ -74,7 +74,7 @@ async fn whoever_waits_is_told_of_the_end() {
     let waiting = bench.jobs.wait(job.id, Duration::from_secs(20));
     let working = async {
         bench.complete(&leased, "1").await;
-        bench.jobs.tell_ended(job.id);
+        bench.jobs.notify_ended(job.id);
     };
     let (found, ()) = futures_util::future::join(waiting, working).await;
     assert_eq!(found.unwrap().unwrap().state, JobState::Done);
@@ -98,7 +98,7 @@ async fn what_ended_long_ago_is_swept_and_nothing_else() {
     let queue = bench.jobs.queue();
     bench.complete(&bench.take_one().await, "1").await;
     let dead = bench.take_one().await;
-    let failed = semel_jobs::Failed::for_good("no");
+    let failed = semel_jobs::JobFailure::for_good("no");
     queue.fail(dead.id, dead.token, &failed).await.unwrap();
     bench
         .run("UPDATE semel.jobs SET due_us = 1 WHERE state IN (1, 3)")

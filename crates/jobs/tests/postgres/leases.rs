@@ -1,9 +1,11 @@
-//! Workers: one at a time for a job, the same job again where one vanished (J4, J5).
+//! Workers: one at a time for a job, the same job again if one vanished (J4, J5).
 
 use std::time::Duration;
 
 use semel_jobs::postgres::PostgresQueue;
-use semel_jobs::{Error, Failed, JobState, LeaseAsk, Queue as _, QueueConfig, Submitted};
+use semel_jobs::{
+    Error, JobFailure, JobState, LeaseOptions, Queue as _, QueueConfig, SubmitOutcome,
+};
 
 use crate::support::Bench;
 
@@ -23,7 +25,7 @@ async fn j5_c_the_reaper_requeues_the_same_job_id() {
     assert_eq!(queue.reap().await.unwrap().requeued, 0, "its lease lives");
     bench.run(LAPSE).await;
     assert_eq!(queue.reap().await.unwrap().requeued, 1);
-    assert_eq!(bench.submit("k-1", 5).await, Submitted::InProgress(job));
+    assert_eq!(bench.submit("k-1", 5).await, SubmitOutcome::InProgress(job));
     let second = bench.take_one().await;
     assert_eq!((second.id, second.attempt), (job.id, 2));
     // The first is told, and changes nothing.
@@ -31,7 +33,7 @@ async fn j5_c_the_reaper_requeues_the_same_job_id() {
         queue.complete(first.id, first.token, "1".into()).await,
         queue.heartbeat(first.id, first.token, LONG).await,
         queue
-            .fail(first.id, first.token, &Failed::again("late"))
+            .fail(first.id, first.token, &JobFailure::again("late"))
             .await
             .map(drop),
     ] {
@@ -42,7 +44,7 @@ async fn j5_c_the_reaper_requeues_the_same_job_id() {
 }
 
 #[tokio::test]
-async fn a_worker_that_is_late_is_heard_as_long_as_nobody_else_has_the_job() {
+async fn late_worker_may_complete_an_unclaimed_job() {
     let bench = Bench::new().await;
     bench.submit("k-1", 5).await;
     let leased = bench.take_one().await;
@@ -74,9 +76,9 @@ async fn ended_and_failed_may_be_told_again() {
     bench.submit("k-1", 5).await;
     let queue = bench.jobs.queue();
     let leased = bench.take_one().await;
-    let again = Failed {
+    let again = JobFailure {
         delay: Some(Duration::ZERO),
-        ..Failed::again("no luck")
+        ..JobFailure::again("no luck")
     };
     for _ in 0..2 {
         let state = queue.fail(leased.id, leased.token, &again).await.unwrap();
@@ -101,7 +103,7 @@ async fn of_several_kinds_none_waits_for_another_to_run_empty() {
             bench.jobs.submit(kind, &n).await.unwrap();
         }
     }
-    let ask = LeaseAsk::new("w-1", &kinds);
+    let ask = LeaseOptions::new("w-1", &kinds);
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..40 {
         let leased = bench.jobs.queue().lease(&ask).await.unwrap();
@@ -119,9 +121,9 @@ async fn after_its_last_attempt_a_job_is_a_dead_letter() {
     };
     let job = submit().await.unwrap().job();
     let queue = bench.jobs.queue();
-    let again = Failed {
+    let again = JobFailure {
         delay: Some(Duration::ZERO),
-        ..Failed::again("the provider said no")
+        ..JobFailure::again("the provider said no")
     };
     for expected in [JobState::Queued, JobState::Dead, JobState::Dead] {
         let leased = match expected {
@@ -136,7 +138,7 @@ async fn after_its_last_attempt_a_job_is_a_dead_letter() {
             expected
         );
     }
-    let failed = Submitted::Failed(job, "the provider said no".to_owned());
+    let failed = SubmitOutcome::Failed(job, "the provider said no".to_owned());
     assert_eq!(submit().await.unwrap(), failed);
     assert_eq!(queue.counts().await.unwrap().dead, 1);
 }
@@ -163,7 +165,7 @@ async fn a_worker_that_vanishes_at_the_last_attempt_leaves_a_dead_letter() {
         .await
         .unwrap();
     assert!(
-        matches!(again, Submitted::Failed(job, _) if job.id == first.id),
+        matches!(again, SubmitOutcome::Failed(job, _) if job.id == first.id),
         "{again:?}"
     );
 }
@@ -176,21 +178,23 @@ async fn a_dead_letter_that_is_retried_is_the_same_job() {
     assert!(matches!(queue.retry(job.id).await, Err(Error::NotDead)));
     let leased = bench.take_one().await;
     let state = queue
-        .fail(leased.id, leased.token, &Failed::for_good("broken"))
+        .fail(leased.id, leased.token, &JobFailure::for_good("broken"))
         .await;
     assert_eq!(state.unwrap(), JobState::Dead);
     queue.retry(job.id).await.unwrap();
-    assert_eq!(bench.submit("k-1", 5).await, Submitted::InProgress(job));
+    assert_eq!(bench.submit("k-1", 5).await, SubmitOutcome::InProgress(job));
     let leased = bench.take_one().await;
     assert_eq!((leased.id, leased.attempt), (job.id, 1));
     bench.complete(&leased, "1").await;
-    assert!(matches!(bench.submit("k-1", 5).await, Submitted::Completed(found, _) if found == job));
+    assert!(
+        matches!(bench.submit("k-1", 5).await, SubmitOutcome::Completed(found, _) if found == job)
+    );
     assert!(matches!(queue.retry(job.id).await, Err(Error::NotDead)));
 }
 
 /// Two who retry must not take each other's claim away: the job could then be ended by nobody.
 #[tokio::test]
-async fn of_many_who_retry_a_dead_letter_one_does_and_its_worker_can_end_it() {
+async fn concurrent_dead_letter_retries_queue_it_once() {
     let bench = Bench::new().await;
     let others = [bench.another().await, bench.another().await];
     for round in 0..20 {
@@ -198,7 +202,7 @@ async fn of_many_who_retry_a_dead_letter_one_does_and_its_worker_can_end_it() {
         let job = bench.submit(&key, 5).await.job();
         let queue = bench.jobs.queue();
         let leased = bench.take_one().await;
-        let failed = Failed::for_good("broken");
+        let failed = JobFailure::for_good("broken");
         queue
             .fail(leased.id, leased.token, &failed)
             .await
@@ -209,12 +213,12 @@ async fn of_many_who_retry_a_dead_letter_one_does_and_its_worker_can_end_it() {
         });
         let told = futures_util::future::join_all(retries).await;
         assert_eq!(told.iter().filter(|one| one.is_ok()).count(), 1, "{told:?}");
-        assert_eq!(bench.submit(&key, 5).await, Submitted::InProgress(job));
+        assert_eq!(bench.submit(&key, 5).await, SubmitOutcome::InProgress(job));
         let leased = bench.take_one().await;
         assert_eq!(leased.id, job.id);
         bench.complete(&leased, "1").await;
         let again = bench.submit(&key, 5).await;
-        assert!(matches!(again, Submitted::Completed(found, _) if found == job));
+        assert!(matches!(again, SubmitOutcome::Completed(found, _) if found == job));
     }
 }
 
@@ -223,7 +227,7 @@ async fn another_environments_dead_letters_are_left_alone() {
     let bench = Bench::new().await;
     bench.submit("k-1", 5).await;
     let leased = bench.take_one().await;
-    let (queue, failed) = (bench.jobs.queue(), Failed::for_good("broken"));
+    let (queue, failed) = (bench.jobs.queue(), JobFailure::for_good("broken"));
     queue.fail(leased.id, leased.token, &failed).await.unwrap();
     let config = QueueConfig {
         retention: Duration::from_millis(1),
@@ -250,7 +254,7 @@ async fn priority_first_then_age_and_not_before_their_time() {
     submit(9, 3).await.unwrap();
     submit(0, 4).await.unwrap();
     submit(9, 5).delay(Duration::from_secs(3600)).await.unwrap();
-    let mut ask = LeaseAsk::new("w-1", &["other", "charge"]);
+    let mut ask = LeaseOptions::new("w-1", &["other", "charge"]);
     ask.most = 3;
     let leased = bench.jobs.queue().lease(&ask).await.unwrap();
     let order: Vec<_> = leased.iter().map(|job| job.params.to_vec()).collect();
@@ -268,7 +272,7 @@ async fn many_workers_never_have_the_same_job() {
     assert!(accepted.iter().all(Result::is_ok));
     let workers = (0..8).map(|_| async {
         let mut taken = Vec::new();
-        let mut ask = LeaseAsk::new("w", &["charge"]);
+        let mut ask = LeaseOptions::new("w", &["charge"]);
         ask.most = 7;
         loop {
             let leased = bench.jobs.queue().lease(&ask).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use semel_jobs::{JobState, LeaseAsk, Leased, QueueConfig};
+use semel_jobs::{JobLease, JobState, LeaseOptions, QueueConfig};
 use semel_testkit::proxy::{Cut, Proxy};
 
 use crate::support::Bench;
@@ -36,8 +36,8 @@ async fn submit_for_one_attempt(bench: &Bench, key: &str) -> semel_jobs::JobId {
     submit.max_attempts(1).await.expect("an answer").job().id
 }
 
-async fn take(bench: &Bench) -> Vec<Leased> {
-    let ask = LeaseAsk::new("w-1", &["charge"]);
+async fn take(bench: &Bench) -> Vec<JobLease> {
+    let ask = LeaseOptions::new("w-1", &["charge"]);
     bench.jobs.queue().lease(&ask).await.expect("an answer")
 }
 

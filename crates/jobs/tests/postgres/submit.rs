@@ -1,6 +1,6 @@
 //! Submitting: once for a key and its parameters, whoever submits it how often (J2, J7).
 
-use semel_jobs::{Error, JobAnswer, JobState, NewJob, Submitted};
+use semel_jobs::{Error, JobAnswer, JobState, NewJob, SubmitOutcome};
 
 use crate::support::Bench;
 
@@ -10,10 +10,10 @@ const ALL: &str = "SELECT count(*) FROM semel.jobs";
 async fn j7_1_same_key_same_payload_ten_submits_are_one_job() {
     let bench = Bench::new().await;
     let first = bench.submit("k-1", 5).await;
-    assert!(matches!(first, Submitted::Accepted(_)));
+    assert!(matches!(first, SubmitOutcome::Accepted(_)));
     for _ in 0..9 {
         let again = bench.submit("k-1", 5).await;
-        assert_eq!(again, Submitted::InProgress(first.job()));
+        assert_eq!(again, SubmitOutcome::InProgress(first.job()));
         assert!(again.is_duplicate());
     }
     assert_eq!(bench.count(ALL).await, 1);
@@ -64,7 +64,7 @@ async fn j7_3_completion_is_cached_for_later_submitters() {
     let leased = bench.take_one().await;
     assert_eq!((leased.id, leased.request_id), (job.id, job.request_id));
     bench.complete(&leased, r#"{"charge": 1.50}"#).await;
-    let expected = Submitted::Completed(job, JobAnswer::Kept(r#"{"charge": 1.50}"#.into()));
+    let expected = SubmitOutcome::Completed(job, JobAnswer::Kept(r#"{"charge": 1.50}"#.into()));
     assert_eq!(bench.submit("k-1", 5).await, expected);
     // Another process has no copy of its own.
     assert_eq!(bench.another().await.submit("k-1", 5).await, expected);
@@ -156,7 +156,10 @@ async fn many_at_once_go_the_same_way_as_one() {
     many.push(NewJob::new("charge", "1")); // And one without a key.
     let answers = bench.jobs.submit_all(many).await;
     assert_eq!(answers.len(), 1003);
-    assert_eq!(*answers[3].as_ref().unwrap(), Submitted::InProgress(known));
+    assert_eq!(
+        *answers[3].as_ref().unwrap(),
+        SubmitOutcome::InProgress(known)
+    );
     let new = answers
         .iter()
         .flatten()
@@ -181,14 +184,14 @@ async fn a_record_that_expired_before_the_job_ended_is_found_again() {
     let bench = Bench::new().await;
     let job = bench.submit("k-1", 5).await.job();
     bench.run("UPDATE semel.records SET written_us = 1").await;
-    assert_eq!(bench.submit("k-1", 5).await, Submitted::InProgress(job));
+    assert_eq!(bench.submit("k-1", 5).await, SubmitOutcome::InProgress(job));
     bench
         .run("DELETE FROM semel.records WHERE scope LIKE 'job:%'")
         .await;
     let other = bench.try_submit("k-1", 6).await;
     assert!(matches!(other, Err(Error::Conflict)), "{other:?}");
-    assert_eq!(bench.submit("k-1", 5).await, Submitted::InProgress(job));
-    // Of many at once with other parameters, none is told that it is under way: it isn't.
+    assert_eq!(bench.submit("k-1", 5).await, SubmitOutcome::InProgress(job));
+    // Of many at once with other parameters, none is told that it is in progress: it isn't.
     for expired in [false, true] {
         if expired {
             bench.run("UPDATE semel.records SET written_us = 1").await;
@@ -202,12 +205,12 @@ async fn a_record_that_expired_before_the_job_ended_is_found_again() {
             assert!(matches!(told, Err(Error::Conflict)), "{told:?}");
         }
     }
-    assert_eq!(bench.submit("k-1", 5).await, Submitted::InProgress(job));
+    assert_eq!(bench.submit("k-1", 5).await, SubmitOutcome::InProgress(job));
     // And once more before it is done.
     let leased = bench.take_one().await;
     bench.run("UPDATE semel.records SET written_us = 1").await;
     bench.complete(&leased, "7").await;
-    let done = Submitted::Completed(job, JobAnswer::Kept("7".into()));
+    let done = SubmitOutcome::Completed(job, JobAnswer::Kept("7".into()));
     assert_eq!(bench.submit("k-1", 5).await, done);
     assert_eq!(bench.count(ALL).await, 1);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use semel::Semel;
 use semel_jobs::postgres::PostgresQueue;
-use semel_jobs::{Jobs, LeaseAsk, Leased, QueueConfig, Submitted};
+use semel_jobs::{JobLease, Jobs, LeaseOptions, QueueConfig, SubmitOutcome};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 
@@ -96,7 +96,7 @@ impl Bench {
         Self::at(self.url.clone(), QueueConfig::default()).await
     }
 
-    pub(crate) async fn submit(&self, key: &str, amount: u64) -> Submitted {
+    pub(crate) async fn submit(&self, key: &str, amount: u64) -> SubmitOutcome {
         self.try_submit(key, amount).await.expect("an answer")
     }
 
@@ -104,7 +104,7 @@ impl Bench {
         &self,
         key: &str,
         amount: u64,
-    ) -> Result<Submitted, semel_jobs::Error> {
+    ) -> Result<SubmitOutcome, semel_jobs::Error> {
         let params = serde_json::json!({"order": key, "amount": amount});
         self.jobs
             .submit("charge", &params)
@@ -113,8 +113,8 @@ impl Bench {
     }
 
     /// The next job, if there is one.
-    pub(crate) async fn take(&self, span: Duration) -> Option<Leased> {
-        let mut ask = LeaseAsk::new("w-1", &["charge"]);
+    pub(crate) async fn take(&self, span: Duration) -> Option<JobLease> {
+        let mut ask = LeaseOptions::new("w-1", &["charge"]);
         ask.span = span;
         self.jobs
             .queue()
@@ -124,11 +124,11 @@ impl Bench {
             .pop()
     }
 
-    pub(crate) async fn take_one(&self) -> Leased {
+    pub(crate) async fn take_one(&self) -> JobLease {
         self.take(Duration::from_secs(30)).await.expect("a job")
     }
 
-    pub(crate) async fn complete(&self, leased: &Leased, answer: &'static str) {
+    pub(crate) async fn complete(&self, leased: &JobLease, answer: &'static str) {
         let queue = self.jobs.queue();
         let done = queue.complete(leased.id, leased.token, answer.into()).await;
         done.expect("it is the worker's");

@@ -11,7 +11,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 
 const ANSWER: &[u8] = br#"{"id":1,"result":{"content":[],"structuredContent":{"paid":true}}}"#;
 
-/// A gateway that derives keys, each good for a moment.
+/// A gateway that derives short-lived keys.
 async fn gateway() -> Arc<Gateway> {
     let mut settings = Settings::new("test");
     settings.window = WINDOW;
@@ -31,16 +31,19 @@ fn call(tool: &str, arguments: &Value) -> Call {
     Call::read(&Message::new(Bytes::from(text.to_string()))).unwrap()
 }
 
-/// Makes a call of a server that takes too long. → its result, and what a late answer ends, where it was sent on.
-async fn made(gateway: &Arc<Gateway>, arguments: &Value) -> (Value, Option<Open>) {
+/// Makes a call that times out. Returns its result and, if it was sent, the doubt to resolve.
+async fn call_that_times_out(
+    gateway: &Arc<Gateway>,
+    arguments: &Value,
+) -> (Value, Option<OpenDoubt>) {
     let plan = gateway.plan(call(TOOL, arguments), None, &Caller::default());
     let Plan::Run(job) = plan else {
         panic!("it is not protected");
     };
     let sent = Arc::new(Mutex::new(None));
     let seen = Arc::clone(&sent);
-    let send = move |sending: Sending| -> BoxFuture<'static, Outcome> {
-        *seen.lock() = Some(sending.open);
+    let send = move |sending: OutgoingCall| -> BoxFuture<'static, Outcome> {
+        *seen.lock() = Some(sending.doubt);
         Box::pin(async { Outcome::TimedOut })
     };
     let said: Value = match gateway.run(*job, send).await {
@@ -51,9 +54,9 @@ async fn made(gateway: &Arc<Gateway>, arguments: &Value) -> (Value, Option<Open>
     (said["result"].clone(), open)
 }
 
-/// Makes a call that ends in doubt. → its key, and what a late answer ends.
-async fn doubtful(gateway: &Arc<Gateway>, arguments: &Value) -> (String, Open) {
-    let (result, open) = made(gateway, arguments).await;
+/// Makes a call that ends in doubt. Returns its key and the doubt to resolve.
+async fn call_in_doubt(gateway: &Arc<Gateway>, arguments: &Value) -> (String, OpenDoubt) {
+    let (result, open) = call_that_times_out(gateway, arguments).await;
     let meta = &result["_meta"];
     assert_eq!(meta["semel/code"], "idempotency_in_doubt", "{result}");
     let key = meta["semel/idempotencyKey"].as_str().unwrap();
@@ -72,17 +75,17 @@ async fn state(gateway: &Gateway, key: &str) -> String {
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_after_the_window_is_kept_and_the_call_does_not_act_again() {
+async fn late_answer_after_the_window_is_stored_and_replayed() {
     let (gateway, arguments) = (gateway().await, json!({"to": "a"}));
-    let (key, open) = doubtful(&gateway, &arguments).await;
+    let (key, open) = call_in_doubt(&gateway, &arguments).await;
     gateway.sleep(WINDOW * 3 / 2).await;
     assert_eq!(state(&gateway, &key).await, "in_doubt");
-    gateway.late(&open, ANSWER).await;
+    gateway.resolve_late(&open, ANSWER).await;
     assert_eq!(state(&gateway, &key).await, "completed");
-    // As the status says it: with the same key. And as a model calls that has forgotten everything.
+    // A retry with the key that the status named, and a retry without any key.
     let with_key = json!({"to": "a", "idempotencyKey": key});
     for arguments in [&with_key, &arguments] {
-        let (result, sent) = made(&gateway, arguments).await;
+        let (result, sent) = call_that_times_out(&gateway, arguments).await;
         assert!(sent.is_none(), "it acts again: {arguments}");
         assert_eq!(result["structuredContent"]["paid"], true, "{result}");
         assert_eq!(result["_meta"]["semel/replayed"], true, "{result}");
@@ -90,58 +93,58 @@ async fn an_answer_that_comes_after_the_window_is_kept_and_the_call_does_not_act
 }
 
 #[tokio::test]
-async fn a_failure_that_comes_after_the_window_stays_a_failure() {
+async fn late_failure_after_the_window_stays_a_failure() {
     let (gateway, arguments) = (gateway().await, json!({"to": "a"}));
-    let (key, open) = doubtful(&gateway, &arguments).await;
+    let (key, open) = call_in_doubt(&gateway, &arguments).await;
     gateway.sleep(WINDOW * 3 / 2).await;
     let failure = br#"{"id":1,"result":{"content":[],"isError":true}}"#;
-    gateway.late(&open, failure).await;
+    gateway.resolve_late(&open, failure).await;
     for _ in 0..2 {
         assert_eq!(state(&gateway, &key).await, "failed");
-        let (result, sent) = made(&gateway, &arguments).await;
+        let (result, sent) = call_that_times_out(&gateway, &arguments).await;
         assert!(sent.is_none(), "it acts again");
         assert_eq!(result["isError"], true, "{result}");
     }
 }
 
 #[tokio::test]
-async fn an_answer_within_the_window_is_forgotten_with_it() {
+async fn answer_within_the_window_expires_with_the_window() {
     let (gateway, arguments) = (gateway().await, json!({"to": "a"}));
-    let (key, open) = doubtful(&gateway, &arguments).await;
-    gateway.late(&open, ANSWER).await;
+    let (key, open) = call_in_doubt(&gateway, &arguments).await;
+    gateway.resolve_late(&open, ANSWER).await;
     assert_eq!(state(&gateway, &key).await, "completed");
-    let (result, sent) = made(&gateway, &arguments).await;
+    let (result, sent) = call_that_times_out(&gateway, &arguments).await;
     assert!(sent.is_none(), "it acts again: {result}");
     gateway.sleep(WINDOW * 3 / 2).await;
-    // The guard was freed, which says nothing of the call.
+    // A released guard says nothing about the call.
     assert_eq!(state(&gateway, &key).await, "unknown");
-    let (_, sent) = made(&gateway, &arguments).await;
+    let (_, sent) = call_that_times_out(&gateway, &arguments).await;
     assert!(sent.is_some(), "after the window it is a new call");
 }
 
 #[test]
-fn a_key_that_only_begins_like_a_derived_one_has_no_guard() {
+fn only_derived_keys_have_a_guard() {
     let guard = |key: &str| guard_key(&Key::parse(key).unwrap());
     let digest = "0123456789abcdef0123456789abcdef";
-    let derived = guard(&format!("{DERIVED}{digest}")).unwrap();
+    let derived = guard(&format!("{DERIVED_PREFIX}{digest}")).unwrap();
     assert_eq!(derived.as_str(), format!("open-{digest}"));
     for other in ["auto-1", "auto-", "open-1", &digest[1..], digest] {
         assert!(guard(other).is_none(), "{other}");
     }
-    let longer = format!("{DERIVED}{digest}0");
+    let longer = format!("{DERIVED_PREFIX}{digest}0");
     assert!(guard(&longer).is_none());
 }
 
-/// What a door tells operators of calls that it refuses, or would.
+/// An observer that collects refusals.
 #[derive(Default)]
-struct Refusals(Mutex<Vec<(&'static str, &'static str)>>);
+struct Refusals(Mutex<Vec<(&'static str, Code)>>);
 
 impl semel::Observer for Refusals {
     fn observe(&self, event: &semel::Event<'_>) {
         match event.step {
             Step::Refused { code } => self.0.lock().push(("refused", code)),
             Step::Observed {
-                would: Would::Refuse(code),
+                decision: ShadowDecision::Refuse(code),
             } => self.0.lock().push(("observed", code)),
             _ => {}
         }
@@ -149,7 +152,7 @@ impl semel::Observer for Refusals {
 }
 
 #[tokio::test]
-async fn a_call_without_a_usable_key_is_refused_only_where_keys_are_enforced() {
+async fn unusable_keys_are_refused_in_enforce_mode_only() {
     for (mode, is_refused, told) in [
         (Mode::Enforce, true, Some("refused")),
         (Mode::Observe, false, Some("observed")),
@@ -164,7 +167,7 @@ async fn a_call_without_a_usable_key_is_refused_only_where_keys_are_enforced() {
         let plan = gateway.plan(call(TOOL, &bad), None, &Caller::default());
         assert_eq!(matches!(plan, Plan::Answer(_)), is_refused, "{mode:?}");
         assert_eq!(matches!(plan, Plan::Pass), !is_refused, "{mode:?}");
-        // Nor where there is no place for its key.
+        // The same holds for a call with an invalid namespace.
         let nobody = Caller {
             principal: "\0".to_owned(),
             ..Caller::default()
@@ -172,7 +175,7 @@ async fn a_call_without_a_usable_key_is_refused_only_where_keys_are_enforced() {
         let good = json!({"idempotencyKey": "k"});
         let plan = gateway.plan(call(TOOL, &good), None, &nobody);
         assert_eq!(matches!(plan, Plan::Answer(_)), is_refused, "{mode:?}");
-        let codes = ["idempotency_key_required", "idempotency_refused"];
+        let codes = [Code::KeyRequired, Code::Refused];
         let expected: Vec<_> = told
             .into_iter()
             .flat_map(|told| codes.map(|code| (told, code)))

@@ -1,4 +1,4 @@
-//! Requests to a server behind streamable HTTP.
+//! HTTP client for a server behind streamable HTTP, with resumable event streams.
 
 #[cfg(test)]
 mod tests;
@@ -23,32 +23,33 @@ use semel::http::CREDENTIAL_HEADERS;
 use sse_stream::SseStream;
 
 use super::LAST_EVENT;
-use super::serve::is_this_machine;
+use super::serve::is_loopback_host;
+use crate::gateway::Gateway;
 use crate::message::MAX_BYTES;
 
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long to wait before a stream of events that broke off is taken up again, unless the server says; twice as long each
-/// time that nothing comes of it, up to the most.
+/// The pause before an interrupted stream is resumed, unless the server names one. It doubles after
+/// each failure, up to the maximum (exponential back-off).
 const RESUME_AFTER: Duration = Duration::from_millis(500);
 const RESUME_AT_LEAST: Duration = Duration::from_millis(10);
 const RESUME_AT_MOST: Duration = Duration::from_secs(30);
-/// How long a stream has to live to count as one that came to something, though nothing was said.
+/// A stream that lived this long resets the back-off even if it carried no event.
 const LIVED: Duration = Duration::from_secs(10);
 
 /// A server behind streamable HTTP.
 #[derive(Clone, Debug)]
-pub struct Upstream {
+pub struct HttpUpstream {
     pub(crate) uri: Uri,
-    /// Headers for every request, such as `Authorization`.
+    /// Headers added to every request, such as `Authorization`.
     pub(crate) headers: HeaderMap,
     client: Client<HttpsConnector<HttpConnector>, Body>,
 }
 
-impl Upstream {
-    /// The server at `url`, with headers of the user's.
+impl HttpUpstream {
+    /// Creates a client for the server at `url`, which sends `headers` with every request.
     ///
     /// # Errors
-    /// A sentence about what is wrong.
+    /// A sentence that says what is wrong.
     pub fn new(url: &str, headers: HeaderMap) -> Result<Self, String> {
         let uri: Uri = url.parse().map_err(|_| format!("{url} is not a URL"))?;
         if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.authority().is_none() {
@@ -57,13 +58,13 @@ impl Upstream {
             ));
         }
         let in_the_clear =
-            uri.scheme_str() == Some("http") && !uri.host().is_some_and(is_this_machine);
+            uri.scheme_str() == Some("http") && !uri.host().is_some_and(is_loopback_host);
         if in_the_clear && headers.keys().any(is_credential) {
             return Err(format!(
-                "a credential would be sent to {url} in the clear: write https://"
+                "a credential would be sent to {url} unencrypted\n    fix: https://"
             ));
         }
-        // The same provider as everywhere: some dependency may have brought another.
+        // Names the provider explicitly, because a dependency may enable another one.
         let tls = rustls::ClientConfig::builder_with_provider(Arc::new(
             rustls::crypto::ring::default_provider(),
         ))
@@ -88,13 +89,13 @@ impl Upstream {
         })
     }
 
-    /// Whether requests are sent with a credential that isn't their caller's.
+    /// Whether the gateway adds a credential of its own to requests.
     #[must_use]
-    pub fn lends(&self) -> bool {
+    pub fn has_own_credential(&self) -> bool {
         self.headers.keys().any(is_credential)
     }
 
-    /// Sends a request; hop-by-hop headers are the caller's to leave out.
+    /// Sends a request. The caller has removed hop-by-hop headers.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -113,25 +114,25 @@ impl Upstream {
         self.client.request(request).await
     }
 
-    /// Asks for a stream of events: what comes after the event `last`, or what is said from now on.
-    async fn open(&self, uri: &Uri, mut headers: HeaderMap, last: Option<&str>) -> Opened {
+    /// Opens an event stream: after the event `last`, or from now on.
+    async fn open(&self, uri: &Uri, mut headers: HeaderMap, last: Option<&str>) -> StreamOpening {
         headers.insert(ACCEPT, HeaderValue::from_static(EVENT_STREAM));
         headers.remove(CONTENT_TYPE);
         if let Some(last) = last {
             let Ok(last) = HeaderValue::from_str(last) else {
-                return Opened::Refused;
+                return StreamOpening::Refused;
             };
             headers.insert(LAST_EVENT, last);
         }
         let Ok(response) = self.send(Method::GET, uri, headers, Body::empty()).await else {
-            return Opened::NotNow;
+            return StreamOpening::NotNow;
         };
         match response.status() {
             status if status.is_success() && is_event_stream(response.headers()) => {
-                Opened::Events(Box::new(Events::new(response.into_body())))
+                StreamOpening::Events(Box::new(Events::new(response.into_body())))
             }
-            status if is_passing(status) => Opened::NotNow,
-            _ => Opened::Refused,
+            status if is_transient(status) => StreamOpening::NotNow,
+            _ => StreamOpening::Refused,
         }
     }
 }
@@ -140,18 +141,18 @@ fn is_credential(name: &HeaderName) -> bool {
     *name == COOKIE || CREDENTIAL_HEADERS.contains(name)
 }
 
-/// What became of asking for a stream.
-enum Opened {
+/// The result of opening a stream.
+enum StreamOpening {
     Events(Box<Events>),
-    /// It may be had later.
+    /// The server may open it later.
     NotNow,
-    /// The server has no such stream, or not for us.
+    /// The server has no such stream, or refuses it.
     Refused,
 }
 
-/// Whether a server that answers so may answer otherwise after a while. A conflict is one: the server may not have noticed
-/// yet that the stream before this one broke off.
-fn is_passing(status: StatusCode) -> bool {
+/// Whether a later request may succeed. This includes a conflict: the server may not have noticed
+/// yet that the previous stream broke off.
+fn is_transient(status: StatusCode) -> bool {
     let passing = [
         StatusCode::REQUEST_TIMEOUT,
         StatusCode::CONFLICT,
@@ -162,8 +163,8 @@ fn is_passing(status: StatusCode) -> bool {
     is_failure || passing.contains(&status)
 }
 
-/// Whether nothing of a request can have reached the server.
-pub(crate) fn never_sent(error: &Error) -> bool {
+/// Whether the connection failed before anything was sent.
+pub(crate) fn is_connect_failure(error: &Error) -> bool {
     error.is_connect()
 }
 
@@ -176,27 +177,27 @@ pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.trim_start().starts_with(EVENT_STREAM))
 }
 
-/// A whole body, within bounds.
-pub(crate) async fn whole(body: Incoming) -> Option<Bytes> {
+/// Reads a whole body of limited size.
+pub(crate) async fn read_whole(body: Incoming) -> Option<Bytes> {
     let body = Limited::new(body, MAX_BYTES).collect().await.ok()?;
     Some(body.to_bytes())
 }
 
-/// The events of one stream.
+/// The events of one HTTP response.
 pub(crate) struct Events {
     stream: SseStream<UnsyncBoxBody<Bytes, std::io::Error>>,
-    /// Whether it ended with an event that is too large: taken up again, it would end with the same.
+    /// Whether it ended with an event above the size limit. Resuming would end in the same way.
     is_too_large: bool,
 }
 
-/// A message from a stream, and what its event is called.
-pub(crate) struct Said {
+/// A message from a stream, with the ID of its event.
+pub(crate) struct StreamMessage {
     pub(crate) text: Bytes,
     pub(crate) event: Option<String>,
 }
 
-impl Said {
-    /// As an event again.
+impl StreamMessage {
+    /// Encodes the message as a server-sent event.
     pub(crate) fn encode(&self) -> Bytes {
         let mut out = String::new();
         if let Some(id) = &self.event {
@@ -215,40 +216,45 @@ impl Said {
     }
 }
 
-/// How long a stream that broke off is taken up again.
-pub(crate) struct Patience {
+/// How long an interrupted stream is resumed.
+pub(crate) struct ResumeLimit {
     clock: Arc<dyn Clock>,
-    /// For ever, where there is no end.
+    /// The end of the time; `None` means no limit.
     until: Option<Tick>,
 }
 
-impl Patience {
-    /// For as long as `limit`, from now.
+impl ResumeLimit {
+    /// A limit that starts now.
     pub(crate) fn new(clock: Arc<dyn Clock>, limit: Option<Duration>) -> Self {
         let until = limit.map(|limit| clock.now().plus(limit));
         Self { clock, until }
     }
+
+    /// A limit as long as a call of this gateway may take.
+    pub(crate) fn for_calls(gateway: &Gateway) -> Self {
+        Self::new(gateway.clock(), gateway.settings.limit())
+    }
 }
 
-/// What a stream of events says, over all its parts.
+/// A stream of messages that resumes after interruptions.
 pub(crate) struct Stream<'a> {
-    upstream: &'a Upstream,
+    upstream: &'a HttpUpstream,
     uri: &'a Uri,
     headers: HeaderMap,
-    patience: Patience,
-    /// Whether it may begin anew where it can't go on: what is said unasked has no beginning.
-    is_standing: bool,
-    /// None before the first part of one that is standing.
+    resume_limit: ResumeLimit,
+    /// Whether it carries unsolicited messages. Such a stream may start again without an event ID.
+    is_unsolicited: bool,
+    /// `None` before an unsolicited stream is first opened.
     events: Option<Box<Events>>,
     opened: Tick,
     last: Option<String>,
-    /// How long to wait before the next part by the server's word, and by how often it was in vain.
+    /// The pause that the server asked for, and the current back-off.
     pause: Duration,
     wait: Duration,
 }
 
 impl Events {
-    /// How much one stream may say before it has to be taken up again: it bounds a single event, too.
+    /// The largest number of bytes of one response. It bounds a single event, too.
     const MOST: usize = 256 * 1024 * 1024;
 
     pub(crate) fn new(body: Incoming) -> Self {
@@ -259,7 +265,7 @@ impl Events {
         }
     }
 
-    /// The next event; nothing at the end, or where it broke off.
+    /// The next event; `None` at the end of the response or after an interruption.
     pub(crate) async fn next(&mut self) -> Option<sse_stream::Sse> {
         let event = self.stream.next().await?.ok()?;
         let size = event.data.as_ref().map_or(0, String::len);
@@ -269,48 +275,48 @@ impl Events {
 }
 
 impl<'a> Stream<'a> {
-    /// The stream that `body` begins: a request's.
+    /// The stream of a request, which begins with `body`.
     pub(crate) fn new(
-        upstream: &'a Upstream,
+        upstream: &'a HttpUpstream,
         uri: &'a Uri,
         headers: HeaderMap,
         body: Incoming,
-        patience: Patience,
+        resume_limit: ResumeLimit,
     ) -> Self {
         Self {
-            is_standing: false,
+            is_unsolicited: false,
             events: Some(Box::new(Events::new(body))),
             wait: RESUME_AFTER,
-            ..Self::standing(upstream, uri, headers, patience)
+            ..Self::unsolicited(upstream, uri, headers, resume_limit)
         }
     }
 
-    /// What the server says unasked.
-    pub(crate) fn standing(
-        upstream: &'a Upstream,
+    /// The stream of messages that the server sends unsolicited.
+    pub(crate) fn unsolicited(
+        upstream: &'a HttpUpstream,
         uri: &'a Uri,
         headers: HeaderMap,
-        patience: Patience,
+        resume_limit: ResumeLimit,
     ) -> Self {
         Self {
             upstream,
             uri,
             headers,
-            is_standing: true,
+            is_unsolicited: true,
             events: None,
-            opened: patience.clock.now(),
+            opened: resume_limit.clock.now(),
             last: None,
             pause: RESUME_AFTER,
             wait: Duration::ZERO,
-            patience,
+            resume_limit,
         }
     }
 
-    /// The next message and its event's name. A stream that breaks off is taken up again where the server has given its events names;
-    /// nothing where it can't be.
-    pub(crate) async fn next(&mut self) -> Option<Said> {
+    /// The next message. An interrupted stream resumes after the last event ID; `None` if it cannot
+    /// resume.
+    pub(crate) async fn next(&mut self) -> Option<StreamMessage> {
         loop {
-            while let Some(event) = self.heard().await {
+            while let Some(event) = self.next_event().await {
                 if event.id.is_some() {
                     self.last.clone_from(&event.id);
                 }
@@ -318,42 +324,46 @@ impl<'a> Stream<'a> {
                     let retry = Duration::from_millis(retry.min(60_000));
                     self.pause = retry.max(RESUME_AT_LEAST);
                 }
-                // It came to something: the next time begins anew.
+                // An event arrived: reset the back-off.
                 self.wait = self.pause;
                 if let Some(data) = event.data.filter(|data| !data.trim().is_empty()) {
                     let (text, event) = (data.into(), event.id);
-                    return Some(Said { text, event });
+                    return Some(StreamMessage { text, event });
                 }
             }
-            self.events = Some(self.resumed().await?);
+            self.events = Some(self.resume().await?);
         }
     }
 
-    async fn heard(&mut self) -> Option<sse_stream::Sse> {
+    async fn next_event(&mut self) -> Option<sse_stream::Sse> {
         self.events.as_mut()?.next().await
     }
 
-    async fn resumed(&mut self) -> Option<Box<Events>> {
+    async fn resume(&mut self) -> Option<Box<Events>> {
         let is_too_large = self.events.as_ref().is_some_and(|of| of.is_too_large);
-        if is_too_large || (self.last.is_none() && !self.is_standing) {
+        if is_too_large || (self.last.is_none() && !self.is_unsolicited) {
             return None;
         }
-        let clock = Arc::clone(&self.patience.clock);
+        let clock = Arc::clone(&self.resume_limit.clock);
         if self.events.is_some() && clock.now().since(self.opened) >= LIVED {
             self.wait = self.pause;
         }
-        while self.patience.until.is_none_or(|until| clock.now() < until) {
+        while self
+            .resume_limit
+            .until
+            .is_none_or(|until| clock.now() < until)
+        {
             clock.sleep(self.wait).await;
             let most = RESUME_AT_MOST.max(self.pause);
             self.wait = (self.wait * 2).clamp(self.pause, most);
             let (headers, last) = (self.headers.clone(), self.last.as_deref());
             match self.upstream.open(self.uri, headers, last).await {
-                Opened::Events(events) => {
+                StreamOpening::Events(events) => {
                     self.opened = clock.now();
                     return Some(events);
                 }
-                Opened::NotNow => {}
-                Opened::Refused => return None,
+                StreamOpening::NotNow => {}
+                StreamOpening::Refused => return None,
             }
         }
         None

@@ -1,25 +1,25 @@
 //! Streamable HTTP, on both sides.
 //!
-//! | module | is |
+//! | module | content |
 //! |---|---|
-//! | `client` | requests to a server |
-//! | `upstream` | a server behind HTTP, for a caller on standard input and output |
-//! | `proxy` | callers and server both on HTTP: each request passes by itself |
-//! | `relay` | one call through the proxy: its events as they come, its answer once it is settled |
-//! | `sessions`, `seat` | callers on HTTP, a process of the server's for each of their sessions; which stream a message belongs to |
-//! | `serve` | listening, and whom to listen to |
+//! | `client` | HTTP client with resumable event streams |
+//! | `upstream` | a server behind HTTP as one end of a session |
+//! | `proxy` | reverse proxy between HTTP callers and an HTTP server |
+//! | `relay` | one keyed call through the proxy |
+//! | `sessions`, `session` | sessions of HTTP callers with a child process |
+//! | `serve` | the listener, with its checks of origin, host and token |
 
 mod client;
 mod proxy;
 mod relay;
-mod seat;
+
 mod serve;
+mod session;
 mod sessions;
 mod upstream;
 
-pub(crate) use client::Patience;
-pub use client::Upstream;
-pub use serve::{CallerToken, Listen, Serve, ServeError};
+pub use client::HttpUpstream;
+pub use serve::{CallerToken, HttpFrontend, ListenError, Listener};
 
 use ::http::HeaderName;
 

@@ -1,5 +1,5 @@
-//! Callers and server both on HTTP: each request passes by itself, with its sessions, streams and tokens. Only calls and
-//! lists of tools are looked at.
+//! Reverse proxy between HTTP callers and an HTTP server. Requests pass one by one, with their
+//! sessions, streams and tokens; only tool calls and tool lists are parsed.
 
 #[cfg(test)]
 mod tests;
@@ -17,26 +17,27 @@ use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
 use semel::core::Fingerprint;
-use semel::http::{Credentials, has_credentials};
+use semel::http::{CredentialRules, has_credentials};
 
-use super::client::{Said, Stream, Upstream, is_event_stream, whole};
-use super::upstream::answers_id;
+use super::client::{
+    HttpUpstream, ResumeLimit, Stream, StreamMessage, is_event_stream, read_whole,
+};
+use super::upstream::is_response_to;
 use super::{METHOD, NAME, SESSION};
 use crate::answer::Reply;
 use crate::call::{Call, Caller};
 use crate::gateway::Gateway;
 use crate::message::{self, Id, Kind, MAX_BYTES, Message};
 use crate::settings::hex;
-use crate::status;
-use crate::tools::{Catalog, Known};
+use crate::tools::{Catalog, STATUS_TOOL, ToolFacts};
 
-/// How long a server may take to list its tools when it is asked on our own account.
+/// How long the server may take to answer a list request of the gateway.
 const LIST_LIMIT: Duration = Duration::from_secs(10);
-const MOST_PAGES: usize = 100;
-/// The most servers behind one address whose tools are remembered.
-const MOST_SERVERS: usize = 64;
+const MAX_PAGES: usize = 100;
+/// The largest number of servers behind one address whose tools are remembered.
+const MAX_SERVERS: usize = 64;
 
-/// What belongs to one connection (RFC 9110, 7.6.1).
+/// Headers that belong to one connection (RFC 9110, 7.6.1).
 const HOP_BY_HOP: [HeaderName; 7] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -47,24 +48,24 @@ const HOP_BY_HOP: [HeaderName; 7] = [
     header::UPGRADE,
 ];
 
-/// A server behind HTTP, for callers on HTTP.
+/// A proxy in front of a server behind HTTP.
 pub(crate) struct Proxy {
     pub(crate) gateway: Arc<Gateway>,
-    pub(crate) upstream: Upstream,
+    pub(crate) upstream: HttpUpstream,
     pub(crate) principal: Option<HeaderName>,
-    /// Whether a credential of ours is lent to other paths than the server's own.
+    /// Whether the gateway's own credential is sent to every path, not only to the server's own.
     pub(crate) any_path: bool,
-    /// What each server behind the address says of its tools, by [`Caller::path`].
+    /// The tool list of each server behind the address, by [`Caller::path`].
     catalogs: Mutex<HashMap<String, Arc<Catalog>>>,
 }
 
 impl Proxy {
     pub(crate) fn new(
         gateway: Arc<Gateway>,
-        upstream: Upstream,
+        upstream: HttpUpstream,
         principal: Option<HeaderName>,
     ) -> Self {
-        // The server that the gateway stands for always has its place.
+        // The server that the gateway stands for always has an entry.
         let own = HashMap::from([(String::new(), Arc::default())]);
         Self {
             gateway,
@@ -75,7 +76,8 @@ impl Proxy {
         }
     }
 
-    /// Which server a request is for, as [`Caller::path`] has it: there may be several behind one address.
+    /// The server that a request is for, in the form of [`Caller::path`]. Several servers may share
+    /// one address.
     fn path(&self, uri: &Uri) -> String {
         let of = |uri: &Uri| {
             let path = uri.path().trim_end_matches('/');
@@ -93,9 +95,9 @@ impl Proxy {
         if let Some(catalog) = catalogs.get(path) {
             return Arc::clone(catalog);
         }
-        // Callers choose the paths: past so many, what a server says is forgotten at once.
+        // Callers choose the paths, so the number of remembered lists is bounded.
         let catalog = Arc::<Catalog>::default();
-        if catalogs.len() < MOST_SERVERS {
+        if catalogs.len() < MAX_SERVERS {
             catalogs.insert(path.to_owned(), Arc::clone(&catalog));
         }
         catalog
@@ -103,23 +105,25 @@ impl Proxy {
 
     pub(crate) async fn handle(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
         let (mut parts, body) = request.into_parts();
-        if self.upstream.lends() && !self.is_own_path(&parts.uri) {
-            return plain(
+        if self.upstream.has_own_credential() && !self.is_own_path(&parts.uri) {
+            return error_response(
                 StatusCode::NOT_FOUND,
-                "this gateway lends its credential to one path; --any-path lends it to all",
+                "this gateway sends its credential to one path only; \
+                 --any-path sends it to every path",
             );
         }
-        // Before anything is taken out: a client can name any header in `Connection`.
-        let caller = caller(&self.gateway, self.principal.as_ref(), &parts.headers);
-        strip(&mut parts.headers);
+        // Reads the caller before headers are removed, because a client can name any header in
+        // `Connection`.
+        let caller = identify_caller(&self.gateway, self.principal.as_ref(), &parts.headers);
+        strip_hop_by_hop(&mut parts.headers);
         if parts.method != Method::POST {
             return self.pass(&parts, body).await;
         }
         let Ok(body) = Limited::new(body, MAX_BYTES).collect().await else {
-            return plain(StatusCode::PAYLOAD_TOO_LARGE, "the message is too large");
+            return error_response(StatusCode::PAYLOAD_TOO_LARGE, "the message is too large");
         };
         parts.headers.remove(CONTENT_LENGTH);
-        // What is read here has to be readable.
+        // The gateway parses the answer, so it must not be compressed.
         parts.headers.remove(ACCEPT_ENCODING);
         let message = Message::new(body.to_bytes());
         match (&message.kind, message.method()) {
@@ -131,10 +135,12 @@ impl Proxy {
                 Ok(caller) => self.call(parts, message, caller).await,
                 Err(refused) => refused,
             },
-            (Kind::Batch, _) if self.gateway.settings.enforces() && has_call(&message) => plain(
-                StatusCode::BAD_REQUEST,
-                "tool calls are taken one at a time",
-            ),
+            (Kind::Batch, _) if self.gateway.settings.enforces() && batch_has_call(&message) => {
+                error_response(
+                    StatusCode::BAD_REQUEST,
+                    "tool calls are taken one at a time",
+                )
+            }
             _ => self.pass(&parts, message.text.into()).await,
         }
     }
@@ -152,34 +158,34 @@ impl Proxy {
             path: self.path(&parts.uri),
             ..caller
         };
-        let own_status = self.catalog(&caller.path).get(status::NAME).is_some();
-        if call.tool == status::NAME && self.gateway.settings.enforces() && !own_status {
-            return json(self.gateway.status(&call, &caller).await);
+        let own_status = self.catalog(&caller.path).get(STATUS_TOOL).is_some();
+        if call.tool == STATUS_TOOL && self.gateway.settings.enforces() && !own_status {
+            return json_response(self.gateway.status(&call, &caller).await);
         }
-        if !self.gateway.concerns(&call) {
+        if !self.gateway.may_need_key(&call) {
             return self.pass(&parts, message.text.into()).await;
         }
         self.protect(parts, message, call, caller).await
     }
 
-    /// Whether a request is for the server that the gateway stands for, and no other behind its address.
+    /// Whether a request is for the server that the gateway stands for.
     fn is_own_path(&self, uri: &Uri) -> bool {
         self.any_path
             || uri.path().trim_end_matches('/') == self.upstream.uri.path().trim_end_matches('/')
     }
 
-    /// Where a request goes: the server's own address, and the path that was asked for.
+    /// The URL to forward to: the server's address with the requested path.
     pub(crate) fn target(&self, parts: &Parts) -> Uri {
         let mut target = self.upstream.uri.clone().into_parts();
         target.path_and_query = parts.uri.path_and_query().cloned();
         Uri::from_parts(target).unwrap_or_else(|_| self.upstream.uri.clone())
     }
 
-    /// Sends a request on, and its answer back, as they are.
+    /// Forwards a request and its response unchanged.
     pub(crate) async fn pass(&self, parts: &Parts, body: Body) -> Response<Body> {
         match self.send(parts, body).await {
             Ok(mut response) => {
-                strip(response.headers_mut());
+                strip_hop_by_hop(response.headers_mut());
                 response.map(Body::new)
             }
             Err(unreachable) => unreachable,
@@ -194,11 +200,11 @@ impl Proxy {
             .send(parts.method.clone(), &target, headers, body);
         sent.await.map_err(|error| {
             tracing::warn!("the server can't be reached: {error}");
-            plain(StatusCode::BAD_GATEWAY, "the server can't be reached")
+            error_response(StatusCode::BAD_GATEWAY, "the server can't be reached")
         })
     }
 
-    /// A page of the server's list, with what we add to it.
+    /// Forwards a list request, and adds the key argument to the page.
     async fn list(&self, parts: &Parts, message: &Message, id: &Id) -> Response<Body> {
         let response = match self.send(parts, message.text.clone().into()).await {
             Ok(response) => response,
@@ -206,23 +212,24 @@ impl Proxy {
         };
         let catalog = self.catalog(&self.path(&parts.uri));
         let (mut head, body) = response.into_parts();
-        strip(&mut head.headers);
+        strip_hop_by_hop(&mut head.headers);
         if !is_event_stream(&head.headers) {
-            let Some(text) = whole(body).await else {
-                return plain(StatusCode::BAD_GATEWAY, "the server's answer broke off");
+            let Some(text) = read_whole(body).await else {
+                return error_response(StatusCode::BAD_GATEWAY, "the server's answer broke off");
             };
-            let (page, _) = catalog.page(&text, &self.gateway.settings);
+            let (page, _) = catalog.read_page(&text, &self.gateway.settings);
             head.headers.remove(CONTENT_LENGTH);
             return Response::from_parts(head, page.into());
         }
         let target = self.target(parts);
-        let (headers, patience) = (parts.headers.clone(), self.gateway.patience());
-        let mut stream = Stream::new(&self.upstream, &target, headers, body, patience);
+        let (headers, resume_limit) =
+            (parts.headers.clone(), ResumeLimit::for_calls(&self.gateway));
+        let mut stream = Stream::new(&self.upstream, &target, headers, body, resume_limit);
         let mut events = Vec::new();
         while let Some(mut said) = stream.next().await {
-            let is_end = answers_id(&said.text, id);
+            let is_end = is_response_to(&said.text, id);
             if is_end {
-                said.text = catalog.page(&said.text, &self.gateway.settings).0;
+                said.text = catalog.read_page(&said.text, &self.gateway.settings).0;
             }
             events.extend_from_slice(&said.encode());
             if is_end {
@@ -233,35 +240,45 @@ impl Proxy {
         Response::from_parts(head, events.into())
     }
 
-    /// What is known of the tool; asks the server, as this caller, where its list was not seen yet.
-    pub(crate) async fn known(&self, call: &Call, parts: &Parts, caller: &Caller) -> Option<Known> {
+    /// Looks up a tool, and asks the server for its list as this caller if the tool is unknown.
+    pub(crate) async fn look_up_tool(
+        &self,
+        call: &Call,
+        parts: &Parts,
+        caller: &Caller,
+    ) -> Option<ToolFacts> {
         let catalog = self.catalog(&caller.path);
         let whose = match caller.principal.as_str() {
             "" => &caller.credentials,
             principal => principal,
         };
-        let is_done = || catalog.is_enough(&call.tool, whose, self.gateway.now());
+        let is_done = || catalog.needs_no_listing(&call.tool, whose, self.gateway.now());
         let mut cursor: Option<String> = None;
-        for _ in 0..MOST_PAGES {
+        for _ in 0..MAX_PAGES {
             if is_done() {
                 break;
             }
-            let page = self.page(call, parts, cursor.as_deref());
+            let page = self.request_page(call, parts, cursor.as_deref());
             let page = tokio::time::timeout(LIST_LIMIT, page).await;
             let page = page.ok().flatten();
-            cursor = page.and_then(|page| catalog.page(&page, &self.gateway.settings).1);
+            cursor = page.and_then(|page| catalog.read_page(&page, &self.gateway.settings).1);
             if cursor.is_none() {
                 break;
             }
         }
         if !is_done() {
-            catalog.failed(whose, self.gateway.now());
+            catalog.mark_failed(whose, self.gateway.now());
         }
         catalog.get(&call.tool)
     }
 
-    /// Asks for a page of the server's list. → what it answers.
-    async fn page(&self, call: &Call, parts: &Parts, cursor: Option<&str>) -> Option<Bytes> {
+    /// Requests a page of the server's list. Returns the response message.
+    async fn request_page(
+        &self,
+        call: &Call,
+        parts: &Parts,
+        cursor: Option<&str>,
+    ) -> Option<Bytes> {
         let id = Id("\"semel:list\"".into());
         let target = self.target(parts);
         let mut headers = parts.headers.clone();
@@ -269,7 +286,7 @@ impl Proxy {
             headers.insert(METHOD, HeaderValue::from_static("tools/list"));
             headers.remove(NAME);
         }
-        let body = call.list(&id, cursor).into();
+        let body = call.list_request(&id, cursor).into();
         let sent = self
             .upstream
             .send(Method::POST, &target, headers.clone(), body);
@@ -278,21 +295,21 @@ impl Proxy {
             .ok()
             .filter(|response| response.status().is_success())?;
         if !is_event_stream(response.headers()) {
-            return whole(response.into_body()).await;
+            return read_whole(response.into_body()).await;
         }
-        let (body, patience) = (response.into_body(), self.gateway.patience());
-        let mut stream = Stream::new(&self.upstream, &target, headers, body, patience);
+        let (body, resume_limit) = (response.into_body(), ResumeLimit::for_calls(&self.gateway));
+        let mut stream = Stream::new(&self.upstream, &target, headers, body, resume_limit);
         loop {
-            let Said { text, .. } = stream.next().await?;
-            if answers_id(&text, &id) {
+            let StreamMessage { text, .. } = stream.next().await?;
+            if is_response_to(&text, &id) {
                 return Some(text);
             }
         }
     }
 }
 
-/// Whether a batch has a call of a tool.
-pub(crate) fn has_call(batch: &Message) -> bool {
+/// Whether a batch contains a tool call.
+pub(crate) fn batch_has_call(batch: &Message) -> bool {
     let messages: Vec<Box<serde_json::value::RawValue>> =
         serde_json::from_slice(&batch.text).unwrap_or_default();
     let mut messages = messages
@@ -301,13 +318,13 @@ pub(crate) fn has_call(batch: &Message) -> bool {
     messages.any(|message| message.method() == Some("tools/call"))
 }
 
-/// Whose request it is: of a header that something in front of us has checked, which is there exactly once, or the request
-/// is refused. Without such a header, of whoever has these credentials.
+/// Identifies the caller: by the principal header, which must occur exactly once, or else by a
+/// digest of the credentials.
 #[expect(
     clippy::result_large_err,
     reason = "a refusal is the answer itself, made once"
 )]
-pub(crate) fn caller(
+pub(crate) fn identify_caller(
     gateway: &Gateway,
     principal: Option<&HeaderName>,
     headers: &HeaderMap,
@@ -332,12 +349,12 @@ pub(crate) fn caller(
             }
             _ => {
                 let why = "the header that says who calls is not there exactly once";
-                return Err(plain(StatusCode::FORBIDDEN, why));
+                return Err(error_response(StatusCode::FORBIDDEN, why));
             }
         }
     }
-    let credentials = Credentials::default();
-    let counted = credentials.of_headers(headers);
+    let credentials = CredentialRules::default();
+    let counted = credentials.from_headers(headers);
     if has_credentials(&counted) {
         let many: Vec<[u8; 8]> = counted
             .iter()
@@ -353,8 +370,8 @@ pub(crate) fn caller(
     Ok(caller)
 }
 
-/// Takes out what ends here.
-pub(crate) fn strip(headers: &mut HeaderMap) {
+/// Removes hop-by-hop headers.
+pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()
@@ -367,31 +384,31 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
     }
 }
 
-pub(crate) fn plain(status: StatusCode, text: &str) -> Response<Body> {
+pub(crate) fn error_response(status: StatusCode, text: &str) -> Response<Body> {
     let id = Id("null".into());
-    let mut response = json(message::error(&id, -32600, text));
+    let mut response = json_response(message::error(&id, -32600, text));
     *response.status_mut() = status;
     response
 }
 
-pub(crate) fn json(message: Bytes) -> Response<Body> {
+pub(crate) fn json_response(message: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::from(message));
     let kind = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response
 }
 
-/// A reply by itself.
+/// Writes a reply as a complete response.
 pub(crate) fn respond(reply: Reply) -> Response<Body> {
     match reply {
-        Reply::Message(message) => json(message),
+        Reply::Message(message) => json_response(message),
         Reply::Http(reply) => {
             let mut response = Response::new(Body::from(reply.body.clone()));
             *response.status_mut() = reply.status;
             *response.headers_mut() = reply.headers.clone();
             response
         }
-        Reply::Silence => plain(StatusCode::REQUEST_TIMEOUT, "the call was cancelled"),
-        Reply::NoServer => plain(StatusCode::BAD_GATEWAY, "the server can't be reached"),
+        Reply::Silence => error_response(StatusCode::REQUEST_TIMEOUT, "the call was cancelled"),
+        Reply::NoServer => error_response(StatusCode::BAD_GATEWAY, "the server can't be reached"),
     }
 }

@@ -1,4 +1,5 @@
-//! One call through the proxy: what the server says meanwhile as it comes, its answer once it is settled.
+//! One keyed call through the proxy: relays events as they come, and the reply once the call has
+//! settled.
 
 use std::sync::Arc;
 
@@ -11,15 +12,18 @@ use http::{HeaderMap, HeaderValue, Method, Response, Uri};
 use tokio::sync::mpsc;
 
 use super::IDEMPOTENCY_KEY;
-use super::client::{EVENT_STREAM, Said, Stream, is_event_stream, never_sent, whole};
-use super::proxy::{Proxy, respond, strip};
-use super::upstream::answers_id;
+use super::client::{
+    EVENT_STREAM, ResumeLimit, Stream, StreamMessage, is_connect_failure, is_event_stream,
+    read_whole,
+};
+use super::proxy::{Proxy, respond, strip_hop_by_hop};
+use super::upstream::is_response_to;
 use crate::answer::Reply;
 use crate::call::{Call, Caller};
-use crate::gateway::{Gateway, Plan, Sending};
+use crate::gateway::{Gateway, OutgoingCall, Plan};
 use crate::message::{Id, Message};
 use crate::outcome::{HttpReply, Outcome};
-use crate::session::QUEUE;
+use crate::peer::QUEUE;
 
 impl Proxy {
     pub(super) async fn protect(
@@ -29,15 +33,15 @@ impl Proxy {
         call: Call,
         caller: Caller,
     ) -> Response<Body> {
-        let known = self.known(&call, &parts, &caller).await;
-        let job = match self.gateway.plan(call, known, &caller) {
+        let facts = self.look_up_tool(&call, &parts, &caller).await;
+        let keyed = match self.gateway.plan(call, facts, &caller) {
             Plan::Pass => return self.pass(&parts, message.text.into()).await,
             Plan::Keyless(text) => return self.pass(&parts, text.into()).await,
             Plan::Answer(reply) => return respond(reply),
-            Plan::Run(job) => job,
+            Plan::Run(keyed) => keyed,
         };
-        let (id, target) = (job.call.id.clone(), self.target(&parts));
-        let (tell, mut events) = mpsc::channel(QUEUE);
+        let (id, target) = (keyed.call.id.clone(), self.target(&parts));
+        let (event_sender, mut events) = mpsc::channel(QUEUE);
         let proxy = Arc::clone(&self);
         let send = move |sending| {
             let forward = Forward {
@@ -45,12 +49,12 @@ impl Proxy {
                 target,
                 headers: parts.headers,
                 id,
-                tell,
+                events: event_sender,
             };
             Box::pin(forward.within_limit(sending)) as semel::core::BoxFuture<'static, Outcome>
         };
         let gateway = Arc::clone(&self.gateway);
-        let mut run = Box::pin(async move { gateway.run(*job, send).await });
+        let mut run = Box::pin(async move { gateway.run(*keyed, send).await });
         tokio::select! {
             biased;
             Some(first) = events.recv() => stream_of(first, events, run),
@@ -59,7 +63,7 @@ impl Proxy {
     }
 }
 
-/// The events as they come, and the reply as the last one.
+/// Streams the events, and the reply as the last event.
 fn stream_of(
     first: Bytes,
     mut events: mpsc::Receiver<Bytes>,
@@ -67,7 +71,7 @@ fn stream_of(
 ) -> Response<Body> {
     let (out, body) = mpsc::channel::<Bytes>(QUEUE);
     tokio::spawn(async move {
-        // A caller that has gone takes nothing with it: the engine sees the call through.
+        // If the caller disconnects, the engine still runs the call to its end.
         let mut is_there = out.send(first).await.is_ok();
         let mut run = Box::pin(run);
         let reply = loop {
@@ -78,7 +82,7 @@ fn stream_of(
             }
         };
         if let Reply::Message(text) = reply {
-            let _ = out.send(Said { text, event: None }.encode()).await;
+            let _ = out.send(StreamMessage { text, event: None }.encode()).await;
         }
     });
     let body = stream::unfold(body, |mut body| async move {
@@ -92,38 +96,38 @@ fn stream_of(
     response
 }
 
-/// A call on its way to the server.
+/// A call that is being forwarded.
 struct Forward {
     proxy: Arc<Proxy>,
     target: Uri,
     headers: HeaderMap,
     id: Id,
-    tell: mpsc::Sender<Bytes>,
+    events: mpsc::Sender<Bytes>,
 }
 
 impl Forward {
-    async fn within_limit(self, sending: Sending) -> Outcome {
+    async fn within_limit(self, sending: OutgoingCall) -> Outcome {
         let gateway = Arc::clone(&self.proxy.gateway);
-        let open = sending.open.clone();
+        let open = sending.doubt.clone();
         let limit = gateway.call_limit();
-        // On a task of its own: should the answer come after the limit, it ends the doubt.
+        // Runs on its own task, so that an answer after the limit can still resolve the doubt.
         let mut sent = tokio::spawn(self.send(sending));
         tokio::select! {
             outcome = &mut sent => outcome.unwrap_or(Outcome::Lost),
             () = limit => {
-                tokio::spawn(ended_late(gateway, sent, open));
+                tokio::spawn(resolve_late(gateway, sent, open));
                 Outcome::TimedOut
             }
         }
     }
 
-    async fn send(self, sending: Sending) -> Outcome {
+    async fn send(self, sending: OutgoingCall) -> Outcome {
         let Self {
             proxy,
             target,
             mut headers,
             id,
-            tell,
+            events,
         } = self;
         let downstream = sending
             .downstream
@@ -138,31 +142,31 @@ impl Forward {
             .await;
         let response = match sent {
             Ok(response) => response,
-            Err(error) if never_sent(&error) => {
+            Err(error) if is_connect_failure(&error) => {
                 return Outcome::NotSent("the server can't be reached");
             }
             Err(_) => return Outcome::Lost,
         };
         let (mut head, body) = response.into_parts();
         if head.status.is_success() && is_event_stream(&head.headers) {
-            let patience = proxy.gateway.patience();
-            let mut stream = Stream::new(&proxy.upstream, &target, headers, body, patience);
+            let resume_limit = ResumeLimit::for_calls(&proxy.gateway);
+            let mut stream = Stream::new(&proxy.upstream, &target, headers, body, resume_limit);
             while let Some(said) = stream.next().await {
-                if answers_id(&said.text, &id) {
+                if is_response_to(&said.text, &id) {
                     return Outcome::Answered(said.text);
                 }
-                // A caller that has gone hears nothing of it.
-                let _ = tell.send(said.encode()).await;
+                // The caller may have disconnected.
+                let _ = events.send(said.encode()).await;
             }
             return Outcome::Lost;
         }
-        let Some(text) = whole(body).await else {
+        let Some(text) = read_whole(body).await else {
             return Outcome::Lost;
         };
-        if head.status.is_success() && answers_id(&text, &id) {
+        if head.status.is_success() && is_response_to(&text, &id) {
             return Outcome::Answered(text);
         }
-        strip(&mut head.headers);
+        strip_hop_by_hop(&mut head.headers);
         head.headers.remove(CONTENT_LENGTH);
         Outcome::Http(Arc::new(HttpReply {
             status: head.status,
@@ -172,12 +176,12 @@ impl Forward {
     }
 }
 
-async fn ended_late(
+async fn resolve_late(
     gateway: Arc<Gateway>,
     sent: tokio::task::JoinHandle<Outcome>,
-    open: crate::gateway::Open,
+    open: crate::gateway::OpenDoubt,
 ) {
     if let Ok(Outcome::Answered(message)) = sent.await {
-        gateway.late(&open, &message).await;
+        gateway.resolve_late(&open, &message).await;
     }
 }

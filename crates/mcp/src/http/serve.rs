@@ -1,4 +1,4 @@
-//! Listening for callers on HTTP, and whom to listen to.
+//! [`HttpFrontend`]: listens for callers on HTTP, and checks their origin, host name and token.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,54 +14,56 @@ use http::{HeaderMap, HeaderName, StatusCode, Uri};
 use semel::Secret;
 use semel::core::Fingerprint;
 
-use super::Upstream;
-use super::proxy::{Proxy, plain};
+use super::HttpUpstream;
+use super::proxy::{Proxy, error_response};
 use super::sessions::Sessions;
 use crate::gateway::Gateway;
-use crate::server::Child;
+use crate::process::ServerCommand;
 
-/// How long an answer may take from the engine to whoever reads it.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+/// How long the last responses get to be written before the process ends.
+const FLUSH_TIME: Duration = Duration::from_millis(200);
 
 /// A gateway for callers on HTTP.
 #[derive(Clone, Debug, Default)]
-pub struct Serve {
-    /// Origins of pages that may call, besides those of this machine: `https://app.example`.
+pub struct HttpFrontend {
+    /// Origins of web pages that may call, such as `https://app.example`. Loopback origins are
+    /// always allowed.
     pub origins: Vec<String>,
-    /// Host names under which callers may reach it, besides those of this machine. Where it listens on an address of
-    /// the network, any name is taken unless some are given.
+    /// Host names by which callers may reach the gateway, besides loopback names. If the list is
+    /// empty, a listener on a network address accepts any name.
     pub hosts: Vec<String>,
-    /// The header that says who calls, where something in front of this gateway has checked it and sets it; else
-    /// whoever has the same credentials is the same caller.
+    /// The header with the authenticated caller, which a proxy in front of the gateway checks and
+    /// sets. Without it, a caller is identified by its credentials.
     pub principal: Option<HeaderName>,
-    /// The bearer token that callers have to show. It ends here: the server never sees it.
+    /// The bearer token that callers must send. The gateway removes it before it forwards a
+    /// request.
     pub token: Option<CallerToken>,
-    /// Whether a credential of the gateway's own is lent to every path of the server's address, and not to its own alone.
+    /// Whether the gateway's own credential is sent to every path of the server's address.
     pub any_path: bool,
 }
 
-/// A bearer token, kept as its digest.
+/// The digest of a bearer token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CallerToken(Fingerprint);
 
 impl CallerToken {
-    /// The shortest that is taken.
+    /// The minimum length of a token.
     pub const MIN_BYTES: usize = 16;
 
-    /// A token given as text; nothing where it is too short to be one.
+    /// Creates a token from text; `None` if it is too short.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         (text.trim().len() >= Self::MIN_BYTES).then(|| Self(digest(text.trim())))
     }
 
-    fn is_shown(&self, headers: &HeaderMap) -> bool {
+    fn is_shown_in(&self, headers: &HeaderMap) -> bool {
         let mut lines = headers.get_all(AUTHORIZATION).iter();
         let (Some(line), None) = (lines.next(), lines.next()) else {
             return false;
         };
         let shown = line.to_str().ok().and_then(|line| line.split_once(' '));
         shown.is_some_and(|(scheme, token)| {
-            // Digests are compared: how long that takes says nothing about the token.
+            // Compares digests, so that the time it takes reveals nothing about the token.
             scheme.eq_ignore_ascii_case("bearer") && digest(token.trim()) == self.0
         })
     }
@@ -78,19 +80,19 @@ fn digest(token: &str) -> Fingerprint {
     parts.part(token.as_bytes()).finish()
 }
 
-/// Why it can't listen.
+/// Why the gateway cannot listen.
 #[derive(Debug, thiserror::Error)]
 #[error("can't listen on {address}: {message}")]
-pub struct ServeError {
-    /// Where.
+pub struct ListenError {
+    /// The address to listen on.
     pub address: SocketAddr,
-    /// Why.
+    /// The reason.
     pub message: String,
 }
 
-/// Takes connections for a router: the process has a listener with bounds and TLS, and this crate has none.
-pub trait Listen: Send {
-    /// Serves at this address until it is dropped; or says why it can't.
+/// Accepts connections for a router. The binary brings a listener with limits and TLS.
+pub trait Listener: Send {
+    /// Serves at this address until it is dropped, or returns why it cannot.
     fn listen(
         self,
         address: SocketAddr,
@@ -98,19 +100,19 @@ pub trait Listen: Send {
     ) -> impl Future<Output = Result<(), String>> + Send;
 }
 
-impl Serve {
+impl HttpFrontend {
     /// Serves callers of a server behind HTTP, until `end`.
     ///
     /// # Errors
-    /// [`ServeError`] where the address can't be used.
-    pub async fn proxy(
+    /// [`ListenError`] if the address cannot be used.
+    pub async fn serve_upstream(
         self,
         gateway: Arc<Gateway>,
-        upstream: Upstream,
+        upstream: HttpUpstream,
         address: SocketAddr,
-        listen: impl Listen,
+        listen: impl Listener,
         end: impl Future<Output = ()> + Send + 'static,
-    ) -> Result<(), ServeError> {
+    ) -> Result<(), ListenError> {
         let ending = Arc::clone(&gateway);
         let mut proxy = Proxy::new(gateway, upstream, self.principal.clone());
         proxy.any_path = self.any_path;
@@ -119,31 +121,31 @@ impl Serve {
             Router::new().fallback(move |request: Request| Arc::clone(&proxy).handle(request));
         self.listen(router, address, listen, end).await?;
         ending.semel.idle().await;
-        // What was answered last still has to be written.
-        ending.sleep(LAST_WORDS).await;
+        // The last responses still have to be written.
+        ending.sleep(FLUSH_TIME).await;
         Ok(())
     }
 
-    /// Serves callers of a server that is a process, one for each session, until `end`.
+    /// Serves callers of a server command, with one process for each session, until `end`.
     ///
     /// # Errors
-    /// As [`Serve::proxy`].
-    pub async fn child(
+    /// As [`HttpFrontend::serve_upstream`].
+    pub async fn serve_command(
         self,
         gateway: Arc<Gateway>,
-        child: Child,
+        command: ServerCommand,
         address: SocketAddr,
-        listen: impl Listen,
+        listen: impl Listener,
         end: impl Future<Output = ()> + Send + 'static,
-    ) -> Result<(), ServeError> {
+    ) -> Result<(), ListenError> {
         let ending = Arc::clone(&gateway);
-        let sessions = Arc::new(Sessions::new(gateway, child, self.principal.clone()));
+        let sessions = Arc::new(Sessions::new(gateway, command, self.principal.clone()));
         let handle = move |request: Request| Arc::clone(&sessions).handle(request);
         let router = Router::new().route("/mcp", axum::routing::any(handle));
         self.listen(router, address, listen, end).await?;
         ending.semel.idle().await;
-        // What was answered last still has to be written.
-        ending.sleep(LAST_WORDS).await;
+        // The last responses still have to be written.
+        ending.sleep(FLUSH_TIME).await;
         Ok(())
     }
 
@@ -151,60 +153,60 @@ impl Serve {
         self,
         router: Router,
         address: SocketAddr,
-        listen: impl Listen,
+        listen: impl Listener,
         end: impl Future<Output = ()> + Send + 'static,
-    ) -> Result<(), ServeError> {
+    ) -> Result<(), ListenError> {
         let guard = Arc::new(Guard {
             serve: self,
             is_local: address.ip().is_loopback(),
         });
         let guarded = move |mut request: Request, next: Next| {
-            let refused = guard.refused(&request);
-            let stranger = guard.is_stranger(request.headers());
+            let refused = guard.refusal_reason(&request);
+            let stranger = guard.lacks_token(request.headers());
             if guard.serve.token.is_some() {
                 request.headers_mut().remove(AUTHORIZATION);
             }
             async move {
                 match refused {
-                    Some(why) => plain(StatusCode::FORBIDDEN, why),
+                    Some(why) => error_response(StatusCode::FORBIDDEN, why),
                     None if stranger => unauthorized(),
                     None => next.run(request).await,
                 }
             }
         };
         let router = router.layer(axum::middleware::from_fn(guarded));
-        // Streams that a caller holds open would keep it from ending: it ends at the first word, and what runs under
-        // a key is waited for by whoever called.
+        // Open streams would keep the listener alive, so it is dropped at once. The caller of this
+        // function waits for the running calls.
         tokio::select! {
             served = listen.listen(address, router) => {
-                served.map_err(|message| ServeError { address, message })
+                served.map_err(|message| ListenError { address, message })
             }
             () = end => Ok(()),
         }
     }
 }
 
-/// Keeps web pages from calling a gateway that listens on their reader's own machine.
+/// Protects a local gateway from web pages (DNS rebinding and foreign origins).
 struct Guard {
-    serve: Serve,
+    serve: HttpFrontend,
     is_local: bool,
 }
 
 impl Guard {
-    fn is_stranger(&self, headers: &HeaderMap) -> bool {
+    fn lacks_token(&self, headers: &HeaderMap) -> bool {
         let token = self.serve.token.as_ref();
-        token.is_some_and(|token| !token.is_shown(headers))
+        token.is_some_and(|token| !token.is_shown_in(headers))
     }
 
-    fn refused(&self, request: &http::Request<Body>) -> Option<&'static str> {
+    fn refusal_reason(&self, request: &http::Request<Body>) -> Option<&'static str> {
         if let Some(origin) = request.headers().get(ORIGIN) {
             let origin = origin.to_str().unwrap_or_default();
             let is_named = self.serve.origins.iter().any(|allowed| allowed == origin);
             let is_own = origin
                 .parse::<Uri>()
-                .is_ok_and(|uri| uri.host().is_some_and(is_this_machine));
+                .is_ok_and(|uri| uri.host().is_some_and(is_loopback_host));
             if !is_named && !is_own {
-                return Some("this origin may not call; --allow-origin lets it");
+                return Some("this origin is not allowed; --allow-origin adds it");
             }
         }
         if !self.is_local && self.serve.hosts.is_empty() {
@@ -217,14 +219,14 @@ impl Guard {
         let host = host.and_then(|host| host.parse::<Authority>().ok());
         let is_known = host.is_some_and(|host| {
             let host = host.host();
-            is_this_machine(host) || self.serve.hosts.iter().any(|allowed| allowed == host)
+            is_loopback_host(host) || self.serve.hosts.iter().any(|allowed| allowed == host)
         });
-        (!is_known).then_some("this host name is not known; --allow-host adds it")
+        (!is_known).then_some("this host name is not allowed; --allow-host adds it")
     }
 }
 
 fn unauthorized() -> http::Response<Body> {
-    let mut response = plain(
+    let mut response = error_response(
         StatusCode::UNAUTHORIZED,
         "this gateway asks for a bearer token",
     );
@@ -233,7 +235,7 @@ fn unauthorized() -> http::Response<Body> {
     response
 }
 
-pub(super) fn is_this_machine(host: &str) -> bool {
+pub(super) fn is_loopback_host(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost"
         || host
@@ -246,35 +248,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn callers_show_the_token_where_there_is_one() {
+    fn configured_token_is_required() {
         let guard = Guard {
-            serve: Serve {
+            serve: HttpFrontend {
                 token: CallerToken::new("0123456789abcdef\n"),
-                ..Serve::default()
+                ..HttpFrontend::default()
             },
             is_local: false,
         };
-        let is_stranger = |lines: &[&str]| {
+        let lacks_token = |lines: &[&str]| {
             let mut headers = HeaderMap::new();
             for line in lines {
                 headers.append(AUTHORIZATION, line.parse().unwrap());
             }
-            guard.is_stranger(&headers)
+            guard.lacks_token(&headers)
         };
-        assert!(!is_stranger(&["Bearer 0123456789abcdef"]));
+        assert!(!lacks_token(&["Bearer 0123456789abcdef"]));
         let two = ["Bearer 0123456789abcdef", "Bearer 0123456789abcdef"];
         for lines in [&[][..], &["Bearer x"], &["Basic 0123456789abcdef"], &two] {
-            assert!(is_stranger(lines), "{lines:?}");
+            assert!(lacks_token(lines), "{lines:?}");
         }
         assert!(CallerToken::new("short").is_none());
     }
 
     #[test]
-    fn pages_of_others_and_borrowed_names_are_refused() {
+    fn foreign_origins_and_host_names_are_refused() {
         let guard = |is_local| Guard {
-            serve: Serve {
+            serve: HttpFrontend {
                 origins: vec!["https://app.example".to_owned()],
-                ..Serve::default()
+                ..HttpFrontend::default()
             },
             is_local,
         };
@@ -286,7 +288,7 @@ mod tests {
                     .headers_mut()
                     .insert(ORIGIN, origin.parse().unwrap());
             }
-            guard(is_local).refused(&request).is_some()
+            guard(is_local).refusal_reason(&request).is_some()
         };
         assert!(!refused(true, "127.0.0.1:9000", None));
         assert!(!refused(

@@ -1,4 +1,4 @@
-//! Callers on HTTP, and a process of the server's for each of their sessions.
+//! [`Sessions`]: the sessions of HTTP callers, each with its own server process.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,39 +13,44 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::SESSION;
-use super::proxy::{caller, plain};
-use super::seat::{Seat, no_session};
+use super::proxy::{error_response, identify_caller};
+use super::session::{HttpSession, session_not_found};
 use crate::call::Caller;
 use crate::gateway::Gateway;
 use crate::message::{MAX_BYTES, Message};
-use crate::server::{Child, DRAIN};
-use crate::session::{End, QUEUE, Session};
+use crate::peer::{Peer, QUEUE};
+use crate::process::{DRAIN_TIME, ServerCommand};
+use crate::session::Session;
 
-/// The most sessions at once, and how long one may be silent before another takes its place.
-const MOST_SESSIONS: usize = 100;
+/// The largest number of sessions, and the idle time after which a session may be replaced.
+const MAX_SESSIONS: usize = 100;
 const IDLE: Duration = Duration::from_secs(30 * 60);
 
-/// Sessions, each with a server of its own.
+/// The table of sessions.
 pub(crate) struct Sessions {
     gateway: Arc<Gateway>,
-    child: Child,
+    command: ServerCommand,
     principal: Option<HeaderName>,
-    seats: Mutex<HashMap<String, Arc<Seat>>>,
+    sessions: Mutex<HashMap<String, Arc<HttpSession>>>,
 }
 
 impl Sessions {
-    pub(crate) fn new(gateway: Arc<Gateway>, child: Child, principal: Option<HeaderName>) -> Self {
+    pub(crate) fn new(
+        gateway: Arc<Gateway>,
+        command: ServerCommand,
+        principal: Option<HeaderName>,
+    ) -> Self {
         Self {
             gateway,
-            child,
+            command,
             principal,
-            seats: Mutex::default(),
+            sessions: Mutex::default(),
         }
     }
 
     pub(crate) async fn handle(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
-        let caller = caller(&self.gateway, self.principal.as_ref(), &parts.headers);
+        let caller = identify_caller(&self.gateway, self.principal.as_ref(), &parts.headers);
         let caller = match caller {
             Ok(caller) => caller,
             Err(refused) => return refused,
@@ -53,24 +58,28 @@ impl Sessions {
         match parts.method {
             Method::POST => {
                 let Ok(body) = Limited::new(body, MAX_BYTES).collect().await else {
-                    return plain(StatusCode::PAYLOAD_TOO_LARGE, "the message is too large");
+                    return error_response(
+                        StatusCode::PAYLOAD_TOO_LARGE,
+                        "the message is too large",
+                    );
                 };
                 self.post(caller, &parts.headers, Message::new(body.to_bytes()))
                     .await
             }
-            Method::GET => match self.seat(&caller) {
-                Some(seat) => seat.listen(),
-                None => no_session(),
+            Method::GET => match self.session(&caller) {
+                Some(session) => session.listen(),
+                None => session_not_found(),
             },
-            Method::DELETE => match self.seat(&caller) {
+            Method::DELETE => match self.session(&caller) {
                 Some(_) => {
-                    self.seats.lock().remove(&caller.session);
+                    self.sessions.lock().remove(&caller.session);
                     Response::new(Body::empty())
                 }
-                None => no_session(),
+                None => session_not_found(),
             },
             _ => {
-                let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "POST, GET or DELETE");
+                let mut response =
+                    error_response(StatusCode::METHOD_NOT_ALLOWED, "POST, GET or DELETE");
                 let allowed = HeaderValue::from_static("POST, GET, DELETE");
                 response.headers_mut().insert(ALLOW, allowed);
                 response
@@ -78,15 +87,15 @@ impl Sessions {
         }
     }
 
-    /// The caller's session, if it is this caller's.
-    fn seat(&self, caller: &Caller) -> Option<Arc<Seat>> {
-        let seats = self.seats.lock();
-        let seat = seats.get(&caller.session)?;
-        if seat.whose != whose(caller) {
+    /// The caller's session, if this caller owns it.
+    fn session(&self, caller: &Caller) -> Option<Arc<HttpSession>> {
+        let sessions = self.sessions.lock();
+        let session = sessions.get(&caller.session)?;
+        if session.owner != owner(caller) {
             return None;
         }
-        *seat.used.lock() = self.gateway.semel.engine().env().clock.now();
-        Some(Arc::clone(seat))
+        *session.used.lock() = self.gateway.semel.engine().env().clock.now();
+        Some(Arc::clone(session))
     }
 
     async fn post(
@@ -96,78 +105,87 @@ impl Sessions {
         message: Message,
     ) -> Response<Body> {
         if headers.contains_key(SESSION) {
-            return match self.seat(&caller) {
-                Some(seat) => seat.post(message).await,
-                None => no_session(),
+            return match self.session(&caller) {
+                Some(session) => session.post(message).await,
+                None => session_not_found(),
             };
         }
         if message.method() != Some("initialize") {
-            return plain(StatusCode::BAD_REQUEST, "begin a session with initialize");
+            return error_response(StatusCode::BAD_REQUEST, "begin a session with initialize");
         }
-        let (name, seat) = match self.open(caller) {
+        let (name, session) = match self.open(caller) {
             Ok(opened) => opened,
-            Err((status, why)) => return plain(status, why),
+            Err((status, why)) => return error_response(status, why),
         };
-        let mut response = seat.post(message).await;
+        let mut response = session.post(message).await;
         if let Ok(name) = HeaderValue::from_str(&name) {
             response.headers_mut().insert(SESSION, name);
         }
         response
     }
 
-    /// A new session, with a server of its own.
+    /// Opens a session and starts its server.
     fn open(
         self: &Arc<Self>,
         caller: Caller,
-    ) -> Result<(String, Arc<Seat>), (StatusCode, &'static str)> {
+    ) -> Result<(String, Arc<HttpSession>), (StatusCode, &'static str)> {
         let env = self.gateway.semel.engine().env();
         let now = env.clock.now();
-        let mut seats = self.seats.lock();
-        if seats.len() >= MOST_SESSIONS {
-            seats.retain(|_, seat| now.since(*seat.used.lock()) < IDLE);
+        let mut sessions = self.sessions.lock();
+        if sessions.len() >= MAX_SESSIONS {
+            sessions.retain(|_, session| now.since(*session.used.lock()) < IDLE);
         }
-        if seats.len() >= MOST_SESSIONS {
+        if sessions.len() >= MAX_SESSIONS {
             return Err((StatusCode::SERVICE_UNAVAILABLE, "too many sessions"));
         }
-        let (running, server) = self.child.start().map_err(|error| {
+        let (running, server) = self.command.start().map_err(|error| {
             tracing::error!("{error}");
             (StatusCode::BAD_GATEWAY, "the server can't be started")
         })?;
         let name = format!("{:032x}", env.entropy.next_u128());
-        let (tell, says) = mpsc::channel(QUEUE);
-        let (told, mut to_hear) = mpsc::channel::<Bytes>(QUEUE);
-        let seat = Arc::new(Seat::new(whose(&caller), tell, now));
-        seats.insert(name.clone(), Arc::clone(&seat));
-        drop(seats);
+        let (to_server, incoming) = mpsc::channel(QUEUE);
+        let (outgoing, mut from_server) = mpsc::channel::<Bytes>(QUEUE);
+        let session = Arc::new(HttpSession::new(owner(&caller), to_server, now));
+        sessions.insert(name.clone(), Arc::clone(&session));
+        drop(sessions);
         let gateway = Arc::clone(&self.gateway);
-        let session = name.clone();
+        let ended = name.clone();
         let caller = Caller {
-            session: session.clone(),
+            session: name.clone(),
             ..caller
         };
         tokio::spawn(async move {
-            Session::run(gateway, caller, End { says, told }, server, DRAIN).await;
+            Session::run(
+                gateway,
+                caller,
+                Peer { incoming, outgoing },
+                server,
+                DRAIN_TIME,
+            )
+            .await;
             running.end().await;
         });
-        let (weak, sessions) = (Arc::downgrade(&seat), Arc::downgrade(self));
+        let (weak, sessions) = (Arc::downgrade(&session), Arc::downgrade(self));
         tokio::spawn(async move {
-            while let Some(text) = to_hear.recv().await {
-                let Some(seat) = weak.upgrade() else { continue };
-                seat.hear(text);
+            while let Some(text) = from_server.recv().await {
+                let Some(session) = weak.upgrade() else {
+                    continue;
+                };
+                session.deliver(text);
             }
-            // The server has ended: so has the session, and every stream of it.
+            // The server has ended, so the session and its streams end, too.
             if let Some(sessions) = sessions.upgrade() {
-                sessions.seats.lock().remove(&session);
+                sessions.sessions.lock().remove(&ended);
             }
-            if let Some(seat) = weak.upgrade() {
-                seat.end();
+            if let Some(session) = weak.upgrade() {
+                session.end();
             }
         });
-        Ok((name, seat))
+        Ok((name, session))
     }
 }
 
-/// Who may use a session: whoever began it.
-fn whose(caller: &Caller) -> [String; 2] {
+/// The owner of a session: only this caller may use it.
+fn owner(caller: &Caller) -> [String; 2] {
     [caller.principal.clone(), caller.credentials.clone()]
 }

@@ -1,4 +1,5 @@
-//! A server behind HTTP as one end of a session, for a caller on standard input and output.
+//! Connects a server behind HTTP as one end of a session, for a caller on standard input and
+//! output.
 
 #[cfg(test)]
 mod tests;
@@ -14,41 +15,44 @@ use parking_lot::Mutex;
 use semel::core::Clock;
 use tokio::sync::mpsc;
 
-use super::client::{Patience, Said, Stream, Upstream, is_event_stream, never_sent, whole};
+use super::client::{
+    HttpUpstream, ResumeLimit, Stream, StreamMessage, is_connect_failure, is_event_stream,
+    read_whole,
+};
 use super::{IDEMPOTENCY_KEY, METHOD, NAME, SESSION, VERSION};
-use crate::call::DOWNSTREAM;
+use crate::call::DOWNSTREAM_KEY;
 use crate::members::Members;
 use crate::message::{self, Id, Kind, Message};
-use crate::session::{End, QUEUE};
+use crate::peer::{Peer, QUEUE};
 
-/// The most messages that are on their way at once.
-const AT_ONCE: usize = 256;
+/// The largest number of messages in flight.
+const MAX_IN_FLIGHT: usize = 256;
 
-/// What the server has said about the session.
+/// What the server said when the session began.
 #[derive(Debug, Default)]
-struct Agreed {
+struct SessionTerms {
     session: Option<HeaderValue>,
     version: Option<HeaderValue>,
     listens: bool,
 }
 
 struct Link {
-    upstream: Upstream,
-    agreed: Mutex<Agreed>,
+    upstream: HttpUpstream,
+    terms: Mutex<SessionTerms>,
     say: mpsc::Sender<Bytes>,
     clock: Arc<dyn Clock>,
     limit: Option<Duration>,
 }
 
-impl Upstream {
-    /// An end that posts what it is told, and says what the server answers. A request's answer that breaks off is asked
-    /// for again until the request's `limit`.
-    pub(crate) fn connect(self, clock: Arc<dyn Clock>, limit: Option<Duration>) -> End {
-        let (say, says) = mpsc::channel(QUEUE);
-        let (told, mut to_send) = mpsc::channel::<Bytes>(QUEUE);
+impl HttpUpstream {
+    /// Connects to the server. Messages are posted, and an interrupted response is resumed until
+    /// `limit`.
+    pub(crate) fn connect(self, clock: Arc<dyn Clock>, limit: Option<Duration>) -> Peer {
+        let (say, incoming) = mpsc::channel(QUEUE);
+        let (outgoing, mut to_send) = mpsc::channel::<Bytes>(QUEUE);
         let link = Arc::new(Link {
             upstream: self,
-            agreed: Mutex::default(),
+            terms: Mutex::default(),
             say,
             clock,
             limit,
@@ -57,7 +61,7 @@ impl Upstream {
             let mut sending = tokio::task::JoinSet::new();
             while let Some(text) = to_send.recv().await {
                 let message = Message::new(text);
-                // What begins a session is waited for: everything after it depends on what it brings.
+                // The handshake is awaited, because later messages depend on its result.
                 let is_first = matches!(
                     message.method(),
                     Some("initialize" | "notifications/initialized")
@@ -66,7 +70,7 @@ impl Upstream {
                 if is_first {
                     link.post(message).await;
                 } else {
-                    while sending.len() >= AT_ONCE {
+                    while sending.len() >= MAX_IN_FLIGHT {
                         sending.join_next().await;
                     }
                     sending.spawn(async move { link.post(message).await });
@@ -76,7 +80,7 @@ impl Upstream {
             while sending.join_next().await.is_some() {}
             link.end().await;
         });
-        End { says, told }
+        Peer { incoming, outgoing }
     }
 }
 
@@ -87,12 +91,12 @@ impl Link {
         let both = HeaderValue::from_static("application/json, text/event-stream");
         headers.insert(CONTENT_TYPE, json);
         headers.insert(ACCEPT, both);
-        let agreed = self.agreed.lock();
-        headers.extend(agreed.session.clone().map(|value| (SESSION, value)));
-        headers.extend(agreed.version.clone().map(|value| (VERSION, value)));
-        drop(agreed);
+        let terms = self.terms.lock();
+        headers.extend(terms.session.clone().map(|value| (SESSION, value)));
+        headers.extend(terms.version.clone().map(|value| (VERSION, value)));
+        drop(terms);
         if let Some(message) = message {
-            modern(&mut headers, message);
+            add_message_headers(&mut headers, message);
         }
         headers
     }
@@ -108,32 +112,34 @@ impl Link {
         let response = match sent {
             Ok(response) => response,
             Err(error) => {
-                let why = match never_sent(&error) {
+                let why = match is_connect_failure(&error) {
                     true => "the server can't be reached",
                     false => "the connection to the server ended",
                 };
-                // Saying nothing would leave the caller waiting; an error would say that nothing happened. Only
-                // what was never sent is answered; a call that was, is found out by its own waiter.
-                return self.failed(&message, why, never_sent(&error)).await;
+                // A request that was never sent gets an error that says so. A request that was sent
+                // gets an error that leaves its outcome open.
+                return self
+                    .report_failure(&message, why, is_connect_failure(&error))
+                    .await;
             }
         };
         let status = response.status();
-        self.agree(&message, response.headers());
+        self.remember_session(&message, response.headers());
         if is_event_stream(response.headers()) {
             let (_, body) = response.into_parts();
-            let patience = Patience::new(Arc::clone(&self.clock), self.limit);
-            let mut stream = Stream::new(&self.upstream, uri, headers, body, patience);
+            let resume_limit = ResumeLimit::new(Arc::clone(&self.clock), self.limit);
+            let mut stream = Stream::new(&self.upstream, uri, headers, body, resume_limit);
             let mut is_answered = false;
-            while let Some(Said { text, .. }) = stream.next().await {
-                let is_end = answers(&text, &message);
-                self.said(&message, text).await;
+            while let Some(StreamMessage { text, .. }) = stream.next().await {
+                let is_end = is_answer_to(&text, &message);
+                self.pass_on(&message, text).await;
                 is_answered |= is_end;
                 if is_end {
                     break;
                 }
             }
             if !is_answered {
-                self.failed(
+                self.report_failure(
                     &message,
                     "the server's stream ended without an answer",
                     false,
@@ -141,29 +147,31 @@ impl Link {
                 .await;
             }
         } else if status != StatusCode::ACCEPTED {
-            match whole(response.into_body()).await {
-                Some(text) if answers(&text, &message) => self.said(&message, text).await,
+            match read_whole(response.into_body()).await {
+                Some(text) if is_answer_to(&text, &message) => self.pass_on(&message, text).await,
                 _ => {
                     let why = format!("the server answered {status}");
-                    self.failed(&message, &why, status.is_client_error()).await;
+                    self.report_failure(&message, &why, status.is_client_error())
+                        .await;
                 }
             }
         }
         self.listen(&message);
     }
 
-    async fn said(&self, to: &Message, text: Bytes) {
+    async fn pass_on(&self, to: &Message, text: Bytes) {
         if to.method() == Some("initialize") {
             let result = Members::parse(&text).and_then(|message| message.object("result"));
             let version = result.and_then(|result| result.read::<String>("protocolVersion"));
             let version = version.and_then(|version| HeaderValue::from_str(&version).ok());
-            self.agreed.lock().version = version;
+            self.terms.lock().version = version;
         }
         let _ = self.say.send(text).await;
     }
 
-    /// A request that will get no answer: the caller is told so, as an error that a session takes apart.
-    async fn failed(&self, message: &Message, why: &str, not_begun: bool) {
+    /// Reports to the caller that a request gets no response. The error code says whether the
+    /// server may have begun.
+    async fn report_failure(&self, message: &Message, why: &str, not_begun: bool) {
         tracing::warn!("{why}");
         if let Kind::Request { id, .. } = &message.kind {
             let code = if not_begun { -32600 } else { -32000 };
@@ -171,32 +179,32 @@ impl Link {
         }
     }
 
-    fn agree(&self, message: &Message, headers: &HeaderMap) {
+    fn remember_session(&self, message: &Message, headers: &HeaderMap) {
         if message.method() == Some("initialize") {
-            self.agreed.lock().session = headers.get(SESSION).cloned();
+            self.terms.lock().session = headers.get(SESSION).cloned();
         }
     }
 
-    /// Listens to what the server says unasked, once there is a session.
+    /// Listens for unsolicited messages once the session has begun.
     fn listen(self: &Arc<Self>, message: &Message) {
         let is_ready = message.method() == Some("notifications/initialized");
-        if !is_ready || std::mem::replace(&mut self.agreed.lock().listens, true) {
+        if !is_ready || std::mem::replace(&mut self.terms.lock().listens, true) {
             return;
         }
         let link = Arc::downgrade(self);
         let (upstream, say) = (self.upstream.clone(), self.say.clone());
         let headers = self.headers(None);
-        let patience = Patience::new(Arc::clone(&self.clock), None);
+        let resume_limit = ResumeLimit::new(Arc::clone(&self.clock), None);
         tokio::spawn(async move {
             let uri = upstream.uri.clone();
             let listening = async {
-                let mut stream = Stream::standing(&upstream, &uri, headers, patience);
-                while let Some(Said { text, .. }) = stream.next().await {
+                let mut stream = Stream::unsolicited(&upstream, &uri, headers, resume_limit);
+                while let Some(StreamMessage { text, .. }) = stream.next().await {
                     say.send(text).await.ok()?;
                 }
                 Some(())
             };
-            // Ends with the session: the channel to it must not be kept open by listening alone.
+            // The task holds a weak reference, so that listening does not keep the session alive.
             let mut look = tokio::time::interval(Duration::from_millis(200));
             let gone = async {
                 while link.strong_count() > 0 {
@@ -209,7 +217,7 @@ impl Link {
 
     /// Ends the session at the server.
     async fn end(&self) {
-        if self.agreed.lock().session.is_some() {
+        if self.terms.lock().session.is_some() {
             let headers = self.headers(None);
             let ended =
                 self.upstream
@@ -219,23 +227,24 @@ impl Link {
     }
 }
 
-/// Whether `text` answers the request that `message` is.
-fn answers(text: &Bytes, message: &Message) -> bool {
+/// Whether `text` is the response to `message`.
+fn is_answer_to(text: &Bytes, message: &Message) -> bool {
     let Kind::Request { id, .. } = &message.kind else {
         return false;
     };
-    answers_id(text, id)
+    is_response_to(text, id)
 }
 
-pub(crate) fn answers_id(text: &Bytes, id: &Id) -> bool {
+pub(crate) fn is_response_to(text: &Bytes, id: &Id) -> bool {
     matches!(Message::new(text.clone()).kind, Kind::Response { id: of } if of == *id)
 }
 
-/// What is said in a request's head, too: the key for the systems behind, and what the protocol without sessions wants.
-fn modern(headers: &mut HeaderMap, message: &Message) {
+/// Adds the headers that a message needs: the downstream key, and those of the protocol without
+/// sessions.
+fn add_message_headers(headers: &mut HeaderMap, message: &Message) {
     let params = message.params();
     let meta = params.object("_meta").unwrap_or_default();
-    let downstream = meta.read::<String>(DOWNSTREAM);
+    let downstream = meta.read::<String>(DOWNSTREAM_KEY);
     if let Some(key) = downstream.and_then(|key| HeaderValue::from_str(&key).ok()) {
         headers.insert(IDEMPOTENCY_KEY, key);
     }

@@ -1,4 +1,4 @@
-//! `GET /admin/v1/events`: the audit trail as it is written, as server-sent events.
+//! `GET /admin/v1/events`: the audit trail as a live stream of server-sent events.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream::{self, Stream};
+use semel::core::Code;
 use serde::Deserialize;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -15,31 +16,33 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use utoipa::IntoParams;
 
 use super::AdminState;
-use super::access::Operator;
-use crate::api::{Failure, P400, P401, P403, P429, Query, check_text, unhex};
 use crate::audit::Entry;
+use crate::operators::Operator;
+use crate::web::{
+    Failure, Problem400, Problem401, Problem403, Problem429, Query, check_text, unhex,
+};
 
-/// Which entries to follow.
+/// The filter of an event stream.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct EventQuery {
-    /// Only about the key with this hash.
+    /// Only entries about the record with this id.
     #[param(nullable = false, pattern = "^[0-9a-f]{64}$")]
     id: Option<String>,
-    /// Only of this tenant.
+    /// Only entries of this tenant.
     #[param(nullable = false, max_length = 128, pattern = "^[ -~]+$")]
     tenant: Option<String>,
-    /// Only of this scope.
+    /// Only entries of this scope.
     #[param(nullable = false, max_length = 128, pattern = "^[ -~]+$")]
     scope: Option<String>,
-    /// Only of kinds that begin so, such as `idempotency.` or `admin.`.
+    /// Only entries whose kind has this prefix, such as `idempotency.` or `admin.`.
     #[param(nullable = false, max_length = 128, pattern = "^[ -~]+$")]
     kind: Option<String>,
-    /// Begin with so many of the last entries.
+    /// How many of the last entries to send first.
     #[param(nullable = false, minimum = 0, maximum = 1000)]
     recent: Option<usize>,
-    /// End after so many entries; without, the stream goes on until one side ends it.
+    /// The number of entries after which the stream ends. Without it, the stream has no end.
     #[param(nullable = false, minimum = 1, maximum = 1_000_000)]
     limit: Option<usize>,
 }
@@ -65,8 +68,8 @@ impl EventQuery {
         Ok(())
     }
 
-    /// A gap is everybody's: what was lost may have fitted.
-    fn fits(&self, entry: &Entry) -> bool {
+    /// Whether an entry passes the filter. Gaps always do, because a lost entry may have passed.
+    fn matches(&self, entry: &Entry) -> bool {
         let is = |wanted: &Option<String>, found: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted == found)
         };
@@ -81,9 +84,10 @@ impl EventQuery {
     }
 }
 
-/// Follow the audit trail as it is written.
+/// Follow the audit trail.
 ///
-/// Each event has the entry's kind as its name and the entry as its data. A reader that falls behind gets an event
+/// Each event has the entry's kind as its name and the entry as its data. A reader that falls
+/// behind gets an event
 /// `audit.gap` with how many entries it missed.
 #[utoipa::path(
     get,
@@ -91,8 +95,9 @@ impl EventQuery {
     tag = "admin",
     params(EventQuery),
     responses(
-        (status = 200, description = "Entries, one event each.", body = String, content_type = "text/event-stream"),
-        P400, P401, P403, P429
+        (status = 200, description = "The entries, one event each.", body = String,
+         content_type = "text/event-stream"),
+        Problem400, Problem401, Problem403, Problem429
     ),
     security(("admin" = []))
 )]
@@ -102,23 +107,23 @@ pub(super) async fn events(
     Query(query): Query<EventQuery>,
 ) -> Result<Response, Failure> {
     query.check()?;
-    let place = Arc::clone(&state.streams).try_acquire_owned();
-    let place =
-        place.map_err(|_| Failure::of("too_many_streams", "as many streams as may be are open"))?;
+    let slot = Arc::clone(&state.streams).try_acquire_owned();
+    let detail = "the maximum number of event streams is open";
+    let slot = slot.map_err(|_| Failure::new(Code::TooManyStreams, detail))?;
     let (recent, live) = state.trail.follow(query.recent.unwrap_or(0));
     let follower = Follower {
-        left: query.limit.unwrap_or(usize::MAX),
+        remaining: query.limit.unwrap_or(usize::MAX),
         query,
         recent: recent.into(),
         live,
-        _place: place,
+        _slot: slot,
     };
     Ok(Sse::new(follower.stream())
         .keep_alive(KeepAlive::default())
         .into_response())
 }
 
-pub(super) fn places(most: usize) -> Arc<Semaphore> {
+pub(super) fn stream_slots(most: usize) -> Arc<Semaphore> {
     Arc::new(Semaphore::new(most))
 }
 
@@ -126,8 +131,8 @@ struct Follower {
     query: EventQuery,
     recent: VecDeque<Arc<Entry>>,
     live: Receiver<Arc<Entry>>,
-    left: usize,
-    _place: OwnedSemaphorePermit,
+    remaining: usize,
+    _slot: OwnedSemaphorePermit,
 }
 
 impl Follower {
@@ -139,7 +144,7 @@ impl Follower {
     }
 
     async fn next(&mut self) -> Option<Event> {
-        if self.left == 0 {
+        if self.remaining == 0 {
             return None;
         }
         loop {
@@ -155,13 +160,13 @@ impl Follower {
                     }
                 },
             };
-            if !self.query.fits(&entry) {
+            if !self.query.matches(&entry) {
                 continue;
             }
             let Ok(data) = serde_json::to_string(&*entry) else {
                 continue;
             };
-            self.left -= 1;
+            self.remaining -= 1;
             return Some(
                 Event::default()
                     .id(&entry.event_id)

@@ -1,32 +1,34 @@
-//! Jobs, for operators: listing, inspecting, and dead letters that get another chance.
+//! Jobs for operators: listing, inspecting, and retrying dead letters.
 
 use axum::extract::{Path, State};
 use axum::response::Response;
 use http::StatusCode;
+use semel::core::Code;
 use semel_jobs::{JobQuery, JobState, Jobs};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
 use super::AdminState;
-use super::access::Operator;
-use super::changes::Signed;
-use crate::api::{
-    Failure, Json, P400, P401, P403, P404, P408, P409, P413, P415, P500, P503, Query, answered,
+use super::audited_change::ChangeAuthor;
+use crate::jobs::{JobView, job_failure, parse_job_id};
+use crate::operators::Operator;
+use crate::web::{
+    Failure, Json, Problem400, Problem401, Problem403, Problem404, Problem408, Problem409,
+    Problem413, Problem415, Problem500, Problem503, Query, json_response,
 };
-use crate::jobs::{JobView, failure, path_id};
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum JobStateFilter {
-    /// It waits for a worker, or for its time.
+    /// The job waits for a worker or for its due time.
     Queued,
-    /// A worker has it.
+    /// A worker has the job.
     Running,
-    /// Done.
+    /// The job is done.
     Done,
-    /// A dead letter.
+    /// The job is a dead letter.
     Dead,
 }
 
@@ -41,56 +43,59 @@ impl From<JobStateFilter> for JobState {
     }
 }
 
-/// Which jobs to list.
+/// The filter of a listing.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct JobsQuery {
-    /// Only those that stand so.
+    /// Only jobs in this state.
     #[param(inline, nullable = false)]
     state: Option<JobStateFilter>,
-    /// Only of this tenant.
+    /// Only jobs of this tenant.
     #[param(nullable = false, max_length = 128, pattern = "^[ -~]+$")]
     tenant: Option<String>,
-    /// Only of this kind.
+    /// Only jobs of this kind.
     #[param(nullable = false, max_length = 128, pattern = "^[ -~]+$")]
     kind: Option<String>,
-    /// Go on after this job: `next` of the page before.
+    /// The `next` of the previous page.
     #[param(nullable = false, pattern = "^job_[0-9a-f]{32}$")]
     after: Option<String>,
-    /// At most so many; 100 unless given.
+    /// The maximum number of jobs. Default: 100.
     #[param(nullable = false, minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
-/// A page of jobs, the newest first.
+/// A page of jobs, newest first.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct JobsPage {
     /// The jobs.
     jobs: Vec<JobView>,
-    /// Where to go on; none at the end.
+    /// The last job of this page, if there is a next page.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     next: Option<String>,
-    /// How many wait.
+    /// The number of waiting jobs.
     queued: u64,
-    /// How many run.
+    /// The number of running jobs.
     running: u64,
-    /// How many are dead letters.
+    /// The number of dead letters.
     dead: u64,
-    /// How many files of a bucket can't be read as the job of their place: nobody gets those until they are mended.
+    /// The number of unreadable job files in a bucket. Workers do not get these jobs.
     damaged: u64,
-    /// The path of one of them.
+    /// The path of one unreadable file.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     damaged_file: Option<String>,
 }
 
 impl AdminState {
-    fn jobs(&self) -> Result<&Jobs, Failure> {
-        self.jobs
-            .as_ref()
-            .ok_or_else(|| Failure::of("not_found", "there is no queue here; set jobs.enabled"))
+    fn require_jobs(&self) -> Result<&Jobs, Failure> {
+        self.jobs.as_ref().ok_or_else(|| {
+            Failure::new(
+                Code::NotFound,
+                "the job queue is disabled; set jobs.enabled",
+            )
+        })
     }
 }
 
@@ -101,8 +106,8 @@ impl AdminState {
     tag = "admin",
     params(JobsQuery),
     responses(
-        (status = 200, description = "A page.", body = JobsPage),
-        P400, P401, P403, P404, P500, P503
+        (status = 200, description = "A page of jobs.", body = JobsPage),
+        Problem400, Problem401, Problem403, Problem404, Problem500, Problem503
     ),
     security(("admin" = []))
 )]
@@ -113,18 +118,21 @@ pub(super) async fn list(
 ) -> Result<Response, Failure> {
     let limit = asked.limit.unwrap_or(100);
     if limit == 0 || limit > 1000 {
-        return Err(Failure::invalid("limit is from 1 to 1000"));
+        return Err(Failure::invalid("limit must be from 1 to 1000"));
     }
     let query = JobQuery {
         tenant: asked.tenant,
         kind: asked.kind,
         state: asked.state.map(JobState::from),
-        after: asked.after.as_deref().map(path_id).transpose()?,
+        after: asked.after.as_deref().map(parse_job_id).transpose()?,
         limit,
     };
-    let queue = state.jobs()?.queue();
-    let page = queue.list(&query).await.map_err(|error| failure(&error))?;
-    let counts = queue.counts().await.map_err(|error| failure(&error))?;
+    let queue = state.require_jobs()?.queue();
+    let page = queue
+        .list(&query)
+        .await
+        .map_err(|error| job_failure(&error))?;
+    let counts = queue.counts().await.map_err(|error| job_failure(&error))?;
     let page = JobsPage {
         jobs: page.jobs.into_iter().map(JobView::from).collect(),
         next: page.next.map(|id| id.to_string()),
@@ -134,7 +142,7 @@ pub(super) async fn list(
         damaged: counts.damaged,
         damaged_file: counts.damaged_file,
     };
-    Ok(answered(StatusCode::OK, &page))
+    Ok(json_response(StatusCode::OK, &page))
 }
 
 /// Inspect a job.
@@ -145,7 +153,7 @@ pub(super) async fn list(
     params(("job_id" = String, Path, description = "The job.", pattern = "^job_[0-9a-f]{32}$")),
     responses(
         (status = 200, description = "The job.", body = JobView),
-        P400, P401, P403, P404, P500, P503
+        Problem400, Problem401, Problem403, Problem404, Problem500, Problem503
     ),
     security(("admin" = []))
 )]
@@ -154,37 +162,37 @@ pub(super) async fn inspect(
     _: Operator,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
-    let id = path_id(&id)?;
-    let found = state.jobs()?.queue().look(id).await;
-    let found = found.map_err(|error| failure(&error))?;
-    let job = found.ok_or_else(|| failure(&semel_jobs::Error::NotFound))?;
-    Ok(answered(StatusCode::OK, &JobView::from(job)))
+    let id = parse_job_id(&id)?;
+    let found = state.require_jobs()?.queue().look(id).await;
+    let found = found.map_err(|error| job_failure(&error))?;
+    let job = found.ok_or_else(|| job_failure(&semel_jobs::Error::NotFound))?;
+    Ok(json_response(StatusCode::OK, &JobView::from(job)))
 }
 
-/// Who retries a dead letter, and why.
+/// The author of a retry, and its reason.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RetryRequest {
-    /// Who.
+    /// The name of the operator.
     #[schema(min_length = 1, max_length = 128, pattern = "^[ -~]+$")]
     actor: String,
-    /// Why.
+    /// The reason for the retry.
     #[schema(min_length = 1, max_length = 500, pattern = "^[ -~]+$")]
     reason: String,
 }
 
-/// A dead letter that waits again.
+/// A dead letter that is queued again.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RetryView {
     /// Always true.
     ok: bool,
-    /// The same job.
+    /// The job.
     job_id: String,
-    /// Whether what came of it could be written to the audit trail.
+    /// Whether the outcome is in the audit trail.
     audited: bool,
 }
 
-/// Give a dead letter another chance: the same job, the same id, no attempts.
+/// Retry a dead letter. The job keeps its id, and its attempts start anew.
 #[utoipa::path(
     post,
     path = "/admin/v1/jobs/{job_id}/retry",
@@ -192,8 +200,9 @@ pub(crate) struct RetryView {
     params(("job_id" = String, Path, description = "The job.", pattern = "^job_[0-9a-f]{32}$")),
     request_body = RetryRequest,
     responses(
-        (status = 200, description = "It waits again.", body = RetryView),
-        P400, P401, P403, P404, P408, P409, P413, P415, P500, P503
+        (status = 200, description = "The job is queued again.", body = RetryView),
+        Problem400, Problem401, Problem403, Problem404, Problem408, Problem409, Problem413,
+        Problem415, Problem500, Problem503
     ),
     security(("admin" = []))
 )]
@@ -203,28 +212,32 @@ pub(super) async fn retry(
     Path(id): Path<String>,
     Json(asked): Json<RetryRequest>,
 ) -> Result<Response, Failure> {
-    let id = path_id(&id)?;
-    let jobs = state.jobs()?;
-    let signed = Signed {
+    let id = parse_job_id(&id)?;
+    let jobs = state.require_jobs()?;
+    let author = ChangeAuthor {
         actor: &asked.actor,
         reason: &asked.reason,
     };
     let kind = ["admin.job_retry.begun", "admin.job_retry"];
     let more = json!({"job_id": id.to_string()});
-    let change = state.begin(kind, &operator, &signed, None, more).await?;
+    let change = state
+        .begin_change(kind, &operator, &author, None, more)
+        .await?;
     match jobs.queue().retry(id).await {
         Ok(()) => {
-            let audited = state.end(change, json!({"outcome": "done"})).await;
+            let audited = state.end_change(change, json!({"outcome": "done"})).await;
             let view = RetryView {
                 ok: true,
                 job_id: id.to_string(),
                 audited,
             };
-            Ok(answered(StatusCode::OK, &view))
+            Ok(json_response(StatusCode::OK, &view))
         }
         Err(error) => {
-            state.end(change, json!({"outcome": error.code()})).await;
-            Err(failure(&error))
+            state
+                .end_change(change, json!({"outcome": error.code().as_str()}))
+                .await;
+            Err(job_failure(&error))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `GET /admin/v1/live`: the last minutes, for the dashboard.
+//! `GET /admin/v1/live`: statistics of the last minutes, for the dashboard.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -7,76 +7,81 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::AdminState;
-use super::access::Operator;
-use super::upkeep::{AuditView, EngineView, StoreView};
-use crate::api::{Failure, P400, P401, P403, Query, answered, millis, time};
-use crate::live::{HEADLINE, HotKey, KEPT, Latency, Sample, ShadowScope};
+use super::stats::{AuditView, EngineView, StoreView};
+use crate::limits::Limit;
+use crate::live::{HEADLINE_SECONDS, HotKey, KEPT_SECONDS, Latency, Sample, ShadowScope};
+use crate::operators::Operator;
+use crate::web::{
+    Failure, Problem400, Problem401, Problem403, Query, format_time, json_response, to_millis,
+};
 
-/// How many hot keys are told.
-const HOT: usize = 20;
+/// The maximum number of hot keys.
+const MAX_HOT_KEYS: usize = 20;
 
-/// The greatest number of a sample: what a browser's numbers hold exactly.
-const MOST: u64 = (1 << 53) - 1;
+/// The largest sample number: the largest integer that is exact in JavaScript.
+const MAX_NUMBER: u64 = (1 << 53) - 1;
 
-/// Which samples to give.
+/// The filter of the samples.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct LiveQuery {
-    /// Only those after the one of this number: a watcher asks for what it hasn't seen.
+    /// Only samples after this number.
     #[param(nullable = false, minimum = 0, maximum = 9007199254740991_i64)]
     after: Option<u64>,
 }
 
-/// The last minutes of this process.
+/// Statistics of the last minutes of this process.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LiveView {
     /// The server's wall clock.
     time: String,
-    /// Since the start. Where it is less than before, the process is a new one, and its samples begin anew.
+    /// The time since the start. If it decreases, the process has restarted, and its samples start
+    /// anew.
     uptime_ms: u64,
-    /// Which version this is.
+    /// The version of Semel.
     #[schema(value_type = String)]
     version: &'static str,
-    /// How many seconds are kept at most.
+    /// The maximum number of kept samples.
     kept_seconds: usize,
-    /// One for each second, oldest first.
+    /// One sample for each second, oldest first.
     samples: Vec<Sample>,
-    /// Over how many seconds `latency` goes.
+    /// The time span of `latency`, in seconds.
     headline_seconds: usize,
-    /// How long requests and store calls took lately.
+    /// The recent latency of requests and store calls.
     latency: Latency,
-    /// The keys that came most often, by their hash.
+    /// The most frequent keys.
     hot_keys: Vec<HotKey>,
-    /// What observe mode would have done since the start, of scopes where that is another thing.
+    /// What enforce mode would have done since the start, for scopes in observe mode with a
+    /// difference.
     shadow: Vec<ShadowScope>,
     /// The store.
     store: StoreView,
-    /// This process's engine.
+    /// The engine of this process.
     engine: EngineView,
-    /// This process's audit trail.
+    /// The audit trail of this process.
     audit: AuditView,
-    /// The queue of jobs, where there is one and it answers.
+    /// The job queue, if it is enabled and answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     jobs: Option<JobCounts>,
-    /// Whether there is one.
+    /// Whether the job queue is enabled.
     has_jobs: bool,
-    /// What is taken of the process's limits.
+    /// The usage of the limits.
     limits: Vec<LimitView>,
 }
 
-/// A limit, and what is taken of it.
+/// The usage of a limit.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LimitView {
-    /// Which one: a setting of `[limits]`.
+    /// The name of the setting in `[limits]`.
     #[schema(value_type = String)]
     name: &'static str,
-    /// What is taken now.
+    /// The current usage.
     used: usize,
-    /// How much may be taken, by all callers together.
+    /// The maximum, for all callers together.
     most: usize,
-    /// How many were turned away since the start, because there was no more or a caller had its share.
+    /// The number of refusals since the start, by this limit or a caller's share of it.
     refused: u64,
 }
 
@@ -91,35 +96,46 @@ impl LimitView {
                 .filter(|(limit, ..)| limit.as_str() == name);
             of.map(|(.., count)| count).sum()
         };
-        let used = limiter
-            .used_with(state.semel.engine().waiting())
-            .into_iter();
-        let limits = used.map(|(name, used, most)| Self {
-            name,
-            used,
-            most,
-            refused: refused(name),
-        });
-        limits.collect()
+        let used = limiter.usage(state.semel.engine().waiting()).into_iter();
+        let mut limits: Vec<Self> = used
+            .map(|(name, used, most)| Self {
+                name,
+                used,
+                most,
+                refused: refused(name),
+            })
+            .collect();
+        // Rates and quotas have no common maximum.
+        let by_caller = [Limit::Rate, Limit::Keys].map(Limit::as_str);
+        limits.extend(by_caller.into_iter().filter_map(|name| {
+            let refused = refused(name);
+            (refused > 0).then_some(Self {
+                name,
+                used: 0,
+                most: 0,
+                refused,
+            })
+        }));
+        limits
     }
 }
 
-/// How many jobs there are.
+/// The number of jobs by state.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct JobCounts {
-    /// Waiting.
+    /// Waiting jobs.
     queued: u64,
-    /// With a worker.
+    /// Running jobs.
     running: u64,
     /// Dead letters.
     dead: u64,
 }
 
 impl JobCounts {
-    async fn of(state: &AdminState) -> Option<Self> {
+    async fn from_state(state: &AdminState) -> Option<Self> {
         let clock = &*state.semel.engine().env().clock;
         let asked = state.jobs.as_ref()?.queue().counts();
-        let counts = state.depth.now(clock, asked).await?;
+        let counts = state.depth.get(clock, asked).await?;
         Some(Self {
             queued: counts.queued,
             running: counts.running,
@@ -128,13 +144,13 @@ impl JobCounts {
     }
 }
 
-/// The last minutes, second by second: traffic, latency, hot keys, observe mode.
+/// Statistics of the last minutes, per second: traffic, latency, hot keys, observe mode.
 #[utoipa::path(
     get,
     path = "/admin/v1/live",
     tag = "admin",
     params(LiveQuery),
-    responses((status = 200, description = "The last minutes.", body = LiveView), P400, P401, P403),
+    responses((status = 200, description = "The statistics.", body = LiveView), Problem400, Problem401, Problem403),
     security(("admin" = []))
 )]
 pub(super) async fn live(
@@ -142,27 +158,29 @@ pub(super) async fn live(
     _: Operator,
     Query(query): Query<LiveQuery>,
 ) -> Result<Response, Failure> {
-    if query.after.is_some_and(|after| after > MOST) {
-        return Err(Failure::invalid(format!("after is from 0 to {MOST}")));
+    if query.after.is_some_and(|after| after > MAX_NUMBER) {
+        return Err(Failure::invalid(format!(
+            "after must be from 0 to {MAX_NUMBER}"
+        )));
     }
     let clock = &state.semel.engine().env().clock;
-    let size = state.size.now(&**clock, state.semel.store().stats()).await;
+    let size = state.size.get(&**clock, state.semel.store().stats()).await;
     let view = LiveView {
-        time: time(clock.wall()),
-        uptime_ms: millis(clock.now().since(state.started)),
+        time: format_time(clock.wall()),
+        uptime_ms: to_millis(clock.now().since(state.started)),
         version: env!("CARGO_PKG_VERSION"),
-        kept_seconds: KEPT,
-        samples: state.live.after(query.after),
-        headline_seconds: HEADLINE,
+        kept_seconds: KEPT_SECONDS,
+        samples: state.live.samples_after(query.after),
+        headline_seconds: HEADLINE_SECONDS,
         latency: state.live.latency(),
-        hot_keys: state.live.hot(HOT),
-        shadow: state.live.shadow(),
-        store: StoreView::of(&state, size),
-        engine: EngineView::of(&state),
-        audit: AuditView::of(&state),
-        jobs: JobCounts::of(&state).await,
+        hot_keys: state.live.hot_keys(MAX_HOT_KEYS),
+        shadow: state.live.shadow_report(),
+        store: StoreView::from_state(&state, size),
+        engine: EngineView::from_state(&state),
+        audit: AuditView::from_state(&state),
+        jobs: JobCounts::from_state(&state).await,
         has_jobs: state.jobs.is_some(),
         limits: LimitView::all(&state),
     };
-    Ok(answered(StatusCode::OK, &view))
+    Ok(json_response(StatusCode::OK, &view))
 }

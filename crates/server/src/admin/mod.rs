@@ -1,16 +1,21 @@
-//! The admin API: for operators, on a listener of its own. The command line and the dashboard use it.
+//! The admin API for operators, on its own listener. The command line and the dashboard use it.
 //!
-//! It reads and changes records by [`semel_core::engine`] and the store's operator's side; it decides nothing.
-//! Every change names who makes it and why, and is in the audit trail before it is made. `docs/admin.md` is the guide.
+//! It reads and changes records through [`semel_core::engine`] and the admin side of the store.
+//! Every
+//! change names its author and its reason, and is in the audit trail before it is made.
+//! `docs/admin.md`
+//! is the guide.
 
-mod access;
+mod audited_change;
 mod changes;
 mod events;
+mod history;
 mod jobs;
 mod live;
-mod operators;
+mod lookup;
+mod maintenance;
 mod records;
-mod upkeep;
+mod stats;
 mod view;
 
 use std::sync::Arc;
@@ -21,29 +26,26 @@ use axum::extract::FromRef;
 use semel::Semel;
 use semel_core::Tick;
 use semel_core::store::Stats;
-use semel_jobs::Counts;
+use semel_jobs::JobCounts;
 use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub(crate) use access::Operator;
-pub use access::{AdminToken, Credential, check_exposure};
-pub use operators::{Operators, OperatorsError, Role, new_token};
-
-use crate::api::{Intake, with_fallbacks, wrong_method};
 use crate::audit::Trail;
 use crate::limits::Limiter;
 use crate::live::Live;
-use crate::telemetry::Seldom;
+use crate::operators::Credential;
+use crate::telemetry::CachedProbe;
+use crate::web::{BodyLimits, method_not_allowed, with_fallbacks};
 
-/// The bounds of the admin API.
+/// The limits of the admin API.
 #[derive(Clone, Copy, Debug)]
 pub struct AdminConfig {
-    /// The largest request taken. 2 MiB.
+    /// The largest accepted request. Default: 2 MiB.
     pub max_request_bytes: usize,
-    /// How long a request's body may take to arrive. 30 s.
-    pub patience: Duration,
-    /// The most live streams at once. 32.
+    /// How long a request's body may take to arrive. Default: 30 s.
+    pub body_timeout: Duration,
+    /// The maximum number of concurrent event streams. Default: 32.
     pub max_streams: usize,
 }
 
@@ -51,13 +53,13 @@ impl Default for AdminConfig {
     fn default() -> Self {
         Self {
             max_request_bytes: 2 * 1024 * 1024,
-            patience: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(30),
             max_streams: 32,
         }
     }
 }
 
-/// What the admin API is made of. Cheap to clone.
+/// The state of the admin API. Clones share it.
 #[derive(Clone, Debug)]
 pub struct AdminState {
     semel: Semel,
@@ -68,13 +70,13 @@ pub struct AdminState {
     started: Tick,
     live: Live,
     jobs: Option<semel_jobs::Jobs>,
-    size: Seldom<Stats>,
-    depth: Seldom<Counts>,
+    size: CachedProbe<Stats>,
+    depth: CachedProbe<JobCounts>,
     limiter: Option<Limiter>,
 }
 
 impl AdminState {
-    /// The API on `semel`, whose observer `trail` should be, for whom `credential` lets in.
+    /// The state of an API on `semel`. `trail` must be an observer of its engine.
     #[must_use]
     pub fn new(semel: Semel, trail: Trail, credential: Credential, config: AdminConfig) -> Self {
         let started = semel.engine().env().clock.now();
@@ -83,31 +85,31 @@ impl AdminState {
             trail,
             credential,
             config,
-            streams: events::places(config.max_streams),
+            streams: events::stream_slots(config.max_streams),
             started,
             live: Live::default(),
             jobs: None,
-            size: Seldom::default(),
-            depth: Seldom::default(),
+            size: CachedProbe::default(),
+            depth: CachedProbe::default(),
             limiter: None,
         }
     }
 
-    /// With the figures of the last minutes, which otherwise are empty. `live` should be an observer of the engine.
+    /// Adds the statistics of the last minutes. `live` must be an observer of the engine.
     #[must_use]
     pub fn with_live(mut self, live: Live) -> Self {
         self.live = live;
         self
     }
 
-    /// With what is taken of the limits, which otherwise isn't known.
+    /// Adds the usage of the limits.
     #[must_use]
     pub fn with_limiter(mut self, limiter: Limiter) -> Self {
         self.limiter = Some(limiter);
         self
     }
 
-    /// With the queue of jobs, which otherwise isn't there.
+    /// Adds the job queue.
     #[must_use]
     pub fn with_jobs(mut self, jobs: semel_jobs::Jobs) -> Self {
         self.jobs = Some(jobs);
@@ -121,11 +123,11 @@ impl FromRef<AdminState> for Credential {
     }
 }
 
-impl FromRef<AdminState> for Intake {
+impl FromRef<AdminState> for BodyLimits {
     fn from_ref(state: &AdminState) -> Self {
         Self {
             max_bytes: state.config.max_request_bytes,
-            patience: state.config.patience,
+            timeout: state.config.body_timeout,
             env: state.semel.engine().env().clone(),
         }
     }
@@ -135,14 +137,14 @@ pub(crate) fn routes() -> OpenApiRouter<AdminState> {
     OpenApiRouter::new()
         .routes(routes!(records::list))
         .routes(routes!(records::inspect))
-        .routes(routes!(records::history))
-        .routes(routes!(records::lookup))
+        .routes(routes!(history::history))
+        .routes(routes!(lookup::lookup))
         .routes(routes!(changes::unlock))
         .routes(routes!(changes::resolve))
         .routes(routes!(changes::reset))
-        .routes(routes!(upkeep::erase))
-        .routes(routes!(upkeep::purge))
-        .routes(routes!(upkeep::stats))
+        .routes(routes!(maintenance::erase))
+        .routes(routes!(maintenance::purge))
+        .routes(routes!(stats::stats))
         .routes(routes!(live::live))
         .routes(routes!(jobs::list))
         .routes(routes!(jobs::inspect))
@@ -150,14 +152,15 @@ pub(crate) fn routes() -> OpenApiRouter<AdminState> {
         .routes(routes!(events::events))
 }
 
-/// The API as a router, to be mounted on any listener. Check the address first: [`check_exposure`].
+/// The router of the API. Check the address of its listener:
+/// [`check_exposure`](crate::operators::check_exposure).
 pub fn router(state: AdminState) -> Router {
     with_fallbacks(bare_router(state))
 }
 
-/// The same without an answer for other paths, to be merged into a larger router.
+/// The router without a fallback for unknown paths, to merge into a larger one.
 pub fn bare_router(state: AdminState) -> Router {
     Router::from(routes())
-        .method_not_allowed_fallback(wrong_method)
+        .method_not_allowed_fallback(method_not_allowed)
         .with_state(state)
 }

@@ -1,91 +1,94 @@
-//! What the admin API shows of a record.
+//! The view of a record in the admin API.
 
 use semel_core::{Identity, Record, State, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::api::{AnswerView, Crash, Status, hex, millis, shown, time};
+use crate::api::{AnswerView, Status, json_or_base64};
+use crate::config::Crash;
+use crate::web::{format_time, hex, to_millis};
 
-/// A record. The key is told by its hash and its first characters.
+/// A record. It shows the key only by its hash and its first characters.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RecordView {
-    /// The key's hash.
+    /// The id of the record: a hash of the key.
     pub(crate) id: String,
-    /// The environment that the key lives in.
+    /// The environment of the key.
     environment: String,
     /// The tenant.
     tenant: String,
     /// The scope.
     scope: String,
-    /// How the key begins: at most eight characters, never more than half.
+    /// The first characters of the key: at most eight, and at most half of it.
     key_hint: String,
-    /// Where it stands. A lapsed lease that may not be taken over is `in_doubt`.
+    /// The state of the record. An expired lease that may not be taken over is `in_doubt`.
     pub(crate) state: Status,
-    /// Whether the lease has lapsed, of a running record.
+    /// Whether the lease of a running record has expired.
     lapsed: bool,
-    /// Of the current or last lease: a change names it.
+    /// The fence of the current or last lease, which changes must name.
     pub(crate) fence: u64,
-    /// Runs begun since the key was last free.
+    /// The number of runs since the key was last free.
     attempt: u16,
-    /// The most runs begun before a lapsed lease means `in_doubt`.
+    /// The maximum number of runs before an expired lease means `in_doubt`.
     max_attempts: u16,
-    /// What becomes of the key should its owner vanish.
+    /// What happens to the key if its owner crashes.
     crash: Crash,
-    /// The span of a lease.
+    /// The duration of a lease.
     lease_ms: u64,
-    /// What is left of the lease, of a running record.
+    /// The remaining time of a running record's lease.
     lease_left_ms: u64,
-    /// The span that the record lives after it was last written.
+    /// How long the record is kept after its last change.
     retention_ms: u64,
-    /// What is left of it.
+    /// The remaining time until the record expires.
     expires_in_ms: u64,
-    /// When the key was first claimed, on the store's clock.
+    /// When the key was first claimed, by the store's clock.
     created_time: String,
-    /// When the record was last written, on the store's clock.
+    /// When the record last changed, by the store's clock.
     written_time: String,
-    /// What the owner kept for whoever runs next.
+    /// The checkpoint for the next owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     checkpoint: Option<Box<RawValue>>,
-    /// The same in base64, where it isn't JSON.
+    /// The checkpoint as base64, if it is not JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     checkpoint_base64: Option<String>,
-    /// What is known of the answer, of a completed or failed record.
+    /// The summary of the answer of a completed or failed record.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     answer_summary: Option<AnswerSummary>,
-    /// The answer itself, where it was asked for.
+    /// The answer, if it was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     answer: Option<AnswerView>,
 }
 
-/// An answer without its contents.
+/// The summary of an answer.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AnswerSummary {
-    /// The HTTP status, where it is one of HTTP.
+    /// The HTTP status, if the answer is an HTTP response.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     status: Option<u16>,
-    /// How long its body is, or was.
+    /// The size of the body.
     bytes: u64,
     /// Whether the body was kept.
     kept: bool,
 }
 
-/// How much to show.
+/// The detail of a record's view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Show {
-    /// Neither answer nor checkpoint.
-    Outline,
-    /// The checkpoint too.
-    Whole,
-    /// The answer too.
+pub(crate) enum Detail {
+    /// Without answer and checkpoint.
+    Summary,
+    /// With the checkpoint.
+    Full,
+    /// With the checkpoint and the answer.
     WithAnswer,
 }
 
+/// The state of a record at a time. An expired lease that may not be taken over is in doubt.
 pub(crate) fn state_at(record: &Record, now: Timestamp) -> State {
     if record.is_in_doubt(now) {
         State::InDoubt
@@ -95,9 +98,19 @@ pub(crate) fn state_at(record: &Record, now: Timestamp) -> State {
 }
 
 impl RecordView {
-    pub(crate) fn of(identity: &Identity, record: &Record, now: Timestamp, show: Show) -> Self {
-        let whole = show != Show::Outline;
-        let (checkpoint, checkpoint_base64) = shown(if whole { &record.checkpoint } else { &[] });
+    pub(crate) fn from_record(
+        identity: &Identity,
+        record: &Record,
+        now: Timestamp,
+        detail: Detail,
+    ) -> Self {
+        let has_checkpoint = detail != Detail::Summary;
+        let checkpoint = if has_checkpoint {
+            &*record.checkpoint
+        } else {
+            &[]
+        };
+        let (checkpoint, checkpoint_base64) = json_or_base64(checkpoint);
         let summary = record.answer.as_deref().map(|answer| {
             let (status, bytes, kept) = AnswerView::summary(answer);
             AnswerSummary {
@@ -124,20 +137,20 @@ impl RecordView {
             attempt: record.attempt,
             max_attempts: record.max_attempts,
             crash: record.crash.into(),
-            lease_ms: millis(record.lease),
-            lease_left_ms: millis(lease_left),
-            retention_ms: millis(record.retention),
-            expires_in_ms: millis(record.expires_at().since(now)),
-            created_time: time(record.created_at),
-            written_time: time(record.written_at),
+            lease_ms: to_millis(record.lease),
+            lease_left_ms: to_millis(lease_left),
+            retention_ms: to_millis(record.retention),
+            expires_in_ms: to_millis(record.expires_at().since(now)),
+            created_time: format_time(record.created_at),
+            written_time: format_time(record.written_at),
             checkpoint,
             checkpoint_base64,
             answer_summary: summary,
             answer: record
                 .answer
                 .as_deref()
-                .filter(|_| show == Show::WithAnswer)
-                .map(AnswerView::of),
+                .filter(|_| detail == Detail::WithAnswer)
+                .map(AnswerView::from_answer),
         }
     }
 }

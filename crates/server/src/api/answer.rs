@@ -1,27 +1,28 @@
-//! Answers as JSON: what an owner settles with, and what a replay shows.
+//! Stored answers as JSON: the input of a settlement, and the output of a replay.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use semel_core::{Answer, Body};
-use semel_http::Head;
+use semel_http::StoredHead;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::wire::{Failure, given, present, whole_or_none};
+use crate::web::{Failure, deserialize_nullable, deserialize_optional_whole, deserialize_present};
 
-/// The most headers taken.
+/// The maximum number of headers.
 const MAX_HEADERS: usize = 64;
 
-/// The longest name of a header.
+/// The maximum length of a header name.
 const MAX_NAME_BYTES: usize = 100;
 
-/// The longest value of a header.
+/// The maximum length of a header value.
 const MAX_VALUE_BYTES: usize = 4096;
 
-/// Headers that are never kept: they end at the next hop, are made anew, or are secrets.
+/// Headers that are never kept: hop-by-hop headers, headers that each response sets anew, and
+/// secrets.
 const NEVER_KEPT: [&str; 14] = [
     "authorization",
     "connection",
@@ -39,36 +40,37 @@ const NEVER_KEPT: [&str; 14] = [
     "www-authenticate",
 ];
 
-/// An answer, to be kept and replayed. One of `body`, `body_base64` and `body_omitted_bytes`, or none.
+/// An answer to keep and replay. It has at most one of `body`, `body_base64` and
+/// `body_omitted_bytes`.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AnswerInput {
-    /// An HTTP status, where the answer is one of HTTP.
+    /// The HTTP status, if the answer is an HTTP response.
     #[schema(minimum = 200, maximum = 599, nullable = false)]
-    #[serde(default, deserialize_with = "whole_or_none")]
+    #[serde(default, deserialize_with = "deserialize_optional_whole")]
     status: Option<u64>,
-    /// Headers to keep, where the answer is one of HTTP.
+    /// The headers to keep, if the answer is an HTTP response.
     #[serde(default)]
     #[schema(max_items = 64)]
     headers: Vec<Header>,
-    /// The body, as JSON. Kept as it is written, byte for byte.
-    #[serde(default, deserialize_with = "given")]
+    /// The body as JSON, which is kept byte for byte.
+    #[serde(default, deserialize_with = "deserialize_nullable")]
     #[schema(value_type = Option<serde_json::Value>)]
     body: Option<Box<RawValue>>,
-    /// The body, as bytes in base64.
-    #[serde(default, deserialize_with = "present")]
+    /// The body as base64.
+    #[serde(default, deserialize_with = "deserialize_present")]
     #[schema(
         nullable = false,
         pattern = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
     )]
     body_base64: Option<String>,
-    /// The body is too large to send: how many bytes it has. Replays say that it was not kept.
-    #[serde(default, deserialize_with = "whole_or_none")]
+    /// The size of a body that is too large to send. Replays report that it was not kept.
+    #[serde(default, deserialize_with = "deserialize_optional_whole")]
     #[schema(nullable = false, minimum = 0)]
     body_omitted_bytes: Option<u64>,
 }
 
-/// One header.
+/// A header.
 #[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Header {
@@ -84,67 +86,72 @@ pub(crate) struct Header {
     value: String,
 }
 
-/// An answer from a record. At most one of `body`, `body_base64` and `body_omitted_bytes`.
+/// An answer from a record. It has at most one of `body`, `body_base64` and `body_omitted_bytes`.
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub(crate) struct AnswerView {
-    /// The HTTP status, where the answer is one of HTTP.
+    /// The HTTP status, if the answer is an HTTP response.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     status: Option<u16>,
     /// The headers that were kept.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     headers: Vec<Header>,
-    /// The body, where it is JSON: as it was first given, byte for byte.
+    /// The body, if it is JSON, byte for byte as it was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     body: Option<Box<RawValue>>,
-    /// The body in base64, where it isn't JSON.
+    /// The body as base64, if it is not JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     body_base64: Option<String>,
-    /// The body was too large to keep, or a stream: how long it was; 0 where that isn't known.
+    /// The size of a body that was too large to keep or was a stream; 0 if the size is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     body_omitted_bytes: Option<u64>,
 }
 
 impl AnswerInput {
-    /// As a record keeps it. Without status and headers in the form of the typed library, else in the form of
-    /// the HTTP layer: either can replay it.
+    /// The answer as a record keeps it. Without status and headers it has the form of the typed
+    /// library,
+    /// otherwise the form of the HTTP layer.
     pub(crate) fn into_answer(self) -> Result<Answer, Failure> {
         let head = if self.status.is_none() && self.headers.is_empty() {
             Bytes::new()
         } else {
-            head(self.status, &self.headers)?
+            encode_head(self.status, &self.headers)?
         };
         let body = match (self.body, self.body_base64, self.body_omitted_bytes) {
             (None, None, None) if head.is_empty() => Body::Kept("null".into()),
             (None, None, None) => Body::Kept(Bytes::new()),
             (Some(json), None, None) => Body::Kept(json.get().to_owned().into()),
             (None, Some(text), None) => {
-                let detail = "body_base64 is not base64 with padding";
+                let detail = "body_base64 is not valid base64 with padding";
                 let bytes = BASE64_STANDARD
                     .decode(text)
                     .map_err(|_| Failure::invalid(detail))?;
                 Body::Kept(bytes.into())
             }
             (None, None, Some(bytes)) => Body::Omitted { bytes },
-            _ => return Err(Failure::refused("an answer has one body, in one form")),
+            _ => {
+                return Err(Failure::refused(
+                    "an answer has at most one of body, body_base64 and body_omitted_bytes",
+                ));
+            }
         };
         Ok(Answer { head, body })
     }
 }
 
-fn head(status: Option<u64>, headers: &[Header]) -> Result<Bytes, Failure> {
+fn encode_head(status: Option<u64>, headers: &[Header]) -> Result<Bytes, Failure> {
     if headers.len() > MAX_HEADERS {
         return Err(Failure::invalid(format!(
-            "at most {MAX_HEADERS} headers are taken"
+            "an answer has at most {MAX_HEADERS} headers"
         )));
     }
     let status = u16::try_from(status.unwrap_or(200)).unwrap_or(0);
     let status = StatusCode::from_u16(status).ok();
     let status = status.filter(|status| (200..600).contains(&status.as_u16()));
-    let status = status.ok_or_else(|| Failure::invalid("a final status is from 200 to 599"))?;
+    let status = status.ok_or_else(|| Failure::invalid("status must be from 200 to 599"))?;
     let mut kept = HeaderMap::new();
     for header in headers {
         let name = (header.name.len() <= MAX_NAME_BYTES).then_some(&header.name);
@@ -156,9 +163,7 @@ fn head(status: Option<u64>, headers: &[Header]) -> Result<Bytes, Failure> {
         let value = (plain && header.value.len() <= MAX_VALUE_BYTES).then_some(&header.value);
         let value = value.and_then(|value| HeaderValue::try_from(value).ok());
         let (Some(name), Some(value)) = (name, value) else {
-            return Err(Failure::invalid(
-                "a header has a name or a value that HTTP doesn't allow",
-            ));
+            return Err(Failure::invalid("a header has an invalid name or value"));
         };
         if NEVER_KEPT.contains(&name.as_str()) {
             let detail = format!("the header {name} is never kept");
@@ -166,7 +171,7 @@ fn head(status: Option<u64>, headers: &[Header]) -> Result<Bytes, Failure> {
         }
         kept.append(name, value);
     }
-    let head = Head {
+    let head = StoredHead {
         status,
         headers: kept,
         trailers: HeaderMap::new(),
@@ -176,8 +181,8 @@ fn head(status: Option<u64>, headers: &[Header]) -> Result<Bytes, Failure> {
 }
 
 impl AnswerView {
-    pub(crate) fn of(answer: &Answer) -> Self {
-        let head = Head::decode(&answer.head).ok();
+    pub(crate) fn from_answer(answer: &Answer) -> Self {
+        let head = StoredHead::decode(&answer.head).ok();
         let mut view = Self {
             status: head.as_ref().map(|head| head.status.as_u16()),
             ..Self::default()
@@ -189,32 +194,32 @@ impl AnswerView {
             });
         }
         match &answer.body {
-            Body::Omitted { bytes } | Body::Elsewhere { bytes, .. } => {
+            Body::Omitted { bytes } | Body::External { bytes, .. } => {
                 view.body_omitted_bytes = Some(*bytes);
             }
-            Body::Kept(bytes) => (view.body, view.body_base64) = shown(bytes),
+            Body::Kept(bytes) => (view.body, view.body_base64) = json_or_base64(bytes),
         }
         view
     }
 
-    /// Status and sizes alone.
+    /// The status, the size of the body, and whether the body was kept.
     pub(crate) fn summary(answer: &Answer) -> (Option<u16>, u64, bool) {
-        let status = Head::decode(&answer.head)
+        let status = StoredHead::decode(&answer.head)
             .ok()
             .map(|head| head.status.as_u16());
         match &answer.body {
             Body::Kept(body) => (status, body.len() as u64, true),
             Body::Omitted { bytes } => (status, *bytes, false),
-            Body::Elsewhere { bytes, .. } => (status, *bytes, true),
+            Body::External { bytes, .. } => (status, *bytes, true),
         }
     }
 }
 
-/// Bytes as JSON where they are JSON, else in base64.
-pub(crate) fn shown(bytes: &[u8]) -> (Option<Box<RawValue>>, Option<String>) {
+/// Bytes as JSON if they are JSON, otherwise as base64.
+pub(crate) fn json_or_base64(bytes: &[u8]) -> (Option<Box<RawValue>>, Option<String>) {
     let json = std::str::from_utf8(bytes).ok().and_then(|text| {
         let raw = serde_json::from_str::<Box<RawValue>>(text).ok()?;
-        // White space around it would be lost, and with it the bytes.
+        // White space around the JSON would be lost.
         (raw.get() == text).then_some(raw)
     });
     match json {
@@ -228,40 +233,40 @@ pub(crate) fn shown(bytes: &[u8]) -> (Option<Box<RawValue>>, Option<String>) {
 mod tests {
     use super::*;
 
-    fn kept(input: &str) -> Answer {
+    fn read_answer(input: &str) -> Answer {
         let input: AnswerInput = serde_json::from_str(input).unwrap();
         input.into_answer().unwrap()
     }
 
-    fn seen(answer: &Answer) -> String {
-        serde_json::to_string(&AnswerView::of(answer)).unwrap()
+    fn render(answer: &Answer) -> String {
+        serde_json::to_string(&AnswerView::from_answer(answer)).unwrap()
     }
 
     #[test]
     fn json_comes_back_byte_for_byte() {
         let body = r#"{"body":{"b":1.0,"a":[ 1e2, 12345678901234567890]}}"#;
-        assert_eq!(seen(&kept(body)), body);
+        assert_eq!(render(&read_answer(body)), body);
         assert_eq!(
-            kept("{}"),
-            Answer::of("null"),
-            "as the typed library keeps nothing"
+            read_answer("{}"),
+            Answer::from_body("null"),
+            "the form of the typed library for an empty answer"
         );
     }
 
     #[test]
-    fn an_answer_of_http_is_one_that_the_layer_can_replay() {
-        let answer = kept(
+    fn http_answer_can_be_replayed_by_the_layer() {
+        let answer = read_answer(
             r#"{"status":201,"headers":[{"name":"Location","value":"/c/1"}],"body_base64":"AAEC"}"#,
         );
-        let head = Head::decode(&answer.head).unwrap();
+        let head = StoredHead::decode(&answer.head).unwrap();
         assert_eq!(head.status, 201);
         assert_eq!(head.headers["location"], "/c/1");
         assert_eq!(answer.body, Body::Kept(vec![0, 1, 2].into()));
-        assert!(seen(&answer).contains(r#""body_base64":"AAEC""#));
+        assert!(render(&answer).contains(r#""body_base64":"AAEC""#));
     }
 
     #[test]
-    fn secrets_two_bodies_and_nonsense_are_refused() {
+    fn secret_headers_two_bodies_and_bad_values_are_refused() {
         for input in [
             r#"{"headers":[{"name":"Set-Cookie","value":"a=b"}]}"#,
             r#"{"headers":[{"name":"Authorization","value":"x"}]}"#,

@@ -1,9 +1,10 @@
-//! `POST /v1/claims`: from key and payload to a lease, or to an answer.
+//! `POST /v1/claims`: claims a key, and returns a lease or the stored answer.
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
-use semel_core::engine::{Admitted, Problem, Request};
+use semel::core::Code;
+use semel_core::engine::{Admission, Problem, Request};
 use semel_core::{Fingerprint, Namespace, Token};
 use semel_http::Refusal;
 use serde::Deserialize;
@@ -11,27 +12,27 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::access::Caller;
-use super::lease::check_names;
-use super::terms::Overrides;
+use super::keys::{Name, check_names};
+use super::overrides::Overrides;
 use super::view::{ClaimView, LeaseView, Status};
-use super::wire::{
-    Failure, Json, P400, P401, P403, P408, P409, P413, P415, P422, P429, P500, P503, answer,
-    check_text, given, hex, present, unhex,
+use crate::web::{
+    Caller, Failure, Json, Problem400, Problem401, Problem403, Problem408, Problem409, Problem413,
+    Problem415, Problem422, Problem429, Problem500, Problem503, check_text, deserialize_nullable,
+    deserialize_present, hex, json_response, unhex,
 };
 
-/// Which key, in which scope, of which tenant.
+/// The key to claim, with its scope and tenant.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClaimRequest {
-    /// What is done, such as `charge`.
+    /// The kind of operation, such as `charge`.
     #[schema(min_length = 1, max_length = 128, pattern = "^[ -~]+$")]
     scope: String,
-    /// The caller's key: the same for every retry.
+    /// The idempotency key, which is the same for every retry.
     #[schema(min_length = 1, max_length = 255, pattern = "^[A-Za-z0-9_.:-]+$")]
     key: String,
-    /// The tenant. Left out, it is the token's own.
-    #[serde(default, deserialize_with = "present")]
+    /// The tenant. Default: the tenant of the token.
+    #[serde(default, deserialize_with = "deserialize_present")]
     #[schema(
         nullable = false,
         min_length = 1,
@@ -39,12 +40,12 @@ pub(crate) struct ClaimRequest {
         pattern = "^[ -~]+$"
     )]
     tenant: Option<String>,
-    /// What is asked for: any JSON. The same key with another payload is refused.
-    #[serde(default, deserialize_with = "given")]
+    /// The payload of the operation, as any JSON. The same key with another payload is refused.
+    #[serde(default, deserialize_with = "deserialize_nullable")]
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Box<RawValue>>,
-    /// In place of the payload: a digest of it, made by the caller.
-    #[serde(default, deserialize_with = "present")]
+    /// A digest of the payload, instead of the payload.
+    #[serde(default, deserialize_with = "deserialize_present")]
     #[schema(
         nullable = false,
         min_length = 32,
@@ -52,8 +53,8 @@ pub(crate) struct ClaimRequest {
         pattern = "^([0-9a-f]{2})+$"
     )]
     fingerprint: Option<String>,
-    /// Who asks, for the audit trail alone.
-    #[serde(default, deserialize_with = "present")]
+    /// The caller's name, for the audit trail only.
+    #[serde(default, deserialize_with = "deserialize_present")]
     #[schema(
         nullable = false,
         min_length = 1,
@@ -61,9 +62,10 @@ pub(crate) struct ClaimRequest {
         pattern = "^[ -~]+$"
     )]
     actor: Option<String>,
-    /// 128 random bits of the caller's: a claim that is sent again with the same token after a lost reply gets
-    /// the same lease.
-    #[serde(default, deserialize_with = "present")]
+    /// 128 random bits. If the response to a claim is lost, the same claim with the same token gets
+    /// the
+    /// same lease.
+    #[serde(default, deserialize_with = "deserialize_present")]
     #[schema(
         nullable = false,
         min_length = 32,
@@ -71,14 +73,14 @@ pub(crate) struct ClaimRequest {
         pattern = "^[0-9a-f]{32}$"
     )]
     token: Option<String>,
-    /// Whether the caller has asked before with this key: spares the store a write that would lose.
+    /// Whether this is a retry. It saves the store a write that would fail.
     #[serde(default)]
     retry: bool,
-    /// Names of keys for systems further down the road, to be given with the lease.
+    /// Names of downstream keys to return with the lease.
     #[serde(default)]
     #[schema(max_items = 16)]
-    derive: Vec<super::lease::Name>,
-    /// Changes to the policy.
+    derive: Vec<Name>,
+    /// Overrides of the policy.
     #[serde(default)]
     policy: Overrides,
 }
@@ -90,9 +92,11 @@ pub(crate) struct ClaimRequest {
     tag = "protocol",
     request_body = ClaimRequest,
     responses(
-        (status = 201, description = "The lease is yours, or the scope is not enforced: run it.", body = ClaimView),
-        (status = 200, description = "An earlier run answered.", body = ClaimView),
-        P400, P401, P403, P408, P409, P413, P415, P422, P429, P500, P503
+        (status = 201, description = "The caller has the lease, or the scope is not enforced: run \
+            the operation.", body = ClaimView),
+        (status = 200, description = "An earlier run has completed; this is its answer.", body = ClaimView),
+        Problem400, Problem401, Problem403, Problem408, Problem409, Problem413, Problem415,
+        Problem422, Problem429, Problem500, Problem503
     ),
     security(("bearer" = []))
 )]
@@ -103,34 +107,34 @@ pub(super) async fn claim(
 ) -> Result<Response, Failure> {
     let clock = &state.semel.engine().env().clock;
     let began = clock.now();
-    let (request, names) = read(&state, &caller, asked)?;
+    let (request, names) = build_request(&state, &caller, asked)?;
     let identity = *request.identity();
     let admitted = Box::pin(state.semel.engine().admit(request)).await;
     let took = clock.now().since(began);
     match admitted {
-        Admitted::Won(out) => {
-            let mut lease = LeaseView::of(&out);
-            lease.downstream_keys = state.derive(&identity, &names);
+        Admission::Won(out) => {
+            let mut lease = LeaseView::from_claim(&out);
+            lease.downstream_keys = state.derive_keys(&identity, &names);
             let view = ClaimView {
                 lease: Some(lease),
                 attempt: Some(out.grant.attempt),
                 fence: Some(out.grant.fence.0),
                 ..ClaimView::new(&identity, Status::Claimed, took)
             };
-            Ok(answer(StatusCode::CREATED, &view))
+            Ok(json_response(StatusCode::CREATED, &view))
         }
-        Admitted::Unprotected => {
+        Admission::Unprotected => {
             let view = ClaimView::new(&identity, Status::Unprotected, took);
-            Ok(answer(StatusCode::CREATED, &view))
+            Ok(json_response(StatusCode::CREATED, &view))
         }
-        Admitted::Replayed(replayed) => {
+        Admission::Replayed(replayed) => {
             let view = ClaimView::replayed(&identity, &replayed, took);
-            Ok(answer(StatusCode::OK, &view))
+            Ok(json_response(StatusCode::OK, &view))
         }
-        Admitted::Problem(problem) => {
+        Admission::Problem(problem) => {
             let id = hex(identity.as_bytes());
-            // Who has another payload learns nothing of the record, not even what to look it up by.
-            let failure = Failure::of_engine(&problem);
+            // A caller with another payload learns nothing about the record, not even its id.
+            let failure = Failure::from_problem(&problem);
             Ok(match problem {
                 Problem::Mismatch => failure,
                 _ => failure.with("claimId", id),
@@ -140,19 +144,19 @@ pub(super) async fn claim(
     }
 }
 
-fn read(
+fn build_request(
     state: &ApiState,
     caller: &Caller,
     asked: ClaimRequest,
-) -> Result<(Request, Vec<super::lease::Name>), Failure> {
+) -> Result<(Request, Vec<Name>), Failure> {
     let semel = &state.semel;
-    let place = Place {
+    let location = KeyLocation {
         scope: &asked.scope,
         key: &asked.key,
         tenant: asked.tenant.as_deref(),
     };
-    let (namespace, key) = place.read(state, caller)?;
-    let fingerprint = fingerprint(
+    let (namespace, key) = location.resolve(state, caller)?;
+    let fingerprint = compute_fingerprint(
         state,
         asked.payload.as_deref(),
         asked.fingerprint.as_deref(),
@@ -164,26 +168,26 @@ fn read(
         .policy_for(&asked.scope, semel.policy(), &asked.policy)?;
     check_names(&asked.derive)?;
     let mut request = Request::new(semel.engine(), namespace, &key, fingerprint, policy);
-    request = request.asked_before(asked.retry);
+    request = request.with_retry(asked.retry);
     if let Some(actor) = asked.actor {
         check_text("actor", &actor, 128)?;
-        request = request.asked_by(actor);
+        request = request.with_actor(actor);
     }
     if let Some(token) = asked.token {
-        request = request.with_token(token_of(&token)?);
+        request = request.with_token(parse_token(&token)?);
     }
     Ok((request, asked.derive))
 }
 
-/// Where a key is, as a request names it.
-pub(super) struct Place<'a> {
+/// The location of a key, as a request names it.
+pub(super) struct KeyLocation<'a> {
     pub(super) scope: &'a str,
     pub(super) key: &'a str,
     pub(super) tenant: Option<&'a str>,
 }
 
-impl Place<'_> {
-    pub(super) fn read(
+impl KeyLocation<'_> {
+    pub(super) fn resolve(
         &self,
         state: &ApiState,
         caller: &Caller,
@@ -192,7 +196,7 @@ impl Place<'_> {
         if let Some(tenant) = self.tenant {
             check_text("tenant", tenant, 128)?;
         }
-        let tenant = caller.tenant(self.tenant)?;
+        let tenant = caller.resolve_tenant(self.tenant)?;
         let key = state
             .semel
             .key_rules()
@@ -206,8 +210,8 @@ impl Place<'_> {
     }
 }
 
-/// Of the payload as the typed library makes it, or of the caller's own digest.
-pub(super) fn fingerprint(
+/// The fingerprint of the payload, as in the typed library, or of the caller's digest.
+pub(super) fn compute_fingerprint(
     state: &ApiState,
     payload: Option<&RawValue>,
     digest: Option<&str>,
@@ -216,29 +220,25 @@ pub(super) fn fingerprint(
     match (payload, digest) {
         (None, None) => Ok(None),
         (Some(payload), None) => {
-            let made = builder.json(payload.get().as_bytes()).map_err(|error| {
-                let mut failure = Failure::of("idempotency_payload_invalid", error.to_string());
-                // Well formed, and still not to be compared.
-                failure.0.status = 422;
-                failure
-            });
+            let made = builder.json(payload.get().as_bytes());
+            let made = made.map_err(|error| Failure::new(Code::PayloadInvalid, error.to_string()));
             Ok(Some(made?.finish()))
         }
         (None, Some(digest)) => {
             let bytes = unhex(digest).filter(|bytes| (16..=64).contains(&bytes.len()));
-            let detail = "fingerprint is 16 to 64 bytes, in lower-case hexadecimal digits";
+            let detail = "fingerprint must be 16 to 64 bytes in lower-case hexadecimal digits";
             let bytes = bytes.ok_or_else(|| Failure::invalid(detail))?;
             Ok(Some(builder.part(&bytes).finish()))
         }
         (Some(_), Some(_)) => Err(Failure::refused(
-            "give the payload or its fingerprint, not both",
+            "send either the payload or its fingerprint",
         )),
     }
 }
 
-pub(super) fn token_of(text: &str) -> Result<Token, Failure> {
+pub(super) fn parse_token(text: &str) -> Result<Token, Failure> {
     let bytes = unhex(text).and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
-    let detail = "token is 32 lower-case hexadecimal digits";
+    let detail = "token must be 32 lower-case hexadecimal digits";
     let bytes = bytes.ok_or_else(|| Failure::invalid(detail))?;
     Ok(Token(u128::from_be_bytes(bytes)))
 }

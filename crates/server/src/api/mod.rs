@@ -1,41 +1,35 @@
-//! The protocol API: for code that isn't HTTP-shaped. A worker, a function, a middleware in another language.
+//! The protocol API: claim, renew and settle by explicit calls.
 //!
-//! A door like any other: it reads key and fingerprint, hands them to [`semel_core::engine`], and writes the
-//! answer. The effect runs at the caller's, which renews and settles by further calls; each of them may reach another
-//! server than the one before. `docs/api.md` is the guide, `spec/openapi.json` the contract.
+//! It is for workers, functions and middleware in other languages. It reads key and fingerprint,
+//! calls
+//! [`semel_core::engine`], and writes the result. The effect runs at the caller, which renews and
+//! settles
+//! by further calls, each of which may reach another server. `docs/api.md` is the guide, and
+//! `spec/openapi.json` the contract.
 
-mod access;
 mod answer;
 mod claims;
+mod keys;
 mod lease;
-mod look;
-mod terms;
+mod lookup;
+mod overrides;
 mod view;
-mod wire;
 
 use std::sync::Arc;
 
+use crate::web::{Access, BodyLimits, method_not_allowed, with_fallbacks};
 use axum::Router;
 use axum::extract::FromRef;
-use axum::response::IntoResponse as _;
 use semel::Semel;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub use access::{Access, AccessError, MIN_TOKEN_BYTES, Tokens, check_exposure};
-pub use terms::ApiConfig;
+pub(crate) use answer::{AnswerInput, AnswerView, json_or_base64};
+pub use overrides::ApiConfig;
 
-pub(crate) use access::{Caller, bearer, digest, exposure, only_by_loopback_name};
-pub(crate) use answer::{AnswerInput, AnswerView, shown};
-pub(crate) use terms::Crash;
-pub(crate) use view::{Status, millis, standing, store_failed, time};
-pub(crate) use wire::{
-    Failure, Id, Intake, Json, P400, P401, P403, P404, P408, P409, P413, P415, P422, P429, P500,
-    P503, ProblemDocument, Query, answer as answered, check_text, given, hex, present, unhex,
-    whole, whole_or_none,
-};
+pub(crate) use view::{Status, current_state, store_failure};
 
-/// What the protocol API is made of. Cheap to clone.
+/// The state of the protocol API. Clones share it.
 #[derive(Clone, Debug)]
 pub struct ApiState {
     semel: Semel,
@@ -44,7 +38,7 @@ pub struct ApiState {
 }
 
 impl ApiState {
-    /// The API on `semel`, for whom `access` lets in.
+    /// The state of an API on `semel`, for the callers that `access` allows.
     #[must_use]
     pub fn new(semel: Semel, access: Access, config: ApiConfig) -> Self {
         let config = Arc::new(config);
@@ -62,11 +56,11 @@ impl FromRef<ApiState> for Access {
     }
 }
 
-impl FromRef<ApiState> for Intake {
+impl FromRef<ApiState> for BodyLimits {
     fn from_ref(state: &ApiState) -> Self {
         Self {
             max_bytes: state.config.max_request_bytes,
-            patience: state.config.patience,
+            timeout: state.config.body_timeout,
             env: state.semel.engine().env().clone(),
         }
     }
@@ -75,38 +69,25 @@ impl FromRef<ApiState> for Intake {
 pub(crate) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(claims::claim))
-        .routes(routes!(look::look))
+        .routes(routes!(lookup::look))
         .routes(routes!(lease::renew))
         .routes(routes!(lease::settle))
-        .routes(routes!(lease::keys))
-        .routes(routes!(look::lookup))
+        .routes(routes!(keys::keys))
+        .routes(routes!(lookup::lookup))
 }
 
-/// The API as a router, to be mounted on any listener. Check the address first: [`check_exposure`].
+/// The router of the API. Check the address of its listener:
+/// [`check_exposure`](crate::web::check_exposure).
 ///
-/// Answers every path with a problem document, those included that it doesn't have; merge it into a larger
-/// router with [`bare_router`].
+/// It answers unknown paths with a problem document. To merge it into a larger router, use
+/// [`bare_router`].
 pub fn router(state: ApiState) -> Router {
     with_fallbacks(bare_router(state))
 }
 
-/// The same without an answer for other paths.
+/// The router without a fallback for unknown paths.
 pub fn bare_router(state: ApiState) -> Router {
     Router::from(routes())
-        .method_not_allowed_fallback(wrong_method)
+        .method_not_allowed_fallback(method_not_allowed)
         .with_state(state)
-}
-
-pub(crate) fn with_fallbacks(router: Router) -> Router {
-    router.fallback(|| async {
-        Failure::of("not_found", "there is nothing at this address").into_response()
-    })
-}
-
-pub(crate) async fn wrong_method() -> axum::response::Response {
-    Failure::of(
-        "method_not_allowed",
-        "see the Allow header for the methods of this address",
-    )
-    .into_response()
 }

@@ -1,36 +1,37 @@
-//! What the protocol API shows of a claim.
+//! The views of claims and leases in the protocol API.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use semel::Semel;
-use semel_core::engine::{HandedOut, Replayed};
+use semel_core::engine::{LeaseHandout, Replayed};
 use semel_core::{Identity, Record, State, StoreErrorKind, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::answer::{AnswerView, shown};
-use super::terms::Crash;
-use super::wire::{Failure, hex};
+use super::answer::{AnswerView, json_or_base64};
+use crate::config::Crash;
+use crate::web::{Failure, format_time, hex, to_millis};
 
-/// Where a claim stands.
+/// The state of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Status {
-    /// The lease is yours: run it, and settle.
+    /// The caller has the lease: it runs the operation and settles.
     Claimed,
-    /// Run it without a lease, and settle nothing: the scope is not enforced, or fails open.
+    /// The caller runs the operation without a lease and does not settle, because the scope is not
+    /// enforced or fails open.
     Unprotected,
-    /// Somebody runs it.
+    /// The operation is running.
     Running,
-    /// Done; the answer is kept.
+    /// The operation has completed, and its answer is kept.
     Completed,
-    /// Failed for good; the failure is kept.
+    /// The operation has failed permanently, and the failure is kept.
     Failed,
-    /// Nobody knows whether it happened.
+    /// It is unknown whether the operation took effect.
     InDoubt,
-    /// Free to claim.
+    /// The key is free to claim.
     Released,
 }
 
@@ -46,26 +47,27 @@ impl From<State> for Status {
     }
 }
 
-/// A claim, as its answer or a look shows it.
+/// A claim.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ClaimView {
-    /// The key's hash: what to name the claim by from here on.
+    /// The id of the claim: a hash of the key.
     pub(crate) id: String,
-    /// Where it stands.
+    /// The state of the claim.
     pub(crate) status: Status,
-    /// Whether an earlier run answered.
+    /// Whether the answer is that of an earlier run.
     pub(crate) replayed: bool,
-    /// How long the server held this request. A deadline counts from when the request was sent, plus this.
+    /// How long the server processed this request. The lease counts from the time of sending plus
+    /// this.
     pub(crate) took_ms: u64,
-    /// The lease, where `status` is `claimed`.
+    /// The lease, if `status` is `claimed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) lease: Option<LeaseView>,
-    /// The answer, where `status` is `completed` or `failed`.
+    /// The answer, if `status` is `completed` or `failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) answer: Option<AnswerView>,
-    /// Runs begun since the key was last free.
+    /// The number of runs since the key was last free.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) attempt: Option<u16>,
@@ -73,58 +75,60 @@ pub(crate) struct ClaimView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) fence: Option<u64>,
-    /// When the key was first claimed, on the store's clock.
+    /// When the key was first claimed, by the store's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) original_time: Option<String>,
-    /// When the answer was stored, on the store's clock.
+    /// When the answer was stored, by the store's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) settled_time: Option<String>,
-    /// The how-manieth replay by this server; absent where none is counted.
+    /// The 1-based number of this replay by this server; absent if replays are not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) replay_number: Option<u32>,
 }
 
-/// The right to run, until a time.
+/// The exclusive right to run, until its expiry.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LeaseView {
-    /// The mark of the owner: a secret between you and the server.
+    /// The secret that identifies the owner.
     pub(crate) token: String,
-    /// Larger than that of any earlier lease of the key.
+    /// A number that is larger than the fence of any earlier lease of the key.
     pub(crate) fence: u64,
-    /// 1, or more where earlier owners vanished.
+    /// The attempt number: 1, or more if earlier owners crashed.
     pub(crate) attempt: u16,
-    /// How long you may still start things, from when the server answered; a margin is taken off already.
+    /// How long the owner may start further steps, counted from the response. It includes a safety
+    /// margin.
     pub(crate) expires_in_ms: u64,
-    /// How often to renew.
+    /// The interval for renewals.
     pub(crate) renew_every_ms: u64,
-    /// The stored crash policy, which may be another than the one asked for.
+    /// The stored crash policy, which may differ from the requested one.
     pub(crate) crash: Crash,
-    /// What the last owner kept, where it vanished after that.
+    /// The checkpoint of the last owner, if it crashed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub(crate) checkpoint: Option<Box<RawValue>>,
-    /// The same in base64, where it isn't JSON.
+    /// The checkpoint as base64, if it is not JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) checkpoint_base64: Option<String>,
-    /// Keys for systems further down the road, by the names asked for: the same on every attempt.
+    /// Idempotency keys for downstream systems, by requested name. They are the same on every
+    /// attempt.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) downstream_keys: BTreeMap<String, String>,
 }
 
 impl LeaseView {
-    pub(crate) fn of(out: &HandedOut) -> Self {
+    pub(crate) fn from_claim(out: &LeaseHandout) -> Self {
         let grant = &out.grant;
-        let (checkpoint, checkpoint_base64) = shown(&grant.checkpoint);
+        let (checkpoint, checkpoint_base64) = json_or_base64(&grant.checkpoint);
         Self {
             token: format!("{:032x}", grant.token.0),
             fence: grant.fence.0,
             attempt: grant.attempt,
-            expires_in_ms: millis(out.remaining),
-            renew_every_ms: millis(grant.lease / 3),
+            expires_in_ms: to_millis(out.remaining),
+            renew_every_ms: to_millis(grant.lease / 3),
             crash: grant.crash.into(),
             checkpoint,
             checkpoint_base64,
@@ -139,7 +143,7 @@ impl ClaimView {
             id: hex(identity.as_bytes()),
             status,
             replayed: false,
-            took_ms: millis(took),
+            took_ms: to_millis(took),
             lease: None,
             answer: None,
             attempt: None,
@@ -154,16 +158,21 @@ impl ClaimView {
         let replay = &replayed.replay;
         Self {
             replayed: true,
-            answer: Some(AnswerView::of(&replay.answer)),
+            answer: Some(AnswerView::from_answer(&replay.answer)),
             attempt: Some(replay.attempt),
-            original_time: Some(time(replay.requested_at)),
-            settled_time: Some(time(replay.settled_at)),
+            original_time: Some(format_time(replay.requested_at)),
+            settled_time: Some(format_time(replay.settled_at)),
             replay_number: replayed.number,
             ..Self::new(identity, replay.state.into(), took)
         }
     }
 
-    pub(crate) fn of(identity: &Identity, record: &Record, state: State, took: Duration) -> Self {
+    pub(crate) fn from_record(
+        identity: &Identity,
+        record: &Record,
+        state: State,
+        took: Duration,
+    ) -> Self {
         let settled = matches!(state, State::Completed | State::Failed);
         Self {
             replayed: settled,
@@ -171,19 +180,20 @@ impl ClaimView {
                 .answer
                 .as_deref()
                 .filter(|_| settled)
-                .map(AnswerView::of),
+                .map(AnswerView::from_answer),
             attempt: Some(record.attempt),
             fence: Some(record.fence.0),
-            original_time: Some(time(record.created_at)),
-            settled_time: settled.then(|| time(record.written_at)),
+            original_time: Some(format_time(record.created_at)),
+            settled_time: settled.then(|| format_time(record.written_at)),
             ..Self::new(identity, state.into(), took)
         }
     }
 }
 
-/// Where a record stands on the store's clock: a lapsed lease that may not be taken over is in doubt,
-/// whether a claim has noticed yet or not.
-pub(crate) async fn standing(
+/// The state of a record by the store's clock, and that clock's time. An expired lease that may not
+/// be
+/// taken over is in doubt, even before a claim has recorded this.
+pub(crate) async fn current_state(
     semel: &Semel,
     record: &Record,
 ) -> Result<(State, Timestamp), Failure> {
@@ -191,7 +201,7 @@ pub(crate) async fn standing(
         .store()
         .now()
         .await
-        .map_err(|error| store_failed(&error))?;
+        .map_err(|error| store_failure(&error))?;
     let in_doubt = record.is_in_doubt(now);
     Ok((
         if in_doubt {
@@ -203,23 +213,12 @@ pub(crate) async fn standing(
     ))
 }
 
-/// Nothing of what the store said, but its kind.
-pub(crate) fn store_failed(error: &semel_core::StoreError) -> Failure {
+/// The problem document of a store error.
+pub(crate) fn store_failure(error: &semel_core::StoreError) -> Failure {
     match error.kind {
         StoreErrorKind::Rejected => Failure::refused(
-            "the store refused the call; a cursor is good for the listing that gave it",
+            "the store refused the call; a cursor is valid only for the listing that returned it",
         ),
-        _ => Failure::of(error.code(), error.to_string()),
+        _ => Failure::new(error.code(), error.to_string()),
     }
-}
-
-pub(crate) fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// RFC 3339 in UTC, to the millisecond.
-pub(crate) fn time(at: Timestamp) -> String {
-    let whole = semel_http::rfc3339(at);
-    let millis = at.as_micros() / 1000 % 1000;
-    format!("{}.{millis:03}Z", whole.trim_end_matches('Z'))
 }

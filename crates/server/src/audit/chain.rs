@@ -1,31 +1,33 @@
-//! The chain of hashes that makes a change of the trail's files show.
+//! The hash chain that makes changes of the trail's files detectable.
 //!
-//! Each entry of a file has a [`Link`]: its number, and a hash of the entry and of the link before it. Checkpoints sign
-//! the chain so far. A name that is erased leaves a digest in its place, so the hashes still hold.
+//! Each entry of a file has a [`Link`]: its number, and a hash of the entry and of the previous
+//! link.
+//! Checkpoints sign the chain so far. An erased name is replaced by its digest, so the hashes stay
+//! valid.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::entry::{ERASED, Entry};
-use super::seal::Seal;
-use crate::api::hex;
+use super::signing_key::SigningKey;
+use crate::web::hex;
 
-/// The kind of the entries that sign the chain.
+/// The kind of checkpoint entries.
 pub(super) const CHECKPOINT: &str = "audit.checkpoint";
 
-/// Where an entry stands in the chain of its files.
+/// The position of an entry in the hash chain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Link {
-    /// Its number, from 1.
+    /// The number of the entry, from 1.
     pub number: u64,
-    /// The hash of the entry and of the link before it.
+    /// The hash of the entry and of the previous link.
     pub hash: String,
-    /// What the actor's name is hashed with.
+    /// The salt of the actor's digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub salt: Option<String>,
-    /// The hash of the actor's name, once the name is erased.
+    /// The digest of the actor's name, once the name is erased.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub erased: Option<String>,
@@ -33,31 +35,31 @@ pub struct Link {
 
 /// The last link of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
-    /// Its number; 0 before the first.
+pub struct ChainHead {
+    /// The number of the link; 0 for an empty chain.
     pub number: u64,
-    /// Its hash.
+    /// The hash of the link.
     pub hash: String,
 }
 
-impl Head {
-    /// Of a chain without links.
-    pub(super) fn none() -> Self {
+impl ChainHead {
+    /// The head of an empty chain.
+    pub(super) fn empty() -> Self {
         Self {
             number: 0,
             hash: hex(&[0; 32]),
         }
     }
 
-    pub(super) fn of(link: &Link) -> Self {
+    pub(super) fn from_link(link: &Link) -> Self {
         Self {
             number: link.number,
             hash: link.hash.clone(),
         }
     }
 
-    /// Gives `entry` the next link. `salt` is random.
-    pub(super) fn add(&mut self, entry: &mut Entry, salt: u128) {
+    /// Appends `entry` to the chain. `salt` is random.
+    pub(super) fn append(&mut self, entry: &mut Entry, salt: u128) {
         let salt = entry.actor.is_some().then(|| hex(&salt.to_be_bytes()));
         let mut link = Link {
             number: self.number + 1,
@@ -65,21 +67,21 @@ impl Head {
             salt,
             erased: None,
         };
-        link.hash = self.hash_of(entry, &link);
-        *self = Self::of(&link);
+        link.hash = self.compute_hash(entry, &link);
+        *self = Self::from_link(&link);
         entry.chain = Some(link);
     }
 
     /// The hash of `entry` as the next link.
-    pub(super) fn hash_of(&self, entry: &Entry, link: &Link) -> String {
+    pub(super) fn compute_hash(&self, entry: &Entry, link: &Link) -> String {
         let mut bare = entry.clone();
         bare.chain = None;
         bare.actor = match (&link.erased, &link.salt, &entry.actor) {
             (Some(erased), _, _) => Some(erased.clone()),
-            (None, Some(salt), Some(actor)) => Some(digest(salt, actor)),
+            (None, Some(salt), Some(actor)) => Some(actor_digest(salt, actor)),
             (None, _, actor) => actor.clone(),
         };
-        // An entry is made of strings and JSON values, which can always be written as JSON.
+        // Strings and JSON values can always be written as JSON.
         let text = serde_json::to_vec(&bare).unwrap_or_default();
         let mut hasher = blake3::Hasher::new_derive_key("semel audit chain v1");
         hasher.update(self.hash.as_bytes());
@@ -93,13 +95,13 @@ impl Head {
         format!("semel audit checkpoint v1\n{}\n{}", self.number, self.hash).into_bytes()
     }
 
-    /// What a checkpoint says of the chain before it.
-    pub(super) fn signed(&self, seal: &Seal) -> serde_json::Map<String, Value> {
+    /// The details of a checkpoint: the signed head of the chain.
+    pub(super) fn checkpoint_detail(&self, key: &SigningKey) -> serde_json::Map<String, Value> {
         [
             ("number", Value::from(self.number)),
             ("hash", self.hash.clone().into()),
-            ("key", seal.public().into()),
-            ("signature", seal.sign(&self.message()).into()),
+            ("key", key.public().into()),
+            ("signature", key.sign(&self.message()).into()),
         ]
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
@@ -107,20 +109,20 @@ impl Head {
     }
 }
 
-/// Makes an entry nameless; its link still holds.
-pub(super) fn erase(entry: &mut Entry) {
+/// Erases the actor's name from an entry. Its link stays valid.
+pub(super) fn erase_actor(entry: &mut Entry) {
     let Some(actor) = entry.actor.replace(ERASED.to_owned()) else {
         return;
     };
     if let Some(link) = &mut entry.chain
         && let Some(salt) = link.salt.take()
     {
-        link.erased = Some(digest(&salt, &actor));
+        link.erased = Some(actor_digest(&salt, &actor));
     }
 }
 
-/// Stands for an actor's name. Without the salt, the name can't be guessed from it.
-fn digest(salt: &str, actor: &str) -> String {
+/// The digest of an actor's name. Without the salt, the name cannot be guessed from it.
+fn actor_digest(salt: &str, actor: &str) -> String {
     let mut hasher = blake3::Hasher::new_derive_key("semel audit actor v1");
     hasher.update(salt.as_bytes());
     hasher.update(actor.as_bytes());

@@ -1,4 +1,4 @@
-//! How often what happened since the start.
+//! Event counts since the start of the process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,12 +6,12 @@ use semel_core::event::Step;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// How often something happened.
+/// The count of one kind of event.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Count {
-    /// What.
+    /// The kind of event.
     pub name: &'static str,
-    /// How often, since the start.
+    /// The count since the start of the process.
     pub count: u64,
 }
 
@@ -67,7 +67,7 @@ counts! {
 }
 
 impl Counts {
-    pub(crate) fn lose(&self, many: u64) {
+    pub(crate) fn add_lost(&self, many: u64) {
         self.audit_lost.fetch_add(many, Ordering::Relaxed);
     }
 

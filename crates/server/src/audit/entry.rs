@@ -1,4 +1,4 @@
-//! [`Entry`]: one line of the audit trail, and how an engine's step becomes one.
+//! [`Entry`]: a line of the audit trail, and its creation from an engine event.
 
 use std::sync::Arc;
 
@@ -9,27 +9,27 @@ use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use super::chain::Link;
-use super::words;
-use crate::api::{hex, millis, time};
+use crate::labels;
+use crate::web::{format_time, hex, to_millis};
 
-/// What an actor is called once erased.
+/// The name that replaces an erased actor.
 pub const ERASED: &str = "erased";
 
-/// One line of the audit trail. Names a key by its hash alone.
+/// A line of the audit trail. It shows a key only by its hash.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Entry {
-    /// Unique: which process, and the how-manieth of it.
+    /// The unique id: a random id of the process, and a counter.
     pub event_id: String,
-    /// When, on the server's wall clock: RFC 3339 in UTC.
+    /// The time by the server's wall clock: RFC 3339 in UTC.
     pub time: String,
-    /// What happened, such as `idempotency.replay` or `admin.resolve`.
+    /// The kind of event, such as `idempotency.replay` or `admin.resolve`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The same in the older spelling, where there is one.
+    /// The older name of the kind, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub code: Option<String>,
-    /// The environment that the key lives in.
+    /// The environment of the key.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub environment: String,
     /// The tenant.
@@ -38,47 +38,47 @@ pub struct Entry {
     /// The scope.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub scope: String,
-    /// The key's hash.
+    /// The id of the record: a hash of the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub id: Option<String>,
-    /// Who asked, or acted.
+    /// The caller or operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub actor: Option<String>,
-    /// What else there is to say, by the kind of entry.
+    /// Further details, depending on the kind.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schema(value_type = Object)]
     pub detail: Map<String, Value>,
-    /// Where it stands in the chain of its file. Entries in memory alone have none.
+    /// The position in the hash chain. Only entries in files have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub chain: Option<Link>,
 }
 
-/// The kinds of entries that tell of an operator's change, besides `admin.*`.
-pub(super) const OPERATORS: [&str; 3] = [
+/// The kinds of operators' changes, besides `admin.*`.
+pub(super) const OPERATOR_KINDS: [&str; 3] = [
     "idempotency.resolved",
     "idempotency.unlocked",
     "idempotency.reset",
 ];
 
 impl Entry {
-    /// Whether it tells what an operator did: such entries keep their actor's name.
+    /// Whether an operator caused it. Such entries keep their actor's name.
     #[must_use]
-    pub fn is_of_an_operator(&self) -> bool {
-        self.kind.starts_with("admin.") || OPERATORS.contains(&self.kind.as_str())
+    pub fn is_by_operator(&self) -> bool {
+        self.kind.starts_with("admin.") || OPERATOR_KINDS.contains(&self.kind.as_str())
     }
 
-    /// Whether the erasure of `actor` takes the name out of it.
+    /// Whether an erasure of `actor` applies to it.
     pub(super) fn is_erased_with(&self, actor: &str) -> bool {
-        self.actor.as_deref() == Some(actor) && !self.is_of_an_operator()
+        self.actor.as_deref() == Some(actor) && !self.is_by_operator()
     }
 }
 
-/// An engine's step, taken down quickly; written out later.
+/// An engine event that is queued for the sink.
 #[derive(Clone, Debug)]
-pub(crate) struct Noted {
+pub(crate) struct PendingEvent {
     pub(crate) at: Timestamp,
     pub(crate) namespace: Namespace,
     pub(crate) identity: Identity,
@@ -86,8 +86,7 @@ pub(crate) struct Noted {
     pub(crate) step: Step,
 }
 
-/// What is audited: whatever decided something, and renewals, which say that an owner was alive. Steps that another one
-/// tells of are not.
+/// Whether a step is audited: decisions and renewals are, but not steps that another one implies.
 pub(crate) const fn is_audited(step: &Step) -> bool {
     !matches!(
         step,
@@ -95,29 +94,29 @@ pub(crate) const fn is_audited(step: &Step) -> bool {
             | Step::EffectBegan { .. }
             | Step::EffectEnded { .. }
             | Step::StoreCalled { .. }
-            | Step::NotAsked
+            | Step::BreakerRejected
             | Step::Answered { .. }
             | Step::Passed
     )
 }
 
-impl Noted {
-    pub(crate) fn entry(&self, event_id: String) -> Entry {
-        let (kind, code, detail) = told(&self.step);
+impl PendingEvent {
+    pub(crate) fn to_entry(&self, event_id: String) -> Entry {
+        let (kind, code, detail) = describe_step(&self.step);
         let detail = match detail {
             Value::Object(detail) => detail,
             _ => Map::new(),
         };
-        let known = *self.identity.as_bytes() != [0; 32];
+        let has_key = *self.identity.as_bytes() != [0; 32];
         Entry {
             event_id,
-            time: time(self.at),
+            time: format_time(self.at),
             kind: kind.to_owned(),
             code: code.map(str::to_owned),
             environment: self.namespace.environment().to_owned(),
             tenant: self.namespace.tenant().to_owned(),
             scope: self.namespace.scope().to_owned(),
-            id: known.then(|| hex(self.identity.as_bytes())),
+            id: has_key.then(|| hex(self.identity.as_bytes())),
             actor: self.actor.as_deref().map(str::to_owned),
             detail,
             chain: None,
@@ -125,8 +124,8 @@ impl Noted {
     }
 }
 
-/// Kind, older spelling and details of a step.
-fn told(step: &Step) -> (&'static str, Option<&'static str>, Value) {
+/// The kind, older name and details of a step.
+fn describe_step(step: &Step) -> (&'static str, Option<&'static str>, Value) {
     match step {
         Step::Claimed {
             attempt: 1,
@@ -135,7 +134,7 @@ fn told(step: &Step) -> (&'static str, Option<&'static str>, Value) {
         } => (
             "idempotency.key.created",
             None,
-            json!({"fence": fence.0, "attempt": 1, "took_ms": millis(*took)}),
+            json!({"fence": fence.0, "attempt": 1, "took_ms": to_millis(*took)}),
         ),
         Step::Claimed {
             attempt,
@@ -144,7 +143,7 @@ fn told(step: &Step) -> (&'static str, Option<&'static str>, Value) {
         } => (
             "idempotency.takeover",
             None,
-            json!({"fence": fence.0, "attempt": attempt, "took_ms": millis(*took)}),
+            json!({"fence": fence.0, "attempt": attempt, "took_ms": to_millis(*took)}),
         ),
         Step::Replayed {
             state,
@@ -163,12 +162,12 @@ fn told(step: &Step) -> (&'static str, Option<&'static str>, Value) {
         Step::WaitEnded { waited } => (
             "idempotency.lock.contention",
             None,
-            json!({"waited_ms": millis(*waited)}),
+            json!({"waited_ms": to_millis(*waited)}),
         ),
         Step::Busy { why } => (
             "idempotency.busy",
             Some("IDEMPOTENCY_HIT"),
-            json!({"state": "in_progress", "why": words::busy(*why)}),
+            json!({"state": "in_progress", "why": labels::busy(*why)}),
         ),
         Step::Renewed { fence } => ("idempotency.lease.renewed", None, json!({"fence": fence.0})),
         Step::LeaseLost { fence } => ("idempotency.lease.lost", None, json!({"fence": fence.0})),
@@ -184,11 +183,11 @@ fn told(step: &Step) -> (&'static str, Option<&'static str>, Value) {
             None,
             json!({"fence": fence.0, "known": known}),
         ),
-        other => told_of_operators_and_stores(other),
+        other => describe_rare_step(other),
     }
 }
 
-fn told_of_operators_and_stores(step: &Step) -> (&'static str, Option<&'static str>, Value) {
+fn describe_rare_step(step: &Step) -> (&'static str, Option<&'static str>, Value) {
     let detail = match step {
         Step::Resolved { state, fence } | Step::Unlocked { state, fence } => {
             json!({"state": state.as_str(), "fence": fence.0})
@@ -198,16 +197,16 @@ fn told_of_operators_and_stores(step: &Step) -> (&'static str, Option<&'static s
             kind,
             certainty,
         } => json!({
-            "call": words::store_call(*call),
+            "call": labels::store_call(*call),
             "kind": kind.as_str(),
             "changed": match certainty {
                 Certainty::Definite => "no",
                 Certainty::Unknown => "unknown",
             },
         }),
-        Step::Breaker { state } => json!({"state": words::breaker(*state)}),
-        Step::Observed { would } => json!({"would": words::would(would)}),
-        Step::Refused { code } => json!({"code": code}),
+        Step::Breaker { state } => json!({"state": labels::breaker(*state)}),
+        Step::Observed { decision } => json!({"would": labels::would(decision)}),
+        Step::Refused { code } => json!({"code": code.as_str()}),
         Step::Oversized { bytes, most } => json!({"bytes": bytes, "most": most}),
         _ => Value::Null,
     };

@@ -1,4 +1,4 @@
-//! [`FileSink`]: the audit trail as JSON lines in a file.
+//! [`FileSink`]: the audit trail as JSON lines in files.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -12,37 +12,39 @@ use semel_core::{BoxFuture, Clock};
 use tokio::sync::Notify;
 
 use super::entry::Entry;
-use super::files::{Files, full_files};
+use super::files::{TrailFiles, full_files};
 use super::sink::{History, Sink};
-use super::spool::{self, Lot, Position};
+use super::spool::{self, Batch, Position};
 
-/// When a file's contents are forced to the disk.
+/// When entries are synchronized to the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sync {
-    /// After every lot, before it counts as written. What an admin change waits for.
+pub enum SyncMode {
+    /// After every batch, before it counts as written.
     #[default]
-    EveryLot,
-    /// When the operating system likes: a crash of the machine may lose the last seconds, one of the process nothing.
+    EveryBatch,
+    /// By the operating system. A crash of the machine may lose the last seconds, a crash of the
+    /// process nothing.
     Never,
 }
 
-/// How a [`FileSink`] keeps its files.
+/// The settings of a [`FileSink`].
 #[derive(Clone, Debug)]
 pub struct FileConfig {
-    /// The file that is written to. Full ones get a time behind their name.
+    /// The current file. Full files are renamed with a timestamp.
     pub path: PathBuf,
-    /// When a file is full. 64 MiB.
+    /// The maximum size of a file. Default: 64 MiB.
     pub max_bytes: u64,
-    /// How long full files are kept. 90 days.
+    /// How long to keep full files. Default: 90 days.
     pub retention: Duration,
-    /// When to force them to the disk.
-    pub sync: Sync,
-    /// The key that signs the trail; made where it isn't there. `path` with `.key` behind it.
+    /// When entries are synchronized to the disk.
+    pub sync: SyncMode,
+    /// The file of the signing key, which is created if needed. Default: `path` with the suffix
+    /// `.key`.
     pub key_file: PathBuf,
 }
 
 impl FileConfig {
-    /// The usual settings for a file at `path`.
+    /// The default settings for a file at `path`.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         let mut key_file = path.clone().into_os_string();
@@ -52,62 +54,62 @@ impl FileConfig {
             key_file: key_file.into(),
             max_bytes: 64 * 1024 * 1024,
             retention: Duration::from_secs(90 * 24 * 60 * 60),
-            sync: Sync::default(),
+            sync: SyncMode::default(),
         }
     }
 }
 
-/// How many bytes a search for one key's history reads at most.
-const SEARCH_AT_MOST: u64 = 256 * 1024 * 1024;
+/// The maximum number of bytes that a search for a key's history reads.
+const MAX_SEARCH_BYTES: u64 = 256 * 1024 * 1024;
 
-/// The audit trail as JSON lines. Processes that write to one file take turns.
+/// The audit trail as JSON lines. Several processes can write to one file.
 #[derive(Clone)]
 pub struct FileSink {
-    files: Arc<Mutex<Files>>,
+    files: Arc<Mutex<TrailFiles>>,
     written: Arc<Notify>,
 }
 
 impl FileSink {
-    /// Opens the file, or makes it.
+    /// Opens or creates the file.
     ///
     /// # Errors
-    /// Where it can't be written to.
+    /// If the file cannot be written.
     pub fn open(config: FileConfig, clock: Arc<dyn Clock>) -> io::Result<Self> {
-        let files = Files::open(config, clock)?;
+        let files = TrailFiles::open(config, clock)?;
         Ok(Self {
             files: Arc::new(Mutex::new(files)),
             written: Arc::default(),
         })
     }
 
-    /// The file that is written to.
+    /// The path of the current file.
     pub(super) fn path(&self) -> PathBuf {
         self.files.lock().path().to_owned()
     }
 
-    /// What comes after `position`.
-    pub(super) fn read_on(
+    /// Reads the entries after `position`.
+    pub(super) fn read_after(
         &self,
         position: Option<Position>,
         most: usize,
-    ) -> BoxFuture<'static, io::Result<Lot>> {
-        self.blocking(move |files| spool::read_on(files.path(), position, most))
+    ) -> BoxFuture<'static, io::Result<Batch>> {
+        self.run_blocking(move |files| spool::read_after(files.path(), position, most))
     }
 
-    /// Completes when something was written after this was called.
-    pub(super) fn written(&self) -> impl Future<Output = ()> + Send + 'static {
+    /// Completes at the next write.
+    pub(super) fn next_write(&self) -> impl Future<Output = ()> + Send + 'static {
         Arc::clone(&self.written).notified_owned()
     }
 
-    /// Tells whoever follows to look.
-    pub(super) fn nudge(&self) {
+    /// Wakes the tasks that wait for the next write.
+    pub(super) fn wake_readers(&self) {
         self.written.notify_waiters();
     }
 
-    /// Does file work on a thread that may block.
-    fn blocking<T: Send + 'static>(
+    /// Runs file operations on a blocking thread.
+    fn run_blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Files) -> io::Result<T> + Send + 'static,
+        work: impl FnOnce(&mut TrailFiles) -> io::Result<T> + Send + 'static,
     ) -> BoxFuture<'static, io::Result<T>> {
         let files = Arc::clone(&self.files);
         let work = tokio::task::spawn_blocking(move || work(&mut files.lock()));
@@ -120,31 +122,31 @@ impl Sink for FileSink {
         "file"
     }
 
-    fn write<'a>(&'a self, lot: &'a [Entry]) -> BoxFuture<'a, io::Result<()>> {
-        let lot = lot.to_vec();
-        let written = self.blocking(move |files| files.append(&lot));
+    fn write<'a>(&'a self, batch: &'a [Entry]) -> BoxFuture<'a, io::Result<()>> {
+        let batch = batch.to_vec();
+        let written = self.run_blocking(move |files| files.append(&batch));
         Box::pin(async move {
             let written = written.await;
-            self.nudge();
+            self.wake_readers();
             written
         })
     }
 
     fn erase<'a>(&'a self, actor: &'a str) -> BoxFuture<'a, io::Result<u64>> {
         let actor = actor.to_owned();
-        self.blocking(move |files| files.erase(&actor))
+        self.run_blocking(move |files| files.erase(&actor))
     }
 
     fn history<'a>(&'a self, id: &'a str, most: usize) -> BoxFuture<'a, io::Result<History>> {
         let id = id.to_owned();
         let path = self.path();
-        // Without the lock: writing goes on meanwhile, and only ever adds lines.
+        // Without the lock, because concurrent writes only append lines.
         let work = tokio::task::spawn_blocking(move || search(&path, &id, most));
         Box::pin(async move { work.await.map_err(io::Error::other)? })
     }
 }
 
-/// Newest file first, within a bound on what is read.
+/// Searches the files for a key's entries, newest file first, up to a maximum number of bytes.
 fn search(path: &Path, id: &str, most: usize) -> io::Result<History> {
     let mut files = full_files(path)?;
     files.push(path.to_owned());
@@ -154,18 +156,18 @@ fn search(path: &Path, id: &str, most: usize) -> io::Result<History> {
     };
     let mut read = 0;
     for file in files.iter().rev() {
-        // Rotated or pruned meanwhile: what is in it is elsewhere, or gone.
+        // The file was rotated or removed meanwhile.
         let Ok(file) = File::open(file) else { continue };
         read += file.metadata()?.len();
         let left = most.saturating_sub(history.entries.len());
-        if read > SEARCH_AT_MOST || left == 0 {
+        if read > MAX_SEARCH_BYTES || left == 0 {
             history.complete = false;
             break;
         }
         let mut found = VecDeque::new();
         for line in BufReader::new(file).split(b'\n') {
             let line = line?;
-            // A line that a crash cut short is no entry.
+            // A crash may have truncated a line.
             let Ok(entry) = serde_json::from_slice::<Entry>(&line) else {
                 continue;
             };

@@ -1,4 +1,4 @@
-//! [`Files`]: the file that is written to, and the full ones beside it.
+//! [`TrailFiles`]: the current file of the trail, and the full ones.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -7,39 +7,40 @@ use std::sync::Arc;
 
 use semel_core::Clock;
 
-use super::chain::{self, CHECKPOINT, Head};
+use super::chain::{self, CHECKPOINT, ChainHead};
 use super::entry::Entry;
-use super::file::{FileConfig, Sync};
-use super::seal::{Seal, for_the_owner};
-use crate::api::time;
+use super::file::{FileConfig, SyncMode};
+use super::signing_key::{SigningKey, owner_only};
+use crate::web::format_time;
 
-/// After how many links the chain is signed again.
+/// The number of links between two checkpoints.
 const CHECKPOINT_EVERY: u64 = 1_000;
 
-/// Longer than a lot of entries: the last link is found in the file's last bytes.
-const TAIL: u64 = 1024 * 1024;
+/// The number of bytes at the end of a file that contain the last link.
+const TAIL_BYTES: u64 = 1024 * 1024;
 
-pub(super) struct Files {
+/// The files of the trail.
+pub(super) struct TrailFiles {
     config: FileConfig,
     clock: Arc<dyn Clock>,
-    seal: Seal,
-    // The key file, locked while this process writes: `semel keys --audit` may write to the same trail.
+    key: SigningKey,
+    // The key file, which is locked while this process writes, because another one may write too.
     lock: File,
     file: File,
     bytes: u64,
     rotations: u64,
-    head: Head,
+    head: ChainHead,
     signed: u64,
 }
 
-/// Opens for appending. A line that a crash cut short is closed, so that the next one stands alone.
-fn open(path: &Path) -> io::Result<(File, u64)> {
+/// Opens a file for appending. If a crash has truncated the last line, it gets a line end.
+fn open_file(path: &Path) -> io::Result<(File, u64)> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
     let mut options = OpenOptions::new();
     options.create(true).append(true).read(true);
-    let mut file = for_the_owner(&mut options).open(path)?;
+    let mut file = owner_only(&mut options).open(path)?;
     let mut bytes = file.seek(SeekFrom::End(0))?;
     if bytes > 0 {
         file.seek(SeekFrom::End(-1))?;
@@ -53,47 +54,47 @@ fn open(path: &Path) -> io::Result<(File, u64)> {
     Ok((file, bytes))
 }
 
-impl Files {
-    /// Opens the file, or makes it, and signs the chain so far.
+impl TrailFiles {
+    /// Opens or creates the file, and signs the chain so far.
     pub(super) fn open(config: FileConfig, clock: Arc<dyn Clock>) -> io::Result<Self> {
-        let (file, bytes) = open(&config.path)?;
-        let seal = Seal::open(&config.key_file)?;
+        let (file, bytes) = open_file(&config.path)?;
+        let key = SigningKey::open(&config.key_file)?;
         let mut files = Self {
-            seal,
+            key,
             lock: File::open(&config.key_file)?,
             config,
             clock,
             file,
             bytes,
             rotations: 0,
-            head: Head::none(),
+            head: ChainHead::empty(),
             signed: 0,
         };
-        files.alone(|files| {
+        files.with_lock(|files| {
             files.reopen()?;
-            files.sign()
+            files.write_checkpoint()
         })?;
         Ok(files)
     }
 
-    /// Works while no other process writes to the trail, behind what others wrote.
-    fn alone<T>(&mut self, work: impl FnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
+    /// Runs a change while no other process writes to the trail.
+    fn with_lock<T>(&mut self, work: impl FnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
         self.lock.lock()?;
         let done = self.catch_up().and_then(|()| work(self));
         self.lock.unlock()?;
         done
     }
 
-    /// Looks anew where another process wrote to the file, or put another in its place.
+    /// Reopens the file if another process has written to it or replaced it.
     fn catch_up(&mut self) -> io::Result<()> {
-        let (ours, there) = (self.file.metadata()?, fs::metadata(&self.config.path).ok());
-        let is_as_left =
-            there.is_some_and(|there| there.len() == self.bytes && is_same(&ours, &there));
-        if is_as_left { Ok(()) } else { self.reopen() }
+        let (ours, current) = (self.file.metadata()?, fs::metadata(&self.config.path).ok());
+        let is_unchanged =
+            current.is_some_and(|current| current.len() == self.bytes && is_same(&ours, &current));
+        if is_unchanged { Ok(()) } else { self.reopen() }
     }
 
     fn reopen(&mut self) -> io::Result<()> {
-        (self.file, self.bytes) = open(&self.config.path)?;
+        (self.file, self.bytes) = open_file(&self.config.path)?;
         self.head = last_head(&self.config.path)?;
         Ok(())
     }
@@ -102,42 +103,43 @@ impl Files {
         &self.config.path
     }
 
-    pub(super) fn append(&mut self, lot: &[Entry]) -> io::Result<()> {
-        self.alone(|files| files.append_alone(lot))
+    pub(super) fn append(&mut self, batch: &[Entry]) -> io::Result<()> {
+        self.with_lock(|files| files.append_locked(batch))
     }
 
-    fn append_alone(&mut self, lot: &[Entry]) -> io::Result<()> {
-        let (mut lines, mut head) = self.chained(lot)?;
+    fn append_locked(&mut self, batch: &[Entry]) -> io::Result<()> {
+        let (mut lines, mut head) = self.build_lines(batch)?;
         if self.bytes > 0 && self.bytes + lines.len() as u64 > self.config.max_bytes {
             self.rotate()?;
-            (lines, head) = self.chained(lot)?;
+            (lines, head) = self.build_lines(batch)?;
         }
         self.write(&lines, head)?;
         if self.head.number.saturating_sub(self.signed) >= CHECKPOINT_EVERY {
-            self.sign()?;
+            self.write_checkpoint()?;
         }
         match self.config.sync {
-            Sync::EveryLot => self.file.sync_data(),
-            Sync::Never => Ok(()),
+            SyncMode::EveryBatch => self.file.sync_data(),
+            SyncMode::Never => Ok(()),
         }
     }
 
-    /// The lines of a lot, and the chain's head behind them.
-    fn chained(&self, lot: &[Entry]) -> io::Result<(Vec<u8>, Head)> {
+    /// The lines of a batch, and the head of the chain after them.
+    fn build_lines(&self, batch: &[Entry]) -> io::Result<(Vec<u8>, ChainHead)> {
         let mut head = self.head.clone();
-        let mut lines = Vec::with_capacity(lot.len() * 400);
-        for entry in lot {
+        let mut lines = Vec::with_capacity(batch.len() * 400);
+        for entry in batch {
             let mut entry = entry.clone();
-            head.add(&mut entry, self.seal.random()?);
+            head.append(&mut entry, self.key.random()?);
             serde_json::to_writer(&mut lines, &entry)?;
             lines.push(b'\n');
         }
         Ok((lines, head))
     }
 
-    fn write(&mut self, lines: &[u8], head: Head) -> io::Result<()> {
+    fn write(&mut self, lines: &[u8], head: ChainHead) -> io::Result<()> {
         if let Err(error) = self.file.write_all(lines) {
-            // Part of the lot may be there: the next begins on a new line, behind the last whole one.
+            // A part may be written. The next batch starts on a new line after the last complete
+            // one.
             self.reopen()?;
             return Err(error);
         }
@@ -147,10 +149,10 @@ impl Files {
     }
 
     /// Writes a checkpoint.
-    fn sign(&mut self) -> io::Result<()> {
+    fn write_checkpoint(&mut self) -> io::Result<()> {
         let checkpoint = Entry {
-            event_id: format!("{:032x}-{}", self.seal.random()?, self.head.number),
-            time: time(self.clock.wall()),
+            event_id: format!("{:032x}-{}", self.key.random()?, self.head.number),
+            time: format_time(self.clock.wall()),
             kind: CHECKPOINT.to_owned(),
             code: None,
             environment: String::new(),
@@ -158,10 +160,10 @@ impl Files {
             scope: String::new(),
             id: None,
             actor: None,
-            detail: self.head.signed(&self.seal),
+            detail: self.head.checkpoint_detail(&self.key),
             chain: None,
         };
-        let (line, head) = self.chained(&[checkpoint])?;
+        let (line, head) = self.build_lines(&[checkpoint])?;
         self.write(&line, head)?;
         self.signed = self.head.number;
         Ok(())
@@ -171,27 +173,27 @@ impl Files {
         self.file.sync_data()?;
         let now = self.clock.wall();
         self.rotations += 1;
-        // Names in the order of time; the number tells two of the same moment apart.
+        // Names sort by time. The number distinguishes rotations of the same microsecond.
         let stamp = format!("{:016}-{:06}", now.as_micros(), self.rotations);
         let mut full = self.config.path.clone().into_os_string();
         full.push(format!(".{stamp}"));
         match fs::rename(&self.config.path, PathBuf::from(full)) {
-            // An earlier rotation came as far as this and could open no new file, or somebody moved it away.
+            // An earlier rotation failed after the rename, or somebody moved the file.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             renamed => renamed?,
         }
-        (self.file, self.bytes) = open(&self.config.path)?;
-        // Each file begins with a checkpoint: the older ones may be gone one day.
-        self.sign()?;
+        (self.file, self.bytes) = open_file(&self.config.path)?;
+        // Each file begins with a checkpoint, because older files are removed at some time.
+        self.write_checkpoint()?;
         self.prune()
     }
 
-    /// Removes full files past their retention.
+    /// Removes full files after their retention.
     fn prune(&self) -> io::Result<()> {
         let now = self.clock.wall().as_micros();
         let most = u64::try_from(self.config.retention.as_micros()).unwrap_or(u64::MAX);
         for path in full_files(&self.config.path)? {
-            let closed = stamp_of(&path).unwrap_or(now);
+            let closed = rotation_time(&path).unwrap_or(now);
             if now.saturating_sub(closed) > most {
                 fs::remove_file(path)?;
             }
@@ -200,18 +202,18 @@ impl Files {
     }
 
     pub(super) fn erase(&mut self, actor: &str) -> io::Result<u64> {
-        self.alone(|files| files.erase_alone(actor))
+        self.with_lock(|files| files.erase_locked(actor))
     }
 
-    fn erase_alone(&mut self, actor: &str) -> io::Result<u64> {
+    fn erase_locked(&mut self, actor: &str) -> io::Result<u64> {
         let mut changed = 0;
         let mut all = full_files(&self.config.path)?;
         all.push(self.config.path.clone());
         for path in all {
-            changed += rewrite(&path, actor)?;
+            changed += erase_in_file(&path, actor)?;
         }
-        // The file that was open may have been replaced.
-        (self.file, self.bytes) = open(&self.config.path)?;
+        // The open file may have been replaced.
+        (self.file, self.bytes) = open_file(&self.config.path)?;
         Ok(changed)
     }
 }
@@ -227,8 +229,8 @@ fn is_same(_: &fs::Metadata, _: &fs::Metadata) -> bool {
     true
 }
 
-/// When a full file was closed, from its name.
-fn stamp_of(path: &Path) -> Option<u64> {
+/// The time at which a full file was closed, from its name.
+fn rotation_time(path: &Path) -> Option<u64> {
     let stamp = path.extension()?.to_str()?;
     stamp.split('-').next()?.parse().ok()
 }
@@ -250,7 +252,7 @@ pub(super) fn full_files(path: &Path) -> io::Result<Vec<PathBuf>> {
         let starts = file
             .file_name()
             .is_some_and(|n| n.to_string_lossy().starts_with(&name));
-        if starts && stamp_of(&file).is_some() {
+        if starts && rotation_time(&file).is_some() {
             found.push(file);
         }
     }
@@ -258,15 +260,15 @@ pub(super) fn full_files(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Replaces the actor's name in one file, all of it or nothing.
-fn rewrite(path: &Path, actor: &str) -> io::Result<u64> {
+/// Replaces the actor's name in one file, atomically.
+fn erase_in_file(path: &Path, actor: &str) -> io::Result<u64> {
     let mut changed = 0;
     let mut lines = Vec::new();
     for line in BufReader::new(File::open(path)?).split(b'\n') {
         let line = line?;
         match serde_json::from_slice::<Entry>(&line) {
             Ok(mut entry) if entry.is_erased_with(actor) => {
-                chain::erase(&mut entry);
+                chain::erase_actor(&mut entry);
                 serde_json::to_writer(&mut lines, &entry)?;
                 changed += 1;
             }
@@ -275,37 +277,37 @@ fn rewrite(path: &Path, actor: &str) -> io::Result<u64> {
         lines.push(b'\n');
     }
     if changed > 0 {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(".erasing");
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(".erasing");
         let mut options = OpenOptions::new();
         options.create(true).truncate(true).write(true);
-        let mut file = for_the_owner(&mut options).open(&beside)?;
+        let mut file = owner_only(&mut options).open(&temporary)?;
         file.write_all(&lines)?;
         file.sync_all()?;
-        fs::rename(beside, path)?;
+        fs::rename(temporary, path)?;
     }
     Ok(changed)
 }
 
-/// The last link that the trail at `path` has.
-fn last_head(path: &Path) -> io::Result<Head> {
+/// The last link of the trail at `path`.
+fn last_head(path: &Path) -> io::Result<ChainHead> {
     let mut files = full_files(path)?;
     files.push(path.to_owned());
     for file in files.iter().rev() {
-        if let Some(head) = last_head_of(file)? {
+        if let Some(head) = last_head_in_file(file)? {
             return Ok(head);
         }
     }
-    Ok(Head::none())
+    Ok(ChainHead::empty())
 }
 
-fn last_head_of(path: &Path) -> io::Result<Option<Head>> {
+fn last_head_in_file(path: &Path) -> io::Result<Option<ChainHead>> {
     let mut file = File::open(path)?;
     let bytes = file.seek(SeekFrom::End(0))?;
-    file.seek(SeekFrom::Start(bytes.saturating_sub(TAIL)))?;
+    file.seek(SeekFrom::Start(bytes.saturating_sub(TAIL_BYTES)))?;
     let mut tail = Vec::new();
     file.read_to_end(&mut tail)?;
     let mut lines = tail.rsplit(|byte| *byte == b'\n');
     let link = lines.find_map(|line| serde_json::from_slice::<Entry>(line).ok()?.chain);
-    Ok(link.map(|link| Head::of(&link)))
+    Ok(link.map(|link| ChainHead::from_link(&link)))
 }

@@ -1,16 +1,15 @@
-//! The audit trail: what the engine decided and what operators changed, line by line.
+//! The audit trail: decisions of the engine and changes by operators, as JSON lines.
 //!
 //! | file | is |
 //! |---|---|
-//! | `entry` | one line, and how an engine's step becomes one |
-//! | `trail` | the bounded queue between the engine and a sink; histories and live streams |
-//! | `sink`, `file`, `files` | where the lines go |
-//! | `chain`, `seal`, `verify` | the hashes and signatures that make a change of the files show |
-//! | `spool`, `ship` | reading the files on from a position; copies elsewhere, by that |
-//! | `postgres`, `nats` | a table, a stream |
-//! | `open` | which of these, as the configuration says |
-//! | `recent`, `counts` | what is kept in memory |
-//! | `words` | the words for what events tell |
+//! | `entry` | a line of the trail, and its creation from an engine event |
+//! | `trail`, `writer` | the bounded queue between the engine and a sink; its writer |
+//! | `sink`, `file`, `files` | the interface of sinks; the sink of JSON lines in files |
+//! | `chain`, `signing_key`, `verify` | hash chain and signatures that make changes detectable |
+//! | `spool`, `replicate` | reading the files from a position; replication to copies |
+//! | `postgres`, `nats` | copies in a table and in a stream |
+//! | `open` | opening the sink of the configuration |
+//! | `recent`, `counts` | the last entries and event counts, in memory |
 
 mod chain;
 mod counts;
@@ -21,22 +20,22 @@ mod nats;
 mod open;
 mod postgres;
 mod recent;
-mod seal;
-mod ship;
+mod replicate;
+mod signing_key;
 mod sink;
 mod spool;
 mod trail;
 mod verify;
-pub(crate) mod words;
+mod writer;
 
-pub use chain::{Head, Link};
+pub use chain::{ChainHead, Link};
 pub use counts::Count;
 pub use entry::{ERASED, Entry};
-pub use file::{FileConfig, FileSink, Sync};
+pub use file::{FileConfig, FileSink, SyncMode};
 pub use nats::{NatsConfig, NatsSink};
 pub(crate) use open::open;
 pub use postgres::PostgresSink;
-pub use ship::{Shipped, Shipping};
-pub use sink::{History, Nowhere, Sink};
-pub use trail::{Draft, NotWritten, Trail, TrailConfig};
-pub use verify::{Expected, Verified, verify};
+pub use replicate::{CopyStatus, ReplicatedSink};
+pub use sink::{History, MemoryOnlySink, Sink};
+pub use trail::{AuditWriteError, Draft, Trail, TrailConfig};
+pub use verify::{VerificationBaseline, VerificationReport, verify};

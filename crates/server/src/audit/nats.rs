@@ -1,4 +1,4 @@
-//! [`NatsSink`]: a copy of the audit trail in a JetStream stream.
+//! [`NatsSink`]: a copy of the audit trail in a NATS JetStream stream.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,37 +11,37 @@ use tokio::sync::Mutex;
 
 use super::entry::Entry;
 use super::sink::{History, Sink};
-use crate::api::hex;
+use crate::web::hex;
 
-/// How long the server may take to take an entry.
+/// How long the server may take for a call.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// For how long the server tells duplicates by itself; later ones are told by their `event_id`.
-const DUPLICATES: Duration = Duration::from_secs(10 * 60);
+/// The server's duplicate window. Readers detect later duplicates by their `event_id`.
+const DUPLICATE_WINDOW: Duration = Duration::from_secs(10 * 60);
 
-/// Where the copy is.
+/// The settings of a copy in NATS.
 #[derive(Clone, Debug)]
 pub struct NatsConfig {
-    /// The server's URL, or several with commas between them.
+    /// The URL of the server, or several, separated by commas.
     pub url: String,
-    /// A file of credentials, where the server wants them.
+    /// A credentials file, if the server requires one.
     pub credentials_file: Option<PathBuf>,
-    /// The stream. Made where it isn't there; one that is there is left as it is.
+    /// The name of the stream. It is created if needed; an existing stream stays unchanged.
     pub stream: String,
-    /// How subjects begin; what follows stands for the actor.
+    /// The prefix of subjects. A hash of the actor follows.
     pub subject: String,
-    /// How long the stream keeps entries, where it is made.
+    /// The retention of a created stream.
     pub retention: Duration,
 }
 
-/// A copy of the trail in NATS. Connects when it is first written to.
+/// A copy of the trail in NATS. It connects at the first write.
 pub struct NatsSink {
     config: NatsConfig,
     context: Mutex<Option<Context>>,
 }
 
 impl NatsSink {
-    /// A copy there.
+    /// A copy with these settings.
     #[must_use]
     pub fn new(config: NatsConfig) -> Self {
         Self {
@@ -50,10 +50,10 @@ impl NatsSink {
         }
     }
 
-    /// The connection, and the stream made sure of, once.
-    async fn context(&self) -> io::Result<Context> {
-        let mut known = self.context.lock().await;
-        if let Some(context) = &*known {
+    /// The connection. The first call connects and creates the stream.
+    async fn connect(&self) -> io::Result<Context> {
+        let mut cached = self.context.lock().await;
+        if let Some(context) = &*cached {
             return Ok(context.clone());
         }
         let config = &self.config;
@@ -71,45 +71,46 @@ impl NatsSink {
             name: config.stream.clone(),
             subjects: vec![format!("{}.>", config.subject)],
             max_age: config.retention,
-            duplicate_window: DUPLICATES.min(config.retention),
+            duplicate_window: DUPLICATE_WINDOW.min(config.retention),
             ..stream::Config::default()
         };
-        let made = context.get_or_create_stream(wanted).await;
-        made.map_err(io::Error::other)?;
-        *known = Some(context.clone());
+        let created = context.get_or_create_stream(wanted).await;
+        created.map_err(io::Error::other)?;
+        *cached = Some(context.clone());
         Ok(context)
     }
 
-    /// All that one actor asked for is under one subject, so that it can be removed: a message can't be changed. What
-    /// operators did stays.
-    fn subject_of(&self, entry: &Entry) -> String {
+    /// The subject of an entry. The entries of one actor have one subject, so that an erasure can
+    /// remove
+    /// them, because messages cannot be changed. Entries of operators stay.
+    fn entry_subject(&self, entry: &Entry) -> String {
         match &entry.actor {
-            _ if entry.is_of_an_operator() => format!("{}.operators", self.config.subject),
+            _ if entry.is_by_operator() => format!("{}.operators", self.config.subject),
             None => format!("{}.nobody", self.config.subject),
-            Some(actor) => self.subject(actor),
+            Some(actor) => self.actor_subject(actor),
         }
     }
 
-    fn subject(&self, actor: &str) -> String {
+    fn actor_subject(&self, actor: &str) -> String {
         let hash = blake3::hash(actor.as_bytes());
-        let whose = hex(hash.as_bytes().get(..16).unwrap_or_default());
-        format!("{}.{whose}", self.config.subject)
+        let digest = hex(hash.as_bytes().get(..16).unwrap_or_default());
+        format!("{}.{digest}", self.config.subject)
     }
 
-    async fn publish(&self, lot: &[Entry]) -> io::Result<()> {
-        let context = self.context().await?;
-        let mut taken = Vec::with_capacity(lot.len());
-        for entry in lot {
+    async fn publish(&self, batch: &[Entry]) -> io::Result<()> {
+        let context = self.connect().await?;
+        let mut acks = Vec::with_capacity(batch.len());
+        for entry in batch {
             let mut headers = HeaderMap::new();
             headers.insert(header::NATS_MESSAGE_ID, entry.event_id.as_str());
-            let subject = self.subject_of(entry);
+            let subject = self.entry_subject(entry);
             let payload = serde_json::to_vec(entry)?.into();
             let sent = context
                 .publish_with_headers(subject, headers, payload)
                 .await;
-            taken.push(sent.map_err(io::Error::other)?);
+            acks.push(sent.map_err(io::Error::other)?);
         }
-        for ack in taken {
+        for ack in acks {
             ack.await.map_err(io::Error::other)?;
         }
         Ok(())
@@ -121,29 +122,30 @@ impl Sink for NatsSink {
         "nats"
     }
 
-    fn write<'a>(&'a self, lot: &'a [Entry]) -> BoxFuture<'a, io::Result<()>> {
+    fn write<'a>(&'a self, batch: &'a [Entry]) -> BoxFuture<'a, io::Result<()>> {
         Box::pin(async move {
-            let published = self.publish(lot).await;
+            let published = self.publish(batch).await;
             if published.is_err() {
-                // The stream may be gone, or the server another one: begin anew.
+                // The stream may be gone, or the server may be another one, so reconnect.
                 *self.context.lock().await = None;
             }
             published
         })
     }
 
-    /// Removes the actor's entries: messages can't be changed. The files keep them, without the name.
+    /// Removes the actor's entries, because messages cannot be changed. The files keep them without
+    /// the name.
     fn erase<'a>(&'a self, actor: &'a str) -> BoxFuture<'a, io::Result<u64>> {
         Box::pin(async move {
-            let context = self.context().await?;
+            let context = self.connect().await?;
             let stream = context.get_stream(&self.config.stream).await;
             let stream = stream.map_err(io::Error::other)?;
-            let purged = stream.purge().filter(self.subject(actor)).await;
+            let purged = stream.purge().filter(self.actor_subject(actor)).await;
             Ok(purged.map_err(io::Error::other)?.purged)
         })
     }
 
-    /// Not asked: the files know as much.
+    /// Always empty: histories come from the files.
     fn history<'a>(&'a self, _: &'a str, _: usize) -> BoxFuture<'a, io::Result<History>> {
         Box::pin(std::future::ready(Ok(History::default())))
     }

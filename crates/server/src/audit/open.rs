@@ -1,4 +1,4 @@
-//! The sink that the configuration asks for.
+//! Opening the sink of the configuration.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,37 +8,35 @@ use semel_core::Env;
 use super::file::{FileConfig, FileSink};
 use super::nats::{NatsConfig, NatsSink};
 use super::postgres::PostgresSink;
-use super::ship::Shipped;
-use super::sink::{Nowhere, Sink};
-use crate::config;
-use crate::start::StartError;
+use super::replicate::ReplicatedSink;
+use super::sink::{MemoryOnlySink, Sink};
+use crate::config::{self, SettingError};
 
-/// Files, and copies of them where that is asked for. Copies connect later, and whenever they have to: the process starts
+/// Opens the files, and starts the replication to copies. Copies connect later, so the process
+/// starts
 /// without them.
-pub(crate) fn open(audit: &config::Audit, env: &Env) -> Result<Arc<dyn Sink>, StartError> {
+pub(crate) fn open(audit: &config::Audit, env: &Env) -> Result<Arc<dyn Sink>, SettingError> {
     let Some(file) = &audit.file else {
-        return Ok(Arc::new(Nowhere));
+        return Ok(Arc::new(MemoryOnlySink));
     };
     let mut settings = FileConfig::new(file);
     settings.retention = audit.retention.0;
     let files = FileSink::open(settings, Arc::clone(&env.clock));
-    let files = files.map_err(|error| StartError::File {
-        what: "audit.file",
-        message: format!("{file}: {error}"),
-    })?;
+    let files =
+        files.map_err(|error| SettingError::file("audit.file", format!("{file}: {error}")))?;
     let mut copies: Vec<Arc<dyn Sink>> = Vec::new();
     let postgres = &audit.postgres;
-    if let Some(url) = url("audit.postgres.url_file", &postgres.url, &postgres.url_file)? {
+    if let Some(url) = read_url("audit.postgres.url_file", &postgres.url, &postgres.url_file)? {
         let sink = PostgresSink::new(&url, audit.retention.0, Arc::clone(&env.clock));
-        // What is wrong with a URL is not said: it may have a password in it.
-        let sink = sink.map_err(|_| StartError::File {
-            what: "audit.postgres.url",
-            message: "this is no URL of a PostgreSQL database".to_owned(),
+        // The error is not shown, because the URL may contain a password.
+        let sink = sink.map_err(|_| {
+            let message = "this is not the URL of a PostgreSQL database".to_owned();
+            SettingError::url("audit.postgres.url", message)
         })?;
         copies.push(Arc::new(sink));
     }
     let nats = &audit.nats;
-    if let Some(url) = url("audit.nats.url_file", &nats.url, &nats.url_file)? {
+    if let Some(url) = read_url("audit.nats.url_file", &nats.url, &nats.url_file)? {
         copies.push(Arc::new(NatsSink::new(NatsConfig {
             url,
             credentials_file: nats.credentials_file.as_ref().map(PathBuf::from),
@@ -50,23 +48,20 @@ pub(crate) fn open(audit: &config::Audit, env: &Env) -> Result<Arc<dyn Sink>, St
     if copies.is_empty() {
         return Ok(Arc::new(files));
     }
-    Ok(Arc::new(Shipped::start(files, copies, env)))
+    Ok(Arc::new(ReplicatedSink::start(files, copies, env)))
 }
 
-fn url(
-    what: &'static str,
+fn read_url(
+    setting: &'static str,
     url: &Option<String>,
     file: &Option<String>,
-) -> Result<Option<String>, StartError> {
+) -> Result<Option<String>, SettingError> {
     match (url, file) {
         (Some(url), _) => Ok(Some(url.clone())),
         (None, None) => Ok(None),
         (None, Some(file)) => match std::fs::read_to_string(file) {
             Ok(text) => Ok(Some(text.trim().to_owned())),
-            Err(error) => Err(StartError::File {
-                what,
-                message: format!("{file}: {error}"),
-            }),
+            Err(error) => Err(SettingError::file(setting, format!("{file}: {error}"))),
         },
     }
 }

@@ -1,4 +1,4 @@
-//! [`PostgresSink`]: a copy of the audit trail in a table, one partition a day.
+//! [`PostgresSink`]: a copy of the audit trail in a PostgreSQL table with daily partitions.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,11 +10,11 @@ use semel_core::{BoxFuture, Clock, Tick};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgSslMode};
 use sqlx::{AssertSqlSafe, PgConnection};
 
-use super::entry::{ERASED, Entry, OPERATORS};
+use super::entry::{ERASED, Entry, OPERATOR_KINDS};
 use super::sink::{History, Sink};
 use crate::config::is_at_loopback;
 
-/// Only one session at a time makes and drops tables of the trail.
+/// Serializes the sessions that create and drop partitions.
 const LOCK: &str = "select pg_advisory_xact_lock(7305094513)";
 
 const TABLE: &str = "create table if not exists semel_audit (
@@ -32,45 +32,47 @@ const INSERT: &str = "insert into semel_audit
         as e(id, at, kind, environment, tenant, scope, key_hash, actor, entry)
     on conflict do nothing";
 
-/// What an operator did keeps its actor.
+/// Entries of operators keep their actor.
 const ERASE: &str = "update semel_audit
     set actor = $2, entry = jsonb_set(entry, '{actor}', to_jsonb($2::text)) #- '{chain,salt}'
     where actor = $1 and kind not like 'admin.%' and kind <> all($3)";
 
-const HISTORY: &str = "select entry::text from semel_audit where key_hash = $1 order by at desc, event_id desc limit $2";
+const HISTORY: &str = "select entry::text from semel_audit where key_hash = $1 order by at desc, \
+    event_id desc limit $2";
 
-/// Partitions whose last entry is past the retention: named by their day, so that names compare as days do.
-const PAST: &str = "select c.relname::text from pg_inherits i join pg_class c on c.oid = i.inhrelid
+/// The partitions after their retention. Their names end with the day, so names sort by day.
+const EXPIRED_PARTITIONS: &str = "select c.relname::text from pg_inherits i join pg_class c on c.oid = i.inhrelid
     where i.inhparent = 'semel_audit'::regclass
       and c.relname < 'semel_audit_' || to_char((now() - $1 * interval '1 second') at time zone 'UTC', 'YYYYMMDD')";
 
-/// How often partitions past the retention are looked for.
-const SWEEP: Duration = Duration::from_secs(60 * 60);
+/// The interval between searches for expired partitions.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
-/// A copy of the trail in PostgreSQL. Connects when it is first written to, and makes its table then.
+/// A copy of the trail in PostgreSQL. It connects and creates its table at the first write.
 pub struct PostgresSink {
     pool: PgPool,
     clock: Arc<dyn Clock>,
     retention: Duration,
-    known: Mutex<Known>,
+    partitions: Mutex<PartitionState>,
 }
 
 #[derive(Default)]
-struct Known {
-    days: BTreeSet<String>,
-    swept: Option<Tick>,
+struct PartitionState {
+    existing_days: BTreeSet<String>,
+    last_sweep: Option<Tick>,
 }
 
 impl PostgresSink {
-    /// A copy in the database at `url`, of entries no older than `retention` and a day.
+    /// A copy in the database at `url`. Entries are kept for `retention` and up to a day longer.
     ///
     /// # Errors
-    /// Where `url` is none.
+    /// If `url` is invalid.
     pub fn new(url: &str, retention: Duration, clock: Arc<dyn Clock>) -> Result<Self, sqlx::Error> {
         let mut options: PgConnectOptions = url.parse()?;
-        // As for the store: a server elsewhere shows who it is, unless said otherwise.
-        let is_said = url.contains("sslmode=") || std::env::var_os("PGSSLMODE").is_some();
-        if !is_said && options.get_socket().is_none() && !is_at_loopback(url) {
+        // As for the store: the certificate of a remote server is verified, unless the URL sets
+        // `sslmode`.
+        let is_explicit = url.contains("sslmode=") || std::env::var_os("PGSSLMODE").is_some();
+        if !is_explicit && options.get_socket().is_none() && !is_at_loopback(url) {
             options = options.ssl_mode(PgSslMode::VerifyFull);
         }
         let pool = PgPoolOptions::new()
@@ -81,28 +83,33 @@ impl PostgresSink {
             pool,
             clock,
             retention,
-            known: Mutex::default(),
+            partitions: Mutex::default(),
         })
     }
 
-    async fn insert(&self, lot: &[Entry]) -> Result<(), sqlx::Error> {
+    async fn insert(&self, batch: &[Entry]) -> Result<(), sqlx::Error> {
         let mut transaction = self.pool.begin().await?;
-        let days: BTreeSet<String> = lot.iter().filter_map(|entry| day_of(&entry.time)).collect();
+        let days: BTreeSet<String> = batch
+            .iter()
+            .filter_map(|entry| day_of(&entry.time))
+            .collect();
         let fresh: Vec<String> = {
-            let known = self.known.lock();
-            days.difference(&known.days).cloned().collect()
+            let partitions = self.partitions.lock();
+            days.difference(&partitions.existing_days)
+                .cloned()
+                .collect()
         };
         if !fresh.is_empty() {
-            prepare(&mut transaction, &fresh).await?;
+            create_partitions(&mut transaction, &fresh).await?;
         }
         let texts = |of: fn(&Entry) -> &str| -> Vec<String> {
-            lot.iter().map(|entry| of(entry).to_owned()).collect()
+            batch.iter().map(|entry| of(entry).to_owned()).collect()
         };
         let options = |of: fn(&Entry) -> &Option<String>| -> Vec<Option<String>> {
-            lot.iter().map(|entry| of(entry).clone()).collect()
+            batch.iter().map(|entry| of(entry).clone()).collect()
         };
-        // An entry is made of strings and JSON values, which can always be written as JSON.
-        let entries: Vec<String> = lot
+        // Strings and JSON values can always be written as JSON.
+        let entries: Vec<String> = batch
             .iter()
             .map(|entry| serde_json::to_string(entry).unwrap_or_default())
             .collect();
@@ -119,59 +126,62 @@ impl PostgresSink {
             .execute(&mut *transaction)
             .await?;
         transaction.commit().await?;
-        self.known.lock().days.extend(fresh);
+        self.partitions.lock().existing_days.extend(fresh);
         Ok(())
     }
 
-    /// Drops what is past the retention, now and then.
+    /// Drops expired partitions, at most once per interval.
     async fn sweep(&self) -> Result<(), sqlx::Error> {
         let now = self.clock.now();
         let is_due = self
-            .known
+            .partitions
             .lock()
-            .swept
-            .is_none_or(|at| now.since(at) >= SWEEP);
+            .last_sweep
+            .is_none_or(|at| now.since(at) >= SWEEP_INTERVAL);
         if !is_due {
             return Ok(());
         }
         let mut transaction = self.pool.begin().await?;
         sqlx::query(LOCK).execute(&mut *transaction).await?;
         let seconds = self.retention.as_secs_f64();
-        let past: Vec<String> = sqlx::query_scalar(PAST)
+        let expired: Vec<String> = sqlx::query_scalar(EXPIRED_PARTITIONS)
             .bind(seconds)
             .fetch_all(&mut *transaction)
             .await?;
-        for name in &past {
-            // A name that the catalogue gave, of the form that we made.
+        for name in &expired {
+            // The name comes from the catalogue.
             let drop = format!("drop table if exists \"{}\"", name.replace('"', "\"\""));
             sqlx::query(AssertSqlSafe(drop))
                 .execute(&mut *transaction)
                 .await?;
         }
         transaction.commit().await?;
-        let mut known = self.known.lock();
-        known.swept = Some(now);
-        if !past.is_empty() {
-            // Late entries of such a day need their partition again.
-            known.days.clear();
+        let mut partitions = self.partitions.lock();
+        partitions.last_sweep = Some(now);
+        if !expired.is_empty() {
+            // Late entries of a dropped day need their partition again.
+            partitions.existing_days.clear();
         }
         Ok(())
     }
 }
 
-/// `20261115`, of a time as entries have it.
+/// The day of an entry's time, such as `20261115`.
 fn day_of(time: &str) -> Option<String> {
     let day: String = time.get(..10)?.split('-').collect();
     (day.len() == 8 && day.bytes().all(|byte| byte.is_ascii_digit())).then_some(day)
 }
 
-/// The table, and a partition for each of these days.
-async fn prepare(connection: &mut PgConnection, days: &[String]) -> Result<(), sqlx::Error> {
+/// Creates the table and a partition for each day.
+async fn create_partitions(
+    connection: &mut PgConnection,
+    days: &[String],
+) -> Result<(), sqlx::Error> {
     sqlx::query(LOCK).execute(&mut *connection).await?;
     sqlx::query(TABLE).execute(&mut *connection).await?;
     sqlx::query(INDEX).execute(&mut *connection).await?;
     for day in days {
-        // Digits, as `day_of` has checked.
+        // `day_of` ensures that the day has digits only.
         let partition = format!(
             "create table if not exists semel_audit_{day} partition of semel_audit
              for values from ('{day} 00:00:00+00'::timestamptz) to ('{day} 00:00:00+00'::timestamptz + interval '24 hours')"
@@ -188,12 +198,12 @@ impl Sink for PostgresSink {
         "postgres"
     }
 
-    fn write<'a>(&'a self, lot: &'a [Entry]) -> BoxFuture<'a, io::Result<()>> {
+    fn write<'a>(&'a self, batch: &'a [Entry]) -> BoxFuture<'a, io::Result<()>> {
         Box::pin(async move {
-            let written = self.insert(lot).await;
+            let written = self.insert(batch).await;
             if written.is_err() {
-                // The table may have been dropped by somebody: make sure of it next time.
-                self.known.lock().days.clear();
+                // Somebody may have dropped the table, so create it again next time.
+                self.partitions.lock().existing_days.clear();
             }
             written.map_err(io::Error::other)?;
             self.sweep().await.map_err(io::Error::other)
@@ -202,18 +212,18 @@ impl Sink for PostgresSink {
 
     fn erase<'a>(&'a self, actor: &'a str) -> BoxFuture<'a, io::Result<u64>> {
         Box::pin(async move {
-            let is_there: Option<String> =
+            let table: Option<String> =
                 sqlx::query_scalar("select to_regclass('semel_audit')::text")
                     .fetch_one(&self.pool)
                     .await
                     .map_err(io::Error::other)?;
-            if is_there.is_none() {
+            if table.is_none() {
                 return Ok(0);
             }
             let erased = sqlx::query(ERASE)
                 .bind(actor)
                 .bind(ERASED)
-                .bind(OPERATORS.map(str::to_owned).to_vec())
+                .bind(OPERATOR_KINDS.map(str::to_owned).to_vec())
                 .execute(&self.pool)
                 .await;
             Ok(erased.map_err(io::Error::other)?.rows_affected())

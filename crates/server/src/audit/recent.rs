@@ -1,4 +1,4 @@
-//! The last entries, in memory.
+//! [`RecentEntries`]: the last entries, in memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,12 +7,13 @@ use parking_lot::Mutex;
 
 use super::entry::{ERASED, Entry};
 
-pub(crate) struct Recent {
+/// The last entries, for histories and live streams.
+pub(crate) struct RecentEntries {
     most: usize,
     entries: Mutex<VecDeque<Arc<Entry>>>,
 }
 
-impl Recent {
+impl RecentEntries {
     pub(crate) fn new(most: usize) -> Self {
         Self {
             most,
@@ -20,41 +21,42 @@ impl Recent {
         }
     }
 
-    /// Keeps an entry, and tells of it before anybody else can look.
-    pub(crate) fn push(&self, entry: Arc<Entry>, tell: impl FnOnce()) {
+    /// Adds an entry, and calls `publish` under the same lock.
+    pub(crate) fn push(&self, entry: Arc<Entry>, publish: impl FnOnce()) {
         let mut entries = self.entries.lock();
         entries.push_back(entry);
         while entries.len() > self.most {
             entries.pop_front();
         }
-        tell();
+        publish();
     }
 
-    /// The last `count`, and what `and` gives in the same moment: no entry is missed in between, none comes twice.
-    pub(crate) fn last_and<T>(
+    /// The last `count` entries and the result of `subscribe`, under one lock, so that no entry is
+    /// missed or repeated.
+    pub(crate) fn follow<T>(
         &self,
         count: usize,
-        and: impl FnOnce() -> T,
+        subscribe: impl FnOnce() -> T,
     ) -> (Vec<Arc<Entry>>, T) {
         let entries = self.entries.lock();
         let skip = entries.len().saturating_sub(count);
-        (entries.iter().skip(skip).cloned().collect(), and())
+        (entries.iter().skip(skip).cloned().collect(), subscribe())
     }
 
-    pub(crate) fn about(&self, id: &str) -> Vec<Arc<Entry>> {
+    pub(crate) fn find(&self, id: &str) -> Vec<Arc<Entry>> {
         let entries = self.entries.lock();
-        let about = entries
+        let matching = entries
             .iter()
             .filter(|entry| entry.id.as_deref() == Some(id));
-        about.cloned().collect()
+        matching.cloned().collect()
     }
 
     pub(crate) fn erase(&self, actor: &str) {
         for entry in self.entries.lock().iter_mut() {
             if entry.is_erased_with(actor) {
-                let mut nameless = (**entry).clone();
-                nameless.actor = Some(ERASED.to_owned());
-                *entry = Arc::new(nameless);
+                let mut erased = (**entry).clone();
+                erased.actor = Some(ERASED.to_owned());
+                *entry = Arc::new(erased);
             }
         }
     }

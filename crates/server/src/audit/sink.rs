@@ -1,58 +1,62 @@
-//! [`Sink`]: where audit entries go.
+//! [`Sink`]: the interface of destinations of audit entries.
 
 use std::io;
 
 use semel_core::BoxFuture;
 
 use super::entry::Entry;
-use super::ship::Shipping;
+use super::replicate::CopyStatus;
 
-/// Takes audit entries. Called by one task, off the hot path; may take its time.
+/// A destination of audit entries. One task calls it, outside of the request path, so it may be
+/// slow.
 ///
 /// # Contract
 ///
-/// - `write` takes a lot in order. *After* `Ok`, the lot is kept as durably as the sink says. An error may leave
-///   part of it kept: the same lot is sent again, so an entry may come twice, with the same `event_id`.
-/// - `erase` makes every kept entry of an actor nameless, and keeps the entry.
-/// - What a sink can't do, it says.
+/// - `write` keeps the entries of a batch in order. After `Ok`, the batch is as durable as the sink
+///   guarantees. After an error, a part may be kept, and the same batch is sent again. An entry may
+///   therefore come twice, with the same `event_id`.
+/// - `erase` replaces the name of an actor in every kept entry, and keeps the entry.
+/// - A sink returns an error for operations that it does not support.
 pub trait Sink: Send + Sync + 'static {
-    /// Its name, for people.
+    /// The name of the sink, for people.
     fn name(&self) -> &'static str;
 
-    /// Keeps a lot of entries.
-    fn write<'a>(&'a self, lot: &'a [Entry]) -> BoxFuture<'a, io::Result<()>>;
+    /// Keeps a batch of entries.
+    fn write<'a>(&'a self, batch: &'a [Entry]) -> BoxFuture<'a, io::Result<()>>;
 
-    /// Replaces the name of `actor` by [`ERASED`](super::ERASED) wherever it is kept; answers in how many entries.
+    /// Replaces the name of `actor` by [`ERASED`](super::ERASED), and returns the number of changed
+    /// entries.
     fn erase<'a>(&'a self, actor: &'a str) -> BoxFuture<'a, io::Result<u64>>;
 
-    /// The last entries about the key with this hash, oldest first.
+    /// The last entries about the record with this id, oldest first.
     fn history<'a>(&'a self, id: &'a str, most: usize) -> BoxFuture<'a, io::Result<History>>;
 
-    /// Before the process ends: sends what waits, for a while. A sink that keeps a lot when it is written has nothing to do.
+    /// Sends waiting entries before the process ends, within a time limit. The default does
+    /// nothing.
     fn flush(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    /// Copies of the trail elsewhere, and how far behind they are.
-    fn copies(&self) -> Vec<Shipping> {
+    /// The state of the copies of the trail.
+    fn copies(&self) -> Vec<CopyStatus> {
         Vec::new()
     }
 }
 
-/// What a sink knows of one key.
+/// The entries of a sink about one key.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// Oldest first.
+    /// The entries, oldest first.
     pub entries: Vec<Entry>,
-    /// Whether that is all that the sink ever kept about it.
+    /// Whether these are all entries that the sink has kept.
     pub complete: bool,
 }
 
-/// Keeps nothing: the trail is in memory alone, and says so.
+/// A sink that keeps nothing, so that the trail is in memory only.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nowhere;
+pub struct MemoryOnlySink;
 
-impl Sink for Nowhere {
+impl Sink for MemoryOnlySink {
     fn name(&self) -> &'static str {
         "none"
     }

@@ -1,4 +1,4 @@
-//! Reading the trail's files on from a position: what a copy of the trail is made from.
+//! Reading the files of the trail from a position, for replication.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -9,59 +9,61 @@ use serde::{Deserialize, Serialize};
 use super::entry::Entry;
 use super::files::full_files;
 
-/// How many bytes are read at once.
-const AT_ONCE: u64 = 256 * 1024;
+/// The maximum number of bytes of one read.
+const READ_BYTES: u64 = 256 * 1024;
 
-/// Longer than any line.
-const LONGEST: u64 = 64 * 1024;
+/// More bytes than any line has.
+const MAX_LINE_BYTES: u64 = 64 * 1024;
 
-/// Up to where the trail was read. Names entries rather than counting bytes alone: files are renamed when they are full,
-/// and their lines get longer or shorter when a name is erased.
+/// The position of a reader. It names entries and not only an offset, because full files are
+/// renamed, and
+/// an erasure changes the length of lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Position {
-    /// The name of the full file; none for the one that is written to.
+    /// The name of a full file; `None` for the current file.
     file: Option<String>,
-    /// The first entry of the file.
+    /// The id of the first entry of the file.
     first: String,
-    /// The last entry that was read.
+    /// The id of the last read entry.
     last: String,
-    /// Where it ended.
+    /// The offset of its end.
     offset: u64,
 }
 
 impl Position {
-    /// As it was saved; none where it never was, or can't be read.
-    pub(super) fn load(place: &Path) -> Option<Self> {
-        serde_json::from_slice(&std::fs::read(place).ok()?).ok()
+    /// Reads a saved position; `None` if there is none or it cannot be read.
+    pub(super) fn load(path: &Path) -> Option<Self> {
+        serde_json::from_slice(&std::fs::read(path).ok()?).ok()
     }
 
-    /// All of it or nothing. After a crash of the machine it may be an older one: then some entries are sent again.
-    pub(super) fn save(&self, place: &Path) -> io::Result<()> {
-        let mut beside = place.as_os_str().to_owned();
-        beside.push(".new");
-        let mut file = File::create(&beside)?;
+    /// Saves the position atomically. After a crash of the machine it may be an older one, so that
+    /// some entries are sent again.
+    pub(super) fn save(&self, path: &Path) -> io::Result<()> {
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(".new");
+        let mut file = File::create(&temporary)?;
         file.write_all(&serde_json::to_vec(self)?)?;
-        std::fs::rename(beside, place)
+        std::fs::rename(temporary, path)
     }
 }
 
-/// What comes next.
+/// The entries after a position.
 #[derive(Debug)]
-pub(super) struct Lot {
-    /// In their order; none where there is nothing more.
+pub(super) struct Batch {
+    /// The entries in order; empty at the end of the trail.
     pub(super) entries: Vec<Entry>,
-    /// Where to read on.
+    /// The position after the batch.
     pub(super) position: Option<Position>,
-    /// How many bytes it is.
+    /// The size of the batch.
     bytes: u64,
-    /// How many bytes come after it.
+    /// The number of bytes after the batch.
     pub(super) behind: u64,
-    /// Whether the position was in a file that is no longer there: its retention was over before it was read.
+    /// Whether the file of the position was removed before it was read.
     pub(super) has_gap: bool,
 }
 
-impl Lot {
-    /// How many bytes the other side doesn't have, as long as this lot isn't taken.
+impl Batch {
+    /// The number of bytes that the copy does not have before it accepts this batch.
     pub(super) const fn bytes_not_sent(&self) -> u64 {
         if self.entries.is_empty() {
             self.behind
@@ -71,20 +73,25 @@ impl Lot {
     }
 }
 
-/// Reads at most `most` entries on from `position`; from the oldest where there is none. Nobody must write meanwhile.
-pub(super) fn read_on(path: &Path, position: Option<Position>, most: usize) -> io::Result<Lot> {
+/// Reads at most `most` entries after `position`, or from the oldest one. The caller must hold the
+/// lock of the files.
+pub(super) fn read_after(
+    path: &Path,
+    position: Option<Position>,
+    most: usize,
+) -> io::Result<Batch> {
     let mut files = full_files(path)?;
     files.push(path.to_owned());
     let found = match &position {
         None => Some((0, 0)),
-        Some(position) => find(&files, position)?,
+        Some(position) => locate(&files, position)?,
     };
     let has_gap = found.is_none();
     let (mut at, mut offset) = found.unwrap_or_default();
-    let mut lines = read(&files[at], offset)?;
+    let mut lines = read_lines(&files[at], offset)?;
     while lines.is_empty() && at + 1 < files.len() {
         (at, offset) = (at + 1, 0);
-        lines = read(&files[at], offset)?;
+        lines = read_lines(&files[at], offset)?;
     }
     let mut entries = Vec::new();
     let began = offset;
@@ -93,7 +100,7 @@ pub(super) fn read_on(path: &Path, position: Option<Position>, most: usize) -> i
             break;
         }
         offset += line.len() as u64;
-        // A line that a crash cut short is no entry.
+        // A crash may have truncated a line.
         entries.extend(serde_json::from_slice::<Entry>(line).ok());
     }
     let mut behind = 0_u64;
@@ -103,13 +110,13 @@ pub(super) fn read_on(path: &Path, position: Option<Position>, most: usize) -> i
     let position = match entries.last() {
         None => position,
         Some(last) => Some(Position {
-            file: name_of_full(&files, at),
-            first: first_of(&files[at])?.unwrap_or_default(),
+            file: full_file_name(&files, at),
+            first: first_entry_id(&files[at])?.unwrap_or_default(),
             last: last.event_id.clone(),
             offset,
         }),
     };
-    Ok(Lot {
+    Ok(Batch {
         entries,
         position,
         bytes: offset - began,
@@ -118,32 +125,32 @@ pub(super) fn read_on(path: &Path, position: Option<Position>, most: usize) -> i
     })
 }
 
-fn name_of_full(files: &[PathBuf], at: usize) -> Option<String> {
+fn full_file_name(files: &[PathBuf], at: usize) -> Option<String> {
     let is_full = at + 1 < files.len();
     let name = files[at].file_name()?.to_string_lossy().into_owned();
     is_full.then_some(name)
 }
 
-/// Which file the position is in, and where in it.
-fn find(files: &[PathBuf], position: &Position) -> io::Result<Option<(usize, u64)>> {
-    // The one that was written to may be a full one by now; it is among the newest.
+/// The index of the file of a position, and the offset in it.
+fn locate(files: &[PathBuf], position: &Position) -> io::Result<Option<(usize, u64)>> {
+    // The current file of the position may be a full one now. It is among the newest.
     for at in (0..files.len()).rev() {
-        let is_it = match &position.file {
-            Some(name) => name_of_full(files, at).as_ref() == Some(name),
-            None => first_of(&files[at])?.as_ref() == Some(&position.first),
+        let is_match = match &position.file {
+            Some(name) => full_file_name(files, at).as_ref() == Some(name),
+            None => first_entry_id(&files[at])?.as_ref() == Some(&position.first),
         };
-        if is_it {
+        if is_match {
             let file = &files[at];
             if ends_with(file, position)? {
                 return Ok(Some((at, position.offset)));
             }
-            return Ok(Some((at, after(file, &position.last)?)));
+            return Ok(Some((at, find_end(file, &position.last)?)));
         }
     }
     Ok(None)
 }
 
-fn first_of(file: &Path) -> io::Result<Option<String>> {
+fn first_entry_id(file: &Path) -> io::Result<Option<String>> {
     for line in BufReader::new(File::open(file)?).split(b'\n') {
         if let Ok(entry) = serde_json::from_slice::<Entry>(&line?) {
             return Ok(Some(entry.event_id));
@@ -152,13 +159,13 @@ fn first_of(file: &Path) -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// Whether the last entry read still ends where it did.
+/// Whether the last read entry still ends at its offset.
 fn ends_with(file: &Path, position: &Position) -> io::Result<bool> {
     let mut file = File::open(file)?;
     if file.metadata()?.len() < position.offset {
         return Ok(false);
     }
-    let begin = position.offset.saturating_sub(LONGEST);
+    let begin = position.offset.saturating_sub(MAX_LINE_BYTES);
     file.seek(SeekFrom::Start(begin))?;
     let mut before = Vec::new();
     file.take(position.offset - begin)
@@ -174,8 +181,9 @@ fn ends_with(file: &Path, position: &Position) -> io::Result<bool> {
     Ok(entry.is_ok_and(|entry| entry.event_id == position.last))
 }
 
-/// Where the entry of this id ends; the beginning where it isn't there, so that rather too much is sent than too little.
-fn after(file: &Path, id: &str) -> io::Result<u64> {
+/// The end of the entry with this id. If it is missing, the beginning of the file, so that no entry
+/// is skipped.
+fn find_end(file: &Path, id: &str) -> io::Result<u64> {
     let mut offset = 0;
     for line in BufReader::new(File::open(file)?).split(b'\n') {
         let line = line?;
@@ -187,14 +195,14 @@ fn after(file: &Path, id: &str) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Whole lines from `offset` on.
-fn read(file: &Path, offset: u64) -> io::Result<Vec<u8>> {
+/// The complete lines after `offset`.
+fn read_lines(file: &Path, offset: u64) -> io::Result<Vec<u8>> {
     let mut file = File::open(file)?;
     file.seek(SeekFrom::Start(offset))?;
     let mut lines = Vec::new();
-    file.take(AT_ONCE).read_to_end(&mut lines)?;
-    let whole = lines.iter().rposition(|byte| *byte == b'\n');
-    lines.truncate(whole.map_or(0, |at| at + 1));
+    file.take(READ_BYTES).read_to_end(&mut lines)?;
+    let end = lines.iter().rposition(|byte| *byte == b'\n');
+    lines.truncate(end.map_or(0, |at| at + 1));
     Ok(lines)
 }
 
@@ -216,15 +224,16 @@ mod tests {
         folder
     }
 
-    fn ids(lot: &Lot) -> Vec<&str> {
-        lot.entries
+    fn ids(batch: &Batch) -> Vec<&str> {
+        batch
+            .entries
             .iter()
             .map(|entry| entry.event_id.as_str())
             .collect()
     }
 
     #[test]
-    fn it_is_read_on_through_full_files_erasures_and_lines_cut_short() {
+    fn reading_survives_rotation_erasure_and_truncated_lines() {
         let folder = folder("on");
         let path = folder.join("audit.jsonl");
         std::fs::write(
@@ -232,13 +241,13 @@ mod tests {
             entry("a-0", "jo") + &entry("a-1", "jo") + "{\"event_id\":\"a-",
         )
         .unwrap();
-        let lot = read_on(&path, None, 1).unwrap();
-        assert_eq!(ids(&lot), ["a-0"]);
-        assert!(lot.behind > 0 && !lot.has_gap);
-        let lot = read_on(&path, lot.position, 10).unwrap();
-        assert_eq!(ids(&lot), ["a-1"], "half a line is no entry yet");
+        let batch = read_after(&path, None, 1).unwrap();
+        assert_eq!(ids(&batch), ["a-0"]);
+        assert!(batch.behind > 0 && !batch.has_gap);
+        let batch = read_after(&path, batch.position, 10).unwrap();
+        assert_eq!(ids(&batch), ["a-1"], "an incomplete line is not an entry");
 
-        // Closed by the next process, full, and followed by another.
+        // The file is full now, and followed by another one.
         let full = folder.join("audit.jsonl.0000000000000007-000001");
         std::fs::write(
             &full,
@@ -246,29 +255,29 @@ mod tests {
         )
         .unwrap();
         std::fs::write(&path, entry("b-0", "jo")).unwrap();
-        let lot = read_on(&path, lot.position, 10).unwrap();
-        assert_eq!(ids(&lot), ["a-2"]);
-        // An erasure makes every line of it longer.
+        let batch = read_after(&path, batch.position, 10).unwrap();
+        assert_eq!(ids(&batch), ["a-2"]);
+        // An erasure changes the length of every line.
         let longer = std::fs::read_to_string(&full)
             .unwrap()
             .replace("jo", "somebody else");
         std::fs::write(&full, longer).unwrap();
-        let next = read_on(&path, lot.position.clone(), 10).unwrap();
+        let next = read_after(&path, batch.position.clone(), 10).unwrap();
         assert_eq!(ids(&next), ["b-0"]);
         assert_eq!(next.behind, 0);
-        let none = read_on(&path, next.position.clone(), 10).unwrap();
+        let none = read_after(&path, next.position.clone(), 10).unwrap();
         assert!(none.entries.is_empty() && none.position == next.position && !none.has_gap);
 
-        // Removed before it was read: that is said, and what is left is read.
+        // If the file is removed before it is read, there is a gap, and reading continues.
         std::fs::remove_file(&full).unwrap();
-        let lot = read_on(&path, lot.position, 10).unwrap();
-        assert_eq!(ids(&lot), ["b-0"]);
-        assert!(lot.has_gap);
+        let batch = read_after(&path, batch.position, 10).unwrap();
+        assert_eq!(ids(&batch), ["b-0"]);
+        assert!(batch.has_gap);
         std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
-    fn a_position_is_found_again_after_a_restart() {
+    fn saved_position_is_found_after_a_restart() {
         let folder = folder("again");
         let (path, place) = (
             folder.join("audit.jsonl"),
@@ -276,15 +285,15 @@ mod tests {
         );
         std::fs::write(&path, entry("a-0", "jo") + &entry("a-1", "jo")).unwrap();
         assert_eq!(Position::load(&place), None);
-        let lot = read_on(&path, None, 1).unwrap();
-        let position = lot.position.unwrap();
+        let batch = read_after(&path, None, 1).unwrap();
+        let position = batch.position.unwrap();
         position.save(&place).unwrap();
         assert_eq!(Position::load(&place), Some(position));
-        let lot = read_on(&path, Position::load(&place), 10).unwrap();
-        assert_eq!(ids(&lot), ["a-1"]);
+        let batch = read_after(&path, Position::load(&place), 10).unwrap();
+        assert_eq!(ids(&batch), ["a-1"]);
         assert!(
             full_files(&path).unwrap().is_empty(),
-            "a position is no file of the trail"
+            "a position file is not a file of the trail"
         );
         std::fs::remove_dir_all(folder).unwrap();
     }

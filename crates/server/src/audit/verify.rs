@@ -1,4 +1,4 @@
-//! Verifying the trail's files: whether anybody changed, added or removed an entry.
+//! Verification of the trail's files: detects changed, added and removed entries.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
@@ -7,86 +7,86 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::chain::{CHECKPOINT, Head, Link};
+use super::chain::{CHECKPOINT, ChainHead, Link};
 use super::entry::Entry;
 use super::files::full_files;
-use super::seal::is_signed;
+use super::signing_key::is_signed;
 
-/// What the trail is held against, where it is known from elsewhere.
+/// The expected key and head of a trail, if they are known.
 #[derive(Clone, Debug, Default)]
-pub struct Expected {
-    /// The public key that signs the trail. The key of the first checkpoint, where not given.
+pub struct VerificationBaseline {
+    /// The public key that signs the trail. Default: the key of the first checkpoint.
     pub key: Option<String>,
-    /// A link that was the chain's head at an earlier time: it must still be there.
-    pub head: Option<Head>,
+    /// An earlier head of the chain, which the trail must contain.
+    pub head: Option<ChainHead>,
 }
 
-/// What was found.
+/// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Verified {
-    /// Entries whose link holds.
+pub struct VerificationReport {
+    /// The number of valid entries.
     pub entries: u64,
-    /// Checkpoints among them.
+    /// The number of checkpoints among them.
     pub checkpoints: u64,
-    /// Entries without a name because it was erased.
+    /// The number of entries with an erased name.
     pub erased: u64,
-    /// Entries from before the chain began.
+    /// The number of entries before the start of the chain.
     pub unchained: u64,
-    /// Lines that are no entries: a crash cuts a line short.
+    /// The number of lines that are not entries, for example because of a crash.
     pub cut: u64,
-    /// Entries behind the last checkpoint: hashed, and not signed yet.
+    /// The number of entries after the last checkpoint, which are hashed but not signed.
     pub unsigned: u64,
-    /// The key that signed it.
+    /// The key that signed the trail.
     pub key: Option<String>,
     /// The number and hash of the last link, `NUMBER:HASH`.
     pub head: Option<String>,
-    /// What is wrong, the first few.
+    /// The first problems.
     pub problems: Vec<String>,
 }
 
-/// How many problems are told.
-const MOST_PROBLEMS: usize = 20;
+/// The maximum number of reported problems.
+const MAX_PROBLEMS: usize = 20;
 
-/// Reads every file of the trail at `path`, oldest first.
+/// Verifies all files of the trail at `path`, oldest first.
 ///
 /// # Errors
-/// Where a file can't be read.
-pub fn verify(path: &Path, expected: &Expected) -> io::Result<Verified> {
+/// If a file cannot be read.
+pub fn verify(path: &Path, expected: &VerificationBaseline) -> io::Result<VerificationReport> {
     let mut files = full_files(path)?;
     files.push(path.to_owned());
-    let mut walk = Walk {
+    let mut verifier = Verifier {
         expected,
         head: None,
         has_seen_head: false,
-        found: Verified {
+        found: VerificationReport {
             key: expected.key.clone(),
-            ..Verified::default()
+            ..VerificationReport::default()
         },
     };
     for file in &files {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let lines = BufReader::new(File::open(file)?).split(b'\n');
         for (index, line) in lines.enumerate() {
-            if let Err(problem) = walk.line(&line?)
-                && walk.found.problems.len() < MOST_PROBLEMS
+            if let Err(problem) = verifier.check_line(&line?)
+                && verifier.found.problems.len() < MAX_PROBLEMS
             {
                 let problem = format!("{name}, line {}: {problem}", index + 1);
-                walk.found.problems.push(problem);
+                verifier.found.problems.push(problem);
             }
         }
     }
-    Ok(walk.end())
+    Ok(verifier.finish())
 }
 
-struct Walk<'a> {
-    expected: &'a Expected,
-    head: Option<Head>,
+struct Verifier<'a> {
+    expected: &'a VerificationBaseline,
+    head: Option<ChainHead>,
     has_seen_head: bool,
-    found: Verified,
+    found: VerificationReport,
 }
 
-impl Walk<'_> {
-    fn line(&mut self, line: &[u8]) -> Result<(), String> {
+impl Verifier<'_> {
+    fn check_line(&mut self, line: &[u8]) -> Result<(), String> {
         let Ok(mut entry) = serde_json::from_slice::<Entry>(line) else {
             self.found.cut += u64::from(!line.is_empty());
             return Ok(());
@@ -94,20 +94,20 @@ impl Walk<'_> {
         let is_as_written = serde_json::to_vec(&entry).is_ok_and(|written| written == line);
         let Some(link) = entry.chain.take() else {
             if self.head.is_some() {
-                return Err("this entry has no link: somebody else wrote it".to_owned());
+                return Err("this entry has no link, so another program wrote it".to_owned());
             }
             self.found.unchained += 1;
             return Ok(());
         };
         let before = match &self.head {
             Some(head) => head.clone(),
-            None => start(&entry)?,
+            None => chain_start(&entry)?,
         };
-        // From here on the chain goes on behind this entry: one change is told once.
-        self.head = Some(Head::of(&link));
-        follows(&before, &entry, &link, is_as_written)?;
+        // The chain continues after this entry, so that one change is reported once.
+        self.head = Some(ChainHead::from_link(&link));
+        check_link(&before, &entry, &link, is_as_written)?;
         if entry.kind == CHECKPOINT {
-            self.checkpoint(&before, &entry)?;
+            self.check_checkpoint(&before, &entry)?;
         } else {
             self.found.unsigned += 1;
         }
@@ -115,31 +115,31 @@ impl Walk<'_> {
         self.has_seen_head |= self.expected.head == self.head;
         if link.erased.is_some() {
             self.found.erased += 1;
-            if entry.is_of_an_operator() {
+            if entry.is_by_operator() {
                 return Err("the name of an operator was erased".to_owned());
             }
         }
         Ok(())
     }
 
-    fn checkpoint(&mut self, before: &Head, entry: &Entry) -> Result<(), String> {
+    fn check_checkpoint(&mut self, before: &ChainHead, entry: &Entry) -> Result<(), String> {
         let (signed, key, signature) =
-            signed(entry).ok_or_else(|| "this checkpoint can't be read".to_owned())?;
+            read_checkpoint(entry).ok_or_else(|| "this checkpoint can't be read".to_owned())?;
         let known = self.found.key.get_or_insert_with(|| key.to_owned());
         if known != key {
-            return Err("another key signed this checkpoint".to_owned());
+            return Err("this checkpoint has the signature of another key".to_owned());
         }
         if signed != *before || !is_signed(key, &before.message(), signature) {
-            return Err("the signature of this checkpoint does not hold".to_owned());
+            return Err("the signature of this checkpoint is invalid".to_owned());
         }
         self.found.checkpoints += 1;
         self.found.unsigned = 0;
         Ok(())
     }
 
-    fn end(mut self) -> Verified {
+    fn finish(mut self) -> VerificationReport {
         if self.expected.head.is_some() && !self.has_seen_head {
-            let problem = "the link that was its head earlier is not in the trail";
+            let problem = "the expected head is not in the trail";
             self.found.problems.push(problem.to_owned());
         }
         if self.head.is_none() {
@@ -153,44 +153,51 @@ impl Walk<'_> {
     }
 }
 
-/// The chain before the oldest entry that is left, which has to be a checkpoint.
-fn start(entry: &Entry) -> Result<Head, String> {
+/// The head before the oldest entry, which must be a checkpoint.
+fn chain_start(entry: &Entry) -> Result<ChainHead, String> {
     let is_checkpoint = entry.kind == CHECKPOINT;
-    let start = signed(entry).filter(|_| is_checkpoint);
+    let start = read_checkpoint(entry).filter(|_| is_checkpoint);
     let (head, _, _) = start.ok_or_else(|| {
-        "the oldest entry of the chain is no checkpoint: entries before it were removed".to_owned()
+        "the oldest entry of the chain is not a checkpoint: earlier entries were removed".to_owned()
     })?;
     Ok(head)
 }
 
-/// What a checkpoint signs, the key and the signature.
-fn signed(entry: &Entry) -> Option<(Head, &str, &str)> {
+/// The signed head, the key and the signature of a checkpoint.
+fn read_checkpoint(entry: &Entry) -> Option<(ChainHead, &str, &str)> {
     let text = |name| entry.detail.get(name).and_then(Value::as_str);
-    let head = Head {
+    let head = ChainHead {
         number: entry.detail.get("number")?.as_u64()?,
         hash: text("hash")?.to_owned(),
     };
     Some((head, text("key")?, text("signature")?))
 }
 
-fn follows(before: &Head, entry: &Entry, link: &Link, is_as_written: bool) -> Result<(), String> {
+fn check_link(
+    before: &ChainHead,
+    entry: &Entry,
+    link: &Link,
+    is_as_written: bool,
+) -> Result<(), String> {
     if link.number != before.number + 1 {
         let (from, to) = (before.number, link.number);
-        return Err(format!("entry {to} follows entry {from}: some are missing"));
-    }
-    if !is_as_written || before.hash_of(entry, link) != link.hash {
         return Err(format!(
-            "entry {} was changed, or the one before it",
+            "entry {to} follows entry {from}: entries are missing"
+        ));
+    }
+    if !is_as_written || before.compute_hash(entry, link) != link.hash {
+        return Err(format!(
+            "entry {} or the one before it was changed",
             link.number
         ));
     }
     Ok(())
 }
 
-impl std::str::FromStr for Head {
+impl std::str::FromStr for ChainHead {
     type Err = &'static str;
 
-    /// `NUMBER:HASH`, as [`Verified::head`] has it.
+    /// Reads `NUMBER:HASH`, the form of [`VerificationReport::head`].
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parts = text.split_once(':');
         let parsed = parts.and_then(|(number, hash)| Some((number.parse().ok()?, hash)));

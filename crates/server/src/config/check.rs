@@ -1,4 +1,4 @@
-//! What was said, against the schema: everything that is wrong, with its place and what to do.
+//! Validation against the schema: unknown names and wrong values, each with its place and its fix.
 
 use std::net::ToSocketAddrs as _;
 
@@ -7,24 +7,24 @@ use serde_json::Value;
 
 use super::Finding;
 use super::fields::{Kind, Node, tree};
-use super::source::{Origin, Said, join};
-use super::tree::network;
+use super::listener::parse_network;
+use super::source::{Origin, RawSettings, join};
 use super::units::{Size, Span};
 
-/// Names that are unknown, and values of the wrong kind.
-pub(super) fn against_schema(said: &Said, findings: &mut Vec<Finding>) {
-    let mut check = Check { said, findings };
-    check.value(&tree().kind, &said.value, "");
+/// Reports unknown settings and values of the wrong kind.
+pub(super) fn check_schema(raw: &RawSettings, findings: &mut Vec<Finding>) {
+    let mut check = SchemaCheck { raw, findings };
+    check.check_value(&tree().kind, &raw.value, "");
 }
 
-struct Check<'a> {
-    said: &'a Said,
+struct SchemaCheck<'a> {
+    raw: &'a RawSettings,
     findings: &'a mut Vec<Finding>,
 }
 
-impl Check<'_> {
-    fn found(&mut self, path: &str, message: impl Into<String>, fix: impl Into<String>) {
-        let origin = self.said.origin(path);
+impl SchemaCheck<'_> {
+    fn report(&mut self, path: &str, message: impl Into<String>, fix: impl Into<String>) {
+        let origin = self.raw.origin(path);
         self.findings.push(Finding {
             path: path.to_owned(),
             origin,
@@ -33,34 +33,34 @@ impl Check<'_> {
         });
     }
 
-    fn value(&mut self, kind: &Kind, value: &Value, path: &str) {
-        let wanted = || format!("write {}", kind.in_words());
+    fn check_value(&mut self, kind: &Kind, value: &Value, path: &str) {
+        let wanted = || format!("write {}", kind.describe());
         match (kind, value) {
-            (Kind::Table(members), Value::Object(said)) => {
-                for (name, value) in said {
+            (Kind::Table(members), Value::Object(values)) => {
+                for (name, value) in values {
                     let path = join(path, name);
                     match members.iter().find(|(known, _)| known == name) {
-                        Some((_, node)) => self.value(&node.kind, value, &path),
-                        None => self.unknown(members, name, &path),
+                        Some((_, node)) => self.check_value(&node.kind, value, &path),
+                        None => self.report_unknown(members, name, &path),
                     }
                 }
             }
             (Kind::List(inner), Value::Array(items)) => {
                 for (at, item) in items.iter().enumerate() {
-                    self.value(inner, item, &format!("{path}[{at}]"));
+                    self.check_value(inner, item, &format!("{path}[{at}]"));
                 }
             }
             (Kind::Text { form }, Value::String(text)) => {
-                if let Some(wrong) = form.as_deref().and_then(|form| wrong_form(form, text)) {
-                    self.found(path, wrong, wanted());
+                if let Some(error) = form.as_deref().and_then(|form| find_form_error(form, text)) {
+                    self.report(path, error, wanted());
                 }
             }
-            (Kind::Word(words), Value::String(text)) => {
+            (Kind::Choice(words), Value::String(text)) => {
                 if !words.iter().any(|(word, _)| word == text) {
                     let near = nearest(text, words.iter().map(|(word, _)| word.as_str()));
                     let fix = near.map(|near| format!("did you mean \"{near}\"? "));
-                    let message = format!("\"{}\" is none of the words for it", short(text));
-                    self.found(path, message, fix.unwrap_or_default() + &wanted());
+                    let message = format!("unknown value \"{}\"", shorten(text));
+                    self.report(path, message, fix.unwrap_or_default() + &wanted());
                 }
             }
             (Kind::Number { least, most }, Value::Number(number)) => {
@@ -69,83 +69,83 @@ impl Check<'_> {
                     .is_some_and(|number| (*least..=*most).contains(&number));
                 if !fits {
                     let fix = format!("write a whole number from {least} to {most}");
-                    self.found(path, format!("{number} is out of bounds"), fix);
+                    self.report(path, format!("{number} is out of bounds"), fix);
                 }
             }
-            (Kind::Truth, Value::Bool(_)) => {}
-            (_, other) => self.found(
-                path,
-                format!("{} does not belong here", name_of(other)),
-                wanted(),
-            ),
+            (Kind::Boolean, Value::Bool(_)) => {}
+            (_, other) => self.report(path, format!("unexpected {}", type_name(other)), wanted()),
         }
     }
 
-    fn unknown(&mut self, members: &[(String, Node)], name: &str, path: &str) {
+    fn report_unknown(&mut self, members: &[(String, Node)], name: &str, path: &str) {
         let names = members.iter().map(|(name, _)| name.as_str());
         let fix = match nearest(name, names.clone()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("known here are {}", names.collect::<Vec<_>>().join(", ")),
+            None => format!(
+                "valid settings here are {}",
+                names.collect::<Vec<_>>().join(", ")
+            ),
         };
-        self.found(path, "there is no such setting", fix);
+        self.report(path, "there is no such setting", fix);
     }
 }
 
-/// The name that a slip of the hand would have meant.
+/// The most similar name, if it is similar enough to be a typo.
 pub(super) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let near = |known: &'a str| (strsim::jaro_winkler(name, known), known);
     let best = names.map(near).max_by(|a, b| a.0.total_cmp(&b.0))?;
     (best.0 > 0.8).then_some(best.1)
 }
 
-fn short(text: &str) -> String {
+fn shorten(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
-const fn name_of(value: &Value) -> &'static str {
+const fn type_name(value: &Value) -> &'static str {
     match value {
-        Value::Null => "a number that can't be read",
-        Value::Bool(_) => "true or false",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a table",
+        Value::Null => "number that can't be read",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "list",
+        Value::Object(_) => "table",
     }
 }
 
-/// What is wrong with a text of that form. Never repeats a URL: it may have a password.
-fn wrong_form(form: &str, text: &str) -> Option<String> {
-    let wrong = |is_right: bool, message: &str| (!is_right).then(|| message.to_owned());
+/// Checks a text of the given form. The message never repeats a URL, which may contain a password.
+fn find_form_error(form: &str, text: &str) -> Option<String> {
+    let unless = |is_valid: bool, message: &str| (!is_valid).then(|| message.to_owned());
     match form {
         "span" => text.parse::<Span>().err().map(|error| error.to_string()),
         "size" => text.parse::<Size>().err().map(|error| error.to_string()),
-        "header" => wrong(
+        "header" => unless(
             HeaderName::from_bytes(text.as_bytes()).is_ok(),
             "a header's name has letters, digits and -",
         ),
-        "network" => wrong(
-            network(text).is_some(),
-            "this is no address and no network, such as 10.0.0.0/8",
+        "network" => unless(
+            parse_network(text).is_some(),
+            "this is neither an address nor a network, such as 10.0.0.0/8",
         ),
-        "method" => wrong(
+        "method" => unless(
             Method::from_bytes(text.as_bytes()).is_ok() && text.to_uppercase() == text,
             "a method is written in capitals, such as POST",
         ),
-        "address" => wrong(
+        "address" => unless(
             text.to_socket_addrs().is_ok(),
-            "this is no address with a port that this machine knows",
+            "this is not an address and port that this machine can resolve",
         ),
-        "http-url" => wrong(
+        "http-url" => unless(
             is_http_url(text),
-            "this is no URL that begins with http:// or https:// and names a host",
+            "this is not a URL with http:// or https:// and a host",
         ),
-        "store-url" => wrong(
+        "store-url" => unless(
             text.contains("://"),
-            "this is no URL; it has a scheme such as redis://, postgres://, mysql://, sqlite:// or memory://",
+            "this is not a URL with a scheme such as redis://, postgres://, mysql://, sqlite:// or \
+             memory://",
         ),
-        "pointer" => wrong(text.starts_with('/'), "a JSON pointer begins with /"),
-        "route" => wrong(text.starts_with('/'), "a route's path begins with /"),
-        "file" => wrong(!text.is_empty(), "this is no path"),
+        "pointer" => unless(text.starts_with('/'), "a JSON pointer begins with /"),
+        "route" => unless(text.starts_with('/'), "a route's path begins with /"),
+        "file" => unless(!text.is_empty(), "the path is empty"),
         _ => None,
     }
 }
@@ -158,8 +158,8 @@ fn is_http_url(text: &str) -> bool {
     scheme && uri.host().is_some_and(|host| !host.is_empty()) && uri.query().is_none()
 }
 
-/// For findings about the whole.
-pub(super) fn missing(path: &str, message: &str, fix: &str) -> Finding {
+/// A finding whose origin is not known.
+pub(super) fn new_finding(path: &str, message: &str, fix: &str) -> Finding {
     Finding {
         path: path.to_owned(),
         origin: Origin::Default,

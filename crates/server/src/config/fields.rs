@@ -1,4 +1,5 @@
-//! The schema, and every setting in it: what the checks, the environment and the documentation go by.
+//! The JSON schema of the settings, and the list of all settings. Checks and documentation use
+//! both.
 
 use std::sync::LazyLock;
 
@@ -7,40 +8,40 @@ use serde_json::{Map, Value};
 
 use super::tree::Config;
 
-/// One setting.
+/// A setting.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// Where it is: `upstream.urls`, `routes[].path`.
+    /// Its path, such as `upstream.urls` or `routes[].path`.
     pub path: String,
-    /// What it is.
+    /// Its description.
     pub about: String,
-    /// What may be said.
+    /// Its kind of value.
     pub kind: Kind,
-    /// What holds where nothing is said; `None` where that is "nothing".
+    /// Its default value, if it has one.
     pub default: Option<Value>,
-    /// The variable that sets it; settings of routes have none.
+    /// Its environment variable. Settings of routes have none.
     pub env: Option<String>,
 }
 
-/// What may be said.
+/// The kind of value of a setting.
 #[derive(Clone, Debug)]
 pub enum Kind {
-    /// A text, of a form such as `header` or `span`.
+    /// A text, optionally of a form such as `header` or `span`.
     Text {
-        /// Which.
+        /// The name of the form.
         form: Option<String>,
     },
-    /// A whole number, within bounds.
+    /// A whole number within bounds.
     Number {
-        /// The least.
+        /// The minimum.
         least: u64,
-        /// The most.
+        /// The maximum.
         most: u64,
     },
-    /// `true` or `false`.
-    Truth,
-    /// One of these words, each with what it means.
-    Word(Vec<(String, String)>),
+    /// A boolean.
+    Boolean,
+    /// One of several words, each with its meaning.
+    Choice(Vec<(String, String)>),
     /// A list.
     List(Box<Kind>),
     /// A table of settings.
@@ -50,13 +51,13 @@ pub enum Kind {
 /// A kind, with its description.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What it is.
+    /// Its description.
     pub about: String,
-    /// What may be said.
+    /// Its kind of value.
     pub kind: Kind,
 }
 
-/// The JSON schema, with every table closed.
+/// The JSON schema of the configuration. It allows no unknown settings.
 #[must_use]
 pub fn schema() -> Value {
     let settings =
@@ -67,7 +68,7 @@ pub fn schema() -> Value {
     schema
 }
 
-/// Unknown members are refused everywhere; flattened structs can't say so themselves.
+/// Forbids unknown members everywhere, because flattened structs cannot declare this.
 fn close(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
@@ -81,26 +82,26 @@ fn close(schema: &mut Value) {
     }
 }
 
-/// The whole tree.
+/// The schema as a tree of kinds.
 #[must_use]
 pub(super) fn tree() -> &'static Node {
-    static TREE: LazyLock<Node> = LazyLock::new(|| node(&schema()));
+    static TREE: LazyLock<Node> = LazyLock::new(|| read_node(&schema()));
     &TREE
 }
 
-/// The settings at the tree's leaves, in their order.
+/// All settings, in the order of the schema.
 #[must_use]
 pub fn fields() -> &'static [Field] {
     static FIELDS: LazyLock<Vec<Field>> = LazyLock::new(|| {
         let defaults = serde_json::to_value(Config::default()).unwrap_or_default();
         let mut fields = Vec::new();
-        gather(tree(), "", Some(&defaults), &mut fields);
+        collect_fields(tree(), "", Some(&defaults), &mut fields);
         fields
     });
     &FIELDS
 }
 
-fn gather(node: &Node, path: &str, default: Option<&Value>, fields: &mut Vec<Field>) {
+fn collect_fields(node: &Node, path: &str, default: Option<&Value>, fields: &mut Vec<Field>) {
     let members = match &node.kind {
         Kind::Table(members) => members,
         Kind::List(inner) => match &**inner {
@@ -109,19 +110,19 @@ fn gather(node: &Node, path: &str, default: Option<&Value>, fields: &mut Vec<Fie
                     about: node.about.clone(),
                     kind: (**inner).clone(),
                 };
-                gather(&inner, &format!("{path}[]"), None, fields);
+                collect_fields(&inner, &format!("{path}[]"), None, fields);
                 return;
             }
-            _ => return push(node, path, default, fields),
+            _ => return push_field(node, path, default, fields),
         },
-        _ => return push(node, path, default, fields),
+        _ => return push_field(node, path, default, fields),
     };
     for (name, member) in members {
         let path = match path {
             "" => name.clone(),
             path => format!("{path}.{name}"),
         };
-        gather(
+        collect_fields(
             member,
             &path,
             default.and_then(|value| value.get(name)),
@@ -130,7 +131,7 @@ fn gather(node: &Node, path: &str, default: Option<&Value>, fields: &mut Vec<Fie
     }
 }
 
-fn push(node: &Node, path: &str, default: Option<&Value>, fields: &mut Vec<Field>) {
+fn push_field(node: &Node, path: &str, default: Option<&Value>, fields: &mut Vec<Field>) {
     let env = (!path.contains("[]")).then(|| env_name(path));
     fields.push(Field {
         path: path.to_owned(),
@@ -141,48 +142,48 @@ fn push(node: &Node, path: &str, default: Option<&Value>, fields: &mut Vec<Field
     });
 }
 
-/// `upstream.urls` is `SEMEL_UPSTREAM_URLS`.
+/// The environment variable of a setting: `SEMEL_UPSTREAM_URLS` for `upstream.urls`.
 #[must_use]
 pub fn env_name(path: &str) -> String {
     format!("SEMEL_{}", path.replace('.', "_").to_uppercase())
 }
 
-fn text<'a>(schema: &'a Value, member: &str) -> &'a str {
+fn member_text<'a>(schema: &'a Value, member: &str) -> &'a str {
     schema.get(member).and_then(Value::as_str).unwrap_or("")
 }
 
-fn node(schema: &Value) -> Node {
+fn read_node(schema: &Value) -> Node {
     Node {
-        about: text(schema, "description").replace('\n', " "),
-        kind: kind(schema),
+        about: member_text(schema, "description").replace('\n', " "),
+        kind: read_kind(schema),
     }
 }
 
-fn kind(schema: &Value) -> Kind {
+fn read_kind(schema: &Value) -> Kind {
     if let Some(members) = schema.get("properties").and_then(Value::as_object) {
-        return table(members);
+        return read_table(members);
     }
-    // What may also be absent, or one of several words.
+    // Optional values and choices between words.
     let choices = ["anyOf", "oneOf"];
     for choice in choices {
         let Some(options) = schema.get(choice).and_then(Value::as_array) else {
             continue;
         };
-        let said = |option: &&Value| text(option, "type") != "null";
-        let mut options = options.iter().filter(said);
+        let is_value = |option: &&Value| member_text(option, "type") != "null";
+        let mut options = options.iter().filter(is_value);
         if options.clone().any(|option| option.get("const").is_some()) {
             let word = |option: &Value| {
-                let about = text(option, "description").replace('\n', " ");
-                (text(option, "const").to_owned(), about)
+                let about = member_text(option, "description").replace('\n', " ");
+                (member_text(option, "const").to_owned(), about)
             };
-            return Kind::Word(options.map(word).collect());
+            return Kind::Choice(options.map(word).collect());
         }
         if let Some(one) = options.next() {
-            return kind(one);
+            return read_kind(one);
         }
     }
     match type_name(schema) {
-        "boolean" => Kind::Truth,
+        "boolean" => Kind::Boolean,
         "integer" => {
             let bound = |name| schema.get(name).and_then(Value::as_u64);
             Kind::Number {
@@ -191,7 +192,9 @@ fn kind(schema: &Value) -> Kind {
             }
         }
         "array" => Kind::List(Box::new(
-            schema.get("items").map_or(Kind::Text { form: None }, kind),
+            schema
+                .get("items")
+                .map_or(Kind::Text { form: None }, read_kind),
         )),
         _ => Kind::Text {
             form: schema
@@ -202,12 +205,12 @@ fn kind(schema: &Value) -> Kind {
     }
 }
 
-fn table(members: &Map<String, Value>) -> Kind {
-    let member = |(name, schema): (&String, &Value)| (name.clone(), node(schema));
+fn read_table(members: &Map<String, Value>) -> Kind {
+    let member = |(name, schema): (&String, &Value)| (name.clone(), read_node(schema));
     Kind::Table(members.iter().map(member).collect())
 }
 
-/// The type, where it may also be absent.
+/// The JSON type, ignoring `null`.
 fn type_name(schema: &Value) -> &str {
     match schema.get("type") {
         Some(Value::Array(types)) => {
@@ -220,9 +223,9 @@ fn type_name(schema: &Value) -> &str {
 }
 
 impl Kind {
-    /// In words, for people.
+    /// A description for people.
     #[must_use]
-    pub fn in_words(&self) -> String {
+    pub fn describe(&self) -> String {
         match self {
             Self::Text { form } => match form.as_deref() {
                 Some("span") => "span of time, such as \"30s\"".to_owned(),
@@ -239,15 +242,15 @@ impl Kind {
                 _ => "text".to_owned(),
             },
             Self::Number { .. } => "whole number".to_owned(),
-            Self::Truth => "true or false".to_owned(),
-            Self::Word(words) => {
+            Self::Boolean => "true or false".to_owned(),
+            Self::Choice(words) => {
                 let quoted: Vec<String> = words
                     .iter()
                     .map(|(word, _)| format!("\"{word}\""))
                     .collect();
                 quoted.join(", ")
             }
-            Self::List(inner) => format!("list: {}", inner.in_words()),
+            Self::List(inner) => format!("list: {}", inner.describe()),
             Self::Table(_) => "table".to_owned(),
         }
     }
@@ -258,12 +261,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_setting_is_described_and_has_a_variable_of_its_own() {
+    fn every_setting_has_a_description_and_its_own_variable() {
         let fields = fields();
         assert!(fields.len() > 60, "{}", fields.len());
         for field in fields {
-            assert!(field.about.len() > 3, "{} says nothing", field.path);
-            if let Kind::Word(words) = &field.kind {
+            assert!(field.about.len() > 3, "{} has no description", field.path);
+            if let Kind::Choice(words) = &field.kind {
                 assert!(
                     words
                         .iter()
@@ -284,10 +287,10 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_read_from_the_schema() {
+    fn kinds_match_the_schema() {
         let kind_of = |path: &str| {
             let found = fields().iter().find(|field| field.path == path);
-            found.unwrap().kind.in_words()
+            found.unwrap().kind.describe()
         };
         assert_eq!(kind_of("drain_time"), "span of time, such as \"30s\"");
         assert_eq!(kind_of("routes[].crash"), "\"takeover\", \"hold\"");

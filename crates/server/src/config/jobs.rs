@@ -1,39 +1,43 @@
-//! The settings of the queue of jobs.
+//! The settings of the job queue.
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::tree::seconds;
-use super::units::{Size, Span};
+use super::units::{Size, Span, seconds};
 
-/// The queue of jobs, beside the records in PostgreSQL or in a bucket.
+/// The job queue, in the same PostgreSQL database or bucket as the records.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Jobs {
-    /// Whether there is one: `/mesh` on the main listener is its own then, for whom `api.access` lets in.
+    /// Whether the queue is enabled. Its API is at `/mesh` on the main listener, for callers that
+    /// `api.access` allows.
     pub enabled: bool,
-    /// How long an answer is kept after its job has ended, and the job itself. A day where not set, 30 days in a bucket.
+    /// How long to keep a finished job and its result. Default: one day, or 30 days in a bucket.
     pub retention: Option<Span>,
-    /// The longest that a submitter may ask for, and how long dead letters are kept.
+    /// The longest retention that a submitter may ask for, and the retention of dead letters.
     pub max_retention: Span,
-    /// The largest result that is kept; of a longer one it is remembered how long it was.
+    /// The largest result to keep. Of a larger one, only the size is kept.
     pub max_result_bytes: Size,
-    /// How often a job may be started, unless it says otherwise.
+    /// How often a job may be started, unless the submission sets it.
     #[schemars(range(min = 1, max = 1000))]
     pub max_attempts: u16,
-    /// How long a job waits after its first failure; twice as long after each further one, up to an hour.
+    /// How long a job waits after its first failure. Each further failure doubles this, up to an
+    /// hour.
     pub backoff: Span,
-    /// How often to look for jobs whose workers have vanished.
+    /// How often to look for jobs whose worker has disappeared.
     pub reap_every: Span,
-    /// The most jobs of one kind that wait; past it new ones are refused with 429. Any number where not set. Not in a bucket.
+    /// The maximum number of waiting jobs of one kind. Further submissions get 429. Unlimited if
+    /// not set. Not available in a bucket.
     #[schemars(range(min = 1))]
     pub max_queued_per_kind: Option<u64>,
-    /// The most unfinished jobs of one client (`client.node_id`); past it new ones are refused with 429. Any number where not set. Not in a bucket.
+    /// The maximum number of unfinished jobs of one client (`client.node_id`). Further submissions
+    /// get 429. Unlimited if not set. Not available in a bucket.
     #[schemars(range(min = 1))]
     pub max_unfinished_per_client: Option<u64>,
-    /// The most jobs of one kind that run at once; past it they wait. Any number where not set. Not in a bucket.
+    /// The maximum number of jobs of one kind that run at the same time; others wait. Unlimited if
+    /// not set. Not available in a bucket.
     #[schemars(range(min = 1))]
     pub max_running_per_kind: Option<u64>,
 }

@@ -1,42 +1,53 @@
-//! The limits of the process, and each caller's share of them.
+//! The limits of the process: concurrency, memory and rates, and each caller's share of them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::tree::seconds;
-use super::units::{Size, Span};
+use super::units::{Size, Span, seconds};
 
-/// How much is taken at a time, and how much of that one caller may have.
+/// Limits on concurrent work and request rates, for the process and for each caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// The most connections at a time, WebSockets among them. Past it, a few more are told so (503); health checks are answered.
+    /// The maximum number of connections, including WebSockets. A few more connections get 503;
+    /// health probes are still answered.
     #[schemars(range(min = 1))]
     pub connections: usize,
-    /// The most of them from one address (of IPv6, one /64 network). `listener.trusted_peers` may have all.
+    /// The maximum number of connections from one address, or from one /64 network of IPv6. It does
+    /// not apply to `listener.trusted_peers`.
     #[schemars(range(min = 1))]
     pub connections_per_address: usize,
-    /// The most requests under way at a time, with a key or without, from their heads to the ends of their answers; those with a key also when their clients have left. This bounds the connections to the service too. Past it, 503.
+    /// The maximum number of concurrent requests, from the head to the end of the response.
+    /// Requests with a key count even after their client has disconnected. This also limits the
+    /// connections to the service. Further requests get 503.
     #[schemars(range(min = 1))]
     pub requests: usize,
-    /// The most requests with a key that are with the service at a time: they go on also when their clients have left. More wait for `upstream.connect_timeout`, and are then told so (503); nothing was sent.
+    /// The maximum number of requests with a key that the service processes at the same time. They
+    /// continue even if their client disconnects. Further requests wait for
+    /// `upstream.connect_timeout` and then get 503; nothing was sent.
     #[schemars(range(min = 1))]
     pub running: usize,
-    /// The most callers that wait for another's run, over all keys.
+    /// The maximum number of requests that wait for a running request with the same key, over all
+    /// keys.
     #[schemars(range(min = 1))]
     pub waiting: usize,
-    /// The most bytes of bodies of requests with a key, which are held in memory. Past it, 503.
+    /// The maximum memory for bodies of requests with a key. Further requests get 503.
     pub buffered: Size,
-    /// Percent of `requests`, `running`, `waiting` and `buffered` that one tenant may have, where `tenants` says how to find them; whoever names none counts as one. Past it, 429. 100 where there is only one.
+    /// The percentage of `requests`, `running`, `waiting` and `buffered` that one tenant may use,
+    /// if `tenants` is set. Requests without a tenant count as one tenant. Further requests get
+    /// 429. Use 100 if there is only one tenant.
     #[schemars(range(min = 1, max = 100))]
     pub tenant_share: u8,
-    /// The same for one principal (but not of `waiting`), where `principals` says how to find them.
+    /// The same for one principal, if `principals` is set. It does not apply to `waiting`.
     #[schemars(range(min = 1, max = 100))]
     pub principal_share: u8,
-    /// The same for one address: the peer's, or what `X-Forwarded-For` says last where `trust_forwarded` lets it. 100 is for whoever is behind a proxy that doesn't say.
+    /// The same for one address: the last one in `X-Forwarded-For` with `trust_forwarded`,
+    /// otherwise the address of the peer. Use 100 behind a proxy that does not send
+    /// `X-Forwarded-For`.
     #[schemars(range(min = 1, max = 100))]
     pub address_share: u8,
-    /// The most requests a second of one tenant, and as many at once. Past it, 429. Any number where not set.
+    /// The maximum number of requests per second of one tenant, also as a burst. Further requests
+    /// get 429. Unlimited if not set.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub tenant_rate: Option<u32>,
     /// The same for one principal.
@@ -45,13 +56,36 @@ pub struct Limits {
     /// The same for one address.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub address_rate: Option<u32>,
-    /// The fewest bytes a second of a request's body, over `listener.body_timeout`; slower ones are cut. gRPC's streams may be slow. `0B` lets all be.
+    /// The maximum number of new keys of one tenant within `quota_window`. Further new keys get
+    /// 429; keys that the store has are still answered. Each process counts on its own. Unlimited
+    /// if not set.
+    #[schemars(range(min = 1))]
+    pub tenant_keys: Option<u64>,
+    /// The same for one principal.
+    #[schemars(range(min = 1))]
+    pub principal_keys: Option<u64>,
+    /// The same for one address.
+    #[schemars(range(min = 1))]
+    pub address_keys: Option<u64>,
+    /// The maximum bytes of responses to new keys of one tenant within `quota_window`. Unlimited if
+    /// not set.
+    pub tenant_stored: Option<Size>,
+    /// The same for one principal.
+    pub principal_stored: Option<Size>,
+    /// The same for one address.
+    pub address_stored: Option<Size>,
+    /// The window of these quotas. Set it to the retention, so that they limit what is in the store.
+    pub quota_window: Span,
+    /// The minimum rate of a request's body, in bytes per second, measured over
+    /// `listener.body_timeout`. Slower requests are cut off. It does not apply to gRPC. `0B`
+    /// disables it.
     pub body_rate: Size,
-    /// How long a connection may live before its client is asked to make another. What runs on it is finished.
+    /// The maximum age of a connection. Then the client is asked to reconnect, and running requests
+    /// finish.
     pub connection_age: Span,
-    /// How long nothing may pass through a WebSocket.
+    /// How long a WebSocket may be idle.
     pub tunnel_idle: Span,
-    /// How long a WebSocket may live.
+    /// The maximum age of a WebSocket.
     pub tunnel_age: Span,
 }
 
@@ -70,6 +104,13 @@ impl Default for Limits {
             tenant_rate: None,
             principal_rate: None,
             address_rate: None,
+            tenant_keys: None,
+            principal_keys: None,
+            address_keys: None,
+            tenant_stored: None,
+            principal_stored: None,
+            address_stored: None,
+            quota_window: seconds(24 * 60 * 60),
             body_rate: Size(100),
             connection_age: seconds(60 * 60),
             tunnel_idle: seconds(10 * 60),
@@ -79,8 +120,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What a share of so many percent comes to; at least one.
-    pub(crate) fn share_of(percent: u8, all: usize) -> usize {
+    /// The given percentage of `all`, and at least one.
+    pub(crate) fn compute_share(percent: u8, all: usize) -> usize {
         (all.saturating_mul(usize::from(percent)) / 100).max(1)
     }
 }

@@ -1,46 +1,58 @@
-//! Configuration: defaults, a TOML file, `SEMEL_*` variables, flags; the later wins.
+//! Configuration: defaults, a TOML file, `SEMEL_*` environment variables and flags, in this order
+//! of precedence.
 //!
 //! | file | is |
 //! |---|---|
-//! | `tree`, `route`, `seen`, `kept`, `jobs`, `limits`, `whose`, `units` | the settings as types, with their documentation |
-//! | `fields` | the schema made of them: what everything else goes by |
-//! | `source` | who said what, and where |
-//! | `check`, `rules` | everything that is wrong with it at once, each with its place and what to do |
-//! | `show` | the settings in force, one setting explained, and `docs/config.md` |
+//! | `tree` | [`Config`], the root of all settings |
+//! | `store`, `upstream`, `listener`, `limits`, `admin`, `audit` | settings with their documentation |
+//! | `jobs`, `health`, `observability`, `engine`, `identity`, `route` | settings with their documentation |
+//! | `policy`, `units` | conversion to the library's types; time spans and sizes |
+//! | `fields` | the JSON schema of the settings, and the list of all settings |
+//! | `source` | reading the file, the environment and the flags, with the origin of each value |
+//! | `check`, `rules` | all findings at once, each with its place and its fix |
+//! | `show` | the effective settings, the explanation of a setting, and `docs/config.md` |
 
+mod admin;
+mod audit;
 mod check;
+mod engine;
 mod fields;
+mod health;
+mod identity;
 mod jobs;
-mod kept;
 mod limits;
+mod listener;
+mod observability;
+mod policy;
 mod route;
 mod rules;
-mod seen;
+mod setting_error;
 mod show;
 mod source;
+mod store;
 mod tree;
 mod units;
-mod whose;
+mod upstream;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::Value;
 
-/// Whether a URL's host is this machine.
+/// Whether the host of a URL is a loopback address.
 pub(crate) fn is_at_loopback(url: &str) -> bool {
     let host = url.parse::<http::Uri>().ok();
     let host = host.and_then(|uri| Some(uri.host()?.to_owned()));
     host.is_some_and(|host| is_loopback(&format!("{host}:0")))
 }
 
-/// Whether a URL's host is this machine: what goes there stays here.
+/// Whether the host of a URL is this machine, so that traffic to it stays here.
 #[must_use]
 pub fn is_local(url: &str) -> bool {
     is_at_loopback(url)
 }
 
-/// Whether an address is one of this machine alone.
+/// Whether an address is a loopback address.
 pub(crate) fn is_loopback(address: &str) -> bool {
     let Ok(mut found) = std::net::ToSocketAddrs::to_socket_addrs(address) else {
         return false;
@@ -48,30 +60,34 @@ pub(crate) fn is_loopback(address: &str) -> bool {
     found.all(|address| address.ip().to_canonical().is_loopback())
 }
 
+pub use admin::{Admin, Api, ApiAccess};
+pub use audit::{Audit, AuditNats, AuditPostgres};
+pub use engine::{Engine, Keys};
 pub use fields::{Field, Kind, Node, env_name, fields, schema};
+pub use health::{Health, SelfCheck};
+pub use identity::{Algorithm, Credentials, IdentitySettings, IdentitySource, Jwt, Verify};
 pub use jobs::Jobs;
-pub use kept::{Audit, AuditNats, AuditPostgres};
 pub use limits::Limits;
+pub use listener::{Listener, Tls};
+pub use observability::{Log, LogFormat, Metrics, MetricsAccess, Traces};
 pub use route::{
     Compare, Crash, Fingerprint, LostAnswer, Mode, OnBusy, Profile, RouteEntry, RouteSettings,
     StoreDown,
 };
-pub use seen::{Log, LogFormat, Metrics, MetricsAccess, Traces};
-pub use show::{Shown, explain, reference, without_password};
+pub use setting_error::SettingError;
+pub use show::{EffectiveSetting, explain, reference, without_password};
 pub use source::{Flag, Origin, Sources};
-pub use tree::{
-    Admin, Api, ApiAccess, Config, Engine, Health, Host, Keys, Listener, Protocol, SelfCheck,
-    Store, Tls, Upstream,
-};
+pub use store::Store;
+pub use tree::Config;
 pub use units::{Size, Span, UnitError};
-pub use whose::{Algorithm, Credentials, From, Jwt, Verify, Whose};
+pub use upstream::{Host, Protocol, Upstream};
 
-/// One thing that is wrong.
+/// An error or a warning about the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The setting, or nothing where it is about the whole.
+    /// The path of the setting; empty if it is about the whole configuration.
     pub path: String,
-    /// Who said it.
+    /// Where the value comes from.
     pub origin: Origin,
     /// What is wrong.
     pub message: String,
@@ -91,15 +107,15 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Everything that is wrong, at once.
+/// All errors of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Findings(pub Vec<Finding>);
 
 impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.0.len();
-        let things = if count == 1 { "thing is" } else { "things are" };
-        write!(f, "{count} {things} wrong with the configuration:")?;
+        let errors = if count == 1 { "error" } else { "errors" };
+        write!(f, "{count} {errors} in the configuration:")?;
         for finding in &self.0 {
             write!(f, "\n- {finding}")?;
         }
@@ -107,12 +123,12 @@ impl fmt::Display for Findings {
     }
 }
 
-/// A configuration, and where it came from.
+/// A valid configuration and the origins of its values.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The settings in force.
+    /// The effective settings.
     pub config: Config,
-    /// What isn't wrong, but worth knowing.
+    /// Warnings that do not prevent a start.
     pub warnings: Vec<Finding>,
     sources: Sources,
     effective: Value,
@@ -120,25 +136,25 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Reads the same sources again: the file, that is, as the others don't change while a process runs.
+    /// Reads the configuration file again, with the same environment and flags.
     ///
     /// # Errors
-    /// [`Findings`], with everything that is wrong.
-    pub fn again(&self) -> Result<Self, Findings> {
+    /// [`Findings`] lists all errors.
+    pub fn reload(&self) -> Result<Self, Findings> {
         load(&self.sources)
     }
 
-    /// The sources.
+    /// The sources of this configuration.
     #[must_use]
     pub const fn sources(&self) -> &Sources {
         &self.sources
     }
 }
 
-/// Reads and checks everything.
+/// Reads and checks the configuration.
 ///
 /// # Errors
-/// [`Findings`], with everything that is wrong.
+/// [`Findings`] lists all errors.
 ///
 /// ```
 /// use semel_server::config::{Flag, Sources, load};
@@ -158,45 +174,45 @@ impl Loaded {
 /// ```
 pub fn load(sources: &Sources) -> Result<Loaded, Findings> {
     let mut findings = Vec::new();
-    let said = source::read(sources, &mut findings);
+    let raw = source::read(sources, &mut findings);
     if !findings.is_empty() {
-        // Half a file would be found wrong in ways that it isn't.
+        // A file that is only partly read would cause misleading findings.
         findings.dedup();
         return Err(Findings(findings));
     }
-    check::against_schema(&said, &mut findings);
+    check::check_schema(&raw, &mut findings);
     if !findings.is_empty() {
         return Err(Findings(findings));
     }
     let defaults = serde_json::to_value(Config::default()).unwrap_or_default();
-    let mut effective = source::merged(&defaults, &said.value);
-    // A route says only what is different.
+    let mut effective = source::merge(&defaults, &raw.value);
+    // A route lists only what differs from the defaults.
     let base = effective["defaults"].clone();
     if let Some(routes) = effective["routes"].as_array_mut() {
         for route in routes {
-            *route = source::merged(&base, route);
+            *route = source::merge(&base, route);
         }
     }
     let config: Config = match serde_path_to_error::deserialize(&effective) {
         Ok(config) => config,
         Err(error) => {
             let path = error.path().to_string();
-            let fix = "see `semel config explain` for what it takes";
-            let mut finding = check::missing(&path, &error.into_inner().to_string(), fix);
-            finding.origin = said.origin(&path);
+            let fix = "see `semel config explain` for valid values";
+            let mut finding = check::new_finding(&path, &error.into_inner().to_string(), fix);
+            finding.origin = raw.origin(&path);
             return Err(Findings(vec![finding]));
         }
     };
-    let rules::Judged { wrong, warnings } = rules::judge(&config, &said);
-    if !wrong.is_empty() {
-        return Err(Findings(wrong));
+    let rules::RuleFindings { errors, warnings } = rules::check_rules(&config, &raw);
+    if !errors.is_empty() {
+        return Err(Findings(errors));
     }
     Ok(Loaded {
         config,
         warnings,
         sources: sources.clone(),
         effective,
-        origins: said.origins,
+        origins: raw.origins,
     })
 }
 

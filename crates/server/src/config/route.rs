@@ -1,89 +1,104 @@
-//! How the requests of one route are treated.
+//! The settings of a route.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::units::{Size, Span};
 
-/// A route, and how it is treated. What isn't said is as in `defaults`.
+/// A route and its settings. Settings that it leaves out come from `defaults`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RouteEntry {
-    /// The path: `/charges/{id}/capture`, where `{id}` is any one segment and `{*rest}`, last, any number.
+    /// The path, such as `/charges/{id}/capture`. `{id}` matches one segment, and `{*rest}` at the
+    /// end matches any number of them.
     #[schemars(extend("format" = "route"))]
     pub path: String,
-    /// Everything else.
+    /// The other settings.
     #[serde(flatten)]
     pub settings: RouteSettings,
 }
 
-/// How requests are treated.
+/// The settings of requests.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RouteSettings {
-    /// Enforce, observe, or off.
+    /// Whether duplicates are blocked.
     pub mode: Mode,
-    /// Whose conventions apply where APIs differ.
+    /// The conventions that requests and responses follow.
     pub profile: Profile,
-    /// The methods covered; others pass.
+    /// The methods that the route covers. Other methods pass through.
     #[schemars(extend("items" = {"type": "string", "format": "method"}))]
     pub methods: Vec<String>,
-    /// Whether a request without a key is refused. As the profile says, where not set.
+    /// Whether to refuse requests without a key. Default: depends on the profile.
     pub require_key: Option<bool>,
-    /// The header that has the key. `Idempotency-Key` or `X-Idempotency-Key`, where not set.
+    /// The header with the key. Default: `Idempotency-Key` or `X-Idempotency-Key`.
     #[schemars(extend("format" = "header"))]
     pub key_header: Option<String>,
-    /// The member of a JSON body that has the key, instead of a header. Every body of the route is then read first.
+    /// The member of a JSON body with the key, instead of a header. Every body of the route is then
+    /// read before it is forwarded.
     pub key_field: Option<String>,
-    /// The scope of its keys: two routes with the same scope share them. The route's path, where not set; `http` for what no route fits.
+    /// The scope of the keys. Routes with the same scope share their keys. Default: the path of the
+    /// route, or `http` for requests that match no route.
     pub scope: Option<String>,
-    /// What becomes of a key whose request began, and whose end nobody saw.
+    /// What happens to a key if the process that runs its request crashes.
     pub crash: Crash,
-    /// What a lost answer means: the service was asked, and it did not answer in time, or the connection broke.
+    /// What happens to a key if the request was sent to the service and no response came.
     pub lost_answer: LostAnswer,
-    /// What a request does while another with its key runs. As the profile says, where not set.
+    /// What a request does while another request with the same key is running. Default: depends on
+    /// the profile.
     pub on_busy: Option<OnBusy>,
-    /// How long it waits at most.
+    /// The maximum wait for the running request.
     pub wait: Span,
-    /// The most requests of this process that wait for one key.
+    /// The maximum number of requests of this process that wait for one key.
     pub max_waiters: usize,
-    /// The most requests with a key that are with the service at a time, of this route. `limits.running` is for all together.
+    /// The maximum number of requests with a key that the service processes for this route at the
+    /// same time. `limits.running` limits all routes together.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_running: Option<usize>,
-    /// How long answers are kept.
+    /// A URL to ask before a stored response is sent again: it gets a `GET` with the headers of the
+    /// request, and `X-Original-Method` and `X-Original-URI`. After a 2xx the response is replayed;
+    /// 401 and 403 are passed on. Without it, callers get their replays until the retention ends,
+    /// even if their credential was revoked.
+    #[schemars(extend("format" = "http-url"))]
+    pub replay_auth_url: Option<String>,
+    /// How long to keep responses for replays.
     pub retention: Span,
-    /// The longest retention that callers may choose with `X-Idempotency-TTL` (milliseconds). They may not, where not set.
+    /// The longest retention that callers may set with `X-Idempotency-TTL` (milliseconds). Without
+    /// it, callers cannot set the retention.
     pub caller_retention: Option<Span>,
-    /// How long a node may be silent before it counts as gone. It renews its lease at every third of this.
+    /// How long a node may be silent before it counts as crashed. It renews its lease three times
+    /// in this span.
     pub lease: Span,
-    /// The most runs begun before a vanished node means "in doubt", also under takeover.
+    /// The maximum number of runs. If the node of the last one crashes, the key is in doubt, even
+    /// with `crash = "takeover"`.
     #[schemars(range(min = 1))]
     pub max_attempts: u16,
-    /// Whether requests go through unprotected when the store gives no answer.
+    /// What happens to requests while the store does not answer.
     pub store_down: StoreDown,
-    /// The most bytes of the body of a request with a key.
+    /// The maximum size of the body of a request with a key.
     pub max_body: Size,
-    /// How long such a body may take.
+    /// How long the body of a request with a key may take to arrive.
     pub body_time: Span,
-    /// The largest answer body kept. A larger one is not kept, and its replay says so.
+    /// The largest response body to keep. The replay of a larger one says that it was not kept.
     pub max_answer: Size,
-    /// How long an answer's body is gathered before it counts as a stream, which isn't kept.
+    /// How long to collect a response body. A longer one counts as a stream, which is not kept.
     pub gather_time: Span,
-    /// Whether answers are streams: none is kept, and none is held back to be gathered.
+    /// Whether responses are streams, which are neither collected nor kept.
     pub streams: bool,
-    /// Headers of answers that are kept for replays, besides the usual ones.
+    /// Response headers to keep for replays, besides the usual ones.
     #[schemars(extend("items" = {"type": "string", "format": "header"}))]
     pub keep_headers: Vec<String>,
-    /// Whether the route has tenants, where `tenants` says how to find them.
+    /// Whether keys of the route belong to tenants, if `tenants` is set.
     pub has_tenants: bool,
-    /// What makes a request the same request.
+    /// Which parts of a request must be the same in a retry.
     pub fingerprint: Fingerprint,
 }
 
 impl Default for RouteSettings {
     fn default() -> Self {
         let policy = semel::Policy::default();
-        let limits = semel::http::Limits::default();
+        let limits = semel::http::BodyLimits::default();
         Self {
             mode: Mode::Enforce,
             profile: Profile::Ietf,
@@ -98,6 +113,7 @@ impl Default for RouteSettings {
             wait: Span(std::time::Duration::from_secs(30)),
             max_waiters: policy.max_waiters_per_key,
             max_running: None,
+            replay_auth_url: None,
             retention: Span(policy.retention),
             caller_retention: None,
             lease: Span(policy.lease),
@@ -115,95 +131,98 @@ impl Default for RouteSettings {
     }
 }
 
-/// Whether the answer decides anything.
+/// Whether duplicates are blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Duplicates are answered, not run.
+    /// Duplicates are blocked or replayed.
     Enforce,
-    /// Everything runs; what enforcing would have done is reported.
+    /// Every request runs. Metrics and log report what `enforce` would have done.
     Observe,
-    /// Nothing is looked at.
+    /// Requests pass through unexamined.
     Off,
 }
 
-/// Whose conventions apply.
+/// The conventions that requests and responses follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
-    /// The IETF draft's.
+    /// The IETF draft of the `Idempotency-Key` header.
     Ietf,
-    /// As Stripe's API behaves.
+    /// The behavior of Stripe's API.
     Stripe,
-    /// Intake forms: replays answer 200.
+    /// Intake forms, where replays have status 200.
     Intake,
     /// The Agentic Commerce Protocol.
     Acp,
 }
 
-/// What becomes of a key whose request began, and whose end nobody saw.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// What happens to a key if the process that runs its request crashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Crash {
-    /// The next request with the key runs it again: at least once.
+    /// The next request with the key runs it again (at least once).
     Takeover,
-    /// It is in doubt until somebody resolves it: at most once. For effects that can't be undone.
+    /// The key is in doubt until an operator resolves it (at most once). For effects that cannot be
+    /// undone.
     Hold,
 }
 
-/// What a lost answer means.
+/// What happens to a key if no response came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LostAnswer {
-    /// The same as a crash: as `crash` says.
+    /// The same as after a crash: see `crash`.
     Crash,
-    /// In doubt, also under takeover.
+    /// The key is in doubt, even with `crash = "takeover"`.
     Doubt,
 }
 
-/// What a request does while another with its key runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// What a request does while another request with the same key is running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ToSchema)]
+#[schema(as = Busy)]
 #[serde(rename_all = "lowercase")]
 pub enum OnBusy {
-    /// It waits for the other's answer.
+    /// It waits for the response of the running request.
     Wait,
-    /// It is told so at once.
+    /// It is refused at once.
     Refuse,
 }
 
-/// Whether requests go through when the store gives no answer.
+/// What happens to requests while the store does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreDown {
-    /// No: 503, and nothing is forwarded.
+    /// They get 503, and nothing is forwarded.
     Closed,
-    /// Yes, unprotected. It is counted and logged.
+    /// They are forwarded without protection. This is counted and logged.
     Open,
 }
 
-/// What makes a request the same request.
+/// Which parts of a request must be the same in a retry.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Fingerprint {
-    /// Whether the method counts.
+    /// Whether to compare the method.
     pub method: bool,
-    /// Whether the host that was asked counts.
+    /// Whether to compare the host.
     pub authority: bool,
-    /// Whether the path counts.
+    /// Whether to compare the path.
     pub path: bool,
-    /// Whether the query counts.
+    /// Whether to compare the query.
     pub query: bool,
-    /// Whether the media type of the body counts.
+    /// Whether to compare the media type of the body.
     pub content_type: bool,
-    /// Headers that count as well.
+    /// Headers to compare as well.
     #[schemars(extend("items" = {"type": "string", "format": "header"}))]
     pub headers: Vec<String>,
-    /// How bodies are compared.
+    /// How to compare bodies.
     pub body: Compare,
-    /// Of a JSON body, only what these JSON pointers lead to counts: `/order/id`, `/items/*/id`.
+    /// JSON pointers to the only parts of a JSON body to compare, such as `/order/id` or
+    /// `/items/*/id`.
     #[schemars(extend("items" = {"type": "string", "format": "pointer"}))]
     pub include: Vec<String>,
-    /// Of a JSON body, what these JSON pointers lead to doesn't count: `/sent_at`.
+    /// JSON pointers to the parts of a JSON body to ignore, such as `/sent_at`.
     #[schemars(extend("items" = {"type": "string", "format": "pointer"}))]
     pub exclude: Vec<String>,
 }
@@ -224,14 +243,15 @@ impl Default for Fingerprint {
     }
 }
 
-/// How bodies are compared.
+/// How to compare bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Compare {
-    /// JSON by its meaning: the order of members and white space don't count. Anything else by its bytes.
+    /// JSON by its content: the order of members and white space are ignored. Other bodies by their
+    /// bytes.
     Meaning,
     /// By their bytes.
     Bytes,
-    /// Not at all: the key alone says what is asked for.
+    /// Bodies are not compared.
     Nothing,
 }

@@ -1,4 +1,4 @@
-//! The settings in force, one setting explained, and the page of all settings.
+//! The effective settings, the explanation of a setting, and the page of all settings.
 
 use std::fmt::Write as _;
 
@@ -7,46 +7,46 @@ use serde_json::Value;
 use super::Loaded;
 use super::check::nearest;
 use super::fields::{Field, Kind, fields};
-use super::source::{Origin, Said, join};
+use super::source::{Origin, RawSettings, join};
 
-/// One setting in force.
+/// An effective setting.
 #[derive(Clone, Debug)]
-pub struct Shown {
-    /// The setting.
+pub struct EffectiveSetting {
+    /// The path of the setting.
     pub path: String,
-    /// Its value, passwords left out.
+    /// Its value, without passwords.
     pub value: Value,
-    /// Who said so.
+    /// Where the value comes from.
     pub origin: Origin,
 }
 
 impl Loaded {
-    /// Every setting in force, with who said so.
+    /// All effective settings and the origins of their values.
     #[must_use]
-    pub fn shown(&self) -> Vec<Shown> {
-        let said = Said {
+    pub fn effective_settings(&self) -> Vec<EffectiveSetting> {
+        let raw = RawSettings {
             value: Value::Null,
             origins: self.origins.clone(),
         };
         let mut all = Vec::new();
-        flat(&self.effective, "", &mut |path, value| {
-            all.push(Shown {
+        visit_leaves(&self.effective, "", &mut |path, value| {
+            all.push(EffectiveSetting {
                 path: path.to_owned(),
-                value: redacted(value),
-                origin: origin(&said, path),
+                value: redact(value),
+                origin: find_origin(&raw, path),
             });
         });
         all
     }
 }
 
-/// A route's settings that it doesn't say itself are those of `defaults`.
-fn origin(said: &Said, path: &str) -> Origin {
-    if said.origins.contains_key(path) {
-        return said.origin(path);
+/// The origin of a setting. Settings that a route leaves out come from `defaults`.
+fn find_origin(raw: &RawSettings, path: &str) -> Origin {
+    if raw.origins.contains_key(path) {
+        return raw.origin(path);
     }
     match path.split_once("].") {
-        Some((_, member)) if path.starts_with("routes[") => said
+        Some((_, member)) if path.starts_with("routes[") => raw
             .origins
             .get(&format!("defaults.{member}"))
             .cloned()
@@ -55,47 +55,48 @@ fn origin(said: &Said, path: &str) -> Origin {
     }
 }
 
-fn flat(value: &Value, path: &str, take: &mut dyn FnMut(&str, &Value)) {
+fn visit_leaves(value: &Value, path: &str, take: &mut dyn FnMut(&str, &Value)) {
     match value {
         Value::Object(members) => {
             for (name, value) in members {
-                flat(value, &join(path, name), take);
+                visit_leaves(value, &join(path, name), take);
             }
         }
         Value::Array(items) if items.iter().any(Value::is_object) => {
             for (at, item) in items.iter().enumerate() {
-                flat(item, &format!("{path}[{at}]"), take);
+                visit_leaves(item, &format!("{path}[{at}]"), take);
             }
         }
         other => take(path, other),
     }
 }
 
-fn redacted(value: &Value) -> Value {
+fn redact(value: &Value) -> Value {
     match value {
         Value::String(text) if text.contains("://") => without_password(text).into(),
-        Value::Array(items) => Value::Array(items.iter().map(redacted).collect()),
+        Value::Array(items) => Value::Array(items.iter().map(redact).collect()),
         other => other.clone(),
     }
 }
 
-/// A URL for logs, or several with spaces between them: without user and password, and without the values of options.
+/// A URL for logs, or several separated by spaces, without user, password and the values of
+/// options.
 #[must_use]
 pub fn without_password(urls: &str) -> String {
-    let each: Option<Vec<_>> = urls.split_whitespace().map(shown_url).collect();
-    // Half of a URL with a space in it would show half of a password.
+    let each: Option<Vec<_>> = urls.split_whitespace().map(redact_url).collect();
+    // A part of a URL with a space in it could contain a part of the password.
     let each = each.filter(|each| !each.is_empty());
     each.map_or_else(|| "…".to_owned(), |each| each.join(" "))
 }
 
-fn shown_url(url: &str) -> Option<String> {
+fn redact_url(url: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
     if !semel::is_scheme(scheme) {
         return None;
     }
     let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
     if options.contains('@') {
-        // An option's, or the end of a password with a question mark in it: nobody can tell.
+        // This may belong to an option, or be the end of a password with a question mark in it.
         return Some(format!("{scheme}://…"));
     }
     // A password may have a slash in it too; a file's path may have an @.
@@ -106,10 +107,10 @@ fn shown_url(url: &str) -> Option<String> {
     Some(format!("{scheme}://{place}{more}"))
 }
 
-/// What one setting is, for people; `None` with the nearest name where there is none.
+/// The explanation of a setting, or of all settings of a table.
 ///
 /// # Errors
-/// The name of a setting that may have been meant.
+/// The most similar name, if there is no such setting.
 pub fn explain(path: &str) -> Result<String, Option<&'static str>> {
     let found = fields()
         .iter()
@@ -121,18 +122,18 @@ pub fn explain(path: &str) -> Result<String, Option<&'static str>> {
             fields().iter().map(|field| field.path.as_str()),
         ));
     }
-    let explained: Vec<String> = found.into_iter().map(explained).collect();
-    Ok(explained.join("\n\n"))
+    let explanations: Vec<String> = found.into_iter().map(explain_field).collect();
+    Ok(explanations.join("\n\n"))
 }
 
-fn explained(field: &Field) -> String {
+fn explain_field(field: &Field) -> String {
     let mut text = format!(
         "{}\n  {}\n  takes: {}",
         field.path,
         field.about,
-        field.kind.in_words()
+        field.kind.describe()
     );
-    if let Kind::Word(words) = &field.kind {
+    if let Kind::Choice(words) = &field.kind {
         for (word, about) in words {
             let _ = write!(text, "\n    {word}: {about}");
         }
@@ -140,7 +141,7 @@ fn explained(field: &Field) -> String {
     let default = field
         .default
         .as_ref()
-        .map_or_else(|| default_of(field), Value::to_string);
+        .map_or_else(|| describe_default(field), Value::to_string);
     let _ = write!(text, "\n  default: {default}");
     if let Some(env) = &field.env {
         let _ = write!(text, "\n  environment: {env}");
@@ -149,10 +150,10 @@ fn explained(field: &Field) -> String {
     text
 }
 
-fn default_of(field: &Field) -> String {
+fn describe_default(field: &Field) -> String {
     match field.path.strip_prefix("routes[].") {
-        Some("path") => "none; every route has one".to_owned(),
-        Some(member) => format!("that of defaults.{member}"),
+        Some("path") => "none; it is required".to_owned(),
+        Some(member) => format!("the value of defaults.{member}"),
         None => "not set".to_owned(),
     }
 }
@@ -163,7 +164,7 @@ pub fn reference() -> String {
     let mut page = include_str!("page.txt").to_owned();
     let mut section = None;
     for field in fields() {
-        // A route's own are those of the defaults.
+        // The settings of routes are the same as those of the defaults.
         if field.path.starts_with("routes[]") && field.path != "routes[].path" {
             continue;
         }
@@ -175,23 +176,23 @@ pub fn reference() -> String {
         let default = field.default.as_ref();
         let default = default.map_or(String::new(), |value| format!("`{value}`"));
         let mut about = field.about.clone();
-        if let Kind::Word(words) = &field.kind {
+        if let Kind::Choice(words) = &field.kind {
             for (word, meaning) in words {
                 let _ = write!(about, "<br>`{word}`: {meaning}");
             }
         }
-        let kind = field.kind.in_words();
+        let kind = field.kind.describe();
         let _ = writeln!(page, "| `{name}` | {kind} | {default} | {about} |");
     }
     page.push_str(
-        "\nEverything in `[defaults]` can be said in a `[[routes]]` as well, for that route.\n",
+        "\nA `[[routes]]` table can have every setting of `[defaults]`, for that route.\n",
     );
     page
 }
 
 fn heading(table: &str) -> String {
     let title = match table {
-        "" => "At the top".to_owned(),
+        "" => "Top level".to_owned(),
         "routes[]" => "`[[routes]]`".to_owned(),
         table => format!("`[{table}]`"),
     };

@@ -1,4 +1,4 @@
-//! Where settings come from: defaults, a file, the environment, flags; later ones win.
+//! Sources of settings: a file, environment variables and flags, with the origin of each value.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,41 +11,41 @@ use super::Finding;
 use super::check::nearest;
 use super::fields::{Kind, fields};
 
-/// Where to look.
+/// The sources of a configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// The file, if any.
+    /// The configuration file, if any.
     pub file: Option<PathBuf>,
-    /// The variables of the environment.
+    /// The environment variables.
     pub env: Vec<(String, String)>,
-    /// What was said on the command line.
+    /// The settings from the command line.
     pub flags: Vec<Flag>,
 }
 
 /// A setting from the command line.
 #[derive(Clone, Debug)]
 pub struct Flag {
-    /// As it was written: `--store`.
+    /// The flag as written, such as `--store`.
     pub name: String,
     /// The setting's path.
     pub path: String,
-    /// Its value; several of a list are put together.
+    /// The value. The values of repeated flags of a list setting are combined.
     pub value: String,
 }
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody said anything.
+    /// No source sets it.
     Default,
-    /// The file, at this line.
+    /// The configuration file.
     File {
-        /// From 1.
+        /// The line, counted from 1.
         line: usize,
     },
-    /// A variable.
+    /// An environment variable.
     Env(String),
-    /// A flag.
+    /// A command-line flag.
     Flag(String),
 }
 
@@ -60,14 +60,14 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Values by place, and where each came from.
+/// The values from all sources before validation, and their origins by path.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Said {
+pub(super) struct RawSettings {
     pub(super) value: Value,
     pub(super) origins: BTreeMap<String, Origin>,
 }
 
-impl Said {
+impl RawSettings {
     pub(super) fn new() -> Self {
         Self {
             value: Value::Object(Map::new()),
@@ -75,7 +75,7 @@ impl Said {
         }
     }
 
-    /// The origin of a value: its own, or of whatever it is part of.
+    /// The origin of a value, or of the table or list that contains it.
     pub(super) fn origin(&self, path: &str) -> Origin {
         let mut path = path;
         loop {
@@ -90,26 +90,26 @@ impl Said {
     }
 }
 
-/// All that was said, and what is wrong with how it was said.
-pub(super) fn read(sources: &Sources, findings: &mut Vec<Finding>) -> Said {
-    let mut said = Said::new();
+/// Reads all sources, and reports syntax errors and unknown names.
+pub(super) fn read(sources: &Sources, findings: &mut Vec<Finding>) -> RawSettings {
+    let mut raw = RawSettings::new();
     if let Some(file) = &sources.file {
         match std::fs::read_to_string(file) {
-            Ok(text) => from_toml(&text, &mut said, findings),
+            Ok(text) => from_toml(&text, &mut raw, findings),
             Err(error) => findings.push(Finding {
                 path: String::new(),
                 origin: Origin::Default,
                 message: format!("the file {} can't be read: {error}", file.display()),
-                fix: "check its path and who may read it".to_owned(),
+                fix: "check the path and the permissions".to_owned(),
             }),
         }
     }
-    from_env(&sources.env, &mut said, findings);
-    from_flags(&sources.flags, &mut said, findings);
-    said
+    from_env(&sources.env, &mut raw, findings);
+    from_flags(&sources.flags, &mut raw, findings);
+    raw
 }
 
-fn from_toml(text: &str, said: &mut Said, findings: &mut Vec<Finding>) {
+fn from_toml(text: &str, raw: &mut RawSettings, findings: &mut Vec<Finding>) {
     let (table, errors) = DeTable::parse_recoverable(text);
     let line_of = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
     for error in errors {
@@ -118,22 +118,22 @@ fn from_toml(text: &str, said: &mut Said, findings: &mut Vec<Finding>) {
             path: String::new(),
             origin: Origin::File { line },
             message: format!("this is not TOML: {}", error.message()),
-            fix: "see https://toml.io for what TOML looks like".to_owned(),
+            fix: "see https://toml.io for the syntax".to_owned(),
         });
     }
-    let mut convert = Convert {
+    let mut converter = TomlConverter {
         line_of: &line_of,
-        origins: &mut said.origins,
+        origins: &mut raw.origins,
     };
-    said.value = convert.table(table.get_ref(), "");
+    raw.value = converter.table(table.get_ref(), "");
 }
 
-struct Convert<'a> {
+struct TomlConverter<'a> {
     line_of: &'a dyn Fn(usize) -> usize,
     origins: &'a mut BTreeMap<String, Origin>,
 }
 
-impl Convert<'_> {
+impl TomlConverter<'_> {
     fn table(&mut self, table: &DeTable<'_>, path: &str) -> Value {
         let mut members = Map::new();
         for (name, value) in table {
@@ -184,10 +184,10 @@ pub(super) fn join(path: &str, name: &str) -> String {
     }
 }
 
-/// Variables that are not settings: which file to read, what tests and other commands use.
+/// Variables that are not settings: for tests and other commands.
 const OTHER_VARIABLES: [&str; 3] = ["SEMEL_CONFIG", "SEMEL_ADMIN_URL", "SEMEL_TEST_"];
 
-fn from_env(env: &[(String, String)], said: &mut Said, findings: &mut Vec<Finding>) {
+fn from_env(env: &[(String, String)], raw: &mut RawSettings, findings: &mut Vec<Finding>) {
     for (name, text) in env {
         if !name.starts_with("SEMEL_")
             || OTHER_VARIABLES.iter().any(|other| name.starts_with(other))
@@ -199,7 +199,7 @@ fn from_env(env: &[(String, String)], said: &mut Said, findings: &mut Vec<Findin
             .find(|field| field.env.as_deref() == Some(name));
         let Some(field) = field else {
             let names = fields().iter().filter_map(|field| field.env.as_deref());
-            // Only where it looks like a slip: other programs may have variables of that prefix too.
+            // Reported only if it looks like a typo: other programs may use this prefix too.
             if let Some(near) = nearest(name, names) {
                 findings.push(Finding {
                     path: String::new(),
@@ -210,14 +210,14 @@ fn from_env(env: &[(String, String)], said: &mut Said, findings: &mut Vec<Findin
             }
             continue;
         };
-        let value = typed(&field.kind, text);
-        put(&mut said.value, &field.path, value);
-        said.origins
+        let value = parse_value(&field.kind, text);
+        set_value(&mut raw.value, &field.path, value);
+        raw.origins
             .insert(field.path.clone(), Origin::Env(name.clone()));
     }
 }
 
-fn from_flags(flags: &[Flag], said: &mut Said, findings: &mut Vec<Finding>) {
+fn from_flags(flags: &[Flag], raw: &mut RawSettings, findings: &mut Vec<Finding>) {
     let mut lists: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for flag in flags {
         let origin = Origin::Flag(flag.name.clone());
@@ -236,19 +236,19 @@ fn from_flags(flags: &[Flag], said: &mut Said, findings: &mut Vec<Finding>) {
         let value = if matches!(field.kind, Kind::List(_)) {
             let list = lists.entry(&flag.path).or_default();
             list.push(&flag.value);
-            typed(&field.kind, &list.join(","))
+            parse_value(&field.kind, &list.join(","))
         } else {
-            typed(&field.kind, &flag.value)
+            parse_value(&field.kind, &flag.value)
         };
-        put(&mut said.value, &field.path, value);
-        said.origins.insert(field.path.clone(), origin);
+        set_value(&mut raw.value, &field.path, value);
+        raw.origins.insert(field.path.clone(), origin);
     }
 }
 
-/// A text as the setting's kind has it. What doesn't fit stays a text, and the checks say so.
-fn typed(kind: &Kind, text: &str) -> Value {
+/// Reads a text as a value of the kind. Text that does not fit stays text, which the checks report.
+fn parse_value(kind: &Kind, text: &str) -> Value {
     match kind {
-        Kind::Truth => text
+        Kind::Boolean => text
             .parse::<bool>()
             .map_or_else(|_| text.into(), Into::into),
         Kind::Number { .. } => text.parse::<u64>().map_or_else(|_| text.into(), Into::into),
@@ -257,13 +257,13 @@ fn typed(kind: &Kind, text: &str) -> Value {
                 .split(',')
                 .map(str::trim)
                 .filter(|item| !item.is_empty());
-            Value::Array(items.map(|item| typed(inner, item)).collect())
+            Value::Array(items.map(|item| parse_value(inner, item)).collect())
         }
         _ => text.into(),
     }
 }
 
-fn put(value: &mut Value, path: &str, new: Value) {
+fn set_value(value: &mut Value, path: &str, new: Value) {
     let mut place = value;
     for name in path.split('.') {
         if !place.is_object() {
@@ -274,15 +274,15 @@ fn put(value: &mut Value, path: &str, new: Value) {
     *place = new;
 }
 
-/// `over` on top of `under`: tables member by member, everything else as a whole.
-pub(super) fn merged(under: &Value, over: &Value) -> Value {
+/// Merges `over` into `under`: tables member by member, other values as a whole.
+pub(super) fn merge(under: &Value, over: &Value) -> Value {
     match (under, over) {
         (Value::Object(under), Value::Object(over)) => {
             let mut both = under.clone();
             for (name, value) in over {
                 let merged = under
                     .get(name)
-                    .map_or_else(|| value.clone(), |below| merged(below, value));
+                    .map_or_else(|| value.clone(), |below| merge(below, value));
                 both.insert(name.clone(), merged);
             }
             Value::Object(both)

@@ -11,7 +11,7 @@ fn sources(toml: &str, name: &str) -> (Sources, std::path::PathBuf) {
     (sources, file)
 }
 
-fn wrong(toml: &str, name: &str) -> Vec<String> {
+fn load_errors(toml: &str, name: &str) -> Vec<String> {
     let (sources, file) = sources(toml, name);
     let findings = load(&sources).unwrap_err();
     std::fs::remove_file(file).unwrap();
@@ -21,16 +21,19 @@ fn wrong(toml: &str, name: &str) -> Vec<String> {
 const ENDS: &str = "[store]\nurl = \"memory://\"\n[upstream]\nurls = [\"http://127.0.0.1:1\"]\n";
 
 #[test]
-fn everything_wrong_is_said_at_once_with_line_and_fix() {
-    let found = wrong(
-        "drian_time = \"30s\"\n[upstream]\nurls = [\"ftp://x\"]\nconnect_timeout = \"soon\"\n\n[[routes]]\npath = \"/a\"\ncrash = \"holt\"\nretentoin = \"1d\"\nstreams = 1\n",
+fn all_errors_are_reported_at_once_with_line_and_fix() {
+    let found = load_errors(
+        "drian_time = \"30s\"\n[upstream]\nurls = [\"ftp://x\"]\nconnect_timeout = \
+         \"soon\"\n\n[[routes]]\npath = \"/a\"\ncrash = \"holt\"\nretentoin = \"1d\"\nstreams = \
+         1\n",
         "all",
     );
     let has = |text: &str| found.iter().any(|finding| finding.contains(text));
     assert_eq!(found.len(), 6, "{found:#?}");
     assert!(
         has(
-            "drian_time (file, line 1): there is no such setting\n    fix: did you mean `drain_time`?"
+            "drian_time (file, line 1): there is no such setting\n    fix: did you mean \
+             `drain_time`?"
         ),
         "{found:#?}"
     );
@@ -48,9 +51,10 @@ fn everything_wrong_is_said_at_once_with_line_and_fix() {
 }
 
 #[test]
-fn what_is_missing_or_contradicts_is_said_with_the_fix() {
-    let found = wrong(
-        "[listener.tls]\ncert_file = \"/no/such\"\n[admin]\naddress = \"0.0.0.0:1\"\n[tenants]\nfrom = \"jwt\"\n",
+fn missing_and_contradictory_settings_have_a_fix() {
+    let found = load_errors(
+        "[listener.tls]\ncert_file = \"/no/such\"\n[admin]\naddress = \
+         \"0.0.0.0:1\"\n[tenants]\nfrom = \"jwt\"\n",
         "miss",
     );
     let has = |text: &str| found.iter().any(|finding| finding.contains(text));
@@ -58,12 +62,12 @@ fn what_is_missing_or_contradicts_is_said_with_the_fix() {
     assert!(has("--store redis://"), "{found:#?}");
     assert!(has("TLS needs both"), "{found:#?}");
     assert!(has("/no/such can't be read"), "{found:#?}");
-    assert!(has("anybody who reaches this address"), "{found:#?}");
+    assert!(has("anybody who can reach this address"), "{found:#?}");
     assert!(has("tokens can't be checked without a key"), "{found:#?}");
 }
 
 #[test]
-fn nothing_can_happen_in_no_time() {
+fn zero_time_spans_are_refused() {
     let spans = [
         "upstream.connect_timeout",
         "upstream.response_timeout",
@@ -75,19 +79,19 @@ fn nothing_can_happen_in_no_time() {
         "health.self_check_every",
     ];
     for span in spans {
-        let found = wrong(&format!("{span} = \"0s\"\n"), "span");
-        let is_said = |finding: &String| finding.starts_with(span) && finding.contains("1ms");
-        assert!(found.iter().any(is_said), "{span}: {found:#?}");
+        let found = load_errors(&format!("{span} = \"0s\"\n"), "span");
+        let is_reported = |finding: &String| finding.starts_with(span) && finding.contains("1ms");
+        assert!(found.iter().any(is_reported), "{span}: {found:#?}");
     }
 }
 
 #[test]
-fn whoever_serves_only_the_api_needs_no_service() {
+fn api_alone_needs_no_upstream() {
     let toml = "[store]\nurl = \"memory://\"\n[api]\naccess = \"loopback\"\n";
     let (sources, file) = sources(toml, "alone");
     assert!(load(&sources).is_ok());
     std::fs::remove_file(file).unwrap();
-    let found = wrong("[store]\nurl = \"memory://\"\n", "nothing");
+    let found = load_errors("[store]\nurl = \"memory://\"\n", "nothing");
     assert!(
         found.len() == 1 && found[0].contains("api.access"),
         "{found:#?}"
@@ -95,8 +99,8 @@ fn whoever_serves_only_the_api_needs_no_service() {
 }
 
 #[test]
-fn several_syntax_errors_are_all_said() {
-    let found = wrong("a = \nb = [1,\n[c\n", "syntax");
+fn all_syntax_errors_are_reported() {
+    let found = load_errors("a = \nb = [1,\n[c\n", "syntax");
     assert!(
         found
             .iter()
@@ -107,7 +111,7 @@ fn several_syntax_errors_are_all_said() {
 }
 
 #[test]
-fn flags_win_over_variables_and_those_over_the_file() {
+fn flags_override_variables_which_override_the_file() {
     let (mut sources, file) = sources(&format!("environment = \"file\"\n{ENDS}"), "wins");
     let environment = |sources: &Sources| load(sources).unwrap().config.environment;
     assert_eq!(environment(&sources), "file");
@@ -122,7 +126,7 @@ fn flags_win_over_variables_and_those_over_the_file() {
         value: "flag".into(),
     }];
     assert_eq!(environment(&sources), "flag");
-    let shown = load(&sources).unwrap().shown();
+    let shown = load(&sources).unwrap().effective_settings();
     let origin = |path: &str| {
         shown
             .iter()
@@ -138,7 +142,7 @@ fn flags_win_over_variables_and_those_over_the_file() {
 }
 
 #[test]
-fn variables_are_read_as_the_setting_has_them() {
+fn variables_have_the_type_of_their_setting() {
     let env = [
         (
             "SEMEL_UPSTREAM_URLS",
@@ -166,9 +170,10 @@ fn variables_are_read_as_the_setting_has_them() {
 }
 
 #[test]
-fn a_route_says_only_what_is_different() {
+fn route_inherits_the_defaults() {
     let toml = format!(
-        "{ENDS}[defaults]\nretention = \"7d\"\nfingerprint.query = false\n[[routes]]\npath = \"/a\"\ncrash = \"hold\"\nfingerprint.headers = [\"x-a\"]\n"
+        "{ENDS}[defaults]\nretention = \"7d\"\nfingerprint.query = false\n[[routes]]\npath = \
+         \"/a\"\ncrash = \"hold\"\nfingerprint.headers = [\"x-a\"]\n"
     );
     let (sources, file) = sources(&toml, "route");
     let loaded = load(&sources).unwrap();
@@ -181,7 +186,7 @@ fn a_route_says_only_what_is_different() {
     assert!(!route.fingerprint.query && route.fingerprint.path);
     assert_eq!(route.fingerprint.headers, ["x-a"]);
     assert_eq!(loaded.config.defaults.crash, Crash::Takeover);
-    let shown = loaded.shown();
+    let shown = loaded.effective_settings();
     let origin = |path: &str| {
         shown
             .iter()
@@ -196,7 +201,7 @@ fn a_route_says_only_what_is_different() {
 }
 
 #[test]
-fn passwords_are_shown_to_nobody() {
+fn effective_settings_hide_passwords() {
     let flags = vec![
         Flag {
             name: "--store".into(),
@@ -214,15 +219,15 @@ fn passwords_are_shown_to_nobody() {
         ..Sources::default()
     })
     .unwrap();
-    let shown = format!("{:?}", loaded.shown());
+    let shown = format!("{:?}", loaded.effective_settings());
     assert!(!shown.contains("hunter2"), "{shown}");
     assert!(shown.contains("redis://127.0.0.1/1?…"), "{shown}");
 }
 
 #[test]
-fn no_part_of_any_url_that_may_be_a_password_is_shown() {
+fn no_possible_part_of_a_password_is_shown() {
     for (url, expected) in [
-        // The records are in both while they move from one to the other.
+        // Two stores, as during a migration from one to the other.
         (
             "redis://h postgres://u:hunter2@h/d",
             "redis://h postgres://h/d",
@@ -243,7 +248,7 @@ fn no_part_of_any_url_that_may_be_a_password_is_shown() {
 }
 
 #[test]
-fn a_setting_explains_itself() {
+fn explain_describes_a_setting() {
     let text = explain("upstream.response_timeout").unwrap();
     assert!(
         text.contains("outcome unknown")
@@ -259,7 +264,7 @@ fn a_setting_explains_itself() {
 }
 
 #[test]
-fn redis_in_the_clear_on_another_machine_is_warned_about() {
+fn plain_redis_on_another_machine_causes_a_warning() {
     let warned = |url: &str, name: &str| {
         let toml = format!("store.url = \"{url}\"\nupstream.urls = [\"http://127.0.0.1:1\"]\n");
         let (sources, file) = sources(&toml, name);

@@ -1,4 +1,4 @@
-//! Spans of time and sizes, as people write them: `30s`, `1MiB`.
+//! Time spans and sizes with units, such as `30s` and `1MiB`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,7 +16,7 @@ pub struct Span(pub Duration);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
-/// The text is no such number with a unit.
+/// The text is not a number with a unit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct UnitError {
@@ -55,8 +55,8 @@ fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(*factor)
 }
 
-/// In the largest unit that it is a whole number of.
-fn show(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)]) -> fmt::Result {
+/// Writes the value in the largest unit that divides it.
+fn write_with_unit(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)]) -> fmt::Result {
     let fits = |(_, factor): &&(&str, u64)| value > 0 && value.is_multiple_of(*factor);
     let (unit, factor) = units.iter().find(fits).copied().unwrap_or(match units {
         [.., last] if last.0.is_empty() => ("B", 1),
@@ -85,22 +85,27 @@ impl FromStr for Size {
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX);
-        show(f, millis, &SPANS)
+        write_with_unit(f, millis, &SPANS)
     }
 }
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        show(f, self.0, &SIZES)
+        write_with_unit(f, self.0, &SIZES)
     }
 }
 
 impl Size {
-    /// As many bytes as fit into memory's own numbers.
+    /// The size as a `usize`, at most `usize::MAX`.
     #[must_use]
     pub fn bytes(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
+}
+
+/// A span of whole seconds.
+pub(super) const fn seconds(seconds: u64) -> Span {
+    Span(Duration::from_secs(seconds))
 }
 
 macro_rules! as_text {
@@ -142,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_and_sizes_come_back_as_they_were_written() {
+    fn spans_and_sizes_round_trip() {
         for text in ["250ms", "30s", "5m", "24h", "7d", "0s"] {
             if text != "24h" {
                 assert_eq!(text.parse::<Span>().unwrap().to_string(), text);
@@ -156,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_refused() {
+    fn malformed_spans_and_sizes_are_refused() {
         for text in [
             "",
             "30",

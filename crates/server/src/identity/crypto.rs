@@ -1,4 +1,4 @@
-//! The signatures of tokens, checked by ring: the same library as TLS has.
+//! Verification of token signatures by ring, the library that TLS uses too.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{Error, ErrorKind};
@@ -15,13 +15,13 @@ static PROVIDER: CryptoProvider = CryptoProvider {
     key_utils: KeyUtils::new_unimplemented(),
 };
 
-/// Puts ring in its place, once for the process.
+/// Installs ring as the provider of the process.
 pub(super) fn install() {
-    // Whoever was here first has put the same one there: no other is built in.
+    // A second call finds the same provider, because no other is compiled in.
     let _ = PROVIDER.install_default();
 }
 
-/// Nothing here signs tokens.
+/// Refuses to sign: this process only verifies tokens.
 fn signer_factory(_: &Algorithm, _: &EncodingKey) -> Result<Box<dyn JwtSigner>, Error> {
     Err(ErrorKind::UnsupportedAlgorithm.into())
 }
@@ -39,19 +39,19 @@ fn verifier_factory(
     if key.family() != wanted {
         return Err(ErrorKind::InvalidKeyFormat.into());
     }
-    Ok(Box::new(Checked {
+    Ok(Box::new(RingVerifier {
         algorithm: *algorithm,
         key: key.clone(),
     }))
 }
 
-/// A key, and the one algorithm that it is used with.
-struct Checked {
+/// A key and its only algorithm.
+struct RingVerifier {
     algorithm: Algorithm,
     key: DecodingKey,
 }
 
-impl Checked {
+impl RingVerifier {
     fn is_signed(&self, message: &[u8], signature: &[u8]) -> bool {
         match (self.algorithm, self.key.kind()) {
             (Algorithm::HS256, DecodingKeyKind::SecretOrDer(secret)) => {
@@ -78,7 +78,7 @@ impl Checked {
     }
 }
 
-impl Verifier<Vec<u8>> for Checked {
+impl Verifier<Vec<u8>> for RingVerifier {
     fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), signature::Error> {
         match self.is_signed(message, signature) {
             true => Ok(()),
@@ -87,7 +87,7 @@ impl Verifier<Vec<u8>> for Checked {
     }
 }
 
-impl JwtVerifier for Checked {
+impl JwtVerifier for RingVerifier {
     fn algorithm(&self) -> Algorithm {
         self.algorithm
     }

@@ -1,4 +1,4 @@
-//! Keys of tokens that are at a URL: fetched now and then, and when a token names one that isn't known.
+//! JwksClient a JWKS from its URL: at intervals, and when a token names an unknown key.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,21 +12,21 @@ use hyper_util::rt::TokioExecutor;
 use semel::core::Env;
 
 use super::keys::Keys;
-use super::tokens::Tokens;
+use super::tokens::TokenVerifier;
 use crate::config::Algorithm;
 use crate::tls::{self, TlsError};
 
-/// The most bytes of a set of keys.
-const MOST_BYTES: usize = 1024 * 1024;
-/// How long fetching it may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The shortest pause between two tries: tokens with made-up key ids must not become requests to the provider.
-const PAUSE: Duration = Duration::from_secs(10);
+/// The maximum size of a JWKS.
+const MAX_BYTES: usize = 1024 * 1024;
+/// How long a fetch may take.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// The minimum pause between two fetches, so that made-up key ids cannot flood the provider.
+const MIN_PAUSE: Duration = Duration::from_secs(10);
 
-type Fetching = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+type JwksClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// Fetches the keys for as long as `tokens` is used.
-pub(super) fn start(tokens: &Arc<Tokens>, env: &Env) -> Result<(), TlsError> {
+/// Starts the task that fetches the keys as long as `tokens` is in use.
+pub(super) fn start(tokens: &Arc<TokenVerifier>, env: &Env) -> Result<(), TlsError> {
     let jwt = tokens.settings();
     let Some(url) = jwt.jwks_url.clone() else {
         return Ok(());
@@ -36,13 +36,14 @@ pub(super) fn start(tokens: &Arc<Tokens>, env: &Env) -> Result<(), TlsError> {
         .https_or_http()
         .enable_http1()
         .build();
-    let client: Fetching = Client::builder(TokioExecutor::new()).build(connector);
+    let client: JwksClient = Client::builder(TokioExecutor::new()).build(connector);
     let (algorithm, every) = (jwt.algorithm, jwt.jwks_every.0);
     let (tokens, clock) = (Arc::downgrade(tokens), Arc::clone(&env.clock));
     let task = async move {
         loop {
-            let fetched = tokio::time::timeout(PATIENCE, fetch(&client, &url, algorithm)).await;
-            let fetched = fetched.unwrap_or_else(|_| Err("it took too long".to_owned()));
+            let fetched =
+                tokio::time::timeout(FETCH_TIMEOUT, fetch(&client, &url, algorithm)).await;
+            let fetched = fetched.unwrap_or_else(|_| Err("no response in time".to_owned()));
             let Some(tokens) = Weak::upgrade(&tokens) else {
                 return;
             };
@@ -51,15 +52,15 @@ pub(super) fn start(tokens: &Arc<Tokens>, env: &Env) -> Result<(), TlsError> {
                     tokens.fetched.store(Arc::new(keys));
                     every
                 }
-                // The keys that were fetched last stay in use.
+                // The last fetched keys stay in use.
                 Err(why) => {
-                    tracing::warn!(why, "jwt.jwks_url: the keys of tokens can't be fetched");
-                    PAUSE
+                    tracing::warn!(why, "jwt.jwks_url: the keys can't be fetched");
+                    MIN_PAUSE
                 }
             };
-            clock.sleep(PAUSE.min(wait)).await;
+            clock.sleep(MIN_PAUSE.min(wait)).await;
             tokio::select! {
-                () = clock.sleep(wait.saturating_sub(PAUSE)) => {}
+                () = clock.sleep(wait.saturating_sub(MIN_PAUSE)) => {}
                 () = tokens.unknown.notified() => {}
             }
         }
@@ -68,7 +69,7 @@ pub(super) fn start(tokens: &Arc<Tokens>, env: &Env) -> Result<(), TlsError> {
     Ok(())
 }
 
-async fn fetch(client: &Fetching, url: &str, algorithm: Algorithm) -> Result<Keys, String> {
+async fn fetch(client: &JwksClient, url: &str, algorithm: Algorithm) -> Result<Keys, String> {
     let request = http::Request::get(url).header("accept", "application/json");
     let request = request
         .body(Full::default())
@@ -76,9 +77,9 @@ async fn fetch(client: &Fetching, url: &str, algorithm: Algorithm) -> Result<Key
     let answer = client.request(request).await;
     let answer = answer.map_err(|error| error.to_string())?;
     if !answer.status().is_success() {
-        return Err(format!("the server answers {}", answer.status().as_u16()));
+        return Err(format!("the server answered {}", answer.status().as_u16()));
     }
-    let body = Limited::new(answer.into_body(), MOST_BYTES).collect().await;
+    let body = Limited::new(answer.into_body(), MAX_BYTES).collect().await;
     let body = body.map_err(|error| error.to_string())?.to_bytes();
-    Keys::of_set(&body, algorithm)
+    Keys::from_jwks(&body, algorithm)
 }

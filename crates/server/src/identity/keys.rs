@@ -1,4 +1,4 @@
-//! The keys that tokens may be signed with: files, and sets of keys (RFC 7517).
+//! The keys that verify tokens: from files, and from a JWKS (RFC 7517).
 
 use jsonwebtoken::DecodingKey;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicKeyUse};
@@ -6,17 +6,17 @@ use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicK
 use super::KeyFileError;
 use crate::config::{Algorithm, Jwt};
 
-/// Some keys, each with the id that tokens name it by, where it has one.
+/// Keys, each with its optional key id (`kid`).
 #[derive(Default)]
 pub(super) struct Keys(Vec<(Option<String>, DecodingKey)>);
 
 impl Keys {
-    /// Those of all files that the settings name.
-    pub(super) fn of_files(jwt: &Jwt) -> Result<Self, KeyFileError> {
+    /// Reads the key files and the JWKS file of the settings.
+    pub(super) fn from_files(jwt: &Jwt) -> Result<Self, KeyFileError> {
         let mut keys = Vec::new();
         for file in jwt.key_file.iter().chain(&jwt.key_files) {
-            let broken = |why: String| KeyFileError(format!("{file}: {why}"));
-            let bytes = std::fs::read(file).map_err(|error| broken(error.to_string()))?;
+            let unusable = |why: String| KeyFileError(format!("{file}: {why}"));
+            let bytes = std::fs::read(file).map_err(|error| unusable(error.to_string()))?;
             let key = match jwt.algorithm {
                 Algorithm::Hs256 => shared_secret(&bytes),
                 Algorithm::Rs256 => {
@@ -26,20 +26,21 @@ impl Keys {
                     DecodingKey::from_ec_pem(&bytes).map_err(|error| error.to_string())
                 }
             };
-            keys.push((None, key.map_err(broken)?));
+            keys.push((None, key.map_err(unusable)?));
         }
         if let Some(file) = &jwt.jwks_file {
-            let broken = |why: String| KeyFileError(format!("{file}: {why}"));
-            let bytes = std::fs::read(file).map_err(|error| broken(error.to_string()))?;
-            keys.extend(Self::of_set(&bytes, jwt.algorithm).map_err(broken)?.0);
+            let unusable = |why: String| KeyFileError(format!("{file}: {why}"));
+            let bytes = std::fs::read(file).map_err(|error| unusable(error.to_string()))?;
+            keys.extend(Self::from_jwks(&bytes, jwt.algorithm).map_err(unusable)?.0);
         }
         Ok(Self(keys))
     }
 
-    /// Those of a set that fit the algorithm. Others are none of ours: a provider's set has keys for other purposes too.
-    pub(super) fn of_set(text: &[u8], algorithm: Algorithm) -> Result<Self, String> {
+    /// Reads the keys of a JWKS that fit the algorithm. Others are ignored, as a JWKS may have keys
+    /// for other purposes.
+    pub(super) fn from_jwks(text: &[u8], algorithm: Algorithm) -> Result<Self, String> {
         let set: JwkSet =
-            serde_json::from_slice(text).map_err(|_| "this is no set of keys".to_owned())?;
+            serde_json::from_slice(text).map_err(|_| "this is not a JWKS".to_owned())?;
         let fitting = set.keys.iter().filter(|key| fits(key, algorithm));
         let keys: Vec<_> = fitting
             .filter_map(|key| {
@@ -48,7 +49,7 @@ impl Keys {
             })
             .collect();
         match keys.is_empty() {
-            true => Err("there is no key in it that fits jwt.algorithm".to_owned()),
+            true => Err("it has no key that fits jwt.algorithm".to_owned()),
             false => Ok(Self(keys)),
         }
     }
@@ -57,8 +58,9 @@ impl Keys {
         self.0.is_empty()
     }
 
-    /// Those that a token with this `kid` may be signed with: the one of that name, else those without a name. A token
-    /// that names none may be signed with any.
+    /// The candidate keys for a token with this `kid`: the key with that id, otherwise the keys
+    /// without
+    /// an id. For a token without a `kid`, all keys.
     pub(super) fn for_id<'a>(
         &'a self,
         id: Option<&'a str>,
@@ -85,7 +87,7 @@ fn fits(key: &Jwk, algorithm: Algorithm) -> bool {
         (Algorithm::Es256, AlgorithmParameters::EllipticCurve(key)) => {
             key.curve == EllipticCurve::P256
         }
-        // A shared secret doesn't belong into a set that is meant to be published.
+        // A JWKS is public, so it must not contain a shared secret.
         _ => false,
     };
     let name = match algorithm {
@@ -96,7 +98,7 @@ fn fits(key: &Jwk, algorithm: Algorithm) -> bool {
     is_for_signatures && is_of_kind && named.is_none_or(|named| named == name)
 }
 
-/// As many bytes as the digest has: fewer can be guessed.
+/// The size of the digest. A shorter secret could be guessed.
 const MIN_SECRET: usize = 32;
 
 fn shared_secret(bytes: &[u8]) -> Result<DecodingKey, String> {

@@ -1,4 +1,4 @@
-//! JSON web tokens: signature, claims, and what of a token's head is taken.
+//! Verification of JSON web tokens: signature, claims and header.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,52 +14,52 @@ use super::keys::Keys;
 use super::{KeyFileError, crypto};
 use crate::config::{Algorithm, Jwt, Verify};
 
-/// Checks tokens.
-pub(crate) struct Tokens {
+/// Verifies tokens with the keys of files and of a JWKS.
+pub(crate) struct TokenVerifier {
     jwt: Jwt,
     validation: Validation,
-    /// Of files: they are read once.
+    /// The keys of files, which are read once.
     files: Keys,
-    /// Of a URL: as they were fetched last.
+    /// The keys of the JWKS URL, from the last fetch.
     pub(super) fetched: ArcSwap<Keys>,
-    /// A token named a key that isn't known.
+    /// Signals that a token named an unknown key.
     pub(super) unknown: Notify,
 }
 
-/// What a request's token turned out to be: found out once, when somebody asks.
+/// The token of a request, which is verified at most once.
 #[derive(Clone, Default)]
-pub(crate) struct Token(Arc<OnceLock<Result<Map<String, Value>, NoToken>>>);
+pub(crate) struct RequestToken(Arc<OnceLock<Result<Map<String, Value>, TokenProblem>>>);
 
-/// Why there is no token to go by.
+/// Why a request has no valid token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoToken {
-    /// The request has none.
+pub(crate) enum TokenProblem {
+    /// The request has no token.
     Absent,
-    /// It is out of date.
+    /// The token has expired.
     Expired,
-    /// It can't be read, its signature is wrong, or it is for somebody else.
+    /// The token is malformed, its signature is wrong, or its claims do not match.
     Invalid,
 }
 
-impl Token {
-    /// Why there is none, where somebody asked and there was none.
-    pub(crate) fn failure(&self) -> Option<NoToken> {
+impl RequestToken {
+    /// The problem of the token, if it was verified and is not valid.
+    pub(crate) fn problem(&self) -> Option<TokenProblem> {
         self.0.get().and_then(|found| found.as_ref().err().copied())
     }
 }
 
-/// The kinds of tokens that say who somebody is. Others, such as a logout token, are signed with the same keys.
-const KINDS: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
+/// The accepted `typ` values. Other tokens, such as logout tokens, are signed with the same keys.
+const ACCEPTED_TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
 
-impl Tokens {
+impl TokenVerifier {
     pub(super) fn new(jwt: &Jwt) -> Result<Self, KeyFileError> {
         crypto::install();
-        let files = Keys::of_files(jwt)?;
+        let files = Keys::from_files(jwt)?;
         if jwt.verify == Verify::Signature && files.is_empty() && jwt.jwks_url.is_none() {
-            return Err(KeyFileError("there is none".to_owned()));
+            return Err(KeyFileError("no key is set".to_owned()));
         }
         Ok(Self {
-            validation: validation(jwt),
+            validation: build_validation(jwt),
             jwt: jwt.clone(),
             files,
             fetched: ArcSwap::default(),
@@ -71,61 +71,65 @@ impl Tokens {
         &self.jwt
     }
 
-    /// The claims of the request's token. Looked at once for each request.
-    pub(super) fn read(&self, parts: &Parts) -> Result<Map<String, Value>, NoToken> {
-        let look = || {
+    /// The claims of the request's token, which is verified once for each request.
+    pub(super) fn read(&self, parts: &Parts) -> Result<Map<String, Value>, TokenProblem> {
+        let verify = || {
             let mut lines = parts.headers.get_all(header::AUTHORIZATION).iter();
             let (Some(line), None) = (lines.next(), lines.next()) else {
-                return Err(NoToken::Absent);
+                return Err(TokenProblem::Absent);
             };
-            let text = line.to_str().map_err(|_| NoToken::Invalid)?;
+            let text = line.to_str().map_err(|_| TokenProblem::Invalid)?;
             let token = match text.split_once(' ') {
                 Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
-                _ => return Err(NoToken::Absent),
+                _ => return Err(TokenProblem::Absent),
             };
-            self.check(token)
+            self.verify(token)
         };
-        match parts.extensions.get::<Token>() {
-            Some(token) => token.0.get_or_init(look).clone(),
-            None => look(),
+        match parts.extensions.get::<RequestToken>() {
+            Some(token) => token.0.get_or_init(verify).clone(),
+            None => verify(),
         }
     }
 
-    fn check(&self, token: &str) -> Result<Map<String, Value>, NoToken> {
-        let head = decode_header(token).map_err(|_| NoToken::Invalid)?;
-        if !is_usable(&head) {
-            return Err(NoToken::Invalid);
+    fn verify(&self, token: &str) -> Result<Map<String, Value>, TokenProblem> {
+        let head = decode_header(token).map_err(|_| TokenProblem::Invalid)?;
+        if !is_supported(&head) {
+            return Err(TokenProblem::Invalid);
         }
         let claims = match self.jwt.verify {
-            Verify::Signature => self.signed(token, head.kid.as_deref())?,
+            Verify::Signature => self.verify_signature(token, head.kid.as_deref())?,
             Verify::Upstream => {
                 let read = dangerous::insecure_decode(token);
-                read.map_err(|_| NoToken::Invalid)?.claims
+                read.map_err(|_| TokenProblem::Invalid)?.claims
             }
         };
-        fits(&self.jwt, &claims)?;
+        check_claims(&self.jwt, &claims)?;
         Ok(claims)
     }
 
-    /// The claims of a token that one of our keys has signed.
-    fn signed(&self, token: &str, id: Option<&str>) -> Result<Map<String, Value>, NoToken> {
+    /// The claims of a token that one of the keys has signed.
+    fn verify_signature(
+        &self,
+        token: &str,
+        id: Option<&str>,
+    ) -> Result<Map<String, Value>, TokenProblem> {
         let fetched = self.fetched.load();
         let mut keys = self.files.for_id(id).chain(fetched.for_id(id)).peekable();
         if keys.peek().is_none() {
             self.unknown.notify_one();
         }
-        let mut why = NoToken::Invalid;
+        let mut why = TokenProblem::Invalid;
         for key in keys {
-            match self.decoded(token, key) {
+            match self.decode(token, key) {
                 Ok(claims) => return Ok(claims),
-                Err(ErrorKind::ExpiredSignature) => why = NoToken::Expired,
+                Err(ErrorKind::ExpiredSignature) => why = TokenProblem::Expired,
                 Err(_) => {}
             }
         }
         Err(why)
     }
 
-    fn decoded(&self, token: &str, key: &DecodingKey) -> Result<Map<String, Value>, ErrorKind> {
+    fn decode(&self, token: &str, key: &DecodingKey) -> Result<Map<String, Value>, ErrorKind> {
         let decoded = decode(token, key, &self.validation);
         decoded
             .map(|data| data.claims)
@@ -133,7 +137,7 @@ impl Tokens {
     }
 }
 
-fn validation(jwt: &Jwt) -> Validation {
+fn build_validation(jwt: &Jwt) -> Validation {
     let mut validation = Validation::new(match jwt.algorithm {
         Algorithm::Hs256 => jsonwebtoken::Algorithm::HS256,
         Algorithm::Rs256 => jsonwebtoken::Algorithm::RS256,
@@ -157,14 +161,16 @@ fn validation(jwt: &Jwt) -> Validation {
     validation
 }
 
-/// An extension that must be understood (`crit`) is one that isn't, and other kinds of tokens are for others.
-fn is_usable(head: &Header) -> bool {
+/// Whether the header has an accepted type and no critical extension (`crit`), as none is
+/// supported.
+fn is_supported(head: &Header) -> bool {
     let kind = head.typ.as_deref().map(str::to_ascii_lowercase);
-    head.crit.is_none() && kind.is_none_or(|kind| KINDS.contains(&kind.as_str()))
+    head.crit.is_none() && kind.is_none_or(|kind| ACCEPTED_TYPES.contains(&kind.as_str()))
 }
 
-/// Whether the claims are of the kinds that they have to be, and say what they have to: whoever checks the signature.
-fn fits(jwt: &Jwt, claims: &Map<String, Value>) -> Result<(), NoToken> {
+/// Checks type, time, audience and issuer of the claims, also if the service verifies the
+/// signature.
+fn check_claims(jwt: &Jwt, claims: &Map<String, Value>) -> Result<(), TokenProblem> {
     let now = jsonwebtoken::get_current_timestamp();
     let leeway = jwt.leeway.0.as_secs();
     let seconds = |name: &str| claims.get(name).map(Value::as_f64);
@@ -174,21 +180,21 @@ fn fits(jwt: &Jwt, claims: &Map<String, Value>) -> Result<(), NoToken> {
     )]
     match (seconds("exp"), seconds("nbf")) {
         (Some(Some(end)), _) if end < now.saturating_sub(leeway) as f64 => {
-            return Err(NoToken::Expired);
+            return Err(TokenProblem::Expired);
         }
         (Some(Some(_)), None) => {}
         (Some(Some(_)), Some(Some(begin))) if begin <= now.saturating_add(leeway) as f64 => {}
-        _ => return Err(NoToken::Invalid),
+        _ => return Err(TokenProblem::Invalid),
     }
-    let names = |claim: &str, wanted: &str| match claims.get(claim) {
+    let matches = |claim: &str, wanted: &str| match claims.get(claim) {
         Some(Value::String(one)) => one == wanted,
         Some(Value::Array(several)) if claim == "aud" => several.iter().any(|one| one == wanted),
         _ => false,
     };
-    let is_named =
-        |claim: &str, wanted: Option<&String>| wanted.is_none_or(|wanted| names(claim, wanted));
-    match is_named("aud", jwt.audience.as_ref()) && is_named("iss", jwt.issuer.as_ref()) {
+    let is_expected =
+        |claim: &str, wanted: Option<&String>| wanted.is_none_or(|wanted| matches(claim, wanted));
+    match is_expected("aud", jwt.audience.as_ref()) && is_expected("iss", jwt.issuer.as_ref()) {
         true => Ok(()),
-        false => Err(NoToken::Invalid),
+        false => Err(TokenProblem::Invalid),
     }
 }

@@ -1,13 +1,13 @@
-//! Jobs over HTTP: submitting, looking and waiting, and what workers do.
+//! The jobs API: submit, look up and wait; and lease, heartbeat, complete and fail for workers.
 //!
-//! A door like any other: it reads key and parameters, hands them to the queue, and writes the answer. `docs/jobs.md` is the
+//! It reads key and parameters, calls the queue, and writes the result. `docs/jobs.md` is the
 //! guide.
 
-mod look;
+mod lookup;
 mod open;
 mod submit;
-mod waiting;
-mod work;
+mod wait_slots;
+mod workers;
 
 use std::time::Duration;
 
@@ -19,37 +19,37 @@ use semel_jobs::{Error, Jobs};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::api::{Access, Failure, Intake, wrong_method};
 use crate::config::Limits;
+use crate::web::{Access, BodyLimits, Failure, method_not_allowed};
 
-pub(crate) use look::{JobView, path_id};
+pub(crate) use lookup::{JobView, parse_job_id};
 pub use open::{Reaper, open};
-use waiting::Waiting;
+use wait_slots::WaitSlots;
 
-/// Paths under this one are the queue's.
+/// The path prefix of the jobs API.
 pub const PATH: &str = "/mesh";
 
-/// The largest request taken: 1,000 jobs of 16 KiB.
+/// The largest accepted request: 1,000 jobs of 16 KiB.
 const MAX_REQUEST_BYTES: usize = 16 * 1024 * 1024;
 
 /// How long a request's body may take to arrive.
-const PATIENCE: Duration = Duration::from_secs(30);
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The longest that a call waits.
+/// The longest wait of a call.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// What the API of jobs is made of. Cheap to clone.
+/// The state of the jobs API. Clones share it.
 #[derive(Clone, Debug)]
 pub struct JobsState {
     jobs: Jobs,
     access: Access,
     key_rules: KeyRules,
     env: Env,
-    waiting: Waiting,
+    wait_slots: WaitSlots,
 }
 
 impl JobsState {
-    /// The API on `jobs`, for whom `access` lets in.
+    /// The state of an API on `jobs`, for the callers that `access` allows.
     #[must_use]
     pub fn new(jobs: Jobs, access: Access, key_rules: KeyRules, env: Env) -> Self {
         Self {
@@ -57,14 +57,14 @@ impl JobsState {
             access,
             key_rules,
             env,
-            waiting: Waiting::new(&Limits::default()),
+            wait_slots: WaitSlots::new(&Limits::default()),
         }
     }
 
-    /// With so many calls that may wait.
+    /// Sets the limits of waiting calls.
     #[must_use]
     pub fn with_limits(mut self, limits: &Limits) -> Self {
-        self.waiting = Waiting::new(limits);
+        self.wait_slots = WaitSlots::new(limits);
         self
     }
 }
@@ -75,11 +75,11 @@ impl FromRef<JobsState> for Access {
     }
 }
 
-impl FromRef<JobsState> for Intake {
+impl FromRef<JobsState> for BodyLimits {
     fn from_ref(state: &JobsState) -> Self {
         Self {
             max_bytes: MAX_REQUEST_BYTES,
-            patience: PATIENCE,
+            timeout: BODY_TIMEOUT,
             env: state.env.clone(),
         }
     }
@@ -89,64 +89,64 @@ pub(crate) fn routes() -> OpenApiRouter<JobsState> {
     OpenApiRouter::new()
         .routes(routes!(submit::submit_request))
         .routes(routes!(submit::submit_requests))
-        .routes(routes!(look::look))
-        .routes(routes!(work::lease))
-        .routes(routes!(work::heartbeat))
-        .routes(routes!(work::complete))
-        .routes(routes!(work::fail))
+        .routes(routes!(lookup::look))
+        .routes(routes!(workers::lease))
+        .routes(routes!(workers::heartbeat))
+        .routes(routes!(workers::complete))
+        .routes(routes!(workers::fail))
 }
 
-/// The API as a router, without an answer for other paths.
+/// The router without a fallback for unknown paths, to merge into a larger one.
 pub fn bare_router(state: JobsState) -> Router {
     Router::from(routes())
-        .method_not_allowed_fallback(wrong_method)
+        .method_not_allowed_fallback(method_not_allowed)
         .with_state(state)
 }
 
-/// The same, with one.
+/// The router of the API.
 pub fn router(state: JobsState) -> Router {
-    crate::api::with_fallbacks(bare_router(state))
+    crate::web::with_fallbacks(bare_router(state))
 }
 
-/// An error of the queue, as the caller is told.
-pub(crate) fn failure(error: &Error) -> Failure {
+/// The problem document of a queue error.
+pub(crate) fn job_failure(error: &Error) -> Failure {
     let failure = match error {
-        Error::Problem(problem) => Failure::of_engine(problem),
-        Error::Store(said) if said.kind == StoreErrorKind::Record => Failure::of(
+        Error::Problem(problem) => Failure::from_problem(problem),
+        Error::Store(store) if store.kind == StoreErrorKind::Record => Failure::new(
             error.code(),
-            "what the store has there can't be read; asking again won't help until it is mended",
+            "the job in the store can't be read; a retry won't help until it is repaired",
         ),
-        Error::Store(_) => Failure::of(
+        Error::Store(_) => Failure::new(
             error.code(),
-            "the store gave no answer; ask again with the same key",
+            "the store did not answer; retry with the same key",
         ),
         Error::Full { retry_after, .. } => {
-            let mut failure = Failure::of(error.code(), error.to_string());
+            let mut failure = Failure::new(error.code(), error.to_string());
             failure.0.retry_after = Some(*retry_after);
             failure
         }
         Error::Conflict => {
-            let mut failure = Failure::of(error.code(), error.to_string());
-            // As the layout of this API has it, whatever is usual elsewhere.
+            let mut failure = Failure::new(error.code(), error.to_string());
+            // The contract of this API says 409.
             failure.0.status = 409;
             failure
         }
-        _ => Failure::of(error.code(), error.to_string()),
+        _ => Failure::new(error.code(), error.to_string()),
     };
     failure.with("ok", false)
 }
 
-/// A wait within bounds.
-fn wait(asked: Option<u64>) -> Result<Duration, Failure> {
+/// Reads a wait and checks its limit.
+fn parse_wait(asked: Option<u64>) -> Result<Duration, Failure> {
     let wait = Duration::from_millis(asked.unwrap_or(0));
     if wait > MAX_WAIT {
-        return Err(Failure::invalid("wait_ms is from 0 to 30000"));
+        return Err(Failure::invalid("wait_ms must be from 0 to 30000"));
     }
     Ok(wait)
 }
 
-/// A key that is in the body or in the header, but not two different ones.
-fn key_of(
+/// The key from the body or the header. Two different keys are refused.
+fn read_job_key(
     state: &JobsState,
     headers: &http::HeaderMap,
     in_body: Option<&str>,
@@ -154,7 +154,9 @@ fn key_of(
     let mut lines = headers.get_all("idempotency-key").iter();
     let (line, more) = (lines.next(), lines.next());
     if more.is_some() {
-        return Err(Failure::invalid("the Idempotency-Key is given twice"));
+        return Err(Failure::invalid(
+            "the request has two Idempotency-Key headers",
+        ));
     }
     let in_header = line.map(|line| read_key(line, &state.key_rules));
     let in_header = in_header.transpose()?;
@@ -162,7 +164,7 @@ fn key_of(
     let in_body = in_body.transpose().map_err(Refusal::from)?;
     match (in_body, in_header) {
         (Some(body), Some(header)) if body != header => {
-            let detail = "idempotency_key and the Idempotency-Key header say different keys";
+            let detail = "idempotency_key and the Idempotency-Key header are different";
             Err(Failure::invalid(detail))
         }
         (body, header) => Ok(body.or(header)),
@@ -176,14 +178,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cant_be_read_is_not_told_as_a_store_that_is_away() {
-        let told = |kind| {
+    fn unreadable_record_differs_from_an_unavailable_store() {
+        let failure_of = |kind| {
             let error = StoreError::new(kind, Certainty::Definite, "a test");
-            failure(&Error::Store(error)).0
+            job_failure(&Error::Store(error)).0
         };
-        let unreadable = told(StoreErrorKind::Record);
-        assert_eq!(unreadable.row.code, "idempotency_record_unreadable");
-        assert!(!unreadable.row.retryable && unreadable.detail.contains("won't help"));
-        assert!(told(StoreErrorKind::Unavailable).row.retryable);
+        let unreadable = failure_of(StoreErrorKind::Record);
+        assert_eq!(unreadable.code, semel_core::Code::RecordUnreadable);
+        assert!(!unreadable.code.is_retryable() && unreadable.detail.contains("won't help"));
+        assert!(failure_of(StoreErrorKind::Unavailable).code.is_retryable());
     }
 }

@@ -1,4 +1,4 @@
-//! The queue that the configuration asks for, and what keeps it in order.
+//! Opening the job queue, and the reaper of jobs whose workers have crashed.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -6,28 +6,28 @@ use std::time::Duration;
 use semel::Semel;
 use semel_jobs::object::{DEFAULT_TTL, ObjectQueue};
 use semel_jobs::postgres::PostgresQueue;
-use semel_jobs::{Error, Jobs, Limits, Queue, QueueConfig};
+use semel_jobs::{Error, Jobs, Queue, QueueConfig, QueueLimits};
 
 use crate::config;
 
-/// The queue beside the records of `semel`.
+/// Opens the queue in the store of `semel`.
 ///
 /// # Errors
-/// Where the records are in a store that can't have one, or its tables can't be made.
+/// If the store does not support a queue, or its tables cannot be created.
 pub async fn open(config: &config::Jobs, semel: &Semel) -> Result<Jobs, Error> {
     let default = QueueConfig::default();
-    let retention = |otherwise| config.retention.map_or(otherwise, |span| span.0);
-    let settings = |otherwise| QueueConfig {
-        retention: retention(otherwise),
+    let retention = |default_retention| config.retention.map_or(default_retention, |span| span.0);
+    let settings = |default_retention| QueueConfig {
+        retention: retention(default_retention),
         max_retention: config.max_retention.0,
         max_answer_bytes: config.max_result_bytes.bytes(),
         max_attempts: config.max_attempts,
         backoff: config.backoff.0,
-        limits: Limits {
+        limits: QueueLimits {
             queued_per_kind: config.max_queued_per_kind,
             unfinished_per_client: config.max_unfinished_per_client,
             running_per_kind: config.max_running_per_kind,
-            ..Limits::default()
+            ..QueueLimits::default()
         },
     };
     let env = semel.engine().env();
@@ -40,19 +40,20 @@ pub async fn open(config: &config::Jobs, semel: &Semel) -> Result<Jobs, Error> {
         Arc::new(ObjectQueue::new(store, env, semel.environment(), settings))
     } else {
         return Err(Error::Invalid(
-            "jobs need their records in PostgreSQL or in a bucket: postgres://… or s3://…",
+            "the job queue needs PostgreSQL or a bucket: postgres://… or s3://…",
         ));
     };
     let clock = Arc::clone(&env.clock);
     Ok(Jobs::new(queue, clock, semel.key_rules().clone()))
 }
 
-/// Reaps now and then, for as long as the queue is in use.
+/// Requeues or buries jobs whose workers have crashed, at intervals, as long as the queue is in
+/// use.
 #[derive(Debug)]
 pub struct Reaper;
 
 impl Reaper {
-    /// Starts it.
+    /// Starts the reaper.
     pub fn start(jobs: &Jobs, semel: &Semel, every: Duration) {
         let (queue, env): (Weak<dyn Queue>, _) =
             (Arc::downgrade(jobs.queue()), semel.engine().env().clone());
@@ -65,11 +66,16 @@ impl Reaper {
                     Ok(reaped) if reaped.requeued + reaped.buried > 0 => tracing::warn!(
                         requeued = reaped.requeued,
                         buried = reaped.buried,
-                        "workers vanished: their jobs are given to others, or are dead letters"
+                        "workers crashed: their jobs are queued again, or are dead letters"
                     ),
                     Ok(_) => {}
-                    // The next one tries again.
-                    Err(error) => tracing::warn!(code = error.code(), "the reaper got no answer"),
+                    // The next interval tries again.
+                    Err(error) => {
+                        tracing::warn!(
+                            code = error.code().as_str(),
+                            "the reaper got no answer from the store"
+                        );
+                    }
                 }
             }
         }));

@@ -1,30 +1,32 @@
-//! `POST /mesh/submit_request`, and many at once.
+//! `POST /mesh/submit_request` and `POST /mesh/submit_requests`: submitting jobs.
 
 use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderMap, StatusCode};
-use semel_jobs::{JobAnswer, NewJob, Submitted};
+use semel_jobs::{JobAnswer, NewJob, SubmitOutcome};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::{JobsState, failure, key_of};
-use crate::api::{
-    Caller, Failure, Json, P400, P401, P403, P408, P409, P413, P415, P422, P429, P500, P503,
-    answered, given, present, whole_or_none,
+use super::{JobsState, job_failure, read_job_key};
+use crate::web::{
+    Caller, Failure, Json, Problem400, Problem401, Problem403, Problem408, Problem409, Problem413,
+    Problem415, Problem422, Problem429, Problem500, Problem503, deserialize_nullable,
+    deserialize_optional_whole, deserialize_present, json_response,
 };
 
-/// The most jobs in one request.
-const MOST: usize = 1000;
+/// The maximum number of jobs in one request.
+const MAX_JOBS: usize = 1000;
 
 /// A job to submit.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SubmitRequest {
-    /// The same for every retry of this submission. Without one, each is a job of its own.
-    #[serde(default, deserialize_with = "present")]
+    /// The idempotency key, which is the same for every retry. Without it, each submission is a new
+    /// job.
+    #[serde(default, deserialize_with = "deserialize_present")]
     #[schema(
         nullable = false,
         min_length = 1,
@@ -32,18 +34,18 @@ pub(crate) struct SubmitRequest {
         pattern = "^[A-Za-z0-9_.:-]+$"
     )]
     idempotency_key: Option<String>,
-    /// What is to be done: workers ask for it by this name.
+    /// The kind of job, by which workers lease it.
     #[schema(min_length = 1, max_length = 120, pattern = "^[ -~]+$")]
     kind: String,
-    /// With what: any JSON.
-    #[serde(default, deserialize_with = "given")]
+    /// The parameters of the job, as any JSON.
+    #[serde(default, deserialize_with = "deserialize_nullable")]
     #[schema(value_type = Option<serde_json::Value>)]
     params: Option<Box<RawValue>>,
-    /// Who submits.
+    /// The submitting client.
     #[serde(default)]
     client: Client,
-    /// The tenant. Left out, it is the token's own.
-    #[serde(default, deserialize_with = "present")]
+    /// The tenant. Default: the tenant of the token.
+    #[serde(default, deserialize_with = "deserialize_present")]
     #[schema(
         nullable = false,
         min_length = 1,
@@ -51,8 +53,8 @@ pub(crate) struct SubmitRequest {
         pattern = "^[ -~]+$"
     )]
     tenant: Option<String>,
-    /// Where the key lives, if not with the other keys of this kind; `queue` is for all kinds.
-    #[serde(default, deserialize_with = "present")]
+    /// The scope of the key. Default: the kind of job. `queue` is shared by all kinds.
+    #[serde(default, deserialize_with = "deserialize_present")]
     #[schema(
         nullable = false,
         min_length = 1,
@@ -60,36 +62,36 @@ pub(crate) struct SubmitRequest {
         pattern = "^[ -~]+$"
     )]
     scope: Option<String>,
-    /// How long the answer is kept after the job's end, in seconds.
-    #[serde(default, deserialize_with = "whole_or_none")]
+    /// How long to keep the result after the end of the job, in seconds.
+    #[serde(default, deserialize_with = "deserialize_optional_whole")]
     #[schema(nullable = false, minimum = 1, maximum = 315_360_000)]
     idempotency_ttl_sec: Option<u64>,
-    /// Not to be started before so long.
-    #[serde(default, deserialize_with = "whole_or_none")]
+    /// The minimum delay before the start, in milliseconds.
+    #[serde(default, deserialize_with = "deserialize_optional_whole")]
     #[schema(nullable = false, minimum = 0, maximum = 31_536_000_000u64)]
     delay_ms: Option<u64>,
-    /// Higher first; 5 unless given.
-    #[serde(default, deserialize_with = "whole_or_none")]
+    /// The priority. Higher values run first. Default: 5.
+    #[serde(default, deserialize_with = "deserialize_optional_whole")]
     #[schema(nullable = false, minimum = 0, maximum = 9)]
     priority: Option<u64>,
-    /// How often it may be started.
-    #[serde(default, deserialize_with = "whole_or_none")]
+    /// The maximum number of starts.
+    #[serde(default, deserialize_with = "deserialize_optional_whole")]
     #[schema(nullable = false, minimum = 1, maximum = 1000)]
     max_attempts: Option<u64>,
 }
 
-/// Who submits.
+/// The submitting client.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Client {
-    /// The submitter's name, for limits and for people.
-    #[serde(default, deserialize_with = "present")]
+    /// The name of the client, for limits and for people.
+    #[serde(default, deserialize_with = "deserialize_present")]
     #[schema(nullable = false, max_length = 120, pattern = "^[ -~]*$")]
     node_id: Option<String>,
 }
 
 impl SubmitRequest {
-    fn read(
+    fn into_job(
         self,
         state: &JobsState,
         caller: &Caller,
@@ -100,8 +102,8 @@ impl SubmitRequest {
             |params| bytes::Bytes::from(String::from(Box::<str>::from(params))),
         );
         let mut job = NewJob::new(&self.kind, params);
-        job.key = key_of(state, headers, self.idempotency_key.as_deref())?;
-        job.tenant = caller.tenant(self.tenant.as_deref())?;
+        job.key = read_job_key(state, headers, self.idempotency_key.as_deref())?;
+        job.tenant = caller.resolve_tenant(self.tenant.as_deref())?;
         job.scope = self.scope;
         job.client = self.client.node_id.unwrap_or_default();
         job.retention = self.idempotency_ttl_sec.map(Duration::from_secs);
@@ -114,40 +116,40 @@ impl SubmitRequest {
     }
 }
 
-/// What a submitter is told.
+/// The result of a submission.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SubmitView {
-    /// Always true: there is a job.
+    /// Always true.
     ok: bool,
-    /// Of the first submission.
+    /// The id of the first submission.
     request_id: String,
-    /// The job.
+    /// The id of the job.
     job_id: String,
-    /// Whether it was submitted before.
+    /// Whether the job was submitted before.
     dedup: bool,
     /// `accepted`, `in_progress`, `completed` or `failed`.
     status: &'static str,
-    /// What the worker gave back, once it is done.
+    /// The result from the worker, once the job is done.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     result: Option<Box<RawValue>>,
-    /// How long that was, where it isn't kept.
+    /// The size of the result, if it was not kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     result_omitted_bytes: Option<u64>,
-    /// Why it failed for good.
+    /// The error of a permanent failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     error: Option<String>,
 }
 
-/// JSON that was checked when it came in.
-pub(super) fn raw(body: &[u8]) -> Option<Box<RawValue>> {
+/// Reads JSON that was validated on submission.
+pub(super) fn parse_raw(body: &[u8]) -> Option<Box<RawValue>> {
     serde_json::from_slice(body).ok()
 }
 
-impl From<Submitted> for SubmitView {
-    fn from(submitted: Submitted) -> Self {
+impl From<SubmitOutcome> for SubmitView {
+    fn from(submitted: SubmitOutcome) -> Self {
         let job = submitted.job();
         let mut view = Self {
             ok: true,
@@ -160,26 +162,27 @@ impl From<Submitted> for SubmitView {
             error: None,
         };
         match submitted {
-            Submitted::Completed(_, JobAnswer::Kept(body)) => view.result = raw(&body),
-            Submitted::Completed(_, JobAnswer::Omitted { bytes }) => {
+            SubmitOutcome::Completed(_, JobAnswer::Kept(body)) => view.result = parse_raw(&body),
+            SubmitOutcome::Completed(_, JobAnswer::Omitted { bytes }) => {
                 view.result_omitted_bytes = Some(bytes);
             }
-            Submitted::Failed(_, error) => view.error = Some(error),
-            Submitted::Accepted(_) | Submitted::InProgress(_) => {}
+            SubmitOutcome::Failed(_, error) => view.error = Some(error),
+            SubmitOutcome::Accepted(_) | SubmitOutcome::InProgress(_) => {}
         }
         view
     }
 }
 
-/// Submit a job, or find the one that its key stands for.
+/// Submit a job, or find the earlier job with the same key.
 #[utoipa::path(
     post,
     path = "/mesh/submit_request",
     tag = "jobs",
     request_body = SubmitRequest,
     responses(
-        (status = 200, description = "There is a job: see `status`.", body = SubmitView),
-        P400, P401, P403, P408, P409, P413, P415, P422, P429, P500, P503
+        (status = 200, description = "The new or earlier job: see `status`.", body = SubmitView),
+        Problem400, Problem401, Problem403, Problem408, Problem409, Problem413, Problem415,
+        Problem422, Problem429, Problem500, Problem503
     ),
     security(("bearer" = []))
 )]
@@ -189,11 +192,11 @@ pub(super) async fn submit_request(
     headers: HeaderMap,
     Json(asked): Json<SubmitRequest>,
 ) -> Result<Response, Failure> {
-    let job = asked.read(&state, &caller, &headers)?;
+    let job = asked.into_job(&state, &caller, &headers)?;
     let mut answers = state.jobs.submit_all(vec![job]).await;
     match answers.pop() {
-        Some(Ok(submitted)) => Ok(answered(StatusCode::OK, &SubmitView::from(submitted))),
-        Some(Err(error)) => Err(failure(&error)),
+        Some(Ok(submitted)) => Ok(json_response(StatusCode::OK, &SubmitView::from(submitted))),
+        Some(Err(error)) => Err(job_failure(&error)),
         None => Err(Failure::not_found()),
     }
 }
@@ -202,35 +205,35 @@ pub(super) async fn submit_request(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SubmitMany {
-    /// Up to 1,000 of them.
+    /// The jobs.
     #[schema(min_items = 1, max_items = 1000)]
     requests: Vec<SubmitRequest>,
 }
 
-/// What the submitter of several is told.
+/// The results of several submissions.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ManyView {
-    /// Always true: each has an answer of its own.
+    /// Always true. Each job has its own result.
     ok: bool,
-    /// In the order of the requests.
+    /// The results, in the order of the requests.
     results: Vec<OneView>,
 }
 
-/// An answer, or why there is none.
+/// The result of one submission.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 pub(crate) enum OneView {
-    /// There is a job.
+    /// The new or earlier job.
     Job(SubmitView),
-    /// There is none.
+    /// The submission failed.
     Problem {
         /// Always false.
         ok: bool,
-        /// A stable word for why.
+        /// The stable error code.
         code: &'static str,
         /// What happened, and what to do.
         detail: String,
-        /// Whether the same request may get an answer later.
+        /// Whether the same request can succeed later.
         retryable: bool,
     },
 }
@@ -239,22 +242,22 @@ impl From<Failure> for OneView {
     fn from(failure: Failure) -> Self {
         Self::Problem {
             ok: false,
-            code: failure.0.row.code,
+            code: failure.0.code.as_str(),
             detail: failure.0.detail,
-            retryable: failure.0.row.retryable,
+            retryable: failure.0.code.is_retryable(),
         }
     }
 }
 
-/// Submit several jobs. Each goes the way of a single one.
+/// Submit several jobs. Each is handled like a single submission.
 #[utoipa::path(
     post,
     path = "/mesh/submit_requests",
     tag = "jobs",
     request_body = SubmitMany,
     responses(
-        (status = 200, description = "An answer for each.", body = ManyView),
-        P400, P401, P403, P408, P413, P415
+        (status = 200, description = "A result for each job.", body = ManyView),
+        Problem400, Problem401, Problem403, Problem408, Problem413, Problem415
     ),
     security(("bearer" = []))
 )]
@@ -263,14 +266,14 @@ pub(super) async fn submit_requests(
     caller: Caller,
     Json(asked): Json<SubmitMany>,
 ) -> Result<Response, Failure> {
-    if asked.requests.is_empty() || asked.requests.len() > MOST {
-        return Err(Failure::invalid("requests has 1 to 1000 of them"));
+    if asked.requests.is_empty() || asked.requests.len() > MAX_JOBS {
+        return Err(Failure::invalid("requests must have 1 to 1000 jobs"));
     }
     let mut results: Vec<Option<OneView>> = Vec::new();
     let mut jobs = Vec::new();
     for request in asked.requests {
-        // A key of the whole request's header would be the same for all of them.
-        match request.read(&state, &caller, &HeaderMap::new()) {
+        // A key in the header would apply to all jobs.
+        match request.into_job(&state, &caller, &HeaderMap::new()) {
             Ok(job) => {
                 jobs.push(job);
                 results.push(None);
@@ -279,14 +282,17 @@ pub(super) async fn submit_requests(
         }
     }
     let mut answers = state.jobs.submit_all(jobs).await.into_iter();
-    let mut told = |result: Option<OneView>| match (result, ()) {
+    let mut complete = |result: Option<OneView>| match (result, ()) {
         (Some(problem), ()) => problem,
         (None, ()) => match answers.next() {
             Some(Ok(submitted)) => OneView::Job(submitted.into()),
-            Some(Err(error)) => failure(&error).into(),
+            Some(Err(error)) => job_failure(&error).into(),
             None => Failure::not_found().into(),
         },
     };
-    let results = results.into_iter().map(&mut told).collect();
-    Ok(answered(StatusCode::OK, &ManyView { ok: true, results }))
+    let results = results.into_iter().map(&mut complete).collect();
+    Ok(json_response(
+        StatusCode::OK,
+        &ManyView { ok: true, results },
+    ))
 }

@@ -1,35 +1,39 @@
-//! What the process takes at a time, and how much of it one caller may have: `[limits]`.
+//! Concurrency limits and rate limits of the process, and each caller's share of them
+//! (back-pressure).
 //!
-//! A request gets a [`Ticket`] at the door, and everything that it takes is counted on that: its place, the bytes of its
-//! body, its place with the service. A ticket goes with the request and its answer, also when the client has left.
+//! Every request gets a [`Ticket`] when it arrives. The ticket counts what the request uses: a
+//! concurrent request, the bytes of its body, and a run at the service. The ticket lives as long as
+//! the request and its response, even if the client disconnects.
 
-mod answer;
-mod counts;
+mod quota;
 mod rate;
+mod response;
+mod ticket;
+mod usage;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use semel::http::TakeBytes;
-use tokio::sync::OwnedSemaphorePermit;
-
 use crate::config::Limits;
-pub(crate) use answer::refused;
-pub(crate) use counts::Caller;
-use counts::{Callers, Counts};
+use quota::{Quotas, RequestQuota};
 use rate::Rates;
+pub(crate) use response::limit_response;
+use ticket::RequestUsage;
+pub(crate) use ticket::{RunPermit, Ticket};
+pub(crate) use usage::Caller;
+use usage::{ActiveCallers, Usage};
 
-/// Who has as much as they may have.
+/// Whose limit it is: the process's, or a caller's share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum By {
+pub(crate) enum LimitScope {
     Process,
     Tenant,
     Principal,
     Address,
 }
 
-impl By {
+impl LimitScope {
     pub(crate) const ALL: [Self; 4] = [Self::Process, Self::Tenant, Self::Principal, Self::Address];
 
     pub(crate) const fn as_str(self) -> &'static str {
@@ -42,7 +46,7 @@ impl By {
     }
 }
 
-/// What there is no more of.
+/// The limited resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
     Connections,
@@ -50,15 +54,17 @@ pub(crate) enum Limit {
     Running,
     Buffered,
     Rate,
+    Keys,
 }
 
 impl Limit {
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Connections,
         Self::Requests,
         Self::Running,
         Self::Buffered,
         Self::Rate,
+        Self::Keys,
     ];
 
     pub(crate) const fn as_str(self) -> &'static str {
@@ -68,20 +74,21 @@ impl Limit {
             Self::Running => "running",
             Self::Buffered => "buffered",
             Self::Rate => "rate",
+            Self::Keys => "keys",
         }
     }
 }
 
-/// A limit that was met.
+/// A limit that a request or connection exceeds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Met {
+pub(crate) struct ExceededLimit {
     pub(crate) limit: Limit,
-    pub(crate) by: By,
+    pub(crate) by: LimitScope,
     pub(crate) retry_after: Duration,
 }
 
-impl Met {
-    pub(crate) const fn new(limit: Limit, by: By) -> Self {
+impl ExceededLimit {
+    pub(crate) const fn new(limit: Limit, by: LimitScope) -> Self {
         Self {
             limit,
             by,
@@ -90,7 +97,7 @@ impl Met {
     }
 }
 
-/// Counts what is taken, in the whole process and by each caller. Cheap to clone; clones count together.
+/// Counts and limits what the process and each caller use. Clones share their counters.
 #[derive(Clone)]
 pub struct Limiter {
     shared: Arc<Shared>,
@@ -98,11 +105,12 @@ pub struct Limiter {
 
 struct Shared {
     limits: Limits,
-    process: Arc<Counts>,
-    callers: Callers,
+    process: Arc<Usage>,
+    callers: ActiveCallers,
     rates: Rates,
+    quotas: Quotas,
     connections: AtomicUsize,
-    refused: [[AtomicU64; By::ALL.len()]; Limit::ALL.len()],
+    refused: [[AtomicU64; LimitScope::ALL.len()]; Limit::ALL.len()],
 }
 
 impl std::fmt::Debug for Limiter {
@@ -112,14 +120,15 @@ impl std::fmt::Debug for Limiter {
 }
 
 impl Limiter {
-    /// Nothing is taken yet.
+    /// A limiter without any usage.
     #[must_use]
     pub fn new(limits: &Limits) -> Self {
-        let whole = |by| share(limits, by);
+        let process = Usage::new(compute_shares(limits, LimitScope::Process));
         let shared = Shared {
-            process: Arc::new(Counts::new(whole(By::Process))),
-            callers: Callers::default(),
+            process: Arc::new(process),
+            callers: ActiveCallers::default(),
             rates: Rates::new(limits),
+            quotas: Quotas::new(limits, semel::tokio_env().clock),
             connections: AtomicUsize::new(0),
             refused: Default::default(),
             limits: limits.clone(),
@@ -129,27 +138,30 @@ impl Limiter {
         }
     }
 
-    /// Whether requests of a kind of caller are counted apart.
-    pub(crate) fn tells_apart(&self, by: By) -> bool {
-        percent(&self.shared.limits, by) < 100 || self.shared.rates.has(by)
+    /// Whether callers of this scope have limits of their own.
+    pub(crate) fn has_limit_for(&self, by: LimitScope) -> bool {
+        let shared = &self.shared;
+        percent(&shared.limits, by) < 100 || shared.rates.has(by) || shared.quotas.has(by)
     }
 
-    /// Lets a request in.
-    pub(crate) fn enter(&self, callers: &[Caller]) -> Result<Ticket, Met> {
+    /// Admits a request of these callers.
+    pub(crate) fn enter(&self, callers: &[Caller]) -> Result<Ticket, ExceededLimit> {
         let shared = &self.shared;
         for caller in callers {
             if let Err(retry_after) = shared.rates.check(caller) {
-                let met = Met {
+                let exceeded = ExceededLimit {
                     retry_after,
-                    ..Met::new(Limit::Rate, caller.by)
+                    ..ExceededLimit::new(Limit::Rate, caller.by)
                 };
-                return Err(self.met(met));
+                return Err(self.count_refusal(exceeded));
             }
         }
         if !shared.process.begin() {
-            return Err(self.met(Met::new(Limit::Requests, By::Process)));
+            return Err(
+                self.count_refusal(ExceededLimit::new(Limit::Requests, LimitScope::Process))
+            );
         }
-        let mut held = Held {
+        let mut usage = RequestUsage {
             limiter: self.clone(),
             callers: Vec::new(),
             bytes: AtomicUsize::new(0),
@@ -158,19 +170,33 @@ impl Limiter {
             if percent(&shared.limits, caller.by) == 100 {
                 continue;
             }
-            let make = || Counts::new(share(&shared.limits, caller.by));
+            let make = || Usage::new(compute_shares(&shared.limits, caller.by));
             match shared.callers.begin(caller, make) {
-                Some(counts) => held.callers.push((caller.clone(), counts)),
-                None => return Err(self.met(Met::new(Limit::Requests, caller.by))),
+                Some(counts) => usage.callers.push((caller.clone(), counts)),
+                None => {
+                    return Err(self.count_refusal(ExceededLimit::new(Limit::Requests, caller.by)));
+                }
             }
         }
-        Ok(Ticket(Arc::new(held)))
+        Ok(Ticket(Arc::new(usage)))
+    }
+
+    /// The quota of new keys of these callers, if they have one.
+    pub(crate) fn key_quota(&self, callers: &[Caller]) -> Option<semel::http::KeyQuota> {
+        let quotas = &self.shared.quotas;
+        let callers = callers.iter().filter(|caller| quotas.has(caller.by));
+        let callers: Vec<Caller> = callers.cloned().collect();
+        (!callers.is_empty()).then(|| {
+            let limiter = self.clone();
+            semel::http::KeyQuota(Arc::new(RequestQuota { limiter, callers }))
+        })
     }
 
     /// Counts a refusal.
-    pub(crate) fn met(&self, met: Met) -> Met {
-        self.shared.refused[met.limit as usize][met.by as usize].fetch_add(1, Ordering::Relaxed);
-        met
+    pub(crate) fn count_refusal(&self, exceeded: ExceededLimit) -> ExceededLimit {
+        let count = &self.shared.refused[exceeded.limit as usize][exceeded.by as usize];
+        count.fetch_add(1, Ordering::Relaxed);
+        exceeded
     }
 
     pub(crate) fn connection_opened(&self) {
@@ -181,13 +207,13 @@ impl Limiter {
         self.shared.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A connection was turned away.
-    pub(crate) fn no_connection(&self, by: By) {
-        self.met(Met::new(Limit::Connections, by));
+    /// Counts a refused connection.
+    pub(crate) fn count_refused_connection(&self, by: LimitScope) {
+        self.count_refusal(ExceededLimit::new(Limit::Connections, by));
     }
 
-    /// What is taken now, and how much may be. Who waits is known to the engine.
-    pub(crate) fn used_with(&self, waiting: usize) -> [(&'static str, usize, usize); 5] {
+    /// The name, current usage and maximum of each limit. The engine knows how many requests wait.
+    pub(crate) fn usage(&self, waiting: usize) -> [(&'static str, usize, usize); 5] {
         let (shared, limits) = (&self.shared, &self.shared.limits);
         [
             (
@@ -214,10 +240,10 @@ impl Limiter {
         ]
     }
 
-    /// How often each limit was met, by whom.
-    pub(crate) fn refusals(&self) -> impl Iterator<Item = (Limit, By, u64)> + '_ {
+    /// How often each limit was exceeded, by scope.
+    pub(crate) fn refusals(&self) -> impl Iterator<Item = (Limit, LimitScope, u64)> + '_ {
         Limit::ALL.into_iter().flat_map(move |limit| {
-            By::ALL.into_iter().map(move |by| {
+            LimitScope::ALL.into_iter().map(move |by| {
                 let count = &self.shared.refused[limit as usize][by as usize];
                 (limit, by, count.load(Ordering::Relaxed))
             })
@@ -225,102 +251,19 @@ impl Limiter {
     }
 }
 
-const fn percent(limits: &Limits, by: By) -> u8 {
+const fn percent(limits: &Limits, by: LimitScope) -> u8 {
     match by {
-        By::Process => 100,
-        By::Tenant => limits.tenant_share,
-        By::Principal => limits.principal_share,
-        By::Address => limits.address_share,
+        LimitScope::Process => 100,
+        LimitScope::Tenant => limits.tenant_share,
+        LimitScope::Principal => limits.principal_share,
+        LimitScope::Address => limits.address_share,
     }
 }
 
-/// The most requests, runs and bytes.
-fn share(limits: &Limits, by: By) -> [usize; 3] {
+/// The maximum number of requests, runs and bytes.
+fn compute_shares(limits: &Limits, by: LimitScope) -> [usize; 3] {
     let all = [limits.requests, limits.running, limits.buffered.bytes()];
-    all.map(|all| Limits::share_of(percent(limits, by), all))
-}
-
-/// A request's place in the process, and all that it takes there.
-#[derive(Clone, Debug)]
-pub(crate) struct Ticket(Arc<Held>);
-
-#[derive(Debug)]
-struct Held {
-    limiter: Limiter,
-    callers: Vec<(Caller, Arc<Counts>)>,
-    bytes: AtomicUsize,
-}
-
-/// A place with the service, of each whose share it is of.
-#[derive(Debug)]
-pub(crate) struct RunPlace {
-    _permits: Vec<OwnedSemaphorePermit>,
-    /// Whose counts they are of.
-    _ticket: Ticket,
-}
-
-impl Ticket {
-    /// For the layer that reads the body.
-    pub(crate) fn room(&self) -> semel::http::BodyRoom {
-        semel::http::BodyRoom(Arc::clone(&self.0) as Arc<dyn TakeBytes>)
-    }
-
-    /// A place with the service, within `patience`. The caller's own comes first, so that those who wait for the process's
-    /// are never more than their share.
-    pub(crate) async fn run(&self, patience: Duration) -> Result<RunPlace, Met> {
-        let shared = &self.0.limiter.shared;
-        let mut asked = By::Process;
-        let theirs = self.0.callers.iter();
-        let all = theirs.map(|(caller, counts)| (caller.by, counts));
-        let all = all.chain([(By::Process, &shared.process)]);
-        let places = async {
-            let mut places = Vec::with_capacity(self.0.callers.len() + 1);
-            for (by, counts) in all {
-                asked = by;
-                places.extend(counts.place().await);
-            }
-            places
-        };
-        let places = tokio::time::timeout(patience, places).await;
-        match places {
-            Ok(permits) => Ok(RunPlace {
-                _permits: permits,
-                _ticket: self.clone(),
-            }),
-            Err(_) => Err(self.0.limiter.met(Met::new(Limit::Running, asked))),
-        }
-    }
-}
-
-impl TakeBytes for Held {
-    fn take(&self, bytes: usize) -> bool {
-        let process = &self.limiter.shared.process;
-        let theirs = self.callers.iter();
-        let all = theirs.map(|(caller, counts)| (caller.by, counts));
-        let mut taken: Vec<&Arc<Counts>> = Vec::new();
-        for (by, counts) in all.chain([(By::Process, process)]) {
-            if !counts.take(bytes) {
-                taken.into_iter().for_each(|counts| counts.give_back(bytes));
-                self.limiter.met(Met::new(Limit::Buffered, by));
-                return false;
-            }
-            taken.push(counts);
-        }
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        true
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        let (shared, bytes) = (&self.limiter.shared, self.bytes.load(Ordering::Relaxed));
-        for (caller, counts) in self.callers.drain(..) {
-            counts.give_back(bytes);
-            shared.callers.end(&caller, &counts);
-        }
-        shared.process.give_back(bytes);
-        shared.process.end();
-    }
+    all.map(|all| Limits::compute_share(percent(limits, by), all))
 }
 
 #[cfg(test)]

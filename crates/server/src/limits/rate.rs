@@ -1,4 +1,4 @@
-//! Requests a second.
+//! Rate limits of callers, in requests per second (token bucket).
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use governor::middleware::NoOpMiddleware;
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
 
-use super::{By, Caller};
+use super::{Caller, LimitScope};
 use crate::config::Limits;
 
 type Buckets = RateLimiter<
@@ -20,44 +20,45 @@ type Buckets = RateLimiter<
     NoOpMiddleware<std::time::Instant>,
 >;
 
-/// Callers who have been quiet are forgotten after so many requests.
-const FORGET_EVERY: u32 = 4096;
+/// Idle callers are removed after this many requests.
+const REMOVE_IDLE_EVERY: u32 = 4096;
 
-/// The rates that the settings bound.
+/// The rate limiters of all scopes that have a rate.
 pub(super) struct Rates {
-    buckets: Vec<(By, Buckets)>,
-    asked: AtomicU32,
+    buckets: Vec<(LimitScope, Buckets)>,
+    checks: AtomicU32,
 }
 
 impl Rates {
     pub(super) fn new(limits: &Limits) -> Self {
         let rates = [
-            (By::Tenant, limits.tenant_rate),
-            (By::Principal, limits.principal_rate),
-            (By::Address, limits.address_rate),
+            (LimitScope::Tenant, limits.tenant_rate),
+            (LimitScope::Principal, limits.principal_rate),
+            (LimitScope::Address, limits.address_rate),
         ];
-        let bucket = |(by, rate): (By, Option<u32>)| {
+        let bucket = |(by, rate): (LimitScope, Option<u32>)| {
             let quota = Quota::per_second(NonZeroU32::new(rate?)?);
             let (state, clock) = (HashMapStateStore::default(), MonotonicClock);
             Some((by, RateLimiter::new(quota, state, clock)))
         };
         Self {
             buckets: rates.into_iter().filter_map(bucket).collect(),
-            asked: AtomicU32::new(0),
+            checks: AtomicU32::new(0),
         }
     }
 
-    pub(super) fn has(&self, by: By) -> bool {
-        self.buckets.iter().any(|(known, _)| *known == by)
+    pub(super) fn has(&self, by: LimitScope) -> bool {
+        self.buckets.iter().any(|(scope, _)| *scope == by)
     }
 
-    /// Counts a request of this caller; or says after how long one would be let in.
+    /// Counts a request of the caller, or returns how long to wait before the next one.
     pub(super) fn check(&self, caller: &Caller) -> Result<(), Duration> {
-        let of = |(by, _): &&(By, Buckets)| *by == caller.by;
-        let Some((_, buckets)) = self.buckets.iter().find(of) else {
+        let is_scope = |(by, _): &&(LimitScope, Buckets)| *by == caller.by;
+        let Some((_, buckets)) = self.buckets.iter().find(is_scope) else {
             return Ok(());
         };
-        if self.asked.fetch_add(1, Ordering::Relaxed) % FORGET_EVERY == FORGET_EVERY - 1 {
+        if self.checks.fetch_add(1, Ordering::Relaxed) % REMOVE_IDLE_EVERY == REMOVE_IDLE_EVERY - 1
+        {
             buckets.retain_recent();
         }
         let checked = buckets.check_key(&caller.name);

@@ -1,3 +1,5 @@
+use semel::http::TakeBytes as _;
+
 use super::*;
 use crate::config::Size;
 
@@ -13,29 +15,29 @@ fn limiter(settings: impl FnOnce(&mut Limits)) -> Limiter {
 }
 
 fn tenant(name: &str) -> [Caller; 1] {
-    [Caller::new(By::Tenant, name)]
+    [Caller::new(LimitScope::Tenant, name)]
 }
 
-fn met<T>(entered: Result<T, Met>) -> Option<(Limit, By)> {
-    entered.err().map(|met| (met.limit, met.by))
+fn exceeded<T>(result: Result<T, ExceededLimit>) -> Option<(Limit, LimitScope)> {
+    result.err().map(|exceeded| (exceeded.limit, exceeded.by))
 }
 
 #[test]
-fn a_tenant_leaves_room_for_others_and_is_forgotten_when_it_has_left() {
+fn tenant_share_leaves_room_and_usage_is_removed_at_the_end() {
     let limiter = limiter(|_| {});
     let flood = [
         limiter.enter(&tenant("flood")),
         limiter.enter(&tenant("flood")),
     ];
     assert_eq!(
-        met(limiter.enter(&tenant("flood"))),
-        Some((Limit::Requests, By::Tenant))
+        exceeded(limiter.enter(&tenant("flood"))),
+        Some((Limit::Requests, LimitScope::Tenant))
     );
     let others = [limiter.enter(&tenant("b")), limiter.enter(&tenant("c"))];
     assert!(flood.iter().chain(&others).all(Result::is_ok));
     assert_eq!(
-        met(limiter.enter(&tenant("d"))),
-        Some((Limit::Requests, By::Process))
+        exceeded(limiter.enter(&tenant("d"))),
+        Some((Limit::Requests, LimitScope::Process))
     );
     drop((flood, others));
     assert_eq!(limiter.shared.process.requests(), 0);
@@ -44,45 +46,45 @@ fn a_tenant_leaves_room_for_others_and_is_forgotten_when_it_has_left() {
 }
 
 #[test]
-fn bytes_are_given_back_with_the_ticket() {
+fn dropped_ticket_releases_its_bytes() {
     let limiter = limiter(|_| {});
-    let ticket = limiter.enter(&tenant("flood")).expect("a place");
+    let ticket = limiter.enter(&tenant("flood")).expect("admission");
     assert!(ticket.0.take(400) && ticket.0.take(100) && !ticket.0.take(1));
-    let other = limiter.enter(&tenant("other")).expect("a place");
+    let other = limiter.enter(&tenant("other")).expect("admission");
     assert!(other.0.take(500) && !other.0.take(1));
     drop((ticket, other));
     assert_eq!(limiter.shared.process.bytes(), 0);
     let count = limiter
         .refusals()
-        .find(|(limit, by, _)| (*limit, *by) == (Limit::Buffered, By::Tenant));
+        .find(|(limit, by, _)| (*limit, *by) == (Limit::Buffered, LimitScope::Tenant));
     assert_eq!(count.map(|(.., count)| count), Some(2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_wait_for_a_place_are_no_more_than_their_share() {
+async fn waiting_for_a_run_is_limited_to_the_callers_share() {
     let limiter = limiter(|limits| limits.requests = 100);
-    let patience = Duration::from_secs(1);
+    let timeout = Duration::from_secs(1);
     let mut held = Vec::new();
     for name in ["flood", "flood", "b", "b"] {
-        let ticket = limiter.enter(&tenant(name)).expect("a place");
-        held.push(ticket.run(patience).await.expect("a place"));
+        let ticket = limiter.enter(&tenant(name)).expect("admission");
+        held.push(ticket.acquire_run(timeout).await.expect("admission"));
     }
-    let ticket = limiter.enter(&tenant("flood")).expect("a place");
+    let ticket = limiter.enter(&tenant("flood")).expect("admission");
     assert_eq!(
-        met(ticket.run(patience).await),
-        Some((Limit::Running, By::Tenant))
+        exceeded(ticket.acquire_run(timeout).await),
+        Some((Limit::Running, LimitScope::Tenant))
     );
-    let ticket = limiter.enter(&tenant("c")).expect("a place");
+    let ticket = limiter.enter(&tenant("c")).expect("admission");
     assert_eq!(
-        met(ticket.run(patience).await),
-        Some((Limit::Running, By::Process))
+        exceeded(ticket.acquire_run(timeout).await),
+        Some((Limit::Running, LimitScope::Process))
     );
     held.pop();
-    assert!(ticket.run(patience).await.is_ok());
+    assert!(ticket.acquire_run(timeout).await.is_ok());
 }
 
 #[test]
-fn a_rate_holds_for_each_caller_and_says_when_to_come_back() {
+fn rate_limit_is_per_caller_and_has_a_retry_time() {
     let limiter = limiter(|limits| {
         limits.tenant_rate = Some(2);
         limits.tenant_share = 100;
@@ -91,7 +93,10 @@ fn a_rate_holds_for_each_caller_and_says_when_to_come_back() {
         assert!(limiter.enter(&tenant("fast")).is_ok());
     }
     let refused = limiter.enter(&tenant("fast")).expect_err("a refusal");
-    assert_eq!((refused.limit, refused.by), (Limit::Rate, By::Tenant));
+    assert_eq!(
+        (refused.limit, refused.by),
+        (Limit::Rate, LimitScope::Tenant)
+    );
     assert!(refused.retry_after <= Duration::from_secs(1));
     assert!(limiter.enter(&tenant("other")).is_ok());
 }

@@ -1,68 +1,47 @@
-//! Connections that come in: accepted within bounds, TLS and HTTP versions agreed on, ended gracefully.
+//! The listener: accepts connections within limits, negotiates TLS and HTTP, and shuts down
+//! gracefully.
 
-mod drive;
-mod guard;
-mod pace;
-mod room;
-mod watch;
+mod acceptor;
+mod activity;
+mod lifetime;
+mod slots;
+mod smuggling_guard;
+mod write_timeout;
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use http::{HeaderValue, Request, Response, StatusCode, Version, header};
+use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto;
 use rustls::ServerConfig;
-use semel::http::{Body, ClientCertificate};
-use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
+use semel::http::Body;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
 use crate::limits::Limiter;
-use crate::proxy::problem;
-use crate::tls;
-use drive::{briefly, drive};
-use guard::Guard;
+use acceptor::{Acceptor, accept};
+pub(crate) use slots::caller_network;
+use slots::{Slot, SlotPool};
 #[doc(hidden)]
-pub use guard::ambiguous;
-use pace::Paced;
-pub(crate) use room::of_one_caller;
-use room::{Room, Taken};
-use watch::Requests;
+pub use smuggling_guard::scan_for_ambiguity;
 
-/// Who is at the other end of a connection. In the extensions of every request.
-#[derive(Clone, Debug)]
-pub struct Peer {
-    /// Its address.
-    pub address: SocketAddr,
-    /// Whether the connection is encrypted.
-    pub is_tls: bool,
-    /// Whether it has shown a certificate, and that was found good.
-    pub has_certificate: bool,
-    /// What its certificate calls it, where it has shown one that says.
-    pub certificate_name: Option<Arc<str>>,
-    /// The digest of its certificate, where it has shown one.
-    pub certificate: Option<ClientCertificate>,
+/// The handler of a listener's requests.
+pub(crate) trait RequestHandler: Clone + Send + Sync + 'static {
+    fn handle(&self, request: Request<Incoming>) -> impl Future<Output = Response<Body>> + Send;
 }
 
-/// What answers requests.
-pub(crate) trait Answer: Clone + Send + Sync + 'static {
-    fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Response<Body>> + Send;
-}
-
-/// Bounds on connections.
+/// Limits on connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) max_head: usize,
     pub(crate) head_timeout: Duration,
-    /// How long a client may read nothing.
+    /// How long a write may make no progress because the client does not read.
     pub(crate) write_timeout: Duration,
     pub(crate) max_connections: usize,
     pub(crate) max_connections_per_address: usize,
@@ -70,7 +49,7 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    pub(crate) fn of(config: &Config) -> Self {
+    pub(crate) fn from_config(config: &Config) -> Self {
         let (listener, limits) = (&config.listener, &config.limits);
         Self {
             max_head: listener.max_head.bytes(),
@@ -83,18 +62,18 @@ impl Bounds {
     }
 }
 
-/// In the extensions of requests that came when there were as many connections as may be.
+/// Marks requests on connections over the limit, in their extensions.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Overfull;
+pub(crate) struct OverLimit;
 
-/// The most headers of a request.
+/// The maximum number of headers of a request.
 const MAX_HEADERS: usize = 128;
 
-/// The most requests at a time on one HTTP/2 connection.
+/// The maximum number of concurrent requests on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 256;
 
-/// A listener at work.
-pub(crate) struct Listening {
+/// A listener that accepts connections.
+pub(crate) struct RunningListener {
     pub(crate) address: SocketAddr,
     pub(crate) tls: Arc<ArcSwapOption<ServerConfig>>,
     stop: CancellationToken,
@@ -103,39 +82,39 @@ pub(crate) struct Listening {
     connections: TaskTracker,
 }
 
-/// Who is counted how.
-pub(crate) struct Counted {
+/// Whose connections are limited, and where they are accounting.
+pub(crate) struct ConnectionAccounting {
     pub(crate) trusted: Vec<ipnet::IpNet>,
     pub(crate) limiter: Option<Limiter>,
 }
 
-impl Listening {
-    pub(crate) fn start<A: Answer>(
+impl RunningListener {
+    pub(crate) fn start<H: RequestHandler>(
         listener: TcpListener,
         tls: Option<Arc<ServerConfig>>,
         bounds: Bounds,
-        counted: Counted,
-        answer: A,
+        accounting: ConnectionAccounting,
+        handler: H,
     ) -> std::io::Result<Self> {
         let address = listener.local_addr()?;
         let (stop, cut) = (CancellationToken::new(), CancellationToken::new());
         let tls = Arc::new(ArcSwapOption::from(tls));
         let connections = TaskTracker::new();
-        let room = Room::new(
+        let slots = SlotPool::new(
             bounds.max_connections,
             bounds.max_connections_per_address,
-            counted.trusted,
-            counted.limiter,
+            accounting.trusted,
+            accounting.limiter,
         );
-        let door = Door {
+        let acceptor = Acceptor {
             tls: Arc::clone(&tls),
             http: Arc::new(http_settings(bounds)),
             bounds,
-            answer,
+            handler,
             stop: stop.clone(),
             cut: cut.clone(),
         };
-        let accepting = tokio::spawn(accept(listener, door, room, connections.clone()));
+        let accepting = tokio::spawn(accept(listener, acceptor, slots, connections.clone()));
         Ok(Self {
             address,
             tls,
@@ -146,8 +125,7 @@ impl Listening {
         })
     }
 
-    /// Takes no more connections, and completes when those that are there have answered what they were
-    /// asked.
+    /// Accepts no more connections, and completes when the open ones have answered their requests.
     pub(crate) async fn drain(self) {
         self.stop.cancel();
         let _ = self.accepting.await;
@@ -155,17 +133,17 @@ impl Listening {
         self.connections.wait().await;
     }
 
-    /// Ends every connection at once, whatever it does.
-    pub(crate) fn cutter(&self) -> CancellationToken {
+    /// A token that ends every connection at once.
+    pub(crate) fn cut_off_token(&self) -> CancellationToken {
         self.cut.clone()
     }
 
-    /// Takes no more connections once this is dropped.
-    pub(crate) fn until_dropped(&self) -> tokio_util::sync::DropGuard {
+    /// A guard that stops the listener once dropped.
+    pub(crate) fn stop_on_drop(&self) -> tokio_util::sync::DropGuard {
         self.stop.clone().drop_guard()
     }
 
-    /// Takes no more connections.
+    /// Accepts no more connections.
     pub(crate) fn stop(&self) {
         self.stop.cancel();
     }
@@ -187,168 +165,7 @@ fn http_settings(bounds: Bounds) -> auto::Builder<TokioExecutor> {
     http
 }
 
-/// A connection's place among those that may be open. A tunnel keeps it when the connection's own task has ended.
+/// The slot of a connection. A WebSocket tunnel keeps it after the task of the connection has
+/// ended.
 #[derive(Clone)]
-pub(crate) struct Place(Arc<Taken>);
-
-struct Door<A> {
-    tls: Arc<ArcSwapOption<ServerConfig>>,
-    http: Arc<auto::Builder<TokioExecutor>>,
-    bounds: Bounds,
-    answer: A,
-    stop: CancellationToken,
-    cut: CancellationToken,
-}
-
-impl<A: Clone> Clone for Door<A> {
-    fn clone(&self) -> Self {
-        Self {
-            tls: Arc::clone(&self.tls),
-            http: Arc::clone(&self.http),
-            bounds: self.bounds,
-            answer: self.answer.clone(),
-            stop: self.stop.clone(),
-            cut: self.cut.clone(),
-        }
-    }
-}
-
-fn tls_failed(why: &str) {
-    tracing::debug!(why, "a client and this listener could not agree on TLS");
-}
-
-fn close(response: &mut Response<Body>) {
-    let close = HeaderValue::from_static("close");
-    response.headers_mut().insert(header::CONNECTION, close);
-}
-
-fn two_lengths() -> Response<Body> {
-    let title = "The request's length can be read in two ways";
-    let detail = "send one Content-Length, or Transfer-Encoding; nothing was sent to the service";
-    let mut response = problem(
-        StatusCode::BAD_REQUEST,
-        "request_ambiguous",
-        title,
-        detail,
-        false,
-    );
-    close(&mut response);
-    response
-}
-
-/// How long to leave the machine alone when it has no more file descriptors.
-const BREATHE: Duration = Duration::from_millis(50);
-
-async fn accept<A: Answer>(
-    listener: TcpListener,
-    door: Door<A>,
-    room: Arc<Room>,
-    connections: TaskTracker,
-) {
-    let stop = door.stop.clone();
-    loop {
-        let next = async { (room.free().await, listener.accept().await) };
-        let (free, accepted) = tokio::select! {
-            next = next => next,
-            () = stop.cancelled() => return,
-        };
-        match accepted {
-            Ok((stream, address)) => {
-                let place = free.and_then(|free| room.take(free, address.ip()));
-                let Some(place) = place else { continue };
-                let door = door.clone();
-                connections.spawn(async move {
-                    let place = Place(Arc::new(place));
-                    let cut = door.cut.clone();
-                    tokio::select! {
-                        () = door.serve(stream, address, place) => {}
-                        () = cut.cancelled() => {}
-                    }
-                });
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                let _ = tokio::time::timeout(BREATHE, stop.cancelled()).await;
-            }
-        }
-    }
-}
-
-impl<A: Answer> Door<A> {
-    async fn serve(self, stream: TcpStream, address: SocketAddr, place: Place) {
-        let _ = stream.set_nodelay(true);
-        let mut peer = Peer {
-            address,
-            is_tls: false,
-            has_certificate: false,
-            certificate_name: None,
-            certificate: None,
-        };
-        let Some(config) = self.tls.load_full() else {
-            return self.http(stream, peer, place).await;
-        };
-        let handshake = TlsAcceptor::from(config).accept(stream);
-        match tokio::time::timeout(self.bounds.head_timeout, handshake).await {
-            Ok(Ok(stream)) => {
-                let certificates = stream.get_ref().1.peer_certificates();
-                let certificate = certificates.and_then(<[_]>::first);
-                let name = certificate.and_then(tls::name_in);
-                peer.is_tls = true;
-                peer.has_certificate = certificate.is_some();
-                peer.certificate_name = name.map(Into::into);
-                peer.certificate =
-                    certificate.map(|shown| ClientCertificate(blake3::hash(shown).into()));
-                self.http(stream, peer, place).await;
-            }
-            Ok(Err(error)) => tls_failed(&error.to_string()),
-            Err(_) => tls_failed("it took too long"),
-        }
-    }
-
-    async fn http<I>(self, stream: I, peer: Peer, place: Place)
-    where
-        I: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
-    {
-        let (requests, bounds) = (Requests::default(), self.bounds);
-        let guard = Guard::new(bounds.max_head);
-        let is_more = place.0.is_more;
-        let service = service_fn(|mut request: Request<Incoming>| {
-            let under_way = requests.came(request.version());
-            let is_http1 = request.version() <= Version::HTTP_11;
-            let refused = is_http1 && guard.is_ambiguous();
-            let upgrades = is_http1 && request.headers().contains_key(header::UPGRADE);
-            request.extensions_mut().insert(peer.clone());
-            if let Some(certificate) = peer.certificate {
-                request.extensions_mut().insert(certificate);
-            }
-            if upgrades {
-                request.extensions_mut().insert(place.clone());
-            }
-            if is_more {
-                request.extensions_mut().insert(Overfull);
-            }
-            let answer = self.answer.clone();
-            async move {
-                if refused {
-                    return Ok::<_, Infallible>(two_lengths());
-                }
-                let mut response = answer.answer(request).await;
-                let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-                if is_http1 && (is_more || upgrades && !switches) {
-                    // The guard has stopped looking; or the place isn't one to stay at.
-                    close(&mut response);
-                }
-                Ok(match under_way {
-                    Some(under_way) => under_way.until_the_end_of(response),
-                    None => response,
-                })
-            }
-        });
-        let io = TokioIo::new(Paced::new(guard.around(stream), bounds.write_timeout));
-        let connection = self.http.serve_connection_with_upgrades(io, service);
-        match is_more {
-            true => briefly(connection).await,
-            false => drive(connection, &requests, bounds, &self.stop).await,
-        }
-    }
-}
+pub(crate) struct ConnectionSlot(Arc<Slot>);

@@ -1,13 +1,14 @@
-//! [`Live`]: the last ten minutes in memory, second by second, for people who watch. What is kept for longer is
-//! Prometheus's business.
+//! [`Live`]: statistics of the last ten minutes in memory, per second, for the dashboard.
 //!
 //! | file | is |
 //! |---|---|
-//! | `second` | the second that is being counted, and what is kept of one that is over |
-//! | `hot` | which keys come most often: a sketch of bounded size, on hashes |
-//! | `shadow` | what observe mode would have done, by scope |
+//! | `second` | the counters of the current second, and the sample of a past one |
+//! | `distribution` | histograms of durations |
+//! | `hot_keys` | the most frequent keys, by a sketch of fixed size |
+//! | `shadow` | what enforce mode would have done, for scopes in observe mode |
 
-mod hot;
+mod distribution;
+mod hot_keys;
 mod second;
 mod shadow;
 
@@ -20,26 +21,27 @@ use semel::Semel;
 use semel_core::Tick;
 use semel_core::event::{Event, Observer, Step};
 
-pub(crate) use hot::HotKey;
-use hot::HotKeys;
+pub(crate) use hot_keys::HotKey;
+use hot_keys::HotKeys;
 use second::Second;
-pub(crate) use second::{Latency, Now, Sample, Spans};
+pub(crate) use second::{Distributions, EngineSnapshot, Latency, Sample};
 use shadow::Shadow;
 pub(crate) use shadow::ShadowScope;
 
-/// How many seconds are kept.
-pub(crate) const KEPT: usize = 600;
+/// The number of kept samples.
+pub(crate) const KEPT_SECONDS: usize = 600;
 
-/// Over how many seconds the headline figures go.
-pub(crate) const HEADLINE: usize = 60;
+/// The time span of the headline statistics.
+pub(crate) const HEADLINE_SECONDS: usize = 60;
 
-/// After how many seconds the sketch of hot keys begins anew; the one before it still counts until then.
-const SKETCH: u64 = 60;
+/// The interval at which the sketch of hot keys is rotated.
+const SKETCH_SECONDS: u64 = 60;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The figures of the last minutes. Cheap to clone; give it to [`semel::Builder::observer`], then call
-/// [`watch`](Live::watch).
+/// The statistics of the last minutes. Clones share them. Pass it to [`semel::Builder::observer`],
+/// then
+/// call [`watch`](Live::watch).
 #[derive(Clone, Default)]
 pub struct Live {
     shared: Arc<Shared>,
@@ -47,27 +49,27 @@ pub struct Live {
 
 #[derive(Default)]
 struct Shared {
-    // One lock for all that an event touches: it is held for the time of a few additions.
-    open: Mutex<Open>,
-    past: Mutex<Past>,
+    // One lock for everything that an event updates. It is held for a few additions only.
+    current: Mutex<CurrentSecond>,
+    past: Mutex<PastSeconds>,
     shadow: Shadow,
 }
 
 #[derive(Default)]
-struct Open {
+struct CurrentSecond {
     second: Second,
-    hot: HotKeys,
+    hot_keys: HotKeys,
 }
 
 #[derive(Default)]
-struct Past {
+struct PastSeconds {
     samples: VecDeque<Sample>,
-    spans: VecDeque<Spans>,
+    distributions: VecDeque<Distributions>,
     next: u64,
 }
 
 impl Live {
-    /// Closes a second every second, from now on and for as long as the runtime is there.
+    /// Starts the task that closes a sample every second.
     pub fn watch(&self, semel: &Semel) {
         let engine = semel.engine().clone();
         let shared = Arc::clone(&self.shared);
@@ -77,60 +79,60 @@ impl Live {
             let mut began = clock.now();
             loop {
                 clock.sleep(SECOND).await;
-                let (ended, now) = (clock.now(), Now::of(&engine));
-                shared.close(began, ended, now);
+                let (ended, engine_now) = (clock.now(), EngineSnapshot::from_engine(&engine));
+                shared.close_second(began, ended, engine_now);
                 began = ended;
             }
         }));
     }
 
-    /// The samples after the one of this number, oldest first.
-    pub(crate) fn after(&self, number: Option<u64>) -> Vec<Sample> {
+    /// The samples after this number, oldest first.
+    pub(crate) fn samples_after(&self, number: Option<u64>) -> Vec<Sample> {
         let past = self.shared.past.lock();
         let is_new = |sample: &&Sample| number.is_none_or(|number| sample.number > number);
         past.samples.iter().filter(is_new).cloned().collect()
     }
 
-    /// How long requests took over the last [`HEADLINE`] seconds.
+    /// The latency over the last [`HEADLINE_SECONDS`] seconds.
     pub(crate) fn latency(&self) -> Latency {
         let past = self.shared.past.lock();
-        let mut all = Spans::default();
-        for spans in &past.spans {
-            all.add(spans);
+        let mut all = Distributions::default();
+        for second in &past.distributions {
+            all.add(second);
         }
         all.latency()
     }
 
-    /// The keys that came most often in the last minute or two, the most frequent first.
-    pub(crate) fn hot(&self, most: usize) -> Vec<HotKey> {
-        self.shared.open.lock().hot.top(most)
+    /// The most frequent keys of the last one to two minutes.
+    pub(crate) fn hot_keys(&self, most: usize) -> Vec<HotKey> {
+        self.shared.current.lock().hot_keys.top(most)
     }
 
-    /// What observe mode would have done since the start, by scope.
-    pub(crate) fn shadow(&self) -> Vec<ShadowScope> {
+    /// What enforce mode would have done since the start, by scope.
+    pub(crate) fn shadow_report(&self) -> Vec<ShadowScope> {
         self.shared.shadow.report()
     }
 }
 
 impl Shared {
-    fn close(&self, began: Tick, ended: Tick, now: Now) {
-        let mut open = self.open.lock();
-        let second = std::mem::take(&mut open.second);
+    fn close_second(&self, began: Tick, ended: Tick, engine: EngineSnapshot) {
+        let mut current = self.current.lock();
+        let second = std::mem::take(&mut current.second);
         let mut past = self.past.lock();
         let number = past.next;
-        if number % SKETCH == SKETCH - 1 {
-            open.hot.turn();
+        if number % SKETCH_SECONDS == SKETCH_SECONDS - 1 {
+            current.hot_keys.rotate();
         }
-        drop(open);
+        drop(current);
         past.next += 1;
-        let (sample, spans) = second.close(number, ended.since(began), now);
+        let (sample, distributions) = second.close(number, ended.since(began), engine);
         past.samples.push_back(sample);
-        past.spans.push_back(spans);
-        while past.samples.len() > KEPT {
+        past.distributions.push_back(distributions);
+        while past.samples.len() > KEPT_SECONDS {
             past.samples.pop_front();
         }
-        while past.spans.len() > HEADLINE {
-            past.spans.pop_front();
+        while past.distributions.len() > HEADLINE_SECONDS {
+            past.distributions.pop_front();
         }
     }
 }
@@ -139,14 +141,14 @@ impl Observer for Live {
     fn observe(&self, event: &Event<'_>) {
         let shared = &self.shared;
         match event.step {
-            Step::Observed { ref would } => shared.shadow.observed(event, would),
-            Step::Answered { .. } => shared.shadow.answered(event),
+            Step::Observed { ref decision } => shared.shadow.count_difference(event, decision),
+            Step::Answered { .. } => shared.shadow.count_request(event),
             _ => {}
         }
-        let mut open = shared.open.lock();
-        open.second.count(&event.step);
+        let mut current = shared.current.lock();
+        current.second.count(&event.step);
         if let Step::Answered { how, .. } = event.step {
-            open.hot.count(event, how);
+            current.hot_keys.count(event, how);
         }
     }
 }

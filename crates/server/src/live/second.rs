@@ -1,173 +1,122 @@
-//! One second: counted while it runs, a [`Sample`] when it is over.
+//! The counters of the current second, and the [`Sample`] of a past one.
 
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
+use semel::core::Code;
 use semel_core::engine::Engine;
 use semel_core::event::{Ending, Step};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::millis;
-use crate::audit::words;
+use super::distribution::{Distribution, Quantiles};
+use crate::labels;
+use crate::web::to_millis;
 
-/// The longest span that is told apart; longer ones count as this.
-const LONGEST_MICROS: u64 = 120_000_000;
-
-/// How things stand as a second ends.
+/// The state of the engine at the end of a second.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Now {
+pub(crate) struct EngineSnapshot {
     time_ms: u64,
     running: usize,
     waiting: usize,
     breaker: &'static str,
 }
 
-impl Now {
-    pub(super) fn of(engine: &Engine) -> Self {
+impl EngineSnapshot {
+    pub(super) fn from_engine(engine: &Engine) -> Self {
         Self {
             time_ms: engine.env().clock.wall().as_micros() / 1000,
             running: engine.running(),
             waiting: engine.waiting(),
-            breaker: words::breaker(engine.breaker()),
+            breaker: labels::breaker(engine.breaker()),
         }
     }
 }
 
-/// How often what happened in a second.
+/// The event counts of a second.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub(crate) struct Tally {
     /// Requests whose effect ran.
     ran: u32,
-    /// Requests that were given a lease for an effect elsewhere.
+    /// Requests that got a lease for an effect at the caller.
     handed_out: u32,
-    /// Requests that were answered from a record.
+    /// Requests that got a stored answer.
     replayed: u32,
-    /// Requests refused because the key came with another payload.
+    /// Requests refused because the key was used with another payload.
     conflicts: u32,
-    /// Requests refused because another was running.
+    /// Requests refused because the key was running.
     in_flight: u32,
-    /// Requests refused because the outcome of an earlier one is not known.
+    /// Requests refused because the key was in doubt.
     in_doubt: u32,
-    /// Requests refused because the store gave no answer.
+    /// Requests refused because the store did not answer.
     unavailable: u32,
-    /// Requests whose effect ran unprotected: observed only, or the store was down and the scope says to go on.
+    /// Requests whose effect ran without protection, in observe mode or because the store was down.
     unprotected: u32,
-    /// Requests that ended in any other way.
+    /// Requests with any other outcome.
     other: u32,
-    /// Requests without a key, which passed untouched.
+    /// Requests without a key, which passed through.
     passed: u32,
-    /// Requests refused at the door: no key, or one that can't be used.
+    /// Requests refused before the store was asked, because the key is missing or invalid.
     refused: u32,
-    /// Leases won from an owner that vanished.
+    /// Leases taken over from a crashed owner.
     takeovers: u32,
     /// Leases renewed.
     renewals: u32,
     /// Calls to the store.
     store_calls: u32,
-    /// Calls that the store didn't answer.
+    /// Calls that the store did not answer.
     store_errors: u32,
 }
 
-/// A second that is over.
+/// The statistics of a past second.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct Sample {
-    /// Counts the seconds since the start.
+    /// The number of the second since the start.
     pub(crate) number: u64,
-    /// When it ended: milliseconds since 1970 on the server's wall clock.
+    /// The end of the second: milliseconds since 1970 by the server's wall clock.
     time_ms: u64,
-    /// How long it was: counts are of this span.
+    /// The exact duration that the counts cover.
     span_ms: u64,
-    /// What happened in it.
+    /// The event counts.
     #[serde(flatten)]
     tally: Tally,
-    /// Effects running in this process as it ended.
+    /// Effects that ran in this process at the end of the second.
     running: usize,
-    /// Callers waiting for another's run as it ended.
+    /// Callers that waited for a running key at the end of the second.
     waiting: usize,
-    /// The breaker as it ended: `closed`, `open` or `half_open`.
+    /// The circuit breaker at the end of the second: `closed`, `open` or `half_open`.
     #[schema(value_type = String)]
     breaker: &'static str,
-    /// How long requests and store calls took.
+    /// The latency of requests and store calls.
     #[serde(flatten)]
     latency: Latency,
 }
 
-/// How long requests and store calls took; absent where there were none.
+/// The latency of requests and store calls; absent if there were none.
 #[derive(Clone, Copy, Debug, Default, Serialize, ToSchema)]
 pub(crate) struct Latency {
-    /// Of requests whose effect ran.
+    /// Requests whose effect ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     ran_ms: Option<Quantiles>,
-    /// Of requests that were replayed.
+    /// Replayed requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     replayed_ms: Option<Quantiles>,
-    /// Of calls to the store.
+    /// Calls to the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     store_ms: Option<Quantiles>,
 }
 
-/// Milliseconds, to about one part in a hundred.
-#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-pub(crate) struct Quantiles {
-    /// Half were no slower.
-    p50: f64,
-    /// Ninety-five in a hundred were no slower.
-    p95: f64,
-    /// Ninety-nine in a hundred were no slower.
-    p99: f64,
-}
-
-/// How long things took, as distributions; `None` where nothing did.
+/// The distributions of durations.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Spans {
+pub(crate) struct Distributions {
     ran: Distribution,
     replayed: Distribution,
     store: Distribution,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Distribution(Option<Histogram<u32>>);
-
-impl Distribution {
-    fn record(&mut self, took: Duration) {
-        if self.0.is_none() {
-            // The bounds are constants that fit.
-            self.0 = Histogram::new_with_bounds(1, LONGEST_MICROS, 2).ok();
-        }
-        let micros = u64::try_from(took.as_micros()).unwrap_or(LONGEST_MICROS);
-        if let Some(histogram) = &mut self.0 {
-            histogram.saturating_record(micros.clamp(1, LONGEST_MICROS));
-        }
-    }
-
-    fn add(&mut self, other: &Self) {
-        match (&mut self.0, &other.0) {
-            (_, None) => {}
-            (None, some) => self.0.clone_from(some),
-            // Both have the same bounds.
-            (Some(ours), Some(theirs)) => drop(ours.add(theirs)),
-        }
-    }
-
-    fn quantiles(&self) -> Option<Quantiles> {
-        let histogram = self.0.as_ref()?;
-        let at = |quantile| {
-            let micros = u32::try_from(histogram.value_at_quantile(quantile)).unwrap_or(u32::MAX);
-            f64::from(micros) / 1000.0
-        };
-        Some(Quantiles {
-            p50: at(0.5),
-            p95: at(0.95),
-            p99: at(0.99),
-        })
-    }
-}
-
-impl Spans {
+impl Distributions {
     pub(super) fn add(&mut self, other: &Self) {
         self.ran.add(&other.ran);
         self.replayed.add(&other.replayed);
@@ -183,20 +132,20 @@ impl Spans {
     }
 }
 
-/// The second that runs.
+/// The counters of the current second.
 #[derive(Debug, Default)]
 pub(super) struct Second {
     tally: Tally,
-    spans: Spans,
+    distributions: Distributions,
 }
 
 impl Second {
     pub(super) fn count(&mut self, step: &Step) {
         let tally = &mut self.tally;
         let counter = match *step {
-            Step::Answered { how, took, .. } => return self.answered(how, took),
+            Step::Answered { how, took, .. } => return self.count_request(how, took),
             Step::StoreCalled { took, answered, .. } => {
-                self.spans.store.record(took);
+                self.distributions.store.record(took);
                 tally.store_errors += u32::from(!answered);
                 &mut tally.store_calls
             }
@@ -209,40 +158,45 @@ impl Second {
         *counter = counter.saturating_add(1);
     }
 
-    fn answered(&mut self, how: Ending, took: Duration) {
+    fn count_request(&mut self, how: Ending, took: Duration) {
         let tally = &mut self.tally;
         let counter = match how {
             Ending::Ran => {
-                self.spans.ran.record(took);
+                self.distributions.ran.record(took);
                 &mut tally.ran
             }
             Ending::Replayed(_) => {
-                self.spans.replayed.record(took);
+                self.distributions.replayed.record(took);
                 &mut tally.replayed
             }
             Ending::HandedOut => &mut tally.handed_out,
             Ending::Unprotected => &mut tally.unprotected,
-            Ending::Problem("idempotency_conflict") => &mut tally.conflicts,
-            Ending::Problem("idempotency_in_flight") => &mut tally.in_flight,
-            Ending::Problem("idempotency_in_doubt") => &mut tally.in_doubt,
-            Ending::Problem("idempotency_store_unavailable") => &mut tally.unavailable,
+            Ending::Problem(Code::Conflict) => &mut tally.conflicts,
+            Ending::Problem(Code::InFlight) => &mut tally.in_flight,
+            Ending::Problem(Code::InDoubt) => &mut tally.in_doubt,
+            Ending::Problem(Code::StoreUnavailable) => &mut tally.unavailable,
             Ending::Problem(_) => &mut tally.other,
         };
         *counter = counter.saturating_add(1);
     }
 
-    pub(super) fn close(self, number: u64, span: Duration, now: Now) -> (Sample, Spans) {
+    pub(super) fn close(
+        self,
+        number: u64,
+        span: Duration,
+        engine: EngineSnapshot,
+    ) -> (Sample, Distributions) {
         let sample = Sample {
             number,
-            time_ms: now.time_ms,
-            span_ms: millis(span).max(1),
+            time_ms: engine.time_ms,
+            span_ms: to_millis(span).max(1),
             tally: self.tally,
-            running: now.running,
-            waiting: now.waiting,
-            breaker: now.breaker,
-            latency: self.spans.latency(),
+            running: engine.running,
+            waiting: engine.waiting,
+            breaker: engine.breaker,
+            latency: self.distributions.latency(),
         };
-        (sample, self.spans)
+        (sample, self.distributions)
     }
 }
 
@@ -250,7 +204,7 @@ impl Second {
 mod tests {
     use super::*;
 
-    const NOW: Now = Now {
+    const ENGINE: EngineSnapshot = EngineSnapshot {
         time_ms: 7,
         running: 2,
         waiting: 1,
@@ -267,51 +221,39 @@ mod tests {
     }
 
     #[test]
-    fn a_second_says_what_happened_in_it() {
+    fn sample_has_the_counts_of_its_second() {
         let mut second = Second::default();
         for _ in 0..3 {
             second.count(&answered(Ending::Ran, 40));
         }
         second.count(&answered(Ending::Replayed(None), 2));
-        second.count(&answered(Ending::Problem("idempotency_conflict"), 1));
-        second.count(&answered(Ending::Problem("idempotency_late"), 1));
+        second.count(&answered(Ending::Problem(Code::Conflict), 1));
+        second.count(&answered(Ending::Problem(Code::Late), 1));
         second.count(&Step::Passed);
-        let (sample, spans) = second.close(5, Duration::from_millis(1003), NOW);
-        let said = serde_json::to_value(&sample).unwrap();
+        let (sample, distributions) = second.close(5, Duration::from_millis(1003), ENGINE);
+        let json = serde_json::to_value(&sample).unwrap();
         assert_eq!(
             [
-                &said["ran"],
-                &said["replayed"],
-                &said["conflicts"],
-                &said["other"],
-                &said["passed"]
+                &json["ran"],
+                &json["replayed"],
+                &json["conflicts"],
+                &json["other"],
+                &json["passed"]
             ],
             [3, 1, 1, 1, 1]
         );
         assert_eq!(
-            [&said["number"], &said["span_ms"], &said["running"]],
+            [&json["number"], &json["span_ms"], &json["running"]],
             [5, 1003, 2]
         );
-        let ran = said["ran_ms"]["p99"].as_f64().unwrap();
-        assert!((39.0..41.0).contains(&ran), "{said}");
-        assert!(said.get("store_ms").is_none(), "nothing was asked: {said}");
+        let ran = json["ran_ms"]["p99"].as_f64().unwrap();
+        assert!((39.0..41.0).contains(&ran), "{json}");
+        assert!(json.get("store_ms").is_none(), "no store call: {json}");
 
-        let mut both = Spans::default();
-        both.add(&spans);
-        both.add(&spans);
+        let mut both = Distributions::default();
+        both.add(&distributions);
+        both.add(&distributions);
         let replayed = both.latency().replayed_ms.unwrap().p50;
         assert!((1.9..2.1).contains(&replayed), "{replayed}");
-    }
-
-    #[test]
-    fn spans_out_of_bounds_count_as_the_bound() {
-        let mut distribution = Distribution::default();
-        distribution.record(Duration::ZERO);
-        distribution.record(Duration::from_secs(100_000));
-        let quantiles = distribution.quantiles().unwrap();
-        assert!(
-            quantiles.p50 < 0.01 && quantiles.p99 >= 119_000.0,
-            "{quantiles:?}"
-        );
     }
 }

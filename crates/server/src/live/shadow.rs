@@ -1,51 +1,51 @@
-//! [`Shadow`]: what observe mode would have done, by scope.
+//! [`Shadow`]: what enforce mode would have done, for scopes in observe mode (shadow mode).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use semel_core::event::{Event, Would};
+use semel_core::event::{Event, ShadowDecision};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// The most scopes that are told apart; what comes after them is counted as [`OTHERS`].
-const SCOPES: usize = 200;
+/// The maximum number of scopes. Further ones are counted as [`OTHERS`].
+const MAX_SCOPES: usize = 200;
 
 const OTHERS: &str = "other";
 
-/// What enforcing would have done to the requests of one scope.
+/// What enforce mode would have done with the requests of one scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct ShadowScope {
-    /// Which.
+    /// The scope.
     scope: String,
-    /// Requests with a key, since the first of them that would have gone another way.
+    /// Requests with a key, since the first one with a difference.
     requests: u64,
-    /// Would have been answered from the record.
+    /// Requests that would have been replayed.
     replay: u64,
-    /// Would have waited for another's run, or been refused.
+    /// Requests that would have waited for a running key, or been refused.
     busy: u64,
-    /// Would have been refused: the key came with another payload.
+    /// Requests that would have been refused because of another payload.
     mismatch: u64,
-    /// Would have been refused: the outcome of an earlier run is not known.
+    /// Requests that would have been refused because the key is in doubt.
     in_doubt: u64,
-    /// Would have been refused: the store gave no answer.
+    /// Requests that would have been refused because the store did not answer.
     unavailable: u64,
-    /// Would have been refused at the door: no key, or one that can't be used.
+    /// Requests that would have been refused because the key is missing or invalid.
     refused: u64,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Shadow {
-    // So that a process that only enforces takes no lock.
+    // A process without observe mode takes no lock.
     any: AtomicBool,
     scopes: Mutex<BTreeMap<String, ShadowScope>>,
 }
 
 impl Shadow {
-    pub(super) fn observed(&self, event: &Event<'_>, would: &Would) {
+    pub(super) fn count_difference(&self, event: &Event<'_>, would: &ShadowDecision) {
         let mut scopes = self.scopes.lock();
         let scope = event.namespace.scope();
-        let name = if scopes.contains_key(scope) || scopes.len() < SCOPES {
+        let name = if scopes.contains_key(scope) || scopes.len() < MAX_SCOPES {
             scope
         } else {
             OTHERS
@@ -53,17 +53,17 @@ impl Shadow {
         let found = scopes.entry(name.to_owned()).or_default();
         name.clone_into(&mut found.scope);
         *match would {
-            Would::Replay => &mut found.replay,
-            Would::Busy => &mut found.busy,
-            Would::Mismatch => &mut found.mismatch,
-            Would::InDoubt => &mut found.in_doubt,
-            Would::Unavailable => &mut found.unavailable,
-            Would::Refuse(_) => &mut found.refused,
+            ShadowDecision::Replay => &mut found.replay,
+            ShadowDecision::Busy => &mut found.busy,
+            ShadowDecision::Mismatch => &mut found.mismatch,
+            ShadowDecision::InDoubt => &mut found.in_doubt,
+            ShadowDecision::Unavailable => &mut found.unavailable,
+            ShadowDecision::Refuse(_) => &mut found.refused,
         } += 1;
         self.any.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn answered(&self, event: &Event<'_>) {
+    pub(super) fn count_request(&self, event: &Event<'_>) {
         if !self.any.load(Ordering::Relaxed) {
             return;
         }
@@ -83,7 +83,7 @@ mod tests {
     use semel_core::event::Step;
     use semel_core::{Identity, KeyHint, Namespace};
 
-    fn told(shadow: &Shadow, scope: &str, would: Option<Would>) {
+    fn count(shadow: &Shadow, scope: &str, would: Option<ShadowDecision>) {
         let namespace = Namespace::new("", "", scope).unwrap();
         let event = Event {
             namespace: &namespace,
@@ -93,28 +93,32 @@ mod tests {
             step: Step::Passed,
         };
         match would {
-            Some(would) => shadow.observed(&event, &would),
-            None => shadow.answered(&event),
+            Some(would) => shadow.count_difference(&event, &would),
+            None => shadow.count_request(&event),
         }
     }
 
     #[test]
-    fn each_scope_is_told_apart_up_to_a_bound() {
+    fn scopes_are_counted_separately_up_to_a_limit() {
         let shadow = Shadow::default();
-        told(&shadow, "charge", None);
-        told(&shadow, "charge", Some(Would::Replay));
-        told(&shadow, "charge", None);
-        told(&shadow, "charge", Some(Would::Mismatch));
-        told(&shadow, "refund", None);
+        count(&shadow, "charge", None);
+        count(&shadow, "charge", Some(ShadowDecision::Replay));
+        count(&shadow, "charge", None);
+        count(&shadow, "charge", Some(ShadowDecision::Mismatch));
+        count(&shadow, "refund", None);
         let report = shadow.report();
-        assert_eq!(report.len(), 1, "nothing would have changed for refunds");
+        assert_eq!(report.len(), 1, "refunds have no difference");
         let charge = &report[0];
         assert_eq!((charge.requests, charge.replay, charge.mismatch), (1, 1, 1));
         for number in 0..1000 {
-            told(&shadow, &format!("scope-{number}"), Some(Would::Busy));
+            count(
+                &shadow,
+                &format!("scope-{number}"),
+                Some(ShadowDecision::Busy),
+            );
         }
         let report = shadow.report();
-        assert_eq!(report.len(), SCOPES + 1);
+        assert_eq!(report.len(), MAX_SCOPES + 1);
         let others = report.iter().find(|found| found.scope == OTHERS).unwrap();
         assert_eq!(others.busy, 1000 - 199);
     }

@@ -1,4 +1,4 @@
-//! Connections to the service: TCP, TLS, and a limit on how long that may take.
+//! Connections to the service: TCP and TLS, with a connect timeout.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,10 +15,10 @@ use tower_service::Service;
 
 use crate::config::{Protocol, Upstream};
 
-pub(super) type UpstreamClient = Client<Timed<HttpsConnector<HttpConnector>>, Body>;
+pub(crate) type UpstreamClient = Client<ConnectTimeout<HttpsConnector<HttpConnector>>, Body>;
 
-/// A client with a pool of its own.
-pub(super) fn client(
+/// Builds a client with its own connection pool.
+pub(crate) fn build_client(
     upstream: &Upstream,
     protocol: Protocol,
     tls: &ClientConfig,
@@ -34,7 +34,7 @@ pub(super) fn client(
         Protocol::Http1 => builder.enable_http1().wrap_connector(http),
         Protocol::H2c => builder.enable_http2().wrap_connector(http),
     };
-    let connector = Timed {
+    let connector = ConnectTimeout {
         inner: connector,
         limit: upstream.connect_timeout.0,
     };
@@ -48,14 +48,14 @@ pub(super) fn client(
         .build(connector)
 }
 
-/// A connector that gives up after a while, the TLS handshake included.
+/// A connector with a timeout, which includes the TLS handshake.
 #[derive(Clone)]
-pub(super) struct Timed<C> {
+pub(crate) struct ConnectTimeout<C> {
     inner: C,
     limit: Duration,
 }
 
-impl<C> Service<Uri> for Timed<C>
+impl<C> Service<Uri> for ConnectTimeout<C>
 where
     C: Service<Uri>,
     C::Future: Send + 'static,

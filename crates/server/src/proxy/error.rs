@@ -1,110 +1,85 @@
-//! What can go wrong between here and the service, and what is known about the effect then.
+//! Errors of forwarding: why the service did not answer, and whether a retry is safe.
 
 use std::error::Error as _;
 
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{HeaderName, Response, StatusCode};
+use http::{HeaderName, Response};
+use semel::core::Code;
 use semel::http::Body;
 
-use crate::paced::TooSlow;
+use crate::body_pace::BodyTooSlow;
+use crate::web::problem_response;
 
-/// Why the service gave no answer.
+/// Why the service did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// It could not be connected to. Nothing was sent.
+    /// No connection to the service. Nothing was sent.
     Unreachable,
     /// The lease was lost before anything was sent.
     LeaseLost,
-    /// The request can't be forwarded at all, such as `CONNECT`.
+    /// The request cannot be forwarded, such as `CONNECT`.
     Unforwardable,
-    /// It did not answer in time.
+    /// The service did not answer in time.
     Timeout,
-    /// As many requests are with the service as may be, and none of them ended in time.
+    /// The limit of concurrent requests at the service is reached, and no request ended in time.
     Full,
-    /// The same of this caller's requests.
+    /// The caller's share of this limit is reached.
     Share,
-    /// The connection broke before the answer.
+    /// The connection broke before the response.
     Broken,
-    /// The client's own body broke off, paused too long, or was too large.
+    /// The body of the client broke off, was too slow or too large.
     Client(ClientFault),
 }
 
-/// What a client did wrong while its body was passed on.
+/// A client's fault while its body was forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientFault {
-    /// It sent more than is taken.
+    /// The body exceeds the limit.
     TooLarge,
-    /// It paused too long.
+    /// The body arrived too slowly.
     TooSlow,
-    /// It went away.
+    /// The client disconnected.
     Gone,
 }
 
-/// What a retry would mean.
+/// What a retry means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// Nothing was sent: as safe as the first time.
+    /// Nothing was sent, so a retry is safe.
     Safe,
-    /// The same key makes it safe: it is run again, with the same downstream key and a higher fence.
+    /// A retry with the same key runs again, with the same downstream key and a higher fence.
     RunsAgain,
-    /// The key is in doubt: it won't be run again until somebody has looked.
+    /// The key is in doubt: it does not run again until an operator resolves it.
     InDoubt,
-    /// There is no key, or none that counts: it may happen twice.
+    /// The request has no effective key, so a retry may run the effect twice.
     Unsafe,
 }
 
-/// A request that got no answer from the service.
+/// The service did not answer a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.detail())]
 pub struct ProxyError {
-    /// Why.
+    /// The reason.
     pub cause: Cause,
-    /// What asking again would mean.
+    /// What a retry means.
     pub retry: Retry,
 }
 
 impl ProxyError {
-    /// The stable word for it.
+    /// The stable error code.
     #[must_use]
-    pub const fn code(&self) -> &'static str {
+    pub const fn code(&self) -> Code {
         match self.cause {
-            Cause::Unreachable => "upstream_unreachable",
-            Cause::Full => "upstream_full",
-            Cause::Share => "too_many_requests",
-            Cause::LeaseLost => "idempotency_lease_lost",
-            Cause::Unforwardable => "request_not_forwardable",
-            Cause::Timeout => "upstream_timeout",
-            Cause::Broken => "upstream_broken",
-            Cause::Client(ClientFault::TooLarge) => "request_too_large",
-            Cause::Client(ClientFault::TooSlow) => "request_slow",
-            Cause::Client(ClientFault::Gone) => "request_broken",
-        }
-    }
-
-    pub(crate) const fn status(&self) -> StatusCode {
-        match self.cause {
-            Cause::Unreachable | Cause::Broken => StatusCode::BAD_GATEWAY,
-            Cause::LeaseLost | Cause::Full => StatusCode::SERVICE_UNAVAILABLE,
-            Cause::Share => StatusCode::TOO_MANY_REQUESTS,
-            Cause::Timeout => StatusCode::GATEWAY_TIMEOUT,
-            Cause::Client(ClientFault::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
-            Cause::Client(ClientFault::TooSlow) => StatusCode::REQUEST_TIMEOUT,
-            Cause::Client(ClientFault::Gone) | Cause::Unforwardable => StatusCode::BAD_REQUEST,
-        }
-    }
-
-    pub(crate) const fn title(&self) -> &'static str {
-        match self.cause {
-            Cause::Unreachable => "The service can't be reached",
-            Cause::Full => "The service has as many requests as it may have",
-            Cause::Share => "You have as many requests under way as you may",
-            Cause::LeaseLost => "Another took the request over",
-            Cause::Unforwardable => "The request can't be forwarded",
-            Cause::Timeout => "The service did not answer in time",
-            Cause::Broken => "The service's answer was lost",
-            Cause::Client(ClientFault::TooLarge) => "The request's body is too large",
-            Cause::Client(ClientFault::TooSlow) => "The request's body took too long",
-            Cause::Client(ClientFault::Gone) => "The request's body broke off",
+            Cause::Unreachable => Code::UpstreamUnreachable,
+            Cause::Full => Code::UpstreamFull,
+            Cause::Share => Code::TooManyRequests,
+            Cause::LeaseLost => Code::LeaseLost,
+            Cause::Unforwardable => Code::RequestNotForwardable,
+            Cause::Timeout => Code::UpstreamTimeout,
+            Cause::Broken => Code::UpstreamBroken,
+            Cause::Client(ClientFault::TooLarge) => Code::RequestTooLarge,
+            Cause::Client(ClientFault::TooSlow) => Code::RequestSlow,
+            Cause::Client(ClientFault::Gone) => Code::RequestBroken,
         }
     }
 
@@ -118,48 +93,43 @@ impl ProxyError {
     const fn detail(&self) -> &'static str {
         match (self.cause, self.retry) {
             (Cause::Unforwardable, _) => {
-                "a request of this method or form is not forwarded; nothing was sent to the service"
+                "requests of this method or form are not forwarded; nothing was sent to the service"
             }
-            (Cause::Client(ClientFault::TooLarge), _) => "the body has more bytes than are taken",
-            (_, Retry::Safe) => "nothing was sent to the service, so asking again is safe",
+            (Cause::Client(ClientFault::TooLarge), _) => "the body exceeds the size limit",
+            (_, Retry::Safe) => "nothing was sent to the service, so a retry is safe",
             (_, Retry::RunsAgain) => {
-                "the request was sent to the service, and whether it took effect is not known; asked again with the same key, it is \
-                 sent again"
+                "the request was sent to the service, and its outcome is unknown; a retry with the \
+                 same key sends it again"
             }
             (_, Retry::InDoubt) => {
-                "the request was sent to the service, and whether it took effect is not known; its key is in doubt until somebody \
-                 resolves it, and asking again won't run it"
+                "the request was sent to the service, and its outcome is unknown; the key is in \
+                 doubt until an operator resolves it, and a retry will not run it"
             }
             (_, Retry::Unsafe) => {
-                "the request was sent to the service, and whether it took effect is not known; nothing protects it (it has no \
-                 Idempotency-Key, or keys are only observed here, or the store was away), so asking again may do it twice"
+                "the request was sent to the service, and its outcome is unknown; it was not \
+                 protected (no Idempotency-Key, observe mode, or the store was down), so a retry may \
+                 run it twice"
             }
         }
     }
 
-    /// The problem document (RFC 9457); or the status of a gRPC call.
+    /// The problem document (RFC 9457), or the status of a gRPC call.
     #[must_use]
     pub fn response(&self, is_grpc: bool) -> Response<Body> {
         let mut response = if is_grpc {
-            self.grpc()
+            self.grpc_response()
         } else {
-            problem(
-                self.status(),
-                self.code(),
-                self.title(),
-                self.detail(),
-                self.is_retryable(),
-            )
+            problem_response(self.code(), self.detail(), self.is_retryable())
         };
         if matches!(self.cause, Cause::Client(_) | Cause::Unforwardable) && !is_grpc {
-            // What is left of the body must not be taken for the next request.
+            // The rest of the body must not be read as the next request.
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
         }
         response
     }
 
-    fn grpc(&self) -> Response<Body> {
+    fn grpc_response(&self) -> Response<Body> {
         let status = match (self.cause, self.retry) {
             (Cause::Timeout, _) => "4",
             (_, Retry::Safe | Retry::RunsAgain) => "14",
@@ -172,46 +142,16 @@ impl ProxyError {
             HeaderValue::from_static("application/grpc"),
         );
         headers.insert("grpc-status", HeaderValue::from_static(status));
-        headers.insert("grpc-message", HeaderValue::from_static(self.title()));
-        headers.insert("idempotency-code", HeaderValue::from_static(self.code()));
+        headers.insert(
+            "grpc-message",
+            HeaderValue::from_static(self.code().title()),
+        );
+        headers.insert(
+            "idempotency-code",
+            HeaderValue::from_static(self.code().as_str()),
+        );
         response
     }
-}
-
-/// Seconds after which asking again is worth it.
-const SOON: u64 = 1;
-
-/// A problem document of the process's own.
-pub(crate) fn problem(
-    status: StatusCode,
-    code: &str,
-    title: &str,
-    detail: &str,
-    retryable: bool,
-) -> Response<Body> {
-    let mut document = serde_json::json!({
-        "type": format!("urn:semel:problem:{code}"),
-        "title": title,
-        "status": status.as_u16(),
-        "detail": detail,
-        "code": code,
-        "retryable": retryable,
-    });
-    if retryable {
-        document["retryAfterMs"] = (SOON * 1000).into();
-    }
-    let mut response = Response::new(Body::from(document.to_string()));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/problem+json"),
-    );
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if retryable {
-        headers.insert(header::RETRY_AFTER, SOON.into());
-    }
-    response
 }
 
 /// Whether a request is a gRPC call.
@@ -220,26 +160,26 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     media.is_some_and(|media| media.as_bytes().starts_with(b"application/grpc"))
 }
 
-/// Looks for what a client did wrong among the causes of an error.
-pub(super) fn client_fault(error: &(dyn std::error::Error + 'static)) -> Option<ClientFault> {
+/// Searches the causes of an error for a client's fault.
+pub(super) fn find_client_fault(error: &(dyn std::error::Error + 'static)) -> Option<ClientFault> {
     let mut cause = Some(error);
     while let Some(error) = cause {
         if error.is::<http_body_util::LengthLimitError>() {
             return Some(ClientFault::TooLarge);
         }
-        if error.is::<tower_http::timeout::TimeoutError>() || error.is::<TooSlow>() {
+        if error.is::<tower_http::timeout::TimeoutError>() || error.is::<BodyTooSlow>() {
             return Some(ClientFault::TooSlow);
         }
         if let Some(error) = error.downcast_ref::<hyper::Error>()
             && error.is_user()
             && error.source().is_some()
         {
-            // The body that we passed on ended in an error: it is the client's.
+            // The forwarded body ended with an error, which is the client's.
             cause = error.source();
             if cause.is_some_and(|cause| {
                 !cause.is::<http_body_util::LengthLimitError>()
                     && !cause.is::<tower_http::timeout::TimeoutError>()
-                    && !cause.is::<TooSlow>()
+                    && !cause.is::<BodyTooSlow>()
             }) {
                 return Some(ClientFault::Gone);
             }
@@ -250,5 +190,5 @@ pub(super) fn client_fault(error: &(dyn std::error::Error + 'static)) -> Option<
     None
 }
 
-/// What a service may say itself about the outcome, besides its status.
+/// The response header by which the service reports the outcome: `no-effect` or `unknown`.
 pub const SEMEL_OUTCOME: HeaderName = HeaderName::from_static("semel-outcome");

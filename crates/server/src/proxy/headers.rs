@@ -1,4 +1,4 @@
-//! What of a head goes on to the next hop, and what is added to it.
+//! Headers of forwarded requests: hop-by-hop headers, forwarding headers, and Semel's own.
 
 use http::Method;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -6,27 +6,27 @@ use http::request::Parts;
 use http::uri::Authority;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
-use semel::http::Lease;
+use semel::http::HandlerLease;
 
-use crate::door::remove_unless;
-use crate::listener::Peer;
+use crate::web::{Peer, remove_unless};
 
-/// The fence of the request's lease: a service that keeps the highest it has seen can refuse a lower one.
+/// The fence of the request's lease. A service that remembers the highest fence can refuse a lower
+/// one.
 pub const SEMEL_FENCE: HeaderName = HeaderName::from_static("semel-fence");
 
-/// 1, or more where an earlier run of the same request vanished.
+/// The attempt number: 1, or more if an earlier run of the same request crashed.
 pub const SEMEL_ATTEMPT: HeaderName = HeaderName::from_static("semel-attempt");
 
-/// A key for systems further down the road: the same on every attempt of the request.
+/// An idempotency key for downstream systems: the same on every attempt of the request.
 pub const SEMEL_DOWNSTREAM_KEY: HeaderName = HeaderName::from_static("semel-downstream-key");
 
-/// Whether a header is ours to set, never a client's. Many services take `_` for `-`.
-pub(super) fn is_ours(name: &HeaderName) -> bool {
+/// Whether only Semel may set a header. Many services read `_` as `-`.
+pub(super) fn is_reserved(name: &HeaderName) -> bool {
     let name = name.as_str().as_bytes();
     name.starts_with(b"semel") && matches!(name.get(5), Some(b'-' | b'_'))
 }
 
-/// What belongs to one connection (RFC 9110, 7.6.1), whether or not `Connection` names it.
+/// Hop-by-hop headers (RFC 9110, 7.6.1), besides those that `Connection` lists.
 static HOP_BY_HOP: [HeaderName; 8] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -42,8 +42,8 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// Takes out what ends here.
-pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+/// Removes hop-by-hop headers.
+pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()
@@ -59,8 +59,8 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// The protocol that a client wants to change to, where it is one that may be changed to.
-pub(super) fn wanted_upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+/// The protocol that a client wants to upgrade to, if it is WebSocket.
+pub(super) fn requested_upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     let connection = headers.get_all(header::CONNECTION).iter();
     let mut words = connection
         .filter_map(|value| value.to_str().ok())
@@ -71,7 +71,7 @@ pub(super) fn wanted_upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     is_known.then(|| wanted.clone())
 }
 
-/// How a request's head is changed on its way.
+/// The changes to a request's head.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rewrite {
     pub(super) trust_forwarded: bool,
@@ -79,14 +79,14 @@ pub(super) struct Rewrite {
 }
 
 impl Rewrite {
-    pub(super) fn request(self, parts: &mut Parts, upgrade: Option<&HeaderValue>) {
-        let asked = asked_host(parts);
+    pub(super) fn apply(self, parts: &mut Parts, upgrade: Option<&HeaderValue>) {
+        let host = requested_host(parts);
         let headers = &mut parts.headers;
         let wants_trailers = headers
             .get_all(header::TE)
             .iter()
             .any(|value| value.as_bytes().eq_ignore_ascii_case(b"trailers"));
-        strip_hop_by_hop(headers);
+        remove_hop_by_hop(headers);
         if wants_trailers {
             headers.insert(header::TE, HeaderValue::from_static("trailers"));
         }
@@ -94,20 +94,25 @@ impl Rewrite {
             headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
             headers.insert(header::UPGRADE, protocol.clone());
         }
-        // The listener has answered it: a body is asked for when it is passed on.
+        // The listener answers `Expect` itself, when the body is read.
         headers.remove(header::EXPECT);
-        remove_unless(headers, |name| !is_ours(name));
+        remove_unless(headers, |name| !is_reserved(name));
         join_cookies(headers);
         headers.remove(header::HOST);
-        if let (true, Some(host)) = (self.keep_host, &asked) {
+        if let (true, Some(host)) = (self.keep_host, &host) {
             headers.insert(header::HOST, host.clone());
         }
         let peer = parts.extensions.get::<Peer>();
-        self.forwarded(headers, peer, asked);
+        self.set_forwarding_headers(headers, peer, host);
         append_via(headers, parts.version);
     }
 
-    fn forwarded(self, headers: &mut HeaderMap, peer: Option<&Peer>, asked: Option<HeaderValue>) {
+    fn set_forwarding_headers(
+        self,
+        headers: &mut HeaderMap,
+        peer: Option<&Peer>,
+        host: Option<HeaderValue>,
+    ) {
         let mut set = |name: HeaderName, value: Option<HeaderValue>| {
             if self.trust_forwarded && headers.contains_key(&name) {
                 return;
@@ -117,7 +122,7 @@ impl Rewrite {
                 None => drop(headers.remove(name)),
             }
         };
-        set(FORWARDED_HOST, asked);
+        set(FORWARDED_HOST, host);
         let Some(peer) = peer else { return };
         let scheme = if peer.is_tls { "https" } else { "http" };
         set(FORWARDED_PROTO, Some(HeaderValue::from_static(scheme)));
@@ -135,7 +140,7 @@ impl Rewrite {
     }
 }
 
-/// HTTP/2 lets a client send its cookies in several fields; in HTTP/1.1 they are one (RFC 9113, 8.2.3).
+/// Joins the cookie fields of HTTP/2 into one, as HTTP/1.1 requires (RFC 9113, 8.2.3).
 fn join_cookies(headers: &mut HeaderMap) {
     if headers.get_all(header::COOKIE).iter().nth(1).is_none() {
         return;
@@ -150,33 +155,35 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// hyper takes a `GET` or `HEAD` of no known length for one without a body, unless the head says otherwise.
-pub(super) fn say_that_there_is_a_body(parts: &mut Parts, body: &impl Body) {
-    let unusual = matches!(parts.method, Method::GET | Method::HEAD);
-    if unusual && !body.is_end_stream() && body.size_hint().exact().is_none() {
+/// Sets `Transfer-Encoding: chunked` on a `GET` or `HEAD` with a body of unknown length. Without
+/// it,
+/// hyper sends no body.
+pub(super) fn force_chunked_for_get_body(parts: &mut Parts, body: &impl Body) {
+    let is_get = matches!(parts.method, Method::GET | Method::HEAD);
+    if is_get && !body.is_end_stream() && body.size_hint().exact().is_none() {
         let chunked = HeaderValue::from_static("chunked");
         parts.headers.insert(header::TRANSFER_ENCODING, chunked);
     }
 }
 
-/// The body, without trailers that are ours to set. One of a known length has none that a service would see.
-pub(super) fn without_our_trailers(body: semel::http::Body) -> semel::http::Body {
+/// Removes the trailers that only Semel may set. A body of known length has no trailers.
+pub(super) fn remove_semel_trailers(body: semel::http::Body) -> semel::http::Body {
     if body.size_hint().exact().is_some() {
         return body;
     }
     semel::http::Body::new(body.map_frame(|frame| match frame.into_trailers() {
         Ok(mut trailers) => {
-            remove_unless(&mut trailers, |name| !is_ours(name));
+            remove_unless(&mut trailers, |name| !is_reserved(name));
             Frame::trailers(trailers)
         }
         Err(data) => data,
     }))
 }
 
-/// The host that was asked: of the URI in HTTP/2 and in the absolute form, else of the header.
-fn asked_host(parts: &Parts) -> Option<HeaderValue> {
+/// The requested host: of the URI in HTTP/2 and in the absolute form, otherwise of the header.
+fn requested_host(parts: &Parts) -> Option<HeaderValue> {
     let named = parts.uri.authority().map(Authority::as_str);
-    // Never a user's name or password.
+    // Without user name and password.
     let named = named.map(|text| text.rsplit_once('@').map_or(text, |(_, host)| host));
     let named = named.and_then(|text| HeaderValue::from_str(text).ok());
     named.or_else(|| parts.headers.get(header::HOST).cloned())
@@ -191,9 +198,9 @@ pub(super) fn append_via(headers: &mut HeaderMap, version: http::Version) {
     headers.append(header::VIA, HeaderValue::from_static(via));
 }
 
-/// What a request with a lease tells the service.
-pub(super) fn add_lease(headers: &mut HeaderMap, lease: &Lease) {
-    // Where the request runs unprotected there is no fence to speak of.
+/// Adds the headers with the lease of a request.
+pub(super) fn set_lease_headers(headers: &mut HeaderMap, lease: &HandlerLease) {
+    // An unprotected request has no fence.
     if let Some(fence) = lease.fence() {
         headers.insert(SEMEL_FENCE, fence.0.into());
     }

@@ -1,15 +1,18 @@
-//! The forwarding service: what the idempotency layer is put around.
+//! The reverse proxy: forwards requests to the service behind the idempotency layer.
 //!
 //! | file | is |
 //! |---|---|
-//! | `headers` | what of a head goes on, and what is added |
-//! | `connect` | connections to the service |
-//! | `upgrade` | WebSocket |
-//! | `error` | what can go wrong, and what is known about the effect then |
+//! | `context` | the lease and limits of a request, and what an error means for its key |
+//! | `headers` | which headers are forwarded, removed and added |
+//! | `connect`, `target` | connections to the service; its URLs |
+//! | `upgrade` | WebSocket tunnels |
+//! | `error` | errors of forwarding, and whether a retry is safe |
 
 mod connect;
+mod context;
 mod error;
 mod headers;
+mod target;
 mod upgrade;
 
 use std::pin::Pin;
@@ -19,35 +22,27 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::header::HeaderMap;
-use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Method, Request, Response, StatusCode, Uri, Version};
+use http::uri::Scheme;
+use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::connect::capture_connection;
 use rustls::ClientConfig;
-use semel::core::CrashPolicy;
-use semel::http::{Body, Lease, Outcome, has_dot_segments};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use semel::http::{Body, EffectOutcome};
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
 use crate::config::{Config, Host, Protocol};
-use crate::limits::{By, RunPlace, Ticket};
-use connect::UpstreamClient;
+use crate::limits::LimitScope;
+pub(crate) use connect::{UpstreamClient, build_client};
+use context::{ForwardContext, ForwardPermits, RunPermits};
+pub use context::{LostAnswerPolicy, RouteConcurrency};
+pub(crate) use error::is_grpc;
 pub use error::{Cause, ClientFault, ProxyError, Retry, SEMEL_OUTCOME};
-pub(crate) use error::{is_grpc, problem};
 use headers::Rewrite;
 pub use headers::{SEMEL_ATTEMPT, SEMEL_DOWNSTREAM_KEY, SEMEL_FENCE};
-use upgrade::{Bounds, Wanted};
-
-/// What a route says about answers that are lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WhenLost {
-    /// Whether the key is then in doubt, also where its crash policy wouldn't have it so.
-    pub doubts: bool,
-    /// Whether keys are only observed: then the next request runs, whatever the record says.
-    pub observes: bool,
-}
+use target::Target;
+use upgrade::TunnelLimits;
 
 /// Forwards requests to the service. Cheap to clone.
 #[derive(Clone)]
@@ -59,22 +54,16 @@ struct Shared {
     targets: Vec<Target>,
     next: AtomicUsize,
     client: UpstreamClient,
-    /// For requests that change the protocol or keep their host, which only HTTP/1.1 can.
+    /// For requests that upgrade the protocol or keep their host, which needs HTTP/1.1.
     http1: UpstreamClient,
     trust_forwarded: bool,
     keep_host: bool,
-    /// Only TLS agrees on HTTP/2: without it, a call of gRPC's can't be one.
+    /// Whether a target has TLS, which can negotiate HTTP/2 for gRPC.
     may_speak_http2: bool,
     response_timeout: Duration,
-    place_timeout: Duration,
-    tunnel: Bounds,
+    permit_timeout: Duration,
+    tunnel: TunnelLimits,
     tunnels: TaskTracker,
-}
-
-struct Target {
-    scheme: Scheme,
-    authority: Authority,
-    base: String,
 }
 
 impl std::fmt::Debug for Proxy {
@@ -90,23 +79,23 @@ impl std::fmt::Debug for Proxy {
 }
 
 impl Proxy {
-    /// A proxy with these settings. `tunnels` gets the tasks of connections that changed their protocol.
+    /// A proxy with these settings. `tunnels` gets the tasks of WebSocket tunnels.
     #[must_use]
     pub fn new(config: &Config, tls: &ClientConfig, tunnels: TaskTracker) -> Self {
         let upstream = &config.upstream;
-        let targets = upstream.urls.iter().filter_map(|url| target(url)).collect();
-        let targets: Vec<Target> = targets;
+        let urls = upstream.urls.iter();
+        let targets: Vec<Target> = urls.filter_map(|url| Target::parse(url)).collect();
         let shared = Shared {
             may_speak_http2: targets.iter().any(|target| target.scheme == Scheme::HTTPS),
             targets,
             next: AtomicUsize::new(0),
-            client: connect::client(upstream, upstream.protocol, tls),
-            http1: connect::client(upstream, Protocol::Http1, tls),
+            client: connect::build_client(upstream, upstream.protocol, tls),
+            http1: connect::build_client(upstream, Protocol::Http1, tls),
             trust_forwarded: config.listener.trust_forwarded,
             keep_host: upstream.host == Host::Client && upstream.protocol != Protocol::H2c,
             response_timeout: upstream.response_timeout.0,
-            place_timeout: upstream.connect_timeout.0,
-            tunnel: Bounds {
+            permit_timeout: upstream.connect_timeout.0,
+            tunnel: TunnelLimits {
                 idle: config.limits.tunnel_idle.0,
                 age: config.limits.tunnel_age.0,
             },
@@ -116,17 +105,6 @@ impl Proxy {
             shared: Arc::new(shared),
         }
     }
-}
-
-fn target(url: &str) -> Option<Target> {
-    let uri: Uri = url.parse().ok()?;
-    let base = uri.path().trim_end_matches('/').to_owned();
-    let parts = uri.into_parts();
-    Some(Target {
-        scheme: parts.scheme?,
-        authority: parts.authority?,
-        base,
-    })
 }
 
 impl Service<Request<Body>> for Proxy {
@@ -144,81 +122,90 @@ impl Service<Request<Body>> for Proxy {
     }
 }
 
-/// What a request is, beside its head and body.
-struct Errand {
-    ticket: Option<Ticket>,
-    route: Option<RoutePlaces>,
-    lease: Option<Lease>,
-    when_lost: Option<WhenLost>,
-    upgrade: Option<Wanted>,
-}
-
 impl Shared {
     async fn forward(&self, mut request: Request<Body>) -> Result<Response<Body>, ProxyError> {
-        let errand = Errand::of(&mut request);
+        let context = ForwardContext::take_from(&mut request);
         // An effect must not begin under a lease that another may hold by now (P32).
-        if errand.lease.as_ref().is_some_and(|lease| lease.is_lost()) {
-            return Err(errand.not_sent(Cause::LeaseLost));
+        if context.lease.as_ref().is_some_and(|lease| lease.is_lost()) {
+            return Err(context.not_sent(Cause::LeaseLost));
         }
-        let Some(mut request) = self.outgoing(request, &errand) else {
-            return Err(errand.not_sent(Cause::Unforwardable));
+        let Some(mut request) = self.build_request(request, &context) else {
+            return Err(context.not_sent(Cause::Unforwardable));
         };
-        let client = match errand.upgrade.is_some() || self.keeps_host(request.headers()) {
+        let client = match context.upgrade.is_some() || self.keeps_host(request.headers()) {
             true => &self.http1,
             false => &self.client,
         };
-        let place = self.place(&errand).await;
-        let place = place.map_err(|cause| errand.not_sent(cause))?;
-        let place = Held {
-            _ticket: errand.ticket.clone(),
-            _place: place,
+        let run = self.acquire_permits(&context).await;
+        let run = run.map_err(|cause| context.not_sent(cause))?;
+        let permits = ForwardPermits {
+            _ticket: context.ticket.clone(),
+            _run: run,
         };
         let connection = capture_connection(&mut request);
         let answer = tokio::time::timeout(self.response_timeout, client.request(request)).await;
         let was_sent = connection.connection_metadata().is_some();
         let (error, why) = match answer {
-            Ok(Ok(response)) => return Ok(held(self.answered(response, errand), place)),
-            Ok(Err(error)) => (errand.failed(&error), cause_of(&error)),
-            Err(_) if was_sent => (errand.sent(Cause::Timeout), "no answer in time".to_owned()),
+            Ok(Ok(response)) => {
+                return Ok(keep_permits(
+                    self.finish_response(response, context),
+                    permits,
+                ));
+            }
+            Ok(Err(error)) => (context.classify_error(&error), root_cause(&error)),
+            Err(_) if was_sent => (
+                context.sent(Cause::Timeout),
+                "no response in time".to_owned(),
+            ),
             Err(_) => (
-                errand.not_sent(Cause::Unreachable),
+                context.not_sent(Cause::Unreachable),
                 "no connection in time".to_owned(),
             ),
         };
-        tracing::warn!(code = error.code(), why, "no answer from the service");
+        tracing::warn!(
+            code = error.code().as_str(),
+            why,
+            "the service did not answer"
+        );
         Err(error)
     }
 
-    /// A place for a request that goes on also when its client has left; others need none.
-    async fn place(&self, errand: &Errand) -> Result<Option<Places>, Cause> {
-        if errand.lease.is_none() {
+    /// Waits for the permits of a request with a key. Other requests need none.
+    async fn acquire_permits(&self, context: &ForwardContext) -> Result<Option<RunPermits>, Cause> {
+        if context.lease.is_none() {
             return Ok(None);
         }
-        let route = match &errand.route {
+        let route = match &context.route {
             None => None,
-            Some(RoutePlaces(places)) => {
-                let place = Arc::clone(places).acquire_owned();
-                let place = tokio::time::timeout(self.place_timeout, place).await;
-                let place = place.ok().and_then(Result::ok);
-                Some(place.ok_or_else(|| full("max_running of the route"))?)
+            Some(RouteConcurrency(permits)) => {
+                let permit = Arc::clone(permits).acquire_owned();
+                let permit = tokio::time::timeout(self.permit_timeout, permit).await;
+                let permit = permit.ok().and_then(Result::ok);
+                Some(permit.ok_or_else(|| log_full("max_running of the route"))?)
             }
         };
-        let run = match &errand.ticket {
+        let run = match &context.ticket {
             None => None,
-            Some(ticket) => match ticket.run(self.place_timeout).await {
-                Ok(place) => Some(place),
-                Err(met) if met.by == By::Process => return Err(full("limits.running")),
+            Some(ticket) => match ticket.acquire_run(self.permit_timeout).await {
+                Ok(permit) => Some(permit),
+                Err(exceeded) if exceeded.by == LimitScope::Process => {
+                    return Err(log_full("limits.running"));
+                }
                 Err(_) => return Err(Cause::Share),
             },
         };
-        Ok(Some(Places {
+        Ok(Some(RunPermits {
             _route: route,
             _run: run,
         }))
     }
 
-    /// The request as the service gets it; `None` where it can't be forwarded.
-    fn outgoing(&self, request: Request<Body>, errand: &Errand) -> Option<Request<Body>> {
+    /// The request for the service; `None` if it cannot be forwarded.
+    fn build_request(
+        &self,
+        request: Request<Body>,
+        context: &ForwardContext,
+    ) -> Option<Request<Body>> {
         let (mut parts, body) = request.into_parts();
         if parts.method == Method::CONNECT {
             return None;
@@ -229,14 +216,14 @@ impl Shared {
             trust_forwarded: self.trust_forwarded,
             keep_host: self.keeps_host(&parts.headers),
         };
-        let wanted = errand.upgrade.as_ref().map(|wanted| &wanted.protocol);
-        rewrite.request(&mut parts, wanted);
-        headers::say_that_there_is_a_body(&mut parts, &body);
-        let body = headers::without_our_trailers(body);
-        if let Some(lease) = &errand.lease {
-            headers::add_lease(&mut parts.headers, lease);
+        let upgrade = context.upgrade.as_ref();
+        rewrite.apply(&mut parts, upgrade.map(|upgrade| &upgrade.protocol));
+        headers::force_chunked_for_get_body(&mut parts, &body);
+        let body = headers::remove_semel_trailers(body);
+        if let Some(lease) = &context.lease {
+            headers::set_lease_headers(&mut parts.headers, lease);
         }
-        crate::telemetry::trace::hand_on(&mut parts.headers);
+        crate::telemetry::trace::inject_trace_context(&mut parts.headers);
         parts.uri = target.uri(&parts.uri)?;
         parts.version = Version::HTTP_11;
         let mut request = Request::new(body);
@@ -247,37 +234,44 @@ impl Shared {
         Some(request)
     }
 
-    /// Whether the service is told the client's host. Not in HTTP/2, where the authority is the connection's own, and which
-    /// gRPC needs.
+    /// Whether the service gets the client's host. HTTP/2, which gRPC needs, sends the authority of
+    /// the
+    /// connection instead.
     fn keeps_host(&self, headers: &HeaderMap) -> bool {
         self.keep_host && !(self.may_speak_http2 && is_grpc(headers))
     }
 
-    fn answered(&self, mut response: Response<Incoming>, errand: Errand) -> Response<Body> {
+    fn finish_response(
+        &self,
+        mut response: Response<Incoming>,
+        context: ForwardContext,
+    ) -> Response<Body> {
         let outcome = response.headers_mut().remove(SEMEL_OUTCOME);
-        if let (Some(lease), Some(outcome)) = (&errand.lease, outcome) {
+        if let (Some(lease), Some(outcome)) = (&context.lease, outcome) {
             match outcome.as_bytes() {
-                b"no-effect" => lease.mark(Outcome::NoEffect),
-                b"unknown" => lease.mark(Outcome::Unknown),
-                _ => tracing::warn!("the service's Semel-Outcome is neither no-effect nor unknown"),
+                b"no-effect" => lease.mark(EffectOutcome::NoEffect),
+                b"unknown" => lease.mark(EffectOutcome::Unknown),
+                _ => tracing::warn!(
+                    "the service sent an unknown Semel-Outcome; expected no-effect or unknown"
+                ),
             }
         }
         let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         let protocol = response.headers().get(http::header::UPGRADE).cloned();
-        headers::strip_hop_by_hop(response.headers_mut());
+        headers::remove_hop_by_hop(response.headers_mut());
         let version = response.version();
         headers::append_via(response.headers_mut(), version);
-        if let (true, Some(wanted)) = (switches, errand.upgrade) {
-            upgrade::join(&mut response, wanted, self.tunnel, &self.tunnels);
-            upgrade::agree(response.headers_mut(), protocol);
+        if let (true, Some(upgrade)) = (switches, context.upgrade) {
+            upgrade::start_tunnel(&mut response, upgrade, self.tunnel, &self.tunnels);
+            upgrade::set_headers(response.headers_mut(), protocol);
         }
-        let doubts = errand.when_lost.is_some_and(|lost| lost.doubts);
-        match errand.lease.filter(|_| doubts) {
+        let doubts = context.lost_answer.is_some_and(|lost| lost.doubts);
+        match context.lease.filter(|_| doubts) {
             None => response.map(Body::new),
-            // An answer that breaks off half-way is lost as well.
+            // A response that breaks off is lost as well.
             Some(lease) => response.map(|body| {
                 Body::new(body.map_err(move |error| {
-                    lease.mark(Outcome::Unknown);
+                    lease.mark(EffectOutcome::Unknown);
                     error
                 }))
             }),
@@ -285,119 +279,23 @@ impl Shared {
     }
 }
 
-impl Target {
-    /// Where a request goes; `None` where it would leave the path of the service's URL.
-    fn uri(&self, asked: &Uri) -> Option<Uri> {
-        if !self.base.is_empty() && has_dot_segments(asked.path()) {
-            return None;
-        }
-        let asked = asked.path_and_query().map_or("/", PathAndQuery::as_str);
-        let path = match self.base.as_str() {
-            "" => asked.parse().ok()?,
-            base => format!("{base}{asked}").parse().ok()?,
-        };
-        let mut parts = http::uri::Parts::default();
-        parts.scheme = Some(self.scheme.clone());
-        parts.authority = Some(self.authority.clone());
-        parts.path_and_query = Some(path);
-        Uri::from_parts(parts).ok()
-    }
-}
-
-impl Errand {
-    fn of(request: &mut Request<Body>) -> Self {
-        let lease = request.extensions().get::<Lease>().cloned();
-        let wanted = headers::wanted_upgrade(request.headers());
-        let upgrade = wanted.filter(|_| lease.is_none() && request.version() == Version::HTTP_11);
-        Self {
-            ticket: request.extensions_mut().remove(),
-            route: request.extensions().get().cloned(),
-            when_lost: request.extensions().get().copied(),
-            upgrade: upgrade.map(|protocol| Wanted {
-                protocol,
-                place: request.extensions().get().cloned(),
-                client: hyper::upgrade::on(request),
-            }),
-            lease,
-        }
-    }
-
-    fn failed(&self, error: &hyper_util::client::legacy::Error) -> ProxyError {
-        if error.is_connect() {
-            return self.not_sent(Cause::Unreachable);
-        }
-        match error::client_fault(error) {
-            // A request with a key was read whole before it was forwarded.
-            Some(fault) if self.lease.is_none() => self.sent(Cause::Client(fault)),
-            _ => self.sent(Cause::Broken),
-        }
-    }
-
-    /// Nothing happened: the key is free again.
-    fn not_sent(&self, cause: Cause) -> ProxyError {
-        if let Some(lease) = &self.lease {
-            lease.mark(Outcome::NoEffect);
-        }
-        let retry = Retry::Safe;
-        ProxyError { cause, retry }
-    }
-
-    /// Nobody knows what happened: never as if nothing did.
-    fn sent(&self, cause: Cause) -> ProxyError {
-        let Some(lease) = &self.lease else {
-            let retry = Retry::Unsafe;
-            return ProxyError { cause, retry };
-        };
-        let doubts = self.when_lost.is_some_and(|lost| lost.doubts);
-        let observes = self.when_lost.is_some_and(|lost| lost.observes);
-        if doubts {
-            lease.mark(Outcome::Unknown);
-        }
-        // The policy that the record was made under decides, not the one of today's settings.
-        let retry = match lease.crash() {
-            Some(_) if observes => Retry::Unsafe,
-            Some(CrashPolicy::Hold) => Retry::InDoubt,
-            Some(CrashPolicy::Takeover) if doubts => Retry::InDoubt,
-            Some(CrashPolicy::Takeover) => Retry::RunsAgain,
-            None => Retry::Unsafe,
-        };
-        ProxyError { cause, retry }
-    }
-}
-
-/// The most requests with a key of one route that are with the service at a time.
-#[derive(Clone, Debug)]
-pub struct RoutePlaces(pub Arc<Semaphore>);
-
-/// The places of a request that is with the service.
-struct Places {
-    _route: Option<OwnedSemaphorePermit>,
-    _run: Option<RunPlace>,
-}
-
-/// What a request has taken.
-struct Held {
-    _ticket: Option<Ticket>,
-    _place: Option<Places>,
-}
-
-fn full(limit: &str) -> Cause {
-    tracing::warn!("{limit}: as many requests are with the service as may be");
+fn log_full(limit: &str) -> Cause {
+    tracing::warn!("{limit}: the limit of concurrent requests at the service is reached");
     Cause::Full
 }
 
-/// The answer, with its request's place until it has ended.
-fn held(response: Response<Body>, place: Held) -> Response<Body> {
+/// Keeps the permits until the response body is dropped.
+fn keep_permits(response: Response<Body>, permits: ForwardPermits) -> Response<Body> {
     response.map(|body| {
         Body::new(body.map_err(move |error| {
-            let _until_the_body_is_dropped = &place;
+            let _until_the_body_is_dropped = &permits;
             error
         }))
     })
 }
 
-/// The innermost cause: what the machine said.
-fn cause_of(error: &dyn std::error::Error) -> String {
+/// The message of the innermost cause.
+fn root_cause(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
         error = source;

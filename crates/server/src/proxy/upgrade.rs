@@ -1,5 +1,6 @@
-//! Requests that change the protocol to WebSocket. To no other: a service that changes to HTTP/2, say, would get requests
-//! that nobody here has seen.
+//! WebSocket tunnels. Other upgrades are not supported: after an upgrade to HTTP/2, for example,
+//! the
+//! service would get requests that bypass the idempotency layer.
 
 use std::io;
 use std::pin::Pin;
@@ -16,68 +17,68 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
-use crate::listener::Place;
+use crate::listener::ConnectionSlot;
 
-/// A client that wants to change the protocol.
-pub(super) struct Wanted {
+/// A client's request to upgrade the protocol.
+pub(super) struct UpgradeRequest {
     pub(super) protocol: HeaderValue,
     pub(super) client: OnUpgrade,
-    /// Its place among the connections, which it keeps.
-    pub(super) place: Option<Place>,
+    /// The slot of the client's connection, which the tunnel keeps.
+    pub(super) slot: Option<ConnectionSlot>,
 }
 
-/// How long a tunnel may be there.
+/// Limits on the lifetime of a tunnel.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    /// While nothing passes.
+pub(super) struct TunnelLimits {
+    /// The idle timeout.
     pub(super) idle: Duration,
-    /// In all.
+    /// The maximum age.
     pub(super) age: Duration,
 }
 
-/// Joins the two connections, from here on without a look at what passes.
-pub(super) fn join(
+/// Copies bytes between client and service until the tunnel ends.
+pub(super) fn start_tunnel(
     response: &mut Response<Incoming>,
-    wanted: Wanted,
-    bounds: Bounds,
+    upgrade: UpgradeRequest,
+    limits: TunnelLimits,
     tunnels: &TaskTracker,
 ) {
     let service = hyper::upgrade::on(response);
     tunnels.spawn(async move {
-        let _place = wanted.place;
-        let joined = tokio::try_join!(wanted.client, service);
+        let _slot = upgrade.slot;
+        let joined = tokio::try_join!(upgrade.client, service);
         let Ok((client, service)) = joined else {
-            tracing::debug!("a change of protocol was agreed on and then not made");
+            tracing::debug!("an accepted protocol upgrade failed");
             return;
         };
-        let passed = Arc::new(Notify::new());
-        let mut client = Seen {
+        let activity = Arc::new(Notify::new());
+        let mut client = ActivityProbe {
             inner: TokioIo::new(client),
-            passed: Arc::clone(&passed),
+            activity: Arc::clone(&activity),
         };
         let mut service = TokioIo::new(service);
         let idle = async {
-            while tokio::time::timeout(bounds.idle, passed.notified())
+            while tokio::time::timeout(limits.idle, activity.notified())
                 .await
                 .is_ok()
             {}
         };
         let copy = tokio::io::copy_bidirectional(&mut client, &mut service);
-        // Either end may break at any time; that is how such connections end.
+        // A broken connection is the usual end of a tunnel.
         tokio::select! {
-            _ = tokio::time::timeout(bounds.age, copy) => {}
-            () = idle => tracing::debug!("nothing passed through a tunnel for limits.tunnel_idle"),
+            _ = tokio::time::timeout(limits.age, copy) => {}
+            () = idle => tracing::debug!("a tunnel was idle for limits.tunnel_idle"),
         }
     });
 }
 
-/// A connection that tells when something passes.
-struct Seen<I> {
+/// A connection that reports its activity.
+struct ActivityProbe<I> {
     inner: I,
-    passed: Arc<Notify>,
+    activity: Arc<Notify>,
 }
 
-impl<I: AsyncRead + Unpin> AsyncRead for Seen<I> {
+impl<I: AsyncRead + Unpin> AsyncRead for ActivityProbe<I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -85,13 +86,13 @@ impl<I: AsyncRead + Unpin> AsyncRead for Seen<I> {
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.inner).poll_read(cx, buffer);
         if read.is_ready() {
-            self.passed.notify_one();
+            self.activity.notify_one();
         }
         read
     }
 }
 
-impl<I: AsyncWrite + Unpin> AsyncWrite for Seen<I> {
+impl<I: AsyncWrite + Unpin> AsyncWrite for ActivityProbe<I> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -99,7 +100,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Seen<I> {
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write(cx, bytes);
         if written.is_ready() {
-            self.passed.notify_one();
+            self.activity.notify_one();
         }
         written
     }
@@ -113,8 +114,8 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Seen<I> {
     }
 }
 
-/// The head of the answer, with what was taken out as belonging to one connection.
-pub(super) fn agree(headers: &mut http::HeaderMap, protocol: Option<HeaderValue>) {
+/// Restores the hop-by-hop headers of an accepted upgrade.
+pub(super) fn set_headers(headers: &mut http::HeaderMap, protocol: Option<HeaderValue>) {
     headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     if let Some(protocol) = protocol {
         headers.insert(header::UPGRADE, protocol);

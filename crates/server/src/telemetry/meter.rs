@@ -1,27 +1,25 @@
 //! [`Meter`]: the observer that derives metrics from the engine's events.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use metrics::{Counter, Histogram, Recorder as _};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
-use parking_lot::Mutex;
+use semel::core::Code;
+
 use semel_core::Fingerprint;
 use semel_core::event::{BreakerState, Ending, Event, Observer, Step, StoreCall};
 
-use super::series::{OTHER, Place, Registry, Series};
+use super::refused_payloads::RefusedPayloads;
+use super::series::{OTHER, Registry, Series, SeriesLabels};
 use super::table::{self as t, Kind};
-use crate::audit::words;
 use crate::config;
+use crate::labels;
 
-/// Payloads that were refused under a used key and may come again under another: so many are remembered.
-const REFUSED: usize = 1024;
-
-/// The longest label value that a caller may have chosen.
-const LONGEST: usize = 128;
+/// The maximum length of a label value that a caller may choose.
+const MAX_LABEL_BYTES: usize = 128;
 
 /// Derives metrics from events.
 pub(super) struct Meter {
@@ -31,34 +29,36 @@ pub(super) struct Meter {
     series: ArcSwap<HashMap<String, Arc<Series>>>,
     max_scopes: usize,
     by_tenant: bool,
-    calls: [Calls; CALLS.len()],
+    calls: [StoreCallMetrics; CALLS.len()],
     breaker: [Counter; 3],
     not_asked: Counter,
-    refused: Refused,
+    refused: RefusedPayloads,
 }
 
-/// One kind of store call.
-struct Calls {
+/// The metrics of one kind of store call.
+struct StoreCallMetrics {
     answered: Counter,
     failed: Counter,
     seconds: Histogram,
 }
 
-const CALLS: [StoreCall; 5] = [
+const CALLS: [StoreCall; 6] = [
     StoreCall::Claim,
     StoreCall::Renew,
     StoreCall::Settle,
     StoreCall::Resolve,
     StoreCall::Read,
+    StoreCall::Delete,
 ];
 
-const fn place_of(call: StoreCall) -> usize {
+const fn call_index(call: StoreCall) -> usize {
     match call {
         StoreCall::Claim => 0,
         StoreCall::Renew => 1,
         StoreCall::Settle => 2,
         StoreCall::Resolve => 3,
         StoreCall::Read => 4,
+        StoreCall::Delete => 5,
     }
 }
 
@@ -88,14 +88,15 @@ impl Meter {
             .gauge(&t::BUILD, &[("version", env!("CARGO_PKG_VERSION"))])
             .set(1.0);
         Ok(Self {
-            calls: CALLS.map(|call| Calls::new(&registry, backend, words::store_call(call))),
+            calls: CALLS
+                .map(|call| StoreCallMetrics::new(&registry, backend, labels::store_call(call))),
             breaker: [
                 BreakerState::Closed,
                 BreakerState::Open,
                 BreakerState::HalfOpen,
             ]
             .map(|state| {
-                let labels = [of[0], ("state", words::breaker(state))];
+                let labels = [of[0], ("state", labels::breaker(state))];
                 registry.counter(&t::BREAKER_CHANGES, &labels)
             }),
             not_asked: registry.counter(&t::NOT_ASKED, &of),
@@ -105,11 +106,11 @@ impl Meter {
             series: ArcSwap::default(),
             max_scopes: config.max_scopes,
             by_tenant: config.by_tenant,
-            refused: Refused::default(),
+            refused: RefusedPayloads::default(),
         })
     }
 
-    /// The series of an event's scope, made where it is new.
+    /// The series of an event's scope, created if it is new.
     fn series(&self, event: &Event<'_>) -> Arc<Series> {
         let (scope, tenant) = (event.namespace.scope(), event.namespace.tenant());
         let known = self.series.load();
@@ -120,26 +121,26 @@ impl Meter {
         };
         match found {
             Some(series) => Arc::clone(series),
-            None => self.new_series(scope, tenant),
+            None => self.create_series(scope, tenant),
         }
     }
 
     #[cold]
-    fn new_series(&self, scope: &str, tenant: &str) -> Arc<Series> {
+    fn create_series(&self, scope: &str, tenant: &str) -> Arc<Series> {
         let mut name = if self.by_tenant {
             format!("{tenant}\0{scope}")
         } else {
             scope.to_owned()
         };
-        let mut place = Place {
+        let mut labels = SeriesLabels {
             scope: scope.to_owned(),
             tenant: self.by_tenant.then(|| tenant.to_owned()),
         };
-        let too_long = scope.len() > LONGEST || tenant.len() > LONGEST;
+        let too_long = scope.len() > MAX_LABEL_BYTES || tenant.len() > MAX_LABEL_BYTES;
         if self.series.load().len() >= self.max_scopes || too_long {
-            // One more than the bound, for all that is over it.
+            // One series over the limit, for all other scopes.
             name = String::new();
-            place = Place {
+            labels = SeriesLabels {
                 scope: OTHER.to_owned(),
                 tenant: self.by_tenant.then(|| OTHER.to_owned()),
             };
@@ -147,8 +148,8 @@ impl Meter {
         if let Some(series) = self.series.load().get(&name) {
             return Arc::clone(series);
         }
-        // Handles of one name count together, so two that are made at once do no harm.
-        let series = Arc::new(Series::new(&self.registry, place));
+        // Handles of the same name share a counter, so a race is harmless.
+        let series = Arc::new(Series::new(&self.registry, labels));
         self.series.rcu(|known| {
             let mut known = HashMap::clone(known);
             known
@@ -159,26 +160,32 @@ impl Meter {
         series
     }
 
-    fn answered(&self, series: &Series, how: Ending, fingerprint: Fingerprint, took: Duration) {
+    fn record_request(
+        &self,
+        series: &Series,
+        how: Ending,
+        fingerprint: Fingerprint,
+        took: Duration,
+    ) {
         series.request(how).increment(1);
         series.request_seconds(how).record(took);
         match how {
-            Ending::Problem("idempotency_conflict") => self.refused.remember(fingerprint),
-            Ending::Ran | Ending::HandedOut if self.refused.recalls(fingerprint) => {
+            Ending::Problem(Code::Conflict) => self.refused.insert(fingerprint),
+            Ending::Ran | Ending::HandedOut if self.refused.take(fingerprint) => {
                 series.mismatch_retries.increment(1);
             }
             _ => {}
         }
     }
 
-    fn of_store(&self, event: &Event<'_>) -> bool {
+    fn record_store_event(&self, event: &Event<'_>) -> bool {
         match event.step {
             Step::StoreCalled {
                 call,
                 took,
                 answered,
             } => {
-                let calls = &self.calls[place_of(call)];
+                let calls = &self.calls[call_index(call)];
                 let counter = if answered {
                     &calls.answered
                 } else {
@@ -190,7 +197,7 @@ impl Meter {
             Step::StoreFailed { call, kind, .. } => {
                 let labels = [
                     ("backend", self.backend),
-                    ("call", words::store_call(call)),
+                    ("call", labels::store_call(call)),
                     ("kind", kind.as_str()),
                 ];
                 self.registry
@@ -205,25 +212,25 @@ impl Meter {
                 };
                 self.breaker[at].increment(1);
             }
-            Step::NotAsked => self.not_asked.increment(1),
+            Step::BreakerRejected => self.not_asked.increment(1),
             _ => return false,
         }
         true
     }
 
-    fn of_operators(&self, series: &Series, step: &Step) {
+    fn record_rare_event(&self, series: &Series, step: &Step) {
         match *step {
             Step::Recovered { known, .. } => {
                 let known = if known { "true" } else { "false" };
-                let labels = series.place.labels(&[("known", known)]);
+                let labels = series.labels.with(&[("known", known)]);
                 self.registry.counter(&t::RECOVERED, &labels).increment(1);
             }
-            Step::Observed { ref would } => {
-                let labels = series.place.labels(&[("would", words::would(would))]);
+            Step::Observed { ref decision } => {
+                let labels = series.labels.with(&[("would", labels::would(decision))]);
                 self.registry.counter(&t::OBSERVED, &labels).increment(1);
             }
             Step::Refused { code } => {
-                let labels = series.place.labels(&[("code", code)]);
+                let labels = series.labels.with(&[("code", code.as_str())]);
                 self.registry.counter(&t::REFUSED, &labels).increment(1);
             }
             Step::Resolved { .. } => series.resolved.increment(1),
@@ -241,7 +248,7 @@ impl Meter {
 
 impl Observer for Meter {
     fn observe(&self, event: &Event<'_>) {
-        if self.of_store(event) {
+        if self.record_store_event(event) {
             return;
         }
         let series = self.series(event);
@@ -250,7 +257,7 @@ impl Observer for Meter {
                 how,
                 fingerprint,
                 took,
-            } => self.answered(&series, how, fingerprint, took),
+            } => self.record_request(&series, how, fingerprint, took),
             Step::Claimed { attempt, .. } => series.claim(attempt).increment(1),
             Step::Replayed { state, local, .. } => series.replay(state, local).increment(1),
             Step::Mismatched => series.mismatches.increment(1),
@@ -263,50 +270,21 @@ impl Observer for Meter {
             Step::Renewed { .. } => series.renewed.increment(1),
             Step::Settled { state, .. } => series.settled(state).increment(1),
             Step::Passed => series.passed.increment(1),
-            ref other => self.of_operators(&series, other),
+            ref other => self.record_rare_event(&series, other),
         }
     }
 }
 
-impl Calls {
+impl StoreCallMetrics {
     fn new(registry: &Registry, backend: &'static str, call: &'static str) -> Self {
         let of = [("backend", backend), ("call", call)];
         let with = |status| [of[0], of[1], ("status", status)];
-        // At nought from the first, as with all series; other kinds appear when they do.
+        // Starts at zero, like all series. Other kinds appear with their first error.
         drop(registry.counter(&t::STORE_ERRORS, &[of[0], of[1], ("kind", "unavailable")]));
         Self {
             answered: registry.counter(&t::STORE_CALLS, &with("success")),
             failed: registry.counter(&t::STORE_CALLS, &with("error")),
             seconds: registry.histogram(&t::STORE_SECONDS, &of),
         }
-    }
-}
-
-/// The last payloads that were refused.
-#[derive(Default)]
-struct Refused {
-    // So that those without a mismatch in sight take no lock.
-    any: AtomicBool,
-    last: Mutex<(VecDeque<Fingerprint>, HashSet<Fingerprint>)>,
-}
-
-impl Refused {
-    fn remember(&self, fingerprint: Fingerprint) {
-        let (order, known) = &mut *self.last.lock();
-        if !known.insert(fingerprint) {
-            return;
-        }
-        order.push_back(fingerprint);
-        if order.len() > REFUSED
-            && let Some(oldest) = order.pop_front()
-        {
-            known.remove(&oldest);
-        }
-        self.any.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether it was refused; each is told once.
-    fn recalls(&self, fingerprint: Fingerprint) -> bool {
-        self.any.load(Ordering::Relaxed) && self.last.lock().1.remove(&fingerprint)
     }
 }

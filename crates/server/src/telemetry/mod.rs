@@ -1,19 +1,20 @@
-//! Seeing what happens: metrics, log lines and traces, all derived from the engine's events.
+//! Telemetry: metrics, log lines and traces, derived from the engine's events.
 //!
 //! | file | is |
 //! |---|---|
-//! | [`table`] | every metric; and what the documents that this follows call it |
-//! | `meter`, `series` | the observer that counts |
-//! | `scrape`, `seldom` | `/metrics`; how much is in the store |
-//! | `lines` | the observer that logs |
-//! | `trace` | spans for a collector |
+//! | [`table`] | every metric, and its name in related documents |
+//! | `meter`, `series`, `refused_payloads` | the observer that counts |
+//! | `scrape`, `cached_probe` | `/metrics`; cached statistics of the store |
+//! | `event_log` | the observer that logs |
+//! | `trace` | OpenTelemetry spans |
 //! | `page` | `docs/metrics.md` |
 
-mod lines;
+mod cached_probe;
+mod event_log;
 mod meter;
 mod page;
+mod refused_payloads;
 mod scrape;
-mod seldom;
 mod series;
 pub mod table;
 pub(crate) mod trace;
@@ -27,44 +28,40 @@ use semel_core::Env;
 use semel_core::event::{Event, Observer};
 use semel_jobs::Jobs;
 
-use crate::admin::Credential;
 use crate::audit::Trail;
-use crate::config::{Config, MetricsAccess};
+use crate::config::{Config, MetricsAccess, SettingError};
 use crate::limits::Limiter;
-use crate::start::StartError;
-use lines::Lines;
+use crate::operators::Credential;
+pub(crate) use cached_probe::CachedProbe;
+use event_log::EventLog;
 use meter::Meter;
 pub use page::page;
-pub(crate) use seldom::Seldom;
-use trace::{Spans, Tracing};
+use trace::{SpanObserver, Tracing};
 
-/// How often recorded durations are put into their buckets where nobody scrapes.
+/// How often recorded durations are moved into their buckets, if nobody scrapes.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// Metrics and log lines of a process. Cheap to clone.
+/// The metrics, log and traces of a process. Clones share them.
 #[derive(Clone)]
 pub struct Telemetry {
     meter: Option<Arc<Meter>>,
-    lines: Arc<Lines>,
+    event_log: Arc<EventLog>,
     access: MetricsAccess,
     pub(crate) tracing: Option<Tracing>,
 }
 
 impl Telemetry {
-    /// What the configuration asks for, of a process whose records are in `backend`. On the runtime that this is
-    /// called in.
+    /// Starts the telemetry of a process with a store of this `backend`, on the current runtime.
     ///
     /// # Errors
-    /// [`StartError`] where traces can't be sent to where the configuration says.
-    pub fn start(config: &Config, backend: &'static str, env: &Env) -> Result<Self, StartError> {
-        let tracing = Tracing::start(&config.traces).map_err(|message| StartError::File {
-            what: "traces.otlp_endpoint",
-            message,
-        })?;
+    /// [`SettingError`] if the endpoint of the traces is unusable.
+    pub fn start(config: &Config, backend: &'static str, env: &Env) -> Result<Self, SettingError> {
+        let tracing = Tracing::start(&config.traces)
+            .map_err(|message| SettingError::url("traces.otlp_endpoint", message))?;
         let access = config.metrics.access;
         let meter = match access {
             MetricsAccess::Off => None,
-            // Only a histogram without bounds could fail, and the table has none.
+            // Only a histogram without buckets could fail, and the table has none.
             _ => Meter::new(&config.metrics, backend).ok().map(Arc::new),
         };
         if let Some(meter) = &meter {
@@ -79,20 +76,20 @@ impl Telemetry {
         }
         Ok(Self {
             meter,
-            lines: Arc::new(Lines::new(&config.log, backend)),
+            event_log: Arc::new(EventLog::new(&config.log, backend)),
             access,
             tracing,
         })
     }
 
-    /// Sends the traces that are still here: before a process ends.
+    /// Sends the remaining traces before the process ends.
     pub async fn flush(&self) {
         if let Some(tracing) = &self.tracing {
             tracing.flush().await;
         }
     }
 
-    /// `/metrics`, for whom `metrics.access` lets in.
+    /// The router of `/metrics`, for the callers that `metrics.access` allows.
     pub fn router(
         &self,
         semel: &Semel,
@@ -104,17 +101,17 @@ impl Telemetry {
         match &self.meter {
             None => Router::new(),
             Some(meter) => {
-                let scraped = scrape::Scraped {
+                let state = scrape::MetricsState {
                     meter: Arc::clone(meter),
                     semel: semel.clone(),
                     trail: trail.clone(),
                     credential,
-                    size: Seldom::default(),
+                    size: CachedProbe::default(),
                     jobs: jobs.cloned(),
-                    depth: Seldom::default(),
+                    depth: CachedProbe::default(),
                     limiter: limiter.clone(),
                 };
-                scrape::router(scraped, self.access == MetricsAccess::Open)
+                scrape::router(state, self.access == MetricsAccess::Open)
             }
         }
     }
@@ -132,16 +129,16 @@ impl Observer for Telemetry {
             meter.observe(event);
         }
         if self.tracing.is_some() {
-            Spans.observe(event);
+            SpanObserver.observe(event);
         }
-        self.lines.observe(event);
+        self.event_log.observe(event);
     }
 }
 
-/// Tells several, one after the other.
-pub(crate) struct Fan(pub(crate) Vec<Arc<dyn Observer>>);
+/// Several observers, which get each event in order.
+pub(crate) struct ObserverList(pub(crate) Vec<Arc<dyn Observer>>);
 
-impl Observer for Fan {
+impl Observer for ObserverList {
     fn observe(&self, event: &Event<'_>) {
         for observer in &self.0 {
             observer.observe(event);

@@ -1,4 +1,4 @@
-//! `/metrics`, on the admin listener.
+//! The `/metrics` endpoint for Prometheus, on the admin listener.
 
 use std::sync::Arc;
 
@@ -10,57 +10,60 @@ use http::header;
 use semel::Semel;
 use semel_core::event::BreakerState;
 use semel_core::store::Stats;
-use semel_jobs::{Counts, Jobs};
+use semel_jobs::{JobCounts, Jobs};
 
+use super::cached_probe::CachedProbe;
 use super::meter::Meter;
-use super::seldom::Seldom;
 use super::table as t;
-use crate::admin::{Credential, Operator};
-use crate::api::Failure;
 use crate::audit::Trail;
 use crate::limits::Limiter;
+use crate::operators::{Credential, Operator};
+use crate::web::Failure;
 
-/// What is scraped.
+/// The sources of the metrics.
 #[derive(Clone)]
-pub(super) struct Scraped {
+pub(super) struct MetricsState {
     pub(super) meter: Arc<Meter>,
     pub(super) semel: Semel,
     pub(super) trail: Trail,
     pub(super) credential: Credential,
-    pub(super) size: Seldom<Stats>,
+    pub(super) size: CachedProbe<Stats>,
     pub(super) jobs: Option<Jobs>,
-    pub(super) depth: Seldom<Counts>,
+    pub(super) depth: CachedProbe<JobCounts>,
     pub(super) limiter: Limiter,
 }
 
-impl FromRef<Scraped> for Credential {
-    fn from_ref(scraped: &Scraped) -> Self {
-        scraped.credential.clone()
+impl FromRef<MetricsState> for Credential {
+    fn from_ref(state: &MetricsState) -> Self {
+        state.credential.clone()
     }
 }
 
-pub(super) fn router(scraped: Scraped, open: bool) -> Router {
+pub(super) fn router(state: MetricsState, open: bool) -> Router {
     let routes = if open {
-        Router::new().route("/metrics", get(to_anybody))
+        Router::new().route("/metrics", get(serve_everybody))
     } else {
-        Router::new().route("/metrics", get(to_operators))
+        Router::new().route("/metrics", get(serve_operators))
     };
-    routes.with_state(scraped)
+    routes.with_state(state)
 }
 
-async fn to_anybody(State(scraped): State<Scraped>) -> Response {
-    scraped.render().await
+async fn serve_everybody(State(state): State<MetricsState>) -> Response {
+    state.render().await
 }
 
-async fn to_operators(State(scraped): State<Scraped>, _: Operator) -> Result<Response, Failure> {
-    Ok(scraped.render().await)
+async fn serve_operators(
+    State(state): State<MetricsState>,
+    _: Operator,
+) -> Result<Response, Failure> {
+    Ok(state.render().await)
 }
 
-impl Scraped {
+impl MetricsState {
     async fn render(&self) -> Response {
-        self.look().await;
-        self.look_at_jobs().await;
-        self.look_at_limits();
+        self.update_gauges().await;
+        self.update_jobs().await;
+        self.update_limits();
         let headers = [
             (
                 header::CONTENT_TYPE,
@@ -71,20 +74,20 @@ impl Scraped {
         (headers, self.meter.handle.render()).into_response()
     }
 
-    /// What no event tells: how things stand now.
+    /// Updates the gauges of the current state, which no event reports.
     #[expect(
         clippy::cast_precision_loss,
-        reason = "Prometheus counts in floating point"
+        reason = "Prometheus values are floating-point numbers"
     )]
-    async fn look(&self) {
+    async fn update_gauges(&self) {
         let (engine, registry) = (self.semel.engine(), &self.meter.registry);
         let of = [("backend", self.meter.backend)];
-        let state = match engine.breaker() {
+        let breaker = match engine.breaker() {
             BreakerState::Closed => 0.0,
             BreakerState::Open => 1.0,
             BreakerState::HalfOpen => 2.0,
         };
-        registry.gauge(&t::BREAKER, &of).set(state);
+        registry.gauge(&t::BREAKER, &of).set(breaker);
         registry
             .gauge(&t::RUNNING, &[])
             .set(engine.running() as f64);
@@ -112,7 +115,7 @@ impl Scraped {
             .counter(&t::EXHAUSTED, &of)
             .absolute(connections.exhausted);
         let (clock, store) = (&*engine.env().clock, self.semel.store());
-        let stats = self.size.now(clock, store.stats()).await;
+        let stats = self.size.get(clock, store.stats()).await;
         let up = if stats.is_some() { 1.0 } else { 0.0 };
         registry.gauge(&t::STORE_UP, &of).set(up);
         let records = registry.gauge(&t::STORE_RECORDS, &of);
@@ -121,14 +124,14 @@ impl Scraped {
         }
     }
 
-    /// What is taken of the limits.
+    /// Updates the usage of the limits.
     #[expect(
         clippy::cast_precision_loss,
-        reason = "Prometheus counts in floating point"
+        reason = "Prometheus values are floating-point numbers"
     )]
-    fn look_at_limits(&self) {
+    fn update_limits(&self) {
         let registry = &self.meter.registry;
-        for (limit, used, most) in self.limiter.used_with(self.semel.engine().waiting()) {
+        for (limit, used, most) in self.limiter.usage(self.semel.engine().waiting()) {
             let of = [("limit", limit)];
             registry.gauge(&t::LIMIT_USED, &of).set(used as f64);
             registry.gauge(&t::LIMIT_MOST, &of).set(most as f64);
@@ -139,15 +142,15 @@ impl Scraped {
         }
     }
 
-    /// How many jobs there are; the last known while the store is down.
+    /// Updates the number of jobs. It keeps its last value while the store is down.
     #[expect(
         clippy::cast_precision_loss,
-        reason = "Prometheus counts in floating point"
+        reason = "Prometheus values are floating-point numbers"
     )]
-    async fn look_at_jobs(&self) {
+    async fn update_jobs(&self) {
         let Some(jobs) = &self.jobs else { return };
         let clock = &*self.semel.engine().env().clock;
-        let Some(counts) = self.depth.now(clock, jobs.queue().counts()).await else {
+        let Some(counts) = self.depth.get(clock, jobs.queue().counts()).await else {
             return;
         };
         let states = [

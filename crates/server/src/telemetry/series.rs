@@ -1,4 +1,4 @@
-//! The handles of one scope's metrics, made once and used without a look-up by name.
+//! The metric handles of one scope, created once and used without a lookup by name.
 
 use metrics::{Counter, Histogram, Key, Label, Level, Metadata, Recorder as _};
 use metrics_exporter_prometheus::PrometheusRecorder;
@@ -7,10 +7,10 @@ use semel_core::event::{BusyReason, Ending, VerdictKind};
 
 use super::table::{self as t, Metric};
 
-/// What becomes of names past the bound.
+/// The label of scopes over the limit.
 pub(super) const OTHER: &str = "other";
 
-/// The words of outcomes. What isn't a word of these is counted as the last.
+/// The labels of outcomes. Other outcomes are counted as the last one.
 pub(super) const OUTCOMES: [&str; 15] = [
     "ran",
     "handed_out",
@@ -29,20 +29,20 @@ pub(super) const OUTCOMES: [&str; 15] = [
     OTHER,
 ];
 
-/// Registers what the table has.
+/// Registers the metrics of the table.
 pub(super) struct Registry {
     pub(super) recorder: PrometheusRecorder,
 }
 
-/// Labels, in the order of the table.
-fn key(metric: &Metric, labels: &[(&'static str, &str)]) -> Key {
+/// The key of a metric with its labels, in the order of the table.
+fn metric_key(metric: &Metric, labels: &[(&'static str, &str)]) -> Key {
     debug_assert!(
         labels
             .iter()
             .map(|(name, _)| *name)
             .filter(|name| *name != "tenant")
             .eq(metric.labels.iter().copied()),
-        "{}: not its labels",
+        "{}: these are not its labels",
         metric.name
     );
     let labels: Vec<Label> = labels
@@ -57,29 +57,29 @@ const METADATA: Metadata<'static> = Metadata::new("semel", Level::INFO, None);
 impl Registry {
     pub(super) fn counter(&self, metric: &Metric, labels: &[(&'static str, &str)]) -> Counter {
         self.recorder
-            .register_counter(&key(metric, labels), &METADATA)
+            .register_counter(&metric_key(metric, labels), &METADATA)
     }
 
     pub(super) fn gauge(&self, metric: &Metric, labels: &[(&'static str, &str)]) -> metrics::Gauge {
         self.recorder
-            .register_gauge(&key(metric, labels), &METADATA)
+            .register_gauge(&metric_key(metric, labels), &METADATA)
     }
 
     pub(super) fn histogram(&self, metric: &Metric, labels: &[(&'static str, &str)]) -> Histogram {
         self.recorder
-            .register_histogram(&key(metric, labels), &METADATA)
+            .register_histogram(&metric_key(metric, labels), &METADATA)
     }
 }
 
-/// Whose series: a scope and, where it is told apart, a tenant.
+/// The labels of a series: a scope and, with `metrics.by_tenant`, a tenant.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct SeriesLabels {
     pub(super) scope: String,
     pub(super) tenant: Option<String>,
 }
 
-impl Place {
-    pub(super) fn labels<'a>(
+impl SeriesLabels {
+    pub(super) fn with<'a>(
         &'a self,
         more: &[(&'static str, &'a str)],
     ) -> Vec<(&'static str, &'a str)> {
@@ -92,7 +92,7 @@ impl Place {
 
 /// The metrics of one scope.
 pub(super) struct Series {
-    pub(super) place: Place,
+    pub(super) labels: SeriesLabels,
     requests: [Counter; OUTCOMES.len()],
     request_seconds: [Histogram; 2],
     replays: [[Counter; 2]; 2],
@@ -117,14 +117,14 @@ pub(super) struct Series {
 }
 
 impl Series {
-    pub(super) fn new(registry: &Registry, place: Place) -> Self {
+    pub(super) fn new(registry: &Registry, labels: SeriesLabels) -> Self {
         let counter = |metric: &Metric, more: &[(&'static str, &str)]| {
-            registry.counter(metric, &place.labels(more))
+            registry.counter(metric, &labels.with(more))
         };
         let histogram = |metric: &Metric, more: &[(&'static str, &str)]| {
-            registry.histogram(metric, &place.labels(more))
+            registry.histogram(metric, &labels.with(more))
         };
-        // At nought from the first: a rate over something that just appeared would miss the first of it.
+        // Starts at zero: a rate over a new series would miss its first value.
         for known in ["true", "false"] {
             drop(counter(&t::RECOVERED, &[("known", known)]));
         }
@@ -154,7 +154,7 @@ impl Series {
             oversized: counter(&t::OVERSIZED, &[]),
             deleted: counter(&t::DELETED, &[]),
             failed_open: counter(&t::FAILED_OPEN, &[]),
-            place,
+            labels,
         }
     }
 
@@ -217,13 +217,16 @@ const BUSY: [&str; 5] = [
 const VERDICTS: [&str; 6] = ["complete", "fail", "retry", "no_effect", "unknown", "panic"];
 const SETTLED: [&str; 4] = ["completed", "failed", "released", "in_doubt"];
 
-/// The word for how a request ended.
+/// The label of a request's outcome.
 pub(super) fn outcome(how: Ending) -> &'static str {
     match how {
         Ending::Ran => "ran",
         Ending::HandedOut => "handed_out",
         Ending::Replayed(_) => "replayed",
         Ending::Unprotected => "unprotected",
-        Ending::Problem(code) => code.strip_prefix("idempotency_").unwrap_or(code),
+        Ending::Problem(code) => {
+            let word = code.as_str();
+            word.strip_prefix("idempotency_").unwrap_or(word)
+        }
     }
 }

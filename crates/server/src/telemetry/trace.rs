@@ -1,7 +1,8 @@
-//! [`Tracing`]: a span for each request, sent to an OpenTelemetry collector over HTTP.
+//! OpenTelemetry traces: a span for each request, sent to a collector over OTLP/HTTP.
 //!
-//! A span carries the key's hash, so that retries of a request are found together; never the key, the path or the
-//! payload. W3C trace context is taken from the client and handed to the service.
+//! A span has the hash of the key, so that retries of a request can be found together, but never
+//! the
+//! key, the path or the payload. The W3C trace context of the client is propagated to the service.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -29,16 +30,16 @@ use semel_core::event::{Ending, Event, Observer, Step};
 use semel_core::{BoxFuture, Spawn};
 
 use super::series::outcome;
-use crate::api::hex;
 use crate::config;
+use crate::web::hex;
 
 /// How long a collector may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The longest answer of a collector that is read.
-const MOST: usize = 64 * 1024;
+/// The maximum size of a collector's response.
+const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 
-/// Begins and ends spans.
+/// Starts and ends spans.
 #[derive(Clone, Debug)]
 pub(crate) struct Tracing {
     tracer: SdkTracer,
@@ -46,14 +47,14 @@ pub(crate) struct Tracing {
 }
 
 impl Tracing {
-    /// Spans for the collector that the configuration names; on the runtime that this is called in.
+    /// Starts the export to the configured collector, on the current runtime.
     pub(crate) fn start(config: &config::Traces) -> Result<Option<Self>, String> {
         let Some(endpoint) = &config.otlp_endpoint else {
             return Ok(None);
         };
         let exporter = SpanExporter::builder()
             .with_http()
-            .with_http_client(Sender::new().map_err(|error| error.to_string())?)
+            .with_http_client(ExportClient::new().map_err(|error| error.to_string())?)
             .with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/')))
             .with_timeout(LIMIT)
             .build()
@@ -72,7 +73,7 @@ impl Tracing {
         Ok(Some(Self { tracer, provider }))
     }
 
-    /// A span for a request, in the client's trace where it has one.
+    /// Starts a span for a request, in the client's trace if it has one.
     pub(crate) fn begin<B>(&self, request: &Request<B>) -> Context {
         let parent = TraceContextPropagator::new().extract(&HeaderExtractor(request.headers()));
         let method = request.method().as_str().to_owned();
@@ -85,13 +86,13 @@ impl Tracing {
         parent.with_span(span)
     }
 
-    /// Answers a request within its span.
+    /// Handles a request within its span.
     pub(crate) async fn within<R>(
         &self,
         context: Context,
-        answer: impl Future<Output = Response<R>>,
+        handler: impl Future<Output = Response<R>>,
     ) -> Response<R> {
-        let response = answer.with_context(context.clone()).await;
+        let response = handler.with_context(context.clone()).await;
         let status = response.status();
         let code = i64::from(status.as_u16());
         let span = context.span();
@@ -103,30 +104,30 @@ impl Tracing {
         response
     }
 
-    /// Sends what is still here; before a process ends.
+    /// Sends the remaining spans before the process ends.
     pub(crate) async fn flush(&self) {
         let provider = self.provider.clone();
-        // It waits for a thread of its own, which in turn needs this runtime.
+        // The shutdown blocks on a thread that needs this runtime.
         let flushed = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(LIMIT));
         if let Ok(Err(error)) = flushed.await {
-            tracing::warn!(%error, "not all traces were sent");
+            tracing::warn!(%error, "some traces were not sent");
         }
     }
 }
 
-/// Hands the trace of the request that is being answered, if there is one, to whoever gets these headers.
-pub(crate) fn hand_on(headers: &mut HeaderMap) {
+/// Adds the trace context of the current request to the headers of a forwarded one.
+pub(crate) fn inject_trace_context(headers: &mut HeaderMap) {
     let context = Context::current();
     if context.span().span_context().is_valid() {
         TraceContextPropagator::new().inject_context(&context, &mut HeaderInjector(headers));
     }
 }
 
-/// Writes what the engine tells into the span of the request.
+/// Adds the engine's events to the span of the request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spans;
+pub(super) struct SpanObserver;
 
-impl Observer for Spans {
+impl Observer for SpanObserver {
     fn observe(&self, event: &Event<'_>) {
         let attributes = match event.step {
             Step::Claimed { fence, attempt, .. } => vec![
@@ -150,10 +151,10 @@ impl Observer for Spans {
     }
 }
 
-/// Starts tasks that go on in the trace of whoever starts them.
-pub(crate) struct Carrying(pub(crate) Arc<dyn Spawn>);
+/// Spawns tasks that keep the trace context of their caller.
+pub(crate) struct TracedSpawn(pub(crate) Arc<dyn Spawn>);
 
-impl Spawn for Carrying {
+impl Spawn for TracedSpawn {
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         if Context::map_current(Context::has_active_span) {
             self.0.spawn(Box::pin(task.with_current_context()));
@@ -163,14 +164,14 @@ impl Spawn for Carrying {
     }
 }
 
-/// Sends spans, on our own runtime: whoever asks for it does so from a thread without one.
+/// The HTTP client of the exporter. It uses our runtime, because the exporter's thread has none.
 #[derive(Clone, Debug)]
-struct Sender {
+struct ExportClient {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     runtime: tokio::runtime::Handle,
 }
 
-impl Sender {
+impl ExportClient {
     fn new() -> std::io::Result<Self> {
         let provider = rustls::crypto::ring::default_provider();
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
@@ -185,17 +186,20 @@ impl Sender {
     }
 
     async fn send(self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let answer = async {
+        let response = async {
             let response = self.client.request(request.map(Full::new)).await?;
             let (parts, body) = response.into_parts();
-            let body = Limited::new(body, MOST).collect().await?.to_bytes();
+            let body = Limited::new(body, MAX_RESPONSE_BYTES)
+                .collect()
+                .await?
+                .to_bytes();
             Ok::<_, HttpError>(Response::from_parts(parts, body))
         };
-        tokio::time::timeout(LIMIT, answer).await?
+        tokio::time::timeout(LIMIT, response).await?
     }
 }
 
-impl HttpClient for Sender {
+impl HttpClient for ExportClient {
     fn send_bytes<'a, 'b>(
         &'a self,
         request: Request<Bytes>,

@@ -1,11 +1,11 @@
-//! Who gets in, and what tenants see of each other.
+//! Access control and isolation of tenants.
 
 use serde_json::json;
 
 use crate::support::{ACME, ADMIN, OTHER, Server, Setup, call, read, send, stores};
 
 #[tokio::test]
-async fn without_a_valid_token_nothing_is_told() {
+async fn invalid_token_reveals_nothing() {
     let server = Server::start("memory://").await;
     let ask = json!({"scope": "s", "key": "k"}).to_string();
     for token in [None, Some("token-of-nobody-00000"), Some(""), Some(ADMIN)] {
@@ -76,7 +76,7 @@ async fn without_a_valid_token_nothing_is_told() {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn tenants_never_meet() {
+async fn tenants_are_isolated() {
     for store in stores() {
         let server = Server::start(&store).await;
         let ask = json!({"scope": "s", "key": "k", "payload": 1});
@@ -86,7 +86,7 @@ async fn tenants_never_meet() {
             let api = server.api.clone();
             async move { call(&api, "POST", &path, Some(OTHER), &body.to_string()).await }
         };
-        // The same key is another's in another tenant.
+        // The same key of another tenant is another key.
         let theirs = other("/v1/claims".into(), ask).await;
         assert_eq!(theirs.status, 201, "{store}");
         assert_ne!(theirs.text("id"), id);
@@ -95,7 +95,7 @@ async fn tenants_never_meet() {
         assert_eq!((named.status, named.code()), (403, "forbidden"));
         let named = json!({"scope": "s", "key": "k", "tenant": "acme"});
         assert_eq!(other("/v1/lookups".into(), named).await.status, 403);
-        // By its id, even with token and fence, it is as if it weren't there.
+        // Even with id, token and fence, another tenant gets 404.
         let seen = call(
             &server.api,
             "GET",
@@ -111,13 +111,13 @@ async fn tenants_never_meet() {
         let renewed = other(format!("/v1/claims/{id}/renew"), renew).await;
         assert_eq!(
             (renewed.status, renewed.code()),
-            (409, "idempotency_lease_lost")
+            (409, "idempotency_lease_not_held")
         );
         let settle = json!({"token": token, "fence": fence, "outcome": "complete"});
         let settled = other(format!("/v1/claims/{id}/settle"), settle.clone()).await;
         assert_eq!(
             (settled.status, settled.code()),
-            (409, "idempotency_lease_lost")
+            (409, "idempotency_lease_not_held")
         );
         assert!(settled.body.get("claim").is_none());
         assert_eq!(
@@ -135,7 +135,7 @@ async fn tenants_never_meet() {
 }
 
 #[tokio::test]
-async fn an_open_api_takes_any_tenant_but_only_by_loopback_names() {
+async fn open_api_accepts_any_tenant_on_loopback_names_only() {
     let setup = Setup {
         open: true,
         ..Setup::default()

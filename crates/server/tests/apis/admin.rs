@@ -1,4 +1,4 @@
-//! What an operator sees and changes.
+//! The admin API: inspecting and changing records.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ async fn records_are_listed_by_page_and_filter() {
     }
 }
 
-/// All pages; records that a store lists twice once.
+/// The records of all pages, without duplicates.
 async fn collect(server: &Server, path: String) -> Vec<Value> {
     let mut found = std::collections::BTreeMap::new();
     let mut cursor = String::new();
@@ -96,7 +96,7 @@ async fn collect(server: &Server, path: String) -> Vec<Value> {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn a_record_is_inspected_by_id_and_by_key_without_its_answer_unless_asked() {
+async fn inspect_shows_the_answer_on_request_only() {
     for store in stores() {
         let server = Server::start(&store).await;
         let won = claim(&server, "ord-12345678", json!({})).await;
@@ -131,7 +131,7 @@ async fn a_record_is_inspected_by_id_and_by_key_without_its_answer_unless_asked(
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn unlock_takes_the_lease_away_and_the_owner_learns_it() {
+async fn unlock_revokes_the_lease_of_its_owner() {
     for store in stores() {
         let server = Server::start(&store).await;
         for (crash, to, after) in [
@@ -156,7 +156,7 @@ async fn unlock_takes_the_lease_away_and_the_owner_learns_it() {
             let renewed = server.post(&format!("/v1/claims/{id}/renew"), renew).await;
             assert_eq!(
                 (renewed.status, renewed.code()),
-                (409, "idempotency_lease_lost"),
+                (409, "idempotency_lease_not_held"),
                 "{store}"
             );
             let twice = server.act(&path, sign(fence)).await;
@@ -167,12 +167,12 @@ async fn unlock_takes_the_lease_away_and_the_owner_learns_it() {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn reset_makes_the_key_as_new_and_fences_grow() {
+async fn reset_removes_the_record_and_fences_grow() {
     for store in stores() {
         let server = Server::start(&store).await;
         let won = claim(&server, "k", json!({})).await;
         complete(&server, &won).await;
-        // The second from a local copy: it must not outlive the record.
+        // The second replay comes from the local cache, which must not outlive the record.
         for _ in 0..2 {
             assert_eq!(claim(&server, "k", json!({})).await.status, 200);
         }
@@ -190,7 +190,7 @@ async fn reset_makes_the_key_as_new_and_fences_grow() {
 }
 
 #[tokio::test]
-async fn every_change_is_signed_and_audited_with_before_and_after() {
+async fn changes_are_audited_with_author_and_states() {
     let server = Server::start("memory://").await;
     let won = claim(&server, "k", json!({})).await;
     let (id, fence) = (won.text("id"), won.lease().1);
@@ -242,7 +242,7 @@ async fn every_change_is_signed_and_audited_with_before_and_after() {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn purging_counts_first_and_removes_what_has_expired() {
+async fn purge_counts_and_removes_expired_records() {
     for store in stores() {
         let server = Server::start(&store).await;
         let policy = json!({"lease_ms": 100, "retention_ms": 200});
@@ -272,7 +272,7 @@ async fn purging_counts_first_and_removes_what_has_expired() {
         } else if store.starts_with("redis") {
             assert_eq!(expired(&removed), 0, "the server removes them itself");
         } else {
-            // Others use the same tables: at least our own.
+            // Other tests use the same tables, so this is a minimum.
             assert!(expired(&counted) >= 3, "{store}: {}", counted.text);
         }
         let seen = server.get(&format!("/v1/claims/{}", live.text("id"))).await;
@@ -282,7 +282,7 @@ async fn purging_counts_first_and_removes_what_has_expired() {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn stats_tell_store_engine_and_counts() {
+async fn stats_show_store_engine_and_counts() {
     for store in stores() {
         let server = Server::start(&store).await;
         let won = claim(&server, "k", json!({})).await;

@@ -1,4 +1,4 @@
-//! The audit trail: kept, rotated, erased, and honest about what it lost.
+//! The audit trail: files, rotation, erasure, and gaps.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::support::{OTHER, Server, call, pause};
 
 #[tokio::test]
-async fn the_trail_names_what_happened_and_never_the_key() {
+async fn trail_has_the_events_but_never_the_key() {
     let server = Server::start("memory://").await;
     let key = "a-key-that-must-not-be-shown";
     let ask = |payload: u32| json!({"scope": "charge", "key": key, "payload": payload, "actor": "agent_7"});
@@ -61,7 +61,7 @@ async fn the_trail_names_what_happened_and_never_the_key() {
 }
 
 #[tokio::test]
-async fn an_erased_actor_is_gone_and_no_effect_runs_again() {
+async fn erasure_removes_the_name_and_runs_no_effect_again() {
     let server = Server::start("memory://").await;
     let ask = |actor: &str| json!({"scope": "s", "key": "k", "actor": actor});
     let won = server.post("/v1/claims", ask("ada@example.com")).await;
@@ -97,7 +97,7 @@ async fn an_erased_actor_is_gone_and_no_effect_runs_again() {
         200,
         "still done"
     );
-    // What comes later is written behind it.
+    // Later entries are written after it.
     call(
         &server.api,
         "POST",
@@ -118,7 +118,7 @@ fn draft(actor: &str) -> Draft {
     }
 }
 
-/// A trail whose files are soon full.
+/// A trail with small files.
 fn small_files(folder: &str) -> (PathBuf, FileSink, Trail) {
     let env = semel::tokio_env();
     let path = new_folder(folder).join("audit.jsonl");
@@ -132,7 +132,7 @@ fn small_files(folder: &str) -> (PathBuf, FileSink, Trail) {
 }
 
 #[tokio::test]
-async fn full_files_are_rotated_searched_and_erased_too() {
+async fn full_files_are_rotated_searched_and_erased() {
     let (path, sink, trail) = small_files("rotate");
     for number in 0..30 {
         trail
@@ -166,10 +166,10 @@ async fn full_files_are_rotated_searched_and_erased_too() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_gone_when_it_is_full_ends_no_trail() {
+async fn missing_full_file_does_not_stop_the_trail() {
     let (path, _, trail) = small_files("gone");
     trail.record(draft("ada")).await.unwrap();
-    // As after a rotation that could open no new file.
+    // As after a rotation that failed to open a new file.
     std::fs::rename(&path, path.with_extension("moved")).unwrap();
     for _ in 0..30 {
         trail.record(draft("bob")).await.unwrap();
@@ -178,7 +178,7 @@ async fn a_file_that_is_gone_when_it_is_full_ends_no_trail() {
 }
 
 #[tokio::test]
-async fn a_line_cut_short_by_a_crash_spoils_no_other() {
+async fn truncated_line_does_not_affect_others() {
     let env = semel::tokio_env();
     let path = new_folder("torn").join("audit.jsonl");
     std::fs::write(&path, r#"{"event_id":"x","ti"#).unwrap();
@@ -195,7 +195,7 @@ async fn a_line_cut_short_by_a_crash_spoils_no_other() {
     );
 }
 
-/// A sink that stands still until told, and may be broken.
+/// A sink that blocks until it is released, and can fail.
 #[derive(Default)]
 struct Stubborn {
     lines: Mutex<Vec<Entry>>,
@@ -208,7 +208,7 @@ impl Sink for Stubborn {
         "stubborn"
     }
 
-    fn write<'a>(&'a self, lot: &'a [Entry]) -> BoxFuture<'a, io::Result<()>> {
+    fn write<'a>(&'a self, batch: &'a [Entry]) -> BoxFuture<'a, io::Result<()>> {
         Box::pin(async move {
             while self.stands.load(Ordering::SeqCst) {
                 pause(Duration::from_millis(5)).await;
@@ -216,7 +216,7 @@ impl Sink for Stubborn {
             if self.broken.load(Ordering::SeqCst) {
                 return Err(io::Error::other("broken"));
             }
-            self.lines.lock().extend_from_slice(lot);
+            self.lines.lock().extend_from_slice(batch);
             Ok(())
         })
     }
@@ -231,7 +231,7 @@ impl Sink for Stubborn {
 }
 
 #[tokio::test]
-async fn a_full_queue_never_holds_up_an_effect_and_the_gap_is_told_to_the_last_entry() {
+async fn full_queue_never_blocks_effects_and_reports_the_gap() {
     let sink = Arc::new(Stubborn::default());
     sink.stands.store(true, Ordering::SeqCst);
     let config = TrailConfig {
@@ -250,7 +250,7 @@ async fn a_full_queue_never_holds_up_an_effect_and_the_gap_is_told_to_the_last_e
             .operation("s")
             .key(&format!("k-{number}"))
             .no_payload();
-        // Two entries each: claimed and settled.
+        // Two entries for each run: claimed and settled.
         call.run(|_| async { Ok::<_, io::Error>(()) })
             .await
             .unwrap();
@@ -274,7 +274,7 @@ async fn a_full_queue_never_holds_up_an_effect_and_the_gap_is_told_to_the_last_e
 }
 
 #[tokio::test]
-async fn a_change_that_cannot_be_audited_is_not_made() {
+async fn change_without_audit_is_not_made() {
     let sink = Arc::new(Stubborn::default());
     sink.broken.store(true, Ordering::SeqCst);
     let trail = Trail::start(sink, TrailConfig::default(), semel::tokio_env());
@@ -289,7 +289,7 @@ async fn a_change_that_cannot_be_audited_is_not_made() {
         .await
         .unwrap();
     let (identity, record) = listed.records.first().unwrap();
-    let credential = semel_server::admin::Credential::None;
+    let credential = semel_server::operators::Credential::None;
     let state =
         semel_server::admin::AdminState::new(semel.clone(), trail, credential, Default::default());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,10 +1,10 @@
-//! Whatever is sent is bounded, and what is wrong with it is said without repeating it.
+//! Limits and validation of requests. Error messages never repeat the content of a request.
 
 use serde_json::json;
 
 use crate::support::{ACME, Server, Setup, call, read, send};
 
-/// Body of a claim, status, code.
+/// The body of a claim, and the expected status and code.
 #[rustfmt::skip]
 const MALFORMED: &[(&str, u16, &str)] = &[
     ("{", 400, "request_invalid"),
@@ -20,11 +20,11 @@ const MALFORMED: &[(&str, u16, &str)] = &[
     (r#"{"scope":"s","key":"k","policy":{"lease_ms":0}}"#, 400, "request_invalid"),
     (r#"{"scope":"s","key":"k","policy":{"lease_ms":50}}"#, 422, "request_refused"),
     (r#"{"scope":"s","key":"k","payload":1,"fingerprint":"00112233445566778899aabbccddeeff"}"#, 422, "request_refused"),
-    (r#"{"scope":"s","key":"k","payload":{"a":1,"a":2}}"#, 422, "idempotency_payload_invalid"),
+    (r#"{"scope":"s","key":"k","payload":{"a":1,"a":2}}"#, 400, "idempotency_payload_invalid"),
 ];
 
 #[tokio::test]
-async fn what_is_malformed_is_refused_in_problem_documents() {
+async fn malformed_requests_get_problem_documents() {
     let server = Server::start("memory://").await;
     let long = json!({"scope": "s", "key": "k".repeat(256)}).to_string();
     let many = json!({"scope": "s", "key": "k", "derive": vec!["x"; 17]}).to_string();
@@ -47,7 +47,7 @@ async fn what_is_malformed_is_refused_in_problem_documents() {
 }
 
 #[tokio::test]
-async fn what_is_at_no_address_or_of_no_kind_is_said_so() {
+async fn unknown_paths_and_media_types_get_problem_documents() {
     let server = Server::start("memory://").await;
     let id = "ab".repeat(32);
     let to = |method: &'static str, path: String, body: &'static str| {
@@ -73,7 +73,7 @@ async fn what_is_at_no_address_or_of_no_kind_is_said_so() {
 }
 
 #[tokio::test]
-async fn a_body_past_the_bound_is_refused() {
+async fn oversized_body_is_refused() {
     let mut setup = Setup::default();
     setup.config.max_request_bytes = 1000;
     let server = Server::with("memory://", setup).await;
@@ -93,7 +93,7 @@ async fn a_body_past_the_bound_is_refused() {
 }
 
 #[tokio::test]
-async fn checkpoints_and_answers_are_bounded() {
+async fn checkpoints_and_answers_have_a_size_limit() {
     let setup = Setup {
         policy: semel::Policy {
             max_answer_bytes: 100,

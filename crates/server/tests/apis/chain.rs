@@ -1,10 +1,11 @@
-//! The chain of the trail's files: it holds through restarts, rotation and erasure, and shows every change.
+//! The hash chain of the trail's files: it survives restart, rotation and erasure, and detects
+//! changes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use semel_server::audit::{
-    Draft, Expected, FileConfig, FileSink, Head, Trail, TrailConfig, verify,
+    ChainHead, Draft, FileConfig, FileSink, Trail, TrailConfig, VerificationBaseline, verify,
 };
 use semel_testkit::private::new_folder;
 
@@ -27,7 +28,7 @@ fn open(path: &Path, max_bytes: u64) -> Trail {
     Trail::start(Arc::new(sink), TrailConfig::default(), env)
 }
 
-/// A trail of `entries`, in one file.
+/// Creates a trail of `entries` in one file.
 async fn written(folder: &str, entries: usize) -> PathBuf {
     let path = new_folder(folder).join("audit.jsonl");
     let trail = open(&path, 1 << 20);
@@ -40,11 +41,11 @@ async fn written(folder: &str, entries: usize) -> PathBuf {
 }
 
 fn problems(path: &Path) -> Vec<String> {
-    let found = verify(path, &Expected::default());
+    let found = verify(path, &VerificationBaseline::default());
     found.expect("files that can be read").problems
 }
 
-/// Changes the lines of the trail, as somebody with an editor does.
+/// Changes the lines of the trail, as with an editor.
 fn edit(path: &Path, change: impl FnOnce(&mut Vec<String>)) {
     let text = std::fs::read_to_string(path).expect("the file");
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -53,7 +54,7 @@ fn edit(path: &Path, change: impl FnOnce(&mut Vec<String>)) {
 }
 
 #[tokio::test]
-async fn the_chain_holds_through_restarts_rotation_and_erasure() {
+async fn chain_survives_restart_rotation_and_erasure() {
     let path = new_folder("chain").join("audit.jsonl");
     for _ in 0..3 {
         let trail = open(&path, 3_000);
@@ -64,15 +65,15 @@ async fn the_chain_holds_through_restarts_rotation_and_erasure() {
         assert!(trail.erase("ada").await.unwrap() > 0);
         trail.flush().await;
     }
-    let found = verify(&path, &Expected::default()).unwrap();
+    let found = verify(&path, &VerificationBaseline::default()).unwrap();
     assert_eq!(found.problems, Vec::<String>::new());
     assert_eq!((found.entries - found.checkpoints, found.erased), (60, 30));
     assert!(found.checkpoints > 6, "{found:?}");
-    // What operators did keeps its name.
+    // Entries of operators keep their name.
     let text = std::fs::read_to_string(&path).unwrap();
     let kept = text.lines().filter(|line| line.contains("admin.reset"));
     assert!(kept.clone().count() > 0 && kept.clone().all(|line| line.contains("ada")));
-    // Old files may go: each begins with a checkpoint.
+    // Old files may be removed, because each file begins with a checkpoint.
     let folder = path.parent().unwrap();
     let mut names: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
@@ -82,21 +83,21 @@ async fn the_chain_holds_through_restarts_rotation_and_erasure() {
     names.sort();
     std::fs::remove_file(&names[0]).unwrap();
     assert_eq!(problems(&path), Vec::<String>::new());
-    // But none from the middle.
+    // Files in the middle must not be removed.
     std::fs::remove_file(&names[2]).unwrap();
-    assert!(problems(&path)[0].contains("some are missing"));
+    assert!(problems(&path)[0].contains("entries are missing"));
 }
 
 #[tokio::test]
-async fn a_long_file_is_signed_now_and_then() {
+async fn long_file_has_several_checkpoints() {
     let path = written("signed", 1_100).await;
-    let found = verify(&path, &Expected::default()).unwrap();
+    let found = verify(&path, &VerificationBaseline::default()).unwrap();
     assert_eq!((found.checkpoints, found.problems), (2, Vec::new()));
     assert!(found.unsigned < 1_000, "{}", found.unsigned);
 }
 
 #[tokio::test]
-async fn every_change_shows() {
+async fn every_manipulation_is_detected() {
     type Change = fn(&mut Vec<String>);
     let changes: [(&str, Change, &str); 7] = [
         (
@@ -104,13 +105,17 @@ async fn every_change_shows() {
             |lines| lines[3] = lines[3].replace("ada", "bob"),
             "was changed",
         ),
-        ("removed", |lines| drop(lines.remove(3)), "some are missing"),
+        (
+            "removed",
+            |lines| drop(lines.remove(3)),
+            "entries are missing",
+        ),
         (
             "added",
             |lines| lines.insert(3, lines[3].clone()),
-            "some are missing",
+            "entries are missing",
         ),
-        ("swapped", |lines| lines.swap(3, 4), "some are missing"),
+        ("swapped", |lines| lines.swap(3, 4), "entries are missing"),
         (
             "foreign",
             |lines| {
@@ -124,7 +129,11 @@ async fn every_change_shows() {
             |lines| lines[3] = lines[3].replacen(':', ": ", 1),
             "was changed",
         ),
-        ("beheaded", |lines| drop(lines.drain(..2)), "no checkpoint"),
+        (
+            "beheaded",
+            |lines| drop(lines.drain(..2)),
+            "not a checkpoint",
+        ),
     ];
     for (name, change, problem) in changes {
         let path = written(name, 6).await;
@@ -139,9 +148,9 @@ async fn every_change_shows() {
 }
 
 #[tokio::test]
-async fn an_operator_can_not_be_made_nameless() {
+async fn operator_names_cannot_be_erased() {
     let path = written("nameless", 2).await;
-    // A digest in the place of the name, as an erasure leaves it: the hash would hold.
+    // A digest instead of the name, as after an erasure, keeps the hash valid.
     let trail = open(&path, 1 << 20);
     assert_eq!(trail.erase("ada").await.unwrap(), 1);
     edit(&path, |lines| {
@@ -159,11 +168,11 @@ async fn an_operator_can_not_be_made_nameless() {
 }
 
 #[tokio::test]
-async fn a_trail_that_was_cut_at_its_end_or_signed_by_another_shows_from_elsewhere() {
+async fn baseline_detects_truncation_and_foreign_signatures() {
     let path = written("cut", 4).await;
-    let before = verify(&path, &Expected::default()).unwrap();
-    let (key, head): (_, Head) = (before.key, before.head.unwrap().parse().unwrap());
-    let expected = Expected {
+    let before = verify(&path, &VerificationBaseline::default()).unwrap();
+    let (key, head): (_, ChainHead) = (before.key, before.head.unwrap().parse().unwrap());
+    let expected = VerificationBaseline {
         key,
         head: Some(head),
     };
@@ -179,14 +188,14 @@ async fn a_trail_that_was_cut_at_its_end_or_signed_by_another_shows_from_elsewhe
     );
     let found = verify(&path, &expected).unwrap().problems;
     assert!(found[0].contains("not in the trail"), "{found:?}");
-    // Written anew from the beginning, with another key.
+    // The trail is rewritten from the beginning with another key.
     let forged = written("forged", 4).await;
     let found = verify(&forged, &expected).unwrap().problems;
     assert!(found[0].contains("another key"), "{found:?}");
 }
 
 #[tokio::test]
-async fn a_line_cut_short_by_a_crash_is_told_and_no_change() {
+async fn truncated_line_is_reported_but_no_manipulation() {
     let path = written("crashed", 3).await;
     let mut text = std::fs::read_to_string(&path).unwrap();
     text.push_str(r#"{"event_id":"x","ti"#);
@@ -195,12 +204,12 @@ async fn a_line_cut_short_by_a_crash_is_told_and_no_change() {
         .record(draft("admin.reset", "bob"))
         .await
         .unwrap();
-    let found = verify(&path, &Expected::default()).unwrap();
+    let found = verify(&path, &VerificationBaseline::default()).unwrap();
     assert_eq!((found.cut, found.problems), (1, Vec::new()));
 }
 
 #[tokio::test]
-async fn two_that_write_to_one_trail_take_turns() {
+async fn two_writers_share_one_trail() {
     let path = new_folder("turns").join("audit.jsonl");
     let (one, other) = (open(&path, 3_000), open(&path, 3_000));
     for _ in 0..20 {
@@ -210,14 +219,14 @@ async fn two_that_write_to_one_trail_take_turns() {
         );
         wrote.0.and(wrote.1).unwrap();
     }
-    let found = verify(&path, &Expected::default()).unwrap();
+    let found = verify(&path, &VerificationBaseline::default()).unwrap();
     assert_eq!(found.problems, Vec::<String>::new());
     assert_eq!(found.entries - found.checkpoints, 40);
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn files_are_for_their_owner_alone() {
+async fn files_are_readable_by_their_owner_only() {
     use std::os::unix::fs::PermissionsExt as _;
     let path = written("modes", 3).await;
     for file in std::fs::read_dir(path.parent().unwrap()).unwrap() {

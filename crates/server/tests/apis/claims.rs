@@ -1,4 +1,4 @@
-//! Claim, renew, settle, replay, mismatch, waiting, in doubt.
+//! Claims: renew, settle, replay, conflict, wait, in doubt.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::support::{Server, Setup, pause, stores};
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn a_claim_is_settled_once_and_replayed_to_everybody() {
+async fn claim_is_settled_once_and_replayed() {
     for store in stores() {
         let server = Server::start(&store).await;
         let ask = json!({"scope": "charge", "key": "ord-1", "payload": {"amount": 100, "to": "x"}});
@@ -24,7 +24,7 @@ async fn a_claim_is_settled_once_and_replayed_to_everybody() {
         let path = format!("/v1/claims/{id}/settle");
         let settle: Box<serde_json::value::RawValue> = serde_json::from_str(&settle).unwrap();
         for _ in 0..2 {
-            // Sent again after a lost reply, it says the same (P18).
+            // A repeated settlement has the same result (P18).
             let done = crate::support::call(
                 &server.api,
                 "POST",
@@ -40,7 +40,7 @@ async fn a_claim_is_settled_once_and_replayed_to_everybody() {
                 done.text
             );
         }
-        // The same meaning, written otherwise.
+        // The same JSON content in another form.
         let again = json!({"scope": "charge", "key": "ord-1", "payload": {"to": "x", "amount": 100.0}, "retry": true});
         for _ in 0..3 {
             let replay = server.post("/v1/claims", again.clone()).await;
@@ -69,7 +69,7 @@ async fn a_claim_is_settled_once_and_replayed_to_everybody() {
         let late = server.post(&path, late).await;
         assert_eq!(
             (late.status, late.code()),
-            (409, "idempotency_lease_lost"),
+            (409, "idempotency_lease_not_held"),
             "settled otherwise"
         );
     }
@@ -77,7 +77,7 @@ async fn a_claim_is_settled_once_and_replayed_to_everybody() {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn a_claim_sent_again_with_its_token_gets_the_same_lease() {
+async fn repeated_claim_with_the_same_token_gets_the_same_lease() {
     for store in stores() {
         let server = Server::start(&store).await;
         let token = "00112233445566778899aabbccddeeff";
@@ -101,7 +101,7 @@ async fn a_claim_sent_again_with_its_token_gets_the_same_lease() {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn waiters_are_woken_by_the_settlement() {
+async fn settlement_wakes_waiters() {
     for store in stores() {
         let server = std::sync::Arc::new(Server::start(&store).await);
         let ask = json!({"scope": "s", "key": "k", "policy": {"wait_ms": 30_000}});
@@ -132,7 +132,7 @@ async fn waiters_are_woken_by_the_settlement() {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn a_worker_that_stalls_beyond_its_lease_loses_and_gets_the_others_answer() {
+async fn stalled_worker_loses_its_lease_and_gets_the_other_answer() {
     for store in stores() {
         let server = Server::start(&store).await;
         let ask = json!({"scope": "s", "key": "k", "policy": {"lease_ms": 200, "wait_ms": 10_000}, "derive": ["psp"]});
@@ -144,7 +144,8 @@ async fn a_worker_that_stalls_beyond_its_lease_loses_and_gets_the_others_answer(
             .await;
         assert_eq!(renewed.status, 200, "{store}: {}", renewed.text);
 
-        // It says nothing for longer than its lease; the next caller waits for that, and takes over.
+        // The owner is silent for longer than its lease. The next caller waits for this and takes
+        // over.
         let second = server.post("/v1/claims", ask).await;
         let (new_token, new_fence) = second.lease();
         assert!(new_fence > fence, "{store}");
@@ -159,7 +160,7 @@ async fn a_worker_that_stalls_beyond_its_lease_loses_and_gets_the_others_answer(
         let renew = server.post(&format!("/v1/claims/{id}/renew"), stale).await;
         assert_eq!(
             (renew.status, renew.code()),
-            (409, "idempotency_lease_lost"),
+            (409, "idempotency_lease_not_held"),
             "{store}"
         );
         let settle = |token: &str, fence: u64, text: &str| json!({"token": token, "fence": fence, "outcome": "complete", "answer": {"body": text}});
@@ -167,7 +168,7 @@ async fn a_worker_that_stalls_beyond_its_lease_loses_and_gets_the_others_answer(
         let stale = server.post(&path, settle(&token, fence, "mine")).await;
         assert_eq!(
             (stale.status, stale.code()),
-            (409, "idempotency_lease_lost"),
+            (409, "idempotency_lease_not_held"),
             "{store}"
         );
         assert_eq!(
@@ -177,7 +178,7 @@ async fn a_worker_that_stalls_beyond_its_lease_loses_and_gets_the_others_answer(
                 .status,
             200
         );
-        // Late again: by now there is an answer, and it is everybody's.
+        // Now there is an answer, which every caller gets.
         let stale = server.post(&path, settle(&token, fence, "mine")).await;
         assert_eq!(stale.status, 409);
         assert_eq!(
@@ -191,7 +192,7 @@ async fn a_worker_that_stalls_beyond_its_lease_loses_and_gets_the_others_answer(
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn a_held_claim_whose_owner_vanished_is_in_doubt_until_resolved() {
+async fn held_claim_of_a_crashed_owner_is_in_doubt() {
     for store in stores() {
         let server = Server::start(&store).await;
         let ask = json!({"scope": "s", "key": "k", "policy": {"lease_ms": 100, "crash": "hold", "wait_ms": 5_000}});
@@ -232,7 +233,7 @@ async fn a_held_claim_whose_owner_vanished_is_in_doubt_until_resolved() {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn outcomes_do_what_verdicts_do() {
+async fn outcomes_match_the_verdicts() {
     for store in stores() {
         let server = Server::start(&store).await;
         for (crash, outcome, state) in [
@@ -258,7 +259,7 @@ async fn outcomes_do_what_verdicts_do() {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn another_server_on_the_same_store_settles_what_this_one_handed_out() {
+async fn lease_can_be_settled_on_another_server() {
     for store in stores().into_iter().skip(1) {
         let first = Server::start(&store).await;
         let setup = Setup {
@@ -298,7 +299,7 @@ async fn another_server_on_the_same_store_settles_what_this_one_handed_out() {
 }
 
 #[tokio::test]
-async fn the_typed_library_and_the_api_share_one_keyspace() {
+async fn typed_library_and_api_share_keys() {
     let server = Server::start("memory://").await;
     let payload = json!({"amount": 5});
     let call = server
@@ -347,7 +348,7 @@ async fn the_typed_library_and_the_api_share_one_keyspace() {
 }
 
 #[tokio::test]
-async fn a_caller_that_hangs_up_before_its_lease_came_leaves_the_key_free() {
+async fn disconnect_before_the_lease_leaves_the_key_free() {
     let server = Server::start("memory://").await;
     let won = server
         .post("/v1/claims", json!({"scope": "s", "key": "k"}))
@@ -363,7 +364,7 @@ async fn a_caller_that_hangs_up_before_its_lease_came_leaves_the_key_free() {
     }
     waits.abort();
     let _ = waits.await;
-    // Time for the server to notice; without it, the test would only be weaker.
+    // Time for the server to notice. Without it, the test would be weaker.
     pause(Duration::from_millis(100)).await;
     let release = json!({"token": token, "fence": fence, "outcome": "release"});
     server
@@ -412,7 +413,7 @@ async fn too_many_waiters_are_refused() {
 }
 
 #[tokio::test]
-async fn downstream_keys_are_the_same_whoever_asks() {
+async fn downstream_keys_are_the_same_for_every_caller() {
     let server = Server::start("memory://").await;
     let won = server
         .post(

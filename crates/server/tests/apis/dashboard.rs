@@ -1,25 +1,28 @@
-//! The dashboard's files, and the figures behind them.
+//! The files of the dashboard, and its statistics.
 
 use axum::Router;
 use axum::body::Body;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use semel_server::config::Config;
-use semel_server::{Opened, open_audited};
+use semel_server::{OpenOptions, Services};
 use semel_testkit::private::new_folder;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use crate::support::ADMIN;
 
-async fn opened(change: impl FnOnce(&mut Config)) -> (Opened, Router, Router) {
+async fn opened(change: impl FnOnce(&mut Config)) -> (Services, Router, Router) {
     let mut config = Config::default();
     config.store.url = Some("memory://".to_owned());
     config.admin.address = Some("127.0.0.1:0".to_owned());
     config.admin.open = true;
     config.api.access = semel_server::config::ApiAccess::Loopback;
     change(&mut config);
-    let opened = open_audited(&config).await.expect("a store");
+    let opened = OpenOptions::for_node(&config)
+        .open()
+        .await
+        .expect("a store");
     let mounts = opened.mounts(&config).expect("routers");
     (opened, mounts.main, mounts.admin)
 }
@@ -54,7 +57,7 @@ async fn text(response: Response<Body>) -> String {
 }
 
 #[tokio::test]
-async fn the_page_loads_without_a_credential_and_shows_nothing_without_one() {
+async fn page_loads_without_credential_but_shows_no_data() {
     let (_opened, _, admin) = opened(with_token).await;
     let page = get(&admin, "/").await;
     assert_eq!(page.status(), 200);
@@ -75,7 +78,7 @@ async fn the_page_loads_without_a_credential_and_shows_nothing_without_one() {
     assert_eq!(page.headers()["referrer-policy"], "no-referrer");
     let page = text(page).await;
     assert!(page.contains("<title>Semel</title>") && !page.contains(ADMIN));
-    // Everything that it names is there, and of the right kind.
+    // Every referenced file exists and has the right media type.
     for (path, kind) in [
         ("/ui/main.js", "text/javascript"),
         ("/ui/views/overview.js", "text/javascript"),
@@ -102,7 +105,7 @@ async fn the_page_loads_without_a_credential_and_shows_nothing_without_one() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_known_is_not_sent_again() {
+async fn cached_file_is_not_sent_again() {
     let (_opened, _, admin) = opened(|_| {}).await;
     let first = get(&admin, "/ui/main.js").await;
     let tag = first.headers()["etag"].clone();
@@ -115,17 +118,17 @@ async fn a_file_that_is_known_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn it_can_be_left_out() {
+async fn dashboard_can_be_disabled() {
     let (_opened, _, admin) = opened(|config| config.admin.dashboard = false).await;
     assert_eq!(get(&admin, "/").await.status(), 404);
     assert_eq!(get(&admin, "/ui/main.js").await.status(), 404);
     assert_eq!(get(&admin, "/admin/v1/live").await.status(), 200);
-    // A number past what its description allows is a mistake, not "nothing new yet".
+    // A number above the documented maximum is an error.
     let far = get(&admin, "/admin/v1/live?after=9223372036854775808").await;
     assert_eq!(far.status(), 400);
 }
 
-/// Runs once, is replayed four times, and refused once. → the key's hash
+/// Runs a key once, replays it four times and causes one conflict. Returns its id.
 async fn six_requests(main: &Router, key: &str) -> String {
     let claim = json!({"scope": "charge", "key": key, "tenant": "acme"});
     let won = ask(main, Request::post("/v1/claims"), &claim).await;
@@ -148,7 +151,7 @@ async fn six_requests(main: &Router, key: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_last_minutes_are_told_second_by_second_and_hot_keys_by_their_hash() {
+async fn live_statistics_are_per_second_with_hashed_hot_keys() {
     let (_opened, main, admin) = opened(|_| {}).await;
     let key = "a-key-that-comes-again-and-again";
     let id = six_requests(&main, key).await;
@@ -160,7 +163,7 @@ async fn the_last_minutes_are_told_second_by_second_and_hot_keys_by_their_hash()
             .map(|sample| sample[name].as_u64().expect("a count"))
             .sum()
     };
-    // Seconds are counted as they end.
+    // A second is counted when it ends.
     let mut pause = tokio::time::interval(std::time::Duration::from_millis(50));
     for _ in 0..200 {
         pause.tick().await;
@@ -195,7 +198,7 @@ async fn the_last_minutes_are_told_second_by_second_and_hot_keys_by_their_hash()
             (&live["store"]["reachable"], &live["engine"]["breaker"]),
             (&json!(true), &json!("closed"))
         );
-        // Whoever has seen them is given what comes after them.
+        // A later query returns only newer samples.
         let last = live["samples"]
             .as_array()
             .and_then(|samples| samples.last());

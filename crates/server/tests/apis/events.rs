@@ -1,4 +1,4 @@
-//! The live stream.
+//! The live event stream.
 
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ impl Stream {
 }
 
 #[tokio::test]
-async fn events_come_as_they_happen_by_filter_and_end_at_the_limit() {
+async fn events_are_streamed_filtered_and_limited() {
     let server = Server::start("memory://").await;
     let mut all = Stream::open(&server, "limit=3").await;
     let mut acme = Stream::open(&server, "tenant=acme&kind=idempotency.&limit=1").await;
@@ -79,7 +79,7 @@ async fn events_come_as_they_happen_by_filter_and_end_at_the_limit() {
 }
 
 #[tokio::test]
-async fn streams_are_bounded_in_number() {
+async fn number_of_event_streams_is_limited() {
     let server = Server::start("memory://").await;
     let open = [
         Stream::open(&server, "").await,
@@ -88,7 +88,7 @@ async fn streams_are_bounded_in_number() {
     let third = server.see("/admin/v1/events").await;
     assert_eq!((third.status, third.code()), (429, "too_many_streams"));
     drop(open);
-    // A place comes back once the server has noticed.
+    // A slot is free again once the server has noticed the disconnect.
     let bearer = format!("Bearer {ADMIN}");
     let headers = [("authorization", bearer.as_str())];
     for _ in 0..200 {
@@ -105,7 +105,7 @@ async fn streams_are_bounded_in_number() {
         }
         read(again).await;
         crate::support::pause(std::time::Duration::from_millis(20)).await;
-        // Something has to happen for a stream without readers to be noticed.
+        // The server notices a closed stream at the next event.
         server
             .post(
                 "/v1/claims",

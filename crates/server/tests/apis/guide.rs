@@ -1,10 +1,10 @@
-//! The examples of `docs/api.md` and `docs/admin.md`, run as they stand.
+//! Runs the examples of `docs/api.md` and `docs/admin.md`.
 
 use std::process::Stdio;
 
 use crate::support::{ACME, ADMIN, Server};
 
-/// Every `sh` block of a page, in order, as one script.
+/// All `sh` blocks of a page, in order, as one script.
 fn script(page: &str) -> String {
     let mut blocks = Vec::new();
     let mut rest = page;
@@ -41,7 +41,7 @@ async fn run(page: &str) -> String {
     said
 }
 
-/// What the page says an example prints, in order.
+/// The outputs of the examples on the page, in order.
 fn promised(page: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = page;
@@ -66,19 +66,19 @@ async fn keeps_its_promises(page: &str) {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn the_examples_of_the_api_guide_work() {
+async fn examples_of_the_api_guide_work() {
     keeps_its_promises(include_str!("../../../../docs/api.md")).await;
 }
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn the_examples_of_the_admin_guide_work() {
+async fn examples_of_the_admin_guide_work() {
     keeps_its_promises(include_str!("../../../../docs/admin.md")).await;
 }
 
-/// The table of problems is one for all doors; the guides say which of them these APIs use.
+/// The error codes are the same for all interfaces. The guides list those that these APIs use.
 #[test]
-fn the_document_is_what_the_routes_say() {
+fn openapi_document_matches_the_routes() {
     let made = semel_server::openapi().unwrap();
     let kept = include_str!("../../../../spec/openapi.json");
     assert_eq!(made, kept, "run `cargo xtask generate`");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::{ACME, OTHER, Reply, Server, Setup, call, pause, serve};
 
-/// A server with a queue, in each of the stores that can have one.
+/// A server with a job queue, in each store that supports one.
 async fn benches(settings: &Settings) -> Vec<Bench> {
     let of = |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
     let chance = semel::tokio_env().entropy.next_u128();
@@ -82,7 +82,7 @@ impl Bench {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn j1_a_submission_is_answered_as_the_document_lays_it_out() {
+async fn j1_submission_response_matches_the_document() {
     for bench in benches(&Settings::default()).await {
         let first = bench.submit("k-1", 5).await;
         assert_eq!(first.status, 200, "{}", first.text);
@@ -108,7 +108,7 @@ async fn j1_a_submission_is_answered_as_the_document_lays_it_out() {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn j7_2_a_collision_is_409_and_audited() {
+async fn j7_2_collision_is_409_and_audited() {
     for bench in benches(&Settings::default()).await {
         bench.submit("collides-1", 5).await;
         let other = bench.submit("collides-1", 6).await;
@@ -135,7 +135,7 @@ async fn j7_2_a_collision_is_409_and_audited() {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn j7_3_a_completion_is_cached_byte_for_byte() {
+async fn j7_3_completion_is_cached_byte_for_byte() {
     for bench in benches(&Settings::default()).await {
         let first = bench.submit("k-1", 5).await;
         let leased = bench.lease().await;
@@ -170,7 +170,7 @@ async fn j7_3_a_completion_is_cached_byte_for_byte() {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn workers_keep_fail_and_lose_jobs() {
+async fn workers_renew_fail_and_lose_jobs() {
     for bench in benches(&Settings::default()).await {
         bench.submit("k-1", 5).await;
         let leased = bench.lease().await;
@@ -211,7 +211,7 @@ async fn workers_keep_fail_and_lose_jobs() {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn whoever_waits_gets_the_end() {
+async fn waiting_call_gets_the_result() {
     for bench in benches(&Settings::default()).await {
         let first = bench.submit("k-1", 5).await;
         let path = format!("/mesh/jobs/{}?wait_ms=20000", first.text("job_id"));
@@ -229,7 +229,7 @@ async fn whoever_waits_gets_the_end() {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn many_at_once_have_an_answer_each() {
+async fn batch_submission_has_a_result_for_each_job() {
     for bench in benches(&Settings::default()).await {
         bench.submit("k-0", 5).await;
         let mut requests: Vec<Value> = (0..5)
@@ -251,7 +251,7 @@ async fn many_at_once_have_an_answer_each() {
                 .all(|result| result["status"] == "accepted")
         );
         assert_eq!(results[5]["code"], "idempotency_key_invalid");
-        // Of two that are at odds, whichever comes first.
+        // Two conflicting values: the first one found is reported.
         let at_odds = [&results[1], &results[6]];
         assert!(at_odds.iter().any(|result| result["status"] == "accepted"));
         assert!(
@@ -265,7 +265,7 @@ async fn many_at_once_have_an_answer_each() {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn b1_a_full_queue_is_429_with_retry_after() {
+async fn b1_full_queue_is_429_with_retry_after() {
     let settings = Settings {
         max_queued_per_kind: Some(2),
         ..Settings::default()
@@ -286,7 +286,7 @@ async fn b1_a_full_queue_is_429_with_retry_after() {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn the_form_is_checked_and_tenants_never_meet() {
+async fn jobs_are_validated_and_tenants_isolated() {
     for bench in benches(&Settings::default()).await {
         for body in [
             json!({}),
@@ -302,7 +302,7 @@ async fn the_form_is_checked_and_tenants_never_meet() {
             assert_eq!(reply.status, 400, "{body}: {}", reply.text);
         }
         let body = json!({"kind": "a", "idempotency_key": "one"}).to_string();
-        // Another key; and the same one, in quotes that don't close or that are too many.
+        // Another key, and the same key with unbalanced quotes.
         for line in ["two", "\"one", "\"\"one\"\""] {
             let headers = [
                 ("authorization", &*format!("Bearer {ACME}")),
@@ -331,7 +331,7 @@ async fn the_form_is_checked_and_tenants_never_meet() {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn operators_list_inspect_and_retry() {
+async fn operators_list_inspect_and_retry_jobs() {
     use crate::support::ADMIN;
     for bench in benches(&Settings::default()).await {
         let first = bench.submit("dead-letter-1", 5).await;
@@ -374,7 +374,7 @@ async fn operators_list_inspect_and_retry() {
 }
 
 #[tokio::test]
-async fn a_store_that_can_have_no_queue_says_so() {
+async fn unsupported_store_has_a_clear_error() {
     let server = Server::with("memory://", Setup::default()).await;
     let error = open(&Settings::default(), &server.semel).await.unwrap_err();
     assert!(error.to_string().contains("postgres://"), "{error}");

@@ -1,15 +1,16 @@
-//! Named operators: what each role may do, whose records they see, and what the trail calls them.
+//! Named operators: roles, tenants, and their names in the audit trail.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use semel_server::admin::{self, AdminConfig, AdminState, Credential, Operators, new_token};
+use semel_server::admin::{self, AdminConfig, AdminState};
+use semel_server::operators::{Credential, Operators, new_token};
 use semel_testkit::private::new_folder;
 use serde_json::{Value, json};
 
 use crate::support::{Reply, Server, call, serve};
 
-/// The admin API with operators of a file.
+/// The admin API with an operators file.
 struct Office {
     server: Server,
     admin: String,
@@ -34,7 +35,7 @@ impl Office {
         }
     }
 
-    /// Lets an operator in while all goes on. → its token
+    /// Adds an operator to the file, and returns its token.
     fn hire(&self, name: &str, more: &str) -> String {
         let (token, digest) = new_token().expect("a token");
         let mut text = std::fs::read_to_string(&self.file).expect("the file");
@@ -53,7 +54,7 @@ impl Office {
         call(&self.admin, "POST", path, Some(token), &body.to_string()).await
     }
 
-    /// A completed record of tenant `acme`. → its hash and fence
+    /// Creates a completed record of tenant `acme`, and returns its id and fence.
     async fn record(&self, key: &str) -> (String, u64) {
         let claim = json!({"scope": "charge", "key": key});
         let won = self.server.post("/v1/claims", claim).await;
@@ -73,7 +74,7 @@ fn signed(fence: u64) -> Value {
 }
 
 #[tokio::test]
-async fn each_role_may_do_what_it_says() {
+async fn roles_limit_what_operators_may_do() {
     let office = Office::open().await;
     let [read, operate, admin] =
         ["read", "operate", "admin"].map(|role| office.hire(role, &format!("role = \"{role}\"")));
@@ -110,7 +111,7 @@ async fn each_role_may_do_what_it_says() {
 }
 
 #[tokio::test]
-async fn the_trail_has_the_credentials_name_whatever_the_caller_says() {
+async fn trail_has_the_name_of_the_credential() {
     let office = Office::open().await;
     let token = office.hire("jo", "role = \"operate\"");
     let (id, fence) = office.record("k-actor").await;
@@ -127,7 +128,7 @@ async fn the_trail_has_the_credentials_name_whatever_the_caller_says() {
 }
 
 #[tokio::test]
-async fn an_operator_of_one_tenant_sees_nothing_of_others() {
+async fn tenant_operator_sees_only_its_tenant() {
     let office = Office::open().await;
     let own = office.hire("acmes", "role = \"admin\"\ntenant = \"acme\"");
     let others = office.hire("others", "role = \"admin\"\ntenant = \"other\"");
@@ -179,7 +180,7 @@ async fn an_operator_of_one_tenant_sees_nothing_of_others() {
 }
 
 #[tokio::test]
-async fn a_changed_file_counts_at_once_and_a_broken_one_not_at_all() {
+async fn operators_file_reloads_unless_it_is_broken() {
     let office = Office::open().await;
     let jo = office.hire("jo", "role = \"read\"");
     assert_eq!(office.see(&jo, "/admin/v1/records").await.status, 200);
@@ -198,15 +199,15 @@ async fn a_changed_file_counts_at_once_and_a_broken_one_not_at_all() {
 }
 
 #[test]
-fn a_file_that_can_not_be_used_says_why() {
+fn unusable_operators_file_has_a_reason() {
     let (_, digest) = new_token().expect("a token");
     let line = |more: &str| format!("[[operator]]\nname = \"jo\"\nrole = \"read\"\n{more}\n");
     let good = line(&format!("token = \"{digest}\""));
     for (text, why) in [
-        (line("token = \"a-token-in-the-clear\""), "no digest"),
+        (line("token = \"a-token-in-the-clear\""), "not a digest"),
         (
             line(&format!("token = \"{digest}\"\nexpires = \"soon\"")),
-            "on a day",
+            "expiry date",
         ),
         (format!("{good}{good}"), "twice"),
         (good.replace("read", "root"), "unknown variant"),

@@ -8,9 +8,11 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper_util::rt::TokioIo;
 use semel::{EngineConfig, Policy, Semel};
-use semel_server::admin::{self, AdminConfig, AdminState, Credential};
-use semel_server::api::{self, Access, ApiConfig, ApiState, Tokens};
+use semel_server::admin::{self, AdminConfig, AdminState};
+use semel_server::api::{self, ApiConfig, ApiState};
 use semel_server::audit::{FileConfig, FileSink, Sink, Trail, TrailConfig};
+use semel_server::operators::Credential;
+use semel_server::web::{Access, Tokens};
 use semel_testkit::private::new_folder;
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
@@ -19,7 +21,7 @@ pub(crate) const ACME: &str = "token-of-acme-0001";
 pub(crate) const OTHER: &str = "token-of-other-0002";
 pub(crate) const ADMIN: &str = "token-of-the-admin-0003";
 
-/// The stores that every test runs on. A server that is missing is a failure.
+/// The stores that every test runs on. A missing server is a failure.
 pub(crate) fn stores() -> Vec<String> {
     let of = |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
     vec![
@@ -31,7 +33,7 @@ pub(crate) fn stores() -> Vec<String> {
     ]
 }
 
-/// Both APIs, each on a port of its own.
+/// A server with both APIs, each on its own port.
 pub(crate) struct Server {
     pub(crate) semel: Semel,
     pub(crate) trail: Trail,
@@ -40,7 +42,7 @@ pub(crate) struct Server {
     pub(crate) audit_file: std::path::PathBuf,
 }
 
-/// What a test changes.
+/// The settings that a test changes.
 pub(crate) struct Setup {
     pub(crate) environment: String,
     pub(crate) policy: Policy,
@@ -53,7 +55,7 @@ impl Default for Setup {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let count = COUNT.fetch_add(1, Ordering::SeqCst);
         Self {
-            // Of its own for every test, run and all: the stores outlive them.
+            // Unique for every run of a test, because the stores keep their data.
             environment: format!("api-{}-{count}-{:x}", std::process::id(), seed()),
             policy: Policy::default(),
             config: ApiConfig::default(),
@@ -109,7 +111,7 @@ impl Server {
         }
     }
 
-    /// Who may call, where not everybody may.
+    /// The access rule of the protocol API.
     pub(crate) fn access(&self) -> Access {
         let mut tokens = Tokens::default();
         tokens.add("acme", ACME).expect("a token");
@@ -117,7 +119,7 @@ impl Server {
         Access::Tokens(tokens)
     }
 
-    /// The admin API with a queue of jobs.
+    /// Adds a job queue to the admin API.
     pub(crate) fn admin_with(&self, jobs: &semel_jobs::Jobs) -> axum::Router {
         let credential = Credential::token(ADMIN).expect("a token");
         let (semel, trail) = (self.semel.clone(), self.trail.clone());
@@ -125,7 +127,7 @@ impl Server {
         admin::router(state.with_jobs(jobs.clone()))
     }
 
-    /// A call of the protocol API by tenant `acme`.
+    /// Calls the protocol API as tenant `acme`.
     pub(crate) async fn post(&self, path: &str, body: Value) -> Reply {
         call(&self.api, "POST", path, Some(ACME), &body.to_string()).await
     }
@@ -134,7 +136,7 @@ impl Server {
         call(&self.api, "GET", path, Some(ACME), "").await
     }
 
-    /// A call of the admin API.
+    /// Calls the admin API.
     pub(crate) async fn act(&self, path: &str, body: Value) -> Reply {
         call(&self.admin, "POST", path, Some(ADMIN), &body.to_string()).await
     }
@@ -161,7 +163,7 @@ pub(crate) async fn serve(app: axum::Router) -> String {
     address
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -181,7 +183,7 @@ impl Reply {
         self.text("code")
     }
 
-    /// Token and fence of the lease, as a later call names them.
+    /// The token and fence of the lease, as members of a later call.
     pub(crate) fn lease(&self) -> (String, u64) {
         assert_eq!(
             (self.status, self.text("status")),
@@ -257,7 +259,7 @@ pub(crate) async fn read(response: hyper::Response<Incoming>) -> Reply {
     }
 }
 
-/// Real time passes: these are real servers.
+/// Sleeps in real time, because the servers are real.
 pub(crate) async fn pause(time: Duration) {
     semel::tokio_env().clock.sleep(time).await;
 }

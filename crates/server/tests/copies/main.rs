@@ -1,4 +1,4 @@
-//! Copies of the audit trail, on servers of the test's own: they are stopped while entries flow, and come back.
+//! Copies of the audit trail, on private servers that are stopped and restarted.
 
 mod support;
 
@@ -22,7 +22,7 @@ fn count(server: &PostgresServer) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn postgres_stopped_while_entries_flow_gets_all_of_them_when_it_is_back() {
+async fn postgres_copy_catches_up_after_an_outage() {
     let mut server = PostgresServer::start(&[]).await;
     let trailing = Trailing::start(vec![Arc::new(postgres(&server))]);
     trailing.write(300).await;
@@ -51,7 +51,7 @@ async fn postgres_stopped_while_entries_flow_gets_all_of_them_when_it_is_back() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nats_stopped_while_entries_flow_gets_all_of_them_when_it_is_back() {
+async fn nats_copy_catches_up_after_an_outage() {
     let mut server = NatsServer::start().await;
     let trailing = Trailing::start(vec![Arc::new(NatsSink::new(nats(&server)))]);
     trailing.write(300).await;
@@ -75,7 +75,7 @@ async fn nats_stopped_while_entries_flow_gets_all_of_them_when_it_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_sent_twice_is_kept_once() {
+async fn repeated_entries_are_kept_once() {
     let (database, stream) = (PostgresServer::start(&[]).await, NatsServer::start().await);
     let (table, messages) = (postgres(&database), NatsSink::new(nats(&stream)));
     let lot: Vec<Entry> = (0..50)
@@ -96,7 +96,7 @@ async fn what_is_sent_twice_is_kept_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn entries_go_when_their_retention_is_over() {
+async fn entries_expire_after_their_retention() {
     let (database, stream) = (PostgresServer::start(&[]).await, NatsServer::start().await);
     let today = database.sql(
         "semel",
@@ -127,7 +127,7 @@ async fn entries_go_when_their_retention_is_over() {
         "select count(*) from pg_inherits where inhparent = 'semel_audit'::regclass",
     );
     assert_eq!(partitions, "2", "dropped whole");
-    // A late one of a day that was dropped makes no trouble.
+    // A late entry of a dropped day is accepted.
     postgres(&database).write(&lot).await.expect("taken");
 
     let mut config = nats(&stream);
@@ -135,7 +135,7 @@ async fn entries_go_when_their_retention_is_over() {
     let sink = NatsSink::new(config);
     sink.write(&lot).await.expect("taken");
     for _ in 0..200 {
-        // Only counted: one that expires before it is read would be waited for.
+        // Messages are only counted, because one may expire before it is read.
         if nats_stream(&stream).await.1 == 0 {
             return;
         }
@@ -145,7 +145,7 @@ async fn entries_go_when_their_retention_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erased_actor_is_gone_from_every_copy() {
+async fn erasure_applies_to_every_copy() {
     let (database, mut stream) = (PostgresServer::start(&[]).await, NatsServer::start().await);
     let copies: Vec<Arc<dyn Sink>> = vec![
         Arc::new(postgres(&database)),
@@ -183,7 +183,7 @@ async fn an_erased_actor_is_gone_from_every_copy() {
             .all(|entry| entry.actor.as_deref() == Some("agent_8"))
     );
 
-    // One that can't be reached is not passed over in silence, and what waits for it has no name any more.
+    // An unreachable copy causes an error, and the entries that wait for it have no name.
     stream.kill();
     trailing.act("agent_8", 5).await;
     let failed = trailing
@@ -216,7 +216,7 @@ async fn an_erased_actor_is_gone_from_every_copy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_goes_on_where_it_was_after_a_restart() {
+async fn copy_continues_after_a_restart() {
     let server = PostgresServer::start(&[]).await;
     let trailing = Trailing::start(vec![Arc::new(postgres(&server))]);
     trailing.write(100).await;
@@ -225,7 +225,7 @@ async fn a_copy_goes_on_where_it_was_after_a_restart() {
     let folder = trailing.end().await;
     let trailing = Trailing::again(folder, vec![Arc::new(postgres(&server))]);
     trailing.write(50).await;
-    // What is told of it comes a moment after what is there.
+    // The reported state lags behind the content.
     let (all, fresh) = (trailing.ids().len(), (trailing.ids().len() - before) as u64);
     until(|| count(&server) == all && trailing.copy().sent >= fresh).await;
     assert_eq!(trailing.copy().sent, fresh, "not all of it again");

@@ -1,4 +1,4 @@
-//! A trail with copies, and what is in them.
+//! A trail with copies, and their content.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_nats::jetstream;
 use futures_util::StreamExt as _;
 use semel_server::audit::{
-    Draft, Entry, FileConfig, FileSink, NatsConfig, Shipped, Shipping, Sink, Sync, Trail,
-    TrailConfig,
+    CopyStatus, Draft, Entry, FileConfig, FileSink, NatsConfig, ReplicatedSink, Sink, SyncMode,
+    Trail, TrailConfig,
 };
 use semel_testkit::private::{NatsServer, new_folder};
 use serde_json::{Map, json};
@@ -18,7 +18,7 @@ pub(crate) async fn pause() {
     tokio::time::sleep(Duration::from_millis(50)).await;
 }
 
-/// Waits for a state.
+/// Waits for a condition.
 pub(crate) async fn until(mut is_so: impl FnMut() -> bool) {
     for _ in 0..1_200 {
         if is_so() {
@@ -39,7 +39,7 @@ pub(crate) fn nats(server: &NatsServer) -> NatsConfig {
     }
 }
 
-/// The stream, and how many messages it has.
+/// The stream and its number of messages.
 pub(crate) async fn nats_stream(server: &NatsServer) -> (jetstream::stream::Stream, u64) {
     let client = async_nats::connect(server.url()).await.expect("a server");
     let stream = jetstream::new(client).get_stream("SEMEL_AUDIT").await;
@@ -48,7 +48,7 @@ pub(crate) async fn nats_stream(server: &NatsServer) -> (jetstream::stream::Stre
     (stream, kept)
 }
 
-/// All that the stream keeps.
+/// All messages of the stream.
 pub(crate) async fn nats_entries(server: &NatsServer) -> Vec<Entry> {
     let (stream, kept) = nats_stream(server).await;
     let config = jetstream::consumer::pull::OrderedConfig::default();
@@ -66,7 +66,7 @@ pub(crate) async fn nats_entries(server: &NatsServer) -> Vec<Entry> {
     read.collect().await
 }
 
-/// An entry of that day.
+/// An entry of a day.
 pub(crate) fn entry(number: usize, day: &str, actor: Option<&str>) -> Entry {
     Entry {
         event_id: format!("{:016x}-{number}", 0),
@@ -83,7 +83,7 @@ pub(crate) fn entry(number: usize, day: &str, actor: Option<&str>) -> Entry {
     }
 }
 
-/// A trail in a file of the test's own, with copies.
+/// A trail in a temporary file, with copies.
 pub(crate) struct Trailing {
     pub(crate) trail: Trail,
     folder: PathBuf,
@@ -97,11 +97,11 @@ impl Trailing {
     pub(crate) fn again(folder: PathBuf, copies: Vec<Arc<dyn Sink>>) -> Self {
         let env = semel::tokio_env();
         let mut config = FileConfig::new(folder.join("audit.jsonl"));
-        config.sync = Sync::Never;
-        // Several files, so that they are rotated under the copies.
+        config.sync = SyncMode::Never;
+        // Small files, so that they are rotated during the replication.
         config.max_bytes = 64 * 1024;
         let files = FileSink::open(config, Arc::clone(&env.clock)).expect("a file");
-        let sink = Shipped::start(files, copies, &env);
+        let sink = ReplicatedSink::start(files, copies, &env);
         let trail = Trail::start(Arc::new(sink), TrailConfig::default(), env);
         Self { trail, folder }
     }
@@ -110,7 +110,7 @@ impl Trailing {
         self.act("somebody", many).await;
     }
 
-    /// Entries of this actor, many at a time.
+    /// Writes many entries of an actor.
     pub(crate) async fn act(&self, actor: &str, many: usize) {
         let record = |number: usize| {
             let draft = Draft {
@@ -129,11 +129,11 @@ impl Trailing {
     }
 
     /// The only copy.
-    pub(crate) fn copy(&self) -> Shipping {
+    pub(crate) fn copy(&self) -> CopyStatus {
         self.trail.copies().pop().expect("a copy")
     }
 
-    /// The ids of all entries in the files, in their order.
+    /// The ids of all entries in the files, in order.
     pub(crate) fn ids(&self) -> Vec<String> {
         let mut ids = Vec::new();
         for file in std::fs::read_dir(&self.folder).expect("the folder") {
@@ -154,7 +154,7 @@ impl Trailing {
         ids
     }
 
-    /// Ends it. → where its files are
+    /// Ends the trail, and returns the path of its files.
     pub(crate) async fn end(self) -> PathBuf {
         self.trail.flush().await;
         self.folder

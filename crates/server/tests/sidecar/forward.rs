@@ -1,4 +1,4 @@
-//! What reaches the service, and what comes back.
+//! Forwarding: what the service receives, and what the client gets.
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -9,7 +9,7 @@ use axum::routing::{any, post as on_post};
 
 use crate::support::*;
 
-/// Answers with the head that it was sent, as JSON.
+/// A service that returns the request head as JSON.
 async fn head(request: Request) -> String {
     let mut found = serde_json::Map::new();
     for (name, value) in request.headers() {
@@ -82,13 +82,13 @@ async fn a_duplicate_is_a_replay(store: &str) {
 }
 
 #[tokio::test]
-async fn a_duplicate_is_a_replay_from_memory() {
+async fn duplicate_is_replayed_from_memory() {
     a_duplicate_is_a_replay("memory://").await;
 }
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn a_duplicate_is_a_replay_from_redis() {
+async fn duplicate_is_replayed_from_redis() {
     let url = std::env::var("SEMEL_TEST_REDIS_URL")
         .expect("SEMEL_TEST_REDIS_URL: see `cargo xtask services up`");
     a_duplicate_is_a_replay(&url).await;
@@ -96,7 +96,7 @@ async fn a_duplicate_is_a_replay_from_redis() {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn a_second_sidecar_on_the_same_store_gives_the_same_answer() {
+async fn second_sidecar_on_the_same_store_replays() {
     let url = std::env::var("SEMEL_TEST_REDIS_URL")
         .expect("SEMEL_TEST_REDIS_URL: see `cargo xtask services up`");
     let runs = Runs::default();
@@ -113,7 +113,7 @@ async fn a_second_sidecar_on_the_same_store_gives_the_same_answer() {
 }
 
 #[tokio::test]
-async fn what_the_service_is_told() {
+async fn service_gets_lease_and_forwarding_headers() {
     let upstream = service(counting(&Runs::default())).await;
     let sidecar = Sidecar::new(upstream, "").await;
     for protocol in BOTH {
@@ -157,7 +157,7 @@ async fn what_the_service_is_told() {
 }
 
 #[tokio::test]
-async fn behind_another_proxy_what_it_says_is_added_to() {
+async fn trusted_forwarding_headers_are_extended() {
     let upstream = service(counting(&Runs::default())).await;
     let sidecar = Sidecar::new(
         upstream,
@@ -176,7 +176,7 @@ async fn behind_another_proxy_what_it_says_is_added_to() {
 }
 
 #[tokio::test]
-async fn what_belongs_to_a_connection_ends_there() {
+async fn hop_by_hop_headers_are_not_forwarded() {
     async fn echo(headers: HeaderMap) -> Response {
         let seen: Vec<&str> = headers.keys().map(|name| name.as_str()).collect();
         let answer = [
@@ -191,7 +191,8 @@ async fn what_belongs_to_a_connection_ends_there() {
     let sidecar = Sidecar::new(upstream, "").await;
     let mut raw = sidecar.raw().await;
     raw.write(
-        "GET / HTTP/1.1\r\nHost: a\r\nConnection: close, X-Mine\r\nX-Mine: 1\r\nKeep-Alive: 1\r\nTE: gzip\r\nProxy-Authorization: b\r\nX-Yours: 1\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: close, X-Mine\r\nX-Mine: 1\r\nKeep-Alive: \
+         1\r\nTE: gzip\r\nProxy-Authorization: b\r\nX-Yours: 1\r\n\r\n",
     )
     .await;
     let all = raw.rest().await.to_ascii_lowercase();
@@ -214,8 +215,8 @@ async fn what_belongs_to_a_connection_ends_there() {
 }
 
 #[tokio::test]
-async fn bodies_without_a_key_pass_as_they_come() {
-    // The service answers piece by piece, before it has the whole request.
+async fn bodies_without_a_key_are_streamed() {
+    // The service streams its response before it has the complete request.
     let echo = |request: Request| async { Response::new(request.into_body()) };
     let upstream = service(Router::new().fallback(any(echo))).await;
     let sidecar = Sidecar::new(upstream, "").await;
@@ -247,7 +248,7 @@ async fn bodies_without_a_key_pass_as_they_come() {
 }
 
 #[tokio::test]
-async fn a_body_is_passed_on_as_one_and_none_as_none() {
+async fn empty_and_present_bodies_stay_distinct() {
     async fn told(request: Request) -> String {
         let framed = ["content-length", "transfer-encoding"]
             .map(|name| request.headers().contains_key(name));
@@ -262,7 +263,7 @@ async fn a_body_is_passed_on_as_one_and_none_as_none() {
         let mut client = sidecar.client(protocol).await;
         for method in ["DELETE", "OPTIONS", "GET"] {
             let answer = client.send(plain(method, "/", Body::empty())).await;
-            // A length of 0 is none as well; chunked would be a body.
+            // A length of 0 means no body; chunked would mean a body.
             let is_none = answer.text().ends_with(", false] ");
             assert!(is_none, "{protocol:?} {method}: {}", answer.text());
         }
@@ -288,7 +289,7 @@ async fn a_body_is_passed_on_as_one_and_none_as_none() {
 }
 
 #[tokio::test]
-async fn cookies_in_several_fields_are_one() {
+async fn cookie_fields_are_joined() {
     let upstream = service(counting(&Runs::default())).await;
     let sidecar = Sidecar::new(upstream, "").await;
     let request = with(plain("GET", "/echo", ""), "cookie", "a=1");
@@ -297,13 +298,13 @@ async fn cookies_in_several_fields_are_one() {
     assert_eq!(client.send(request).await.json()["cookie"], "a=1; b=2; c=3");
 }
 
-/// A body that doesn't say how long it is: in HTTP/1.1, only such a one has trailers.
+/// A body of unknown length. In HTTP/1.1 only such a body has trailers.
 fn unsized_body(text: &'static str) -> Body {
     Body::from_stream(futures_util::stream::iter([Ok::<_, std::io::Error>(text)]))
 }
 
 #[tokio::test]
-async fn trailers_pass_in_both_directions() {
+async fn trailers_are_forwarded_in_both_directions() {
     use http_body_util::BodyExt as _;
     async fn with_trailers(request: Request) -> Response {
         let sent = request.into_body().collect().await.unwrap();
@@ -348,7 +349,7 @@ async fn trailers_pass_in_both_directions() {
 }
 
 #[tokio::test]
-async fn a_base_path_and_several_copies() {
+async fn base_path_and_replicas_are_used() {
     let (one, two) = (Runs::default(), Runs::default());
     let counted = |runs: &Runs| {
         let runs = runs.clone();
@@ -377,7 +378,7 @@ async fn a_base_path_and_several_copies() {
 }
 
 #[tokio::test]
-async fn a_service_may_say_itself_what_became_of_the_effect() {
+async fn service_can_report_the_outcome() {
     let runs = Runs::default();
     let counted = runs.clone();
     let handler = move |headers: HeaderMap| async move {

@@ -4,7 +4,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::routing::any;
 use semel_server::config::{Sources, load};
-use semel_server::{Drained, Mounts, Server, StartError, open};
+use semel_server::{DrainOutcome, Mounts, OpenOptions, Server, StartError};
 use semel_testkit::private::{PostgresServer, RedisServer, new_folder};
 
 use crate::support::*;
@@ -13,7 +13,7 @@ async fn named(name: &'static str) -> std::net::SocketAddr {
     service(Router::new().fallback(any(move || async move { name }))).await
 }
 
-/// Acts at once, answers when told.
+/// A service that acts at once and answers on a signal.
 async fn gated(runs: &Runs, gate: &std::sync::Arc<tokio::sync::Notify>) -> std::net::SocketAddr {
     let handler = |State((runs, gate)): State<(Runs, std::sync::Arc<tokio::sync::Notify>)>| async move {
         let run = runs.begin();
@@ -25,7 +25,7 @@ async fn gated(runs: &Runs, gate: &std::sync::Arc<tokio::sync::Notify>) -> std::
 }
 
 #[tokio::test]
-async fn without_a_service_only_its_own_paths_are_served() {
+async fn without_upstream_only_own_paths_are_served() {
     let sidecar = Sidecar::on("memory://", "", "api.access = \"loopback\"\n").await;
     let ready = sidecar.send(plain("GET", "/_semel/readyz", "")).await;
     assert_eq!(ready.status, 200);
@@ -33,7 +33,7 @@ async fn without_a_service_only_its_own_paths_are_served() {
     assert_eq!(answer.status, 404);
     assert_eq!(answer.json()["code"], "not_found");
     assert_eq!(sidecar.keys(semel::core::State::Completed).await, 0);
-    // A reload may bring one.
+    // A reload can add a service.
     let service = named("a").await;
     let settings = "api.access = \"loopback\"\n";
     write(
@@ -48,7 +48,7 @@ async fn without_a_service_only_its_own_paths_are_served() {
 }
 
 #[tokio::test]
-async fn it_is_ready_once_it_has_checked_itself() {
+async fn ready_after_the_self_check() {
     let sidecar = Sidecar::new(named("a").await, "admin.address = \"127.0.0.1:0\"\n").await;
     let ready = sidecar.send(plain("GET", "/_semel/readyz", "")).await;
     assert_eq!(ready.status, 200);
@@ -77,7 +77,7 @@ async fn it_is_ready_once_it_has_checked_itself() {
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn it_is_not_ready_while_its_store_is_away() {
+async fn not_ready_while_the_store_is_down() {
     let mut redis = RedisServer::start(&[]).await;
     let sidecar = Sidecar::on(
         &redis.url(),
@@ -121,7 +121,7 @@ async fn it_is_not_ready_while_its_store_is_away() {
 }
 
 #[tokio::test]
-async fn new_settings_hold_for_new_requests() {
+async fn reload_applies_to_new_requests() {
     let (one, two) = (named("one").await, named("two").await);
     let sidecar = Sidecar::new(one, "").await;
     let mut client = sidecar.client(Protocol::Http1).await;
@@ -156,7 +156,7 @@ async fn new_settings_hold_for_new_requests() {
 }
 
 #[tokio::test]
-async fn requests_that_have_begun_end_under_the_settings_they_began_with() {
+async fn running_requests_keep_their_settings() {
     let (runs, gate) = (Runs::default(), std::sync::Arc::default());
     let slow = gated(&runs, &gate).await;
     let sidecar = std::sync::Arc::new(Sidecar::new(slow, "").await);
@@ -178,7 +178,7 @@ async fn requests_that_have_begun_end_under_the_settings_they_began_with() {
 }
 
 #[tokio::test]
-async fn a_broken_file_is_refused_and_the_old_settings_stay() {
+async fn broken_file_is_refused_on_reload() {
     let sidecar = Sidecar::new(named("one").await, "").await;
     for broken in [
         "upstream.urls = [\"ftp://x\"]\n",
@@ -200,7 +200,7 @@ async fn a_broken_file_is_refused_and_the_old_settings_stay() {
 }
 
 #[tokio::test]
-async fn what_cannot_change_is_said() {
+async fn reload_reports_settings_that_need_a_restart() {
     let one = named("one").await;
     let sidecar = Sidecar::new(one, "").await;
     let settings = "limits.connections = 5\nlimits.waiting = 1\n";
@@ -214,7 +214,7 @@ async fn what_cannot_change_is_said() {
 }
 
 #[tokio::test]
-async fn a_drain_finishes_what_has_begun_also_for_callers_that_left() {
+async fn drain_finishes_requests_of_disconnected_callers() {
     let (runs, gate) = (
         Runs::default(),
         std::sync::Arc::<tokio::sync::Notify>::default(),
@@ -241,7 +241,7 @@ async fn a_drain_finishes_what_has_begun_also_for_callers_that_left() {
     gate.notify_one();
     let answer = staying.await.unwrap();
     assert_eq!(answer.status, 200);
-    assert_eq!(draining.await.unwrap(), Drained::Whole);
+    assert_eq!(draining.await.unwrap(), DrainOutcome::Complete);
     let query = semel::core::store::Query {
         state: Some(semel::core::State::Completed),
         scope: Some("http".to_owned()),
@@ -252,14 +252,14 @@ async fn a_drain_finishes_what_has_begun_also_for_callers_that_left() {
 }
 
 #[tokio::test]
-async fn a_drain_ends_when_its_time_is_up() {
+async fn drain_ends_after_its_time() {
     let (runs, gate) = (Runs::default(), std::sync::Arc::default());
     let sidecar = Sidecar::new(gated(&runs, &gate).await, "drain_time = \"200ms\"\n").await;
     let mut raw = sidecar.raw().await;
     raw.write("POST / HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nContent-Length: 2\r\n\r\n{}")
         .await;
     until("the service is asked", || runs.count() == 1).await;
-    assert_eq!(sidecar.server.drain().await, Drained::CutOff);
+    assert_eq!(sidecar.server.drain().await, DrainOutcome::CutOff);
     assert_eq!(raw.rest().await, "", "cut off without an answer");
 }
 
@@ -270,16 +270,17 @@ async fn start(settings: &str) -> Result<Server, StartError> {
         file: Some(file),
         ..Sources::default()
     })?;
-    let semel = open(&loaded.config).await?;
+    let semel = OpenOptions::for_tool(&loaded.config).open_store().await?;
     Server::start(loaded, semel, Mounts::default()).await
 }
 
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn a_store_that_forgets_what_was_done_is_noticed_at_start() {
+async fn self_check_detects_a_forgetful_store() {
     let server = PostgresServer::start(&[]).await;
     let settings = format!(
-        "store.url = \"{}\"\nlistener.address = \"127.0.0.1:0\"\nupstream.urls = [\"http://127.0.0.1:1\"]\n",
+        "store.url = \"{}\"\nlistener.address = \"127.0.0.1:0\"\nupstream.urls = \
+         [\"http://127.0.0.1:1\"]\n",
         server.url()
     );
     assert!(start(&settings).await.is_ok());
@@ -290,13 +291,13 @@ async fn a_store_that_forgets_what_was_done_is_noticed_at_start() {
     let error = start(&settings).await.err().map(|error| error.to_string());
     let error = error.expect("it doesn't start");
     assert!(error.contains("self-check failed"), "{error}");
-    // Told to, it starts all the same.
+    // With `self_check = "warn"` the process starts anyway.
     let warned = format!("health.self_check = \"warn\"\n{settings}");
     assert!(start(&warned).await.is_ok());
 }
 
 #[tokio::test]
-async fn what_keeps_it_from_starting_is_said_with_the_fix() {
+async fn start_errors_have_a_fix() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let upstream = "upstream.urls = [\"http://127.0.0.1:1\"]\n";
@@ -309,7 +310,7 @@ async fn what_keeps_it_from_starting_is_said_with_the_fix() {
         ),
         (
             format!("store.url = \"redis://127.0.0.1:1\"\n{upstream}"),
-            "start it, or name another",
+            "start the store, or set another one",
         ),
         (
             format!("store.url = \"oracle://x\"\n{upstream}"),
@@ -317,11 +318,11 @@ async fn what_keeps_it_from_starting_is_said_with_the_fix() {
         ),
         (
             "store.url = \"memory://\"\nupstream.urls = [\"127.0.0.1:3000\"]\n".to_owned(),
-            "begins with http://",
+            "a URL with http://",
         ),
         (
             format!("store.url = \"memory://\"\n{upstream}[[routes]]\npath = \"/a{{b\"\n"),
-            "the path /a{b can't be used",
+            "the path /a{b is invalid",
         ),
     ];
     for (settings, words) in cases {

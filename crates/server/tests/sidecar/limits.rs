@@ -1,4 +1,4 @@
-//! What is refused: ambiguous requests, and those that are too large or too slow.
+//! Refused requests: ambiguous, too large or too slow.
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -6,7 +6,7 @@ use axum::routing::any;
 
 use crate::support::*;
 
-/// Counts requests; answers with what it was asked.
+/// A service that counts requests and returns their content.
 async fn counting(runs: &Runs) -> std::net::SocketAddr {
     let handler = |State(runs): State<Runs>, request: Request| async move {
         runs.begin();
@@ -22,10 +22,11 @@ async fn counting(runs: &Runs) -> std::net::SocketAddr {
     .await
 }
 
-/// A request whose length can be read in two ways is refused, and what follows it on its connection is
-/// never taken for a request.
+/// A request with an ambiguous length is refused, and nothing after it on its connection counts as
+/// a
+/// request.
 #[tokio::test]
-async fn a_request_of_two_lengths_is_refused() {
+async fn request_with_two_lengths_is_refused() {
     let runs = Runs::default();
     let sidecar = Sidecar::new(counting(&runs).await, "").await;
     let smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -63,13 +64,14 @@ async fn a_request_of_two_lengths_is_refused() {
     assert_eq!(runs.count(), 0, "nothing reached the service");
 }
 
-/// The same on a connection that was used before, and with what comes in one piece with it.
+/// The same on a used connection, and for pipelined requests.
 #[tokio::test]
-async fn a_request_of_two_lengths_is_refused_wherever_it_is_on_its_connection() {
+async fn later_request_with_two_lengths_is_refused() {
     let runs = Runs::default();
     let sidecar = Sidecar::new(counting(&runs).await, "").await;
     let good = "POST /good HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
-    let bad = "POST /bad HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    let bad = "POST /bad HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: \
+        chunked\r\n\r\n0\r\n\r\n";
     let mut raw = sidecar.raw().await;
     raw.write(good).await;
     raw.read_to("/good 5").await;
@@ -83,10 +85,11 @@ async fn a_request_of_two_lengths_is_refused_wherever_it_is_on_its_connection() 
         "{all}"
     );
     assert_eq!(runs.count(), 2, "{all}");
-    // What only looks so, inside a body, is nobody's business.
+    // A body that looks like an ambiguous request is not scanned.
     let mut raw = sidecar.raw().await;
     let quoted = format!(
-        "POST /quoted HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{bad}\r\n0\r\n\r\n",
+        "POST /quoted HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: \
+         chunked\r\n\r\n{:x}\r\n{bad}\r\n0\r\n\r\n",
         bad.len()
     );
     raw.write(&quoted).await;
@@ -97,9 +100,9 @@ async fn a_request_of_two_lengths_is_refused_wherever_it_is_on_its_connection() 
     );
 }
 
-/// Also where it is longer than its bound, but was read in one piece with what came before.
+/// The same for an overlong head that was read in one piece with the request before it.
 #[tokio::test]
-async fn a_request_of_two_lengths_is_refused_however_long_it_is() {
+async fn long_request_with_two_lengths_is_refused() {
     let runs = Runs::default();
     let sidecar = Sidecar::new(counting(&runs).await, "").await;
     let bad = "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
@@ -120,7 +123,7 @@ async fn a_request_of_two_lengths_is_refused_however_long_it_is() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_large_is_refused() {
+async fn oversized_body_is_refused_by_the_sidecar() {
     let runs = Runs::default();
     let settings = "listener.max_body = \"64KiB\"\ndefaults.max_body = \"1KiB\"\n";
     let sidecar = Sidecar::new(counting(&runs).await, settings).await;
@@ -142,7 +145,7 @@ async fn a_body_that_is_too_large_is_refused() {
         );
     }
     assert_eq!(runs.count(), 2);
-    // One that doesn't say how large it is.
+    // A body of unknown length.
     let mut raw = sidecar.raw().await;
     raw.write("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
         .await;
@@ -155,7 +158,7 @@ async fn a_body_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn a_head_that_is_too_large_is_refused() {
+async fn oversized_head_is_refused() {
     let runs = Runs::default();
     let sidecar = Sidecar::new(counting(&runs).await, "listener.max_head = \"8KiB\"\n").await;
     let mut raw = sidecar.raw().await;
@@ -178,11 +181,11 @@ async fn a_head_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn slow_clients_are_not_waited_for() {
+async fn slow_clients_are_cut_off() {
     let runs = Runs::default();
     let settings = "listener.head_timeout = \"300ms\"\nlistener.body_timeout = \"300ms\"\n";
     let sidecar = Sidecar::new(counting(&runs).await, settings).await;
-    // Nothing at all, half a preface of HTTP/2, half a head: each is hung up on.
+    // No bytes, half an HTTP/2 preface and half a head all lead to a closed connection.
     for words in ["", "PRI * HT", "GET / HTTP/1.1\r\nHo"] {
         let mut raw = sidecar.raw().await;
         raw.write(words).await;
@@ -205,7 +208,7 @@ async fn slow_clients_are_not_waited_for() {
 }
 
 #[tokio::test]
-async fn some_requests_are_never_forwarded() {
+async fn unforwardable_requests_are_refused() {
     let runs = Runs::default();
     let sidecar = Sidecar::new(counting(&runs).await, "").await;
     let mut raw = sidecar.raw().await;

@@ -1,4 +1,4 @@
-//! Answers that never come: what is known then decides what becomes of the key.
+//! Lost responses of the service, and what they mean for the key.
 
 use axum::Router;
 use axum::body::Body;
@@ -14,7 +14,7 @@ use crate::support::*;
 const HOLD: &str = "defaults.crash = \"hold\"\nupstream.response_timeout = \"300ms\"\n";
 const TAKEOVER: &str = "upstream.response_timeout = \"300ms\"\n";
 
-/// Never answers the first request; answers those after it.
+/// A service that never answers the first request, but all later ones.
 async fn slow_at_first(runs: &Runs) -> std::net::SocketAddr {
     let handler = |State(runs): State<Runs>| async move {
         match runs.begin() {
@@ -31,7 +31,7 @@ async fn slow_at_first(runs: &Runs) -> std::net::SocketAddr {
 }
 
 #[tokio::test]
-async fn no_answer_in_time_is_in_doubt_under_hold() {
+async fn timeout_is_in_doubt_under_hold() {
     let runs = Runs::default();
     let sidecar = Sidecar::new(slow_at_first(&runs).await, HOLD).await;
     let first = sidecar.send(post("/", "k-1", "{}")).await;
@@ -52,17 +52,12 @@ async fn no_answer_in_time_is_in_doubt_under_hold() {
 }
 
 #[tokio::test]
-async fn no_answer_in_time_is_run_again_under_takeover_and_the_answer_says_so() {
+async fn timeout_runs_again_under_takeover() {
     let runs = Runs::default();
     let sidecar = Sidecar::new(slow_at_first(&runs).await, TAKEOVER).await;
     let first = sidecar.send(post("/", "k-1", "{}")).await;
     assert_eq!(first.problem(), (504, "upstream_timeout".to_owned(), true));
-    assert!(
-        first.json()["detail"]
-            .as_str()
-            .unwrap()
-            .contains("not known")
-    );
+    assert!(first.json()["detail"].as_str().unwrap().contains("unknown"));
     let again = sidecar.send(post("/", "k-1", "{}")).await;
     assert_eq!(again.text(), "run 2");
     let replay = sidecar.send(post("/", "k-1", "{}")).await;
@@ -71,7 +66,7 @@ async fn no_answer_in_time_is_run_again_under_takeover_and_the_answer_says_so() 
 }
 
 #[tokio::test]
-async fn a_route_may_want_doubt_also_under_takeover() {
+async fn lost_answer_can_be_in_doubt_under_takeover() {
     let runs = Runs::default();
     let settings = format!("{TAKEOVER}defaults.lost_answer = \"doubt\"\n");
     let sidecar = Sidecar::new(slow_at_first(&runs).await, &settings).await;
@@ -83,10 +78,10 @@ async fn a_route_may_want_doubt_also_under_takeover() {
     assert_eq!(runs.count(), 1);
 }
 
-/// What the document says of asking again is what asking again does.
+/// The problem document predicts what a retry does.
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn where_the_next_request_runs_all_the_same_nobody_is_told_that_it_will_not() {
+async fn observe_mode_calls_a_lost_answer_unsafe() {
     let runs = Runs::default();
     let settings = format!("{HOLD}defaults.mode = \"observe\"\n");
     let sidecar = Sidecar::new(slow_at_first(&runs).await, &settings).await;
@@ -108,7 +103,7 @@ async fn where_the_next_request_runs_all_the_same_nobody_is_told_that_it_will_no
 }
 
 #[tokio::test]
-async fn a_profile_that_stores_failures_does_not_store_a_lost_answer() {
+async fn lost_answer_is_never_stored_as_a_failure() {
     let runs = Runs::default();
     let settings = format!("{TAKEOVER}defaults.profile = \"stripe\"\n");
     let sidecar = Sidecar::new(slow_at_first(&runs).await, &settings).await;
@@ -118,7 +113,7 @@ async fn a_profile_that_stores_failures_does_not_store_a_lost_answer() {
 }
 
 #[tokio::test]
-async fn without_a_key_a_lost_answer_is_not_called_retryable() {
+async fn lost_answer_without_a_key_is_not_retryable() {
     let runs = Runs::default();
     let sidecar = Sidecar::new(slow_at_first(&runs).await, TAKEOVER).await;
     let answer = sidecar.send(plain("POST", "/", "{}")).await;
@@ -130,7 +125,7 @@ async fn without_a_key_a_lost_answer_is_not_called_retryable() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_not_there_frees_the_key_whatever_the_policy() {
+async fn unreachable_service_frees_the_key() {
     for settings in [HOLD, TAKEOVER] {
         let port = free_port();
         let sidecar = Sidecar::on("memory://", &format!("http://127.0.0.1:{port}"), settings).await;
@@ -141,7 +136,7 @@ async fn a_service_that_is_not_there_frees_the_key_whatever_the_policy() {
         );
         assert!(first.json()["detail"].as_str().unwrap().contains("safe"));
         assert_eq!(sidecar.keys(Stands::InDoubt).await, 0);
-        // Now it is there: the same key runs.
+        // Now the service runs, and the same key runs.
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", port))
             .await
             .unwrap();
@@ -153,7 +148,7 @@ async fn a_service_that_is_not_there_frees_the_key_whatever_the_policy() {
 }
 
 #[tokio::test]
-async fn a_name_that_nobody_knows_frees_the_key() {
+async fn unresolvable_host_frees_the_key() {
     let sidecar = Sidecar::on("memory://", "http://no-such-host.invalid:1", HOLD).await;
     let first = sidecar.send(post("/", "k-1", "{}")).await;
     assert_eq!(
@@ -163,7 +158,7 @@ async fn a_name_that_nobody_knows_frees_the_key() {
     assert_eq!(sidecar.keys(Stands::InDoubt).await, 0);
 }
 
-/// A service that reads a request, says `words`, and hangs up.
+/// A service that reads a request, writes `words`, and closes the connection.
 async fn hangs_up(words: &'static str, runs: &Runs) -> std::net::SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
         .await
@@ -192,7 +187,7 @@ async fn hangs_up(words: &'static str, runs: &Runs) -> std::net::SocketAddr {
 }
 
 #[tokio::test]
-async fn a_service_that_dies_in_the_middle_is_never_taken_for_one_that_did_nothing() {
+async fn crash_of_the_service_has_an_unknown_outcome() {
     let halves = [
         ("", "upstream_broken"),
         ("HTTP/1.1 200 OK\r\nContent-", "upstream_broken"),
@@ -215,7 +210,7 @@ async fn a_service_that_dies_in_the_middle_is_never_taken_for_one_that_did_nothi
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_is_in_doubt_too_where_a_route_wants_that() {
+async fn truncated_response_can_be_in_doubt() {
     let runs = Runs::default();
     let words = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf";
     let settings = format!("{TAKEOVER}defaults.lost_answer = \"doubt\"\n");
@@ -229,8 +224,8 @@ async fn an_answer_that_breaks_off_is_in_doubt_too_where_a_route_wants_that() {
 }
 
 #[tokio::test]
-async fn a_connection_that_the_service_closed_while_unused_costs_nothing() {
-    // Answers one request for each connection, and then closes it without having said so.
+async fn closed_idle_connection_causes_no_error() {
+    // Answers one request per connection and closes it without announcing this.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let upstream = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -253,7 +248,7 @@ async fn a_connection_that_the_service_closed_while_unused_costs_nothing() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_cuts_nothing() {
+async fn disconnected_client_does_not_stop_the_request() {
     let runs = Runs::default();
     let handler = |State(runs): State<Runs>| async move {
         let run = runs.begin();
@@ -268,7 +263,11 @@ async fn a_client_that_leaves_cuts_nothing() {
     .await;
     let sidecar = Sidecar::new(upstream, "").await;
     let mut raw = sidecar.raw().await;
-    raw.write("POST / HTTP/1.1\r\nHost: shop.test\r\nContent-Type: application/json\r\nIdempotency-Key: k-1\r\nContent-Length: 2\r\n\r\n{}").await;
+    raw.write(
+        "POST / HTTP/1.1\r\nHost: shop.test\r\nContent-Type: \
+     application/json\r\nIdempotency-Key: k-1\r\nContent-Length: 2\r\n\r\n{}",
+    )
+    .await;
     until("the service is asked", || runs.count() == 1).await;
     drop(raw);
     let again = sidecar.send(post("/", "k-1", "{}")).await;
@@ -276,10 +275,10 @@ async fn a_client_that_leaves_cuts_nothing() {
     assert_eq!(runs.count(), 1);
 }
 
-/// P25. A caller who heard that nothing was done might do it in another way.
+/// P25: a caller who is told that nothing was done might run the operation in another way.
 #[tokio::test]
 #[ignore = "needs servers"]
-async fn a_record_that_cannot_be_read_is_told_as_that_and_nothing_runs() {
+async fn unreadable_record_is_reported_and_nothing_runs() {
     let redis = RedisServer::start(&[]).await;
     let runs = Runs::default();
     let count = |State(runs): State<Runs>| async move { format!("run {}", runs.begin()) };
@@ -287,10 +286,10 @@ async fn a_record_that_cannot_be_read_is_told_as_that_and_nothing_runs() {
     let upstream = format!("http://{}", service(router).await);
     let settings = "defaults.store_down = \"open\"\n";
     let one = Sidecar::on(&redis.url(), &upstream, settings).await;
-    // The first may keep the answer, and need no record.
+    // The first sidecar may have the answer in its cache.
     let other = Sidecar::on(&redis.url(), &upstream, settings).await;
     assert_eq!(one.send(post("/", "k-1", "{}")).await.text(), "run 1");
-    // The byte that says which version a record is.
+    // The version byte of a record.
     let script = "local n = 0 for _, key in ipairs(redis.call('KEYS', 'semel:*')) do \
         if redis.call('TYPE', key).ok == 'string' then redis.call('SETRANGE', key, 0, 'c') n = n + 1 end end return n";
     assert_ne!(redis.ask(&["EVAL", script, "0"]), "0");

@@ -5,6 +5,7 @@ mod forward;
 mod lifecycle;
 mod limits;
 mod lost;
+mod replays;
 mod support;
 mod tls;
 mod tokens;

@@ -1,4 +1,4 @@
-//! A service, a sidecar in front of it, and clients that speak HTTP/1.1, HTTP/2 and raw bytes.
+//! A service, a sidecar in front of it, and clients for HTTP/1.1, HTTP/2 and raw bytes.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,17 +16,17 @@ use semel::Semel;
 use semel::core::State;
 use semel::core::store::Query;
 use semel_server::config::{Sources, load};
-use semel_server::{Mounts, Server, open};
+use semel_server::{Mounts, OpenOptions, Server};
 use semel_testkit::private::new_folder;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Counts how often a service acts.
+/// Counts the effects of a service.
 #[derive(Clone, Default)]
 pub(crate) struct Runs(Arc<AtomicUsize>);
 
 impl Runs {
-    /// One more; which one it is, from 1.
+    /// Counts an effect, and returns its number from 1.
     pub(crate) fn begin(&self) -> usize {
         self.0.fetch_add(1, Ordering::SeqCst) + 1
     }
@@ -41,7 +41,7 @@ pub(crate) async fn pause(millis: u64) {
     tokio::time::sleep(Duration::from_millis(millis)).await;
 }
 
-/// Waits until something is so; fails after ten seconds.
+/// Waits for a condition, at most ten seconds.
 pub(crate) async fn until(what: &str, so: impl Fn() -> bool) {
     for _ in 0..1000 {
         if so() {
@@ -52,7 +52,7 @@ pub(crate) async fn until(what: &str, so: impl Fn() -> bool) {
     panic!("waited in vain until {what}");
 }
 
-/// The user's service, on a free port of the loopback, HTTP/1.1 and HTTP/2.
+/// Starts a service on a free loopback port, with HTTP/1.1 and HTTP/2.
 pub(crate) async fn service(router: Router) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
         .await
@@ -71,7 +71,7 @@ pub(crate) struct Sidecar {
 }
 
 impl Sidecar {
-    /// In front of `upstream`, with more settings, on a store in memory.
+    /// Starts a sidecar in front of `upstream` with these settings, on a store in memory.
     pub(crate) async fn new(upstream: SocketAddr, settings: &str) -> Self {
         Self::on("memory://", &format!("http://{upstream}"), settings).await
     }
@@ -84,7 +84,10 @@ impl Sidecar {
             ..Sources::default()
         };
         let loaded = load(&sources).unwrap_or_else(|findings| panic!("{findings}"));
-        let semel = open(&loaded.config).await.expect("a store");
+        let semel = OpenOptions::for_tool(&loaded.config)
+            .open_store()
+            .await
+            .expect("a store");
         let server = Server::start(loaded, semel.clone(), Mounts::default()).await;
         let server = server.unwrap_or_else(|error| panic!("{error}"));
         Self {
@@ -99,7 +102,7 @@ impl Sidecar {
         Client::connect(self.address, protocol).await
     }
 
-    /// One request on a connection of its own.
+    /// Sends one request on a new connection.
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         self.client(Protocol::Http1).await.send(request).await
     }
@@ -108,7 +111,7 @@ impl Sidecar {
         Raw::connect(self.address).await
     }
 
-    /// How many keys stand so, the self-check's own aside.
+    /// The number of keys in a state, without those of the self-check.
     pub(crate) async fn keys(&self, state: State) -> usize {
         let query = Query {
             state: Some(state),
@@ -123,7 +126,7 @@ impl Sidecar {
     }
 }
 
-/// Writes the settings anew.
+/// Rewrites the configuration file.
 pub(crate) fn write(file: &PathBuf, store: &str, upstream: &str, settings: &str) {
     let urls = match upstream {
         "" => String::new(),
@@ -154,7 +157,7 @@ pub(crate) fn plain(method: &str, path: &str, body: impl Into<Body>) -> Request<
     request.body(body.into()).expect("a request")
 }
 
-/// The same request with one more header.
+/// Adds a header to a request.
 pub(crate) fn with(mut request: Request<Body>, name: &'static str, value: &str) -> Request<Body> {
     let value = value.parse().expect("a value");
     request.headers_mut().append(name, value);
@@ -169,7 +172,7 @@ pub(crate) enum Protocol {
 
 pub(crate) const BOTH: [Protocol; 2] = [Protocol::Http1, Protocol::Http2];
 
-/// One connection.
+/// A client connection.
 pub(crate) enum Client {
     Http1(http1::SendRequest<Body>),
     Http2(http2::SendRequest<Body>),
@@ -202,7 +205,7 @@ impl Answer {
         self.header("idempotent-replayed") == Some("true")
     }
 
-    /// Status, code, and whether asking again is worth it, of a problem document.
+    /// The status, the code and `retryable` of a problem document.
     pub(crate) fn problem(&self) -> (u16, String, bool) {
         assert_eq!(
             self.header("content-type"),
@@ -255,7 +258,7 @@ impl Client {
             }
             Self::Http2(sender) => {
                 let (mut parts, body) = request.into_parts();
-                // The authority is a part of the request's target there.
+                // In HTTP/2 the authority is part of the request target.
                 parts.headers.remove("host");
                 parts.uri = format!("http://shop.test{}", parts.uri)
                     .parse()
@@ -279,7 +282,7 @@ impl Client {
     }
 }
 
-/// A connection on which a test writes what it likes.
+/// A raw connection.
 pub(crate) struct Raw {
     pub(crate) stream: TcpStream,
     read: Vec<u8>,
@@ -295,17 +298,17 @@ impl Raw {
     }
 
     pub(crate) async fn write(&mut self, text: &str) {
-        // The server may have said all it wants to say by now.
+        // The server may have closed the connection already.
         let _ = self.stream.write_all(text.as_bytes()).await;
     }
 
-    /// Everything until the server hangs up.
+    /// Reads until the server closes the connection.
     pub(crate) async fn rest(&mut self) -> String {
         while self.more().await.is_some() {}
         String::from_utf8_lossy(&std::mem::take(&mut self.read)).into_owned()
     }
 
-    /// Everything up to and with `text`.
+    /// Reads up to the end of `text`.
     pub(crate) async fn read_to(&mut self, text: &str) -> String {
         loop {
             let so_far = String::from_utf8_lossy(&self.read).into_owned();

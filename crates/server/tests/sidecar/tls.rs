@@ -1,4 +1,4 @@
-//! TLS on both sides, and tenants by their certificates.
+//! TLS of listener and service, and tenants from certificates.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use semel_server::config::{Sources, load};
-use semel_server::{Server, open_audited};
+use semel_server::{OpenOptions, Server};
 use semel_testkit::private::new_folder;
 use tokio::net::TcpStream;
 
 use crate::support::*;
 
-/// Certificates of one authority, in a folder.
+/// Certificates of one CA, in a folder.
 struct Papers {
     folder: PathBuf,
     authority: CertifiedIssuer<'static, KeyPair>,
@@ -39,7 +39,7 @@ impl Papers {
         Self { folder, authority }
     }
 
-    /// Writes `NAME.pem` and `NAME.key`, with a DNS name or, without one, a common name alone.
+    /// Writes `NAME.pem` and `NAME.key`, with a DNS name or only a common name.
     fn issue(&self, file: &str, names: &[&str], common: &str) {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("as set up");
@@ -137,7 +137,7 @@ fn counting(runs: &Runs) -> Router {
 }
 
 #[tokio::test]
-async fn a_tls_listener_speaks_both_versions() {
+async fn tls_listener_supports_http1_and_http2() {
     let papers = Papers::new();
     papers.issue("server", &["shop.test"], "server");
     let runs = Runs::default();
@@ -153,7 +153,7 @@ async fn a_tls_listener_speaks_both_versions() {
 }
 
 #[tokio::test]
-async fn a_certificate_counts_where_no_principal_is_known() {
+async fn certificate_counts_as_credential_without_principals() {
     let papers = Papers::new();
     papers.issue("server", &["shop.test"], "server");
     papers.issue("acme", &["acme.test"], "acme");
@@ -178,7 +178,7 @@ async fn a_certificate_counts_where_no_principal_is_known() {
 }
 
 #[tokio::test]
-async fn a_tenant_is_who_its_certificate_says() {
+async fn tenant_comes_from_the_certificate() {
     let papers = Papers::new();
     papers.issue("server", &["shop.test"], "server");
     papers.issue("acme", &["acme.test"], "not this");
@@ -217,7 +217,7 @@ async fn a_tenant_is_who_its_certificate_says() {
         .collect();
     tenants.sort_unstable();
     assert_eq!(tenants, ["acme.test", "cn=umbrella"]);
-    // Without a certificate there is no connection to speak of.
+    // Without a certificate the connection fails.
     match papers.client(&sidecar, None, Protocol::Http1).await {
         Err(_) => {}
         Ok((Client::Http1(mut sender), _)) => {
@@ -229,7 +229,7 @@ async fn a_tenant_is_who_its_certificate_says() {
 }
 
 #[tokio::test]
-async fn new_certificates_are_read_on_reload() {
+async fn reload_reads_new_certificates() {
     let papers = Papers::new();
     papers.issue("server", &["shop.test"], "first");
     let sidecar = Sidecar::new(
@@ -255,7 +255,7 @@ async fn new_certificates_are_read_on_reload() {
     );
 }
 
-/// The status of a question to the admin API; `None` where there is no connection to ask it on.
+/// The status of a request to the admin API; `None` if the connection fails.
 async fn asked(papers: &Papers, admin: SocketAddr, own: Option<&str>) -> Option<u16> {
     let (client, _) = papers.client_at(admin, own, Protocol::Http1).await.ok()?;
     let Client::Http1(mut sender) = client else {
@@ -267,13 +267,14 @@ async fn asked(papers: &Papers, admin: SocketAddr, own: Option<&str>) -> Option<
 }
 
 #[tokio::test]
-async fn a_reload_never_opens_the_admin_api_to_callers_without_a_certificate() {
+async fn reload_never_opens_the_admin_api() {
     let papers = Papers::new();
     papers.issue("server", &["shop.test"], "server");
     papers.issue("ann", &["ann.test"], "ann");
     std::fs::write(papers.folder.join("token"), "a token of some length").unwrap();
     let own = format!(
-        "api.access = \"loopback\"\nadmin.address = \"127.0.0.1:0\"\nadmin.tls.cert_file = \"{}\"\nadmin.tls.key_file = \"{}\"\n",
+        "api.access = \"loopback\"\nadmin.address = \"127.0.0.1:0\"\nadmin.tls.cert_file = \
+         \"{}\"\nadmin.tls.key_file = \"{}\"\n",
         papers.path("server.pem"),
         papers.path("server.key")
     );
@@ -287,7 +288,7 @@ async fn a_reload_never_opens_the_admin_api_to_callers_without_a_certificate() {
         ..Sources::default()
     };
     let loaded = load(&sources).unwrap_or_else(|findings| panic!("{findings}"));
-    let opened = open_audited(&loaded.config).await.unwrap();
+    let opened = OpenOptions::for_node(&loaded.config).open().await.unwrap();
     let mounts = opened.mounts(&loaded.config).unwrap();
     let server = Server::start(loaded, opened.semel.clone(), mounts).await;
     let server = server.unwrap_or_else(|error| panic!("{error}"));
@@ -305,7 +306,7 @@ async fn a_reload_never_opens_the_admin_api_to_callers_without_a_certificate() {
 }
 
 #[tokio::test]
-async fn a_service_with_tls_is_told_the_clients_host_and_no_other() {
+async fn tls_upstream_gets_the_host_of_the_client() {
     let papers = Papers::new();
     papers.issue("server", &["localhost"], "service");
     let told = |headers: axum::http::HeaderMap| async move {
@@ -323,7 +324,7 @@ async fn a_service_with_tls_is_told_the_clients_host_and_no_other() {
     let outer = Sidecar::on("memory://", &url, &trust).await;
     let answer = outer.send(plain("GET", "/", "")).await;
     assert_eq!(answer.text(), "shop.test via 1.1 semel,1.1 semel");
-    // Over HTTP/2 there is one name, the connection's own.
+    // HTTP/2 sends the authority of the connection.
     let settings = format!("{trust}upstream.host = \"upstream\"\n");
     let outer = Sidecar::on("memory://", &url, &settings).await;
     let answer = outer.send(plain("GET", "/", "")).await;
@@ -332,7 +333,7 @@ async fn a_service_with_tls_is_told_the_clients_host_and_no_other() {
 }
 
 #[tokio::test]
-async fn the_services_own_certificate_is_checked() {
+async fn upstream_certificate_is_verified() {
     let papers = Papers::new();
     papers.issue("server", &["localhost"], "service");
     let runs = Runs::default();
@@ -347,7 +348,7 @@ async fn the_services_own_certificate_is_checked() {
     .await;
     let answer = trusting.send(post("/", "k-1", "{}")).await;
     assert_eq!(answer.text(), "run 1 over https");
-    // Another authority: nothing is sent, and the key is free.
+    // With another CA nothing is sent, and the key is free.
     let others = Papers::new();
     let settings = format!(
         "defaults.crash = \"hold\"\nupstream.ca_file = \"{}\"\n",

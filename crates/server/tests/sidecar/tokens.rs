@@ -33,14 +33,14 @@ fn hs256() -> String {
     )
 }
 
-/// A time that is far off, in seconds.
+/// A time in the far future, in seconds.
 const LATER: u64 = 32_503_680_000;
 
 fn token(claims: &Value, secret: &str) -> String {
     token_with(&json!({"alg": "HS256", "typ": "JWT"}), claims, secret)
 }
 
-/// A token with this head.
+/// A token with this header.
 fn token_with(head: &Value, claims: &Value, secret: &str) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     signed(head, claims, |message| {
@@ -56,7 +56,7 @@ fn signed(head: &Value, claims: &Value, sign: impl Fn(&[u8]) -> Vec<u8>) -> Stri
     format!("Bearer {message}.{signature}")
 }
 
-/// A pair of keys of a provider of tokens, with a name.
+/// A key pair of a token provider, with a key id.
 struct Pair {
     id: &'static str,
     key: rcgen::KeyPair,
@@ -71,7 +71,7 @@ impl Pair {
         }
     }
 
-    /// The public half, as a set of keys has it.
+    /// The public key as a member of a JWKS.
     fn jwk(&self) -> Value {
         let point = self.key.public_key_raw();
         let part = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
@@ -79,7 +79,7 @@ impl Pair {
             "x": part(&point[1..33]), "y": part(&point[33..65])})
     }
 
-    /// A token that names this key; or another's name, where one is given.
+    /// A token with the id of this key, or with another id.
     fn token(&self, claims: &Value, name: Option<&str>) -> String {
         let random = SystemRandom::new();
         let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
@@ -97,7 +97,7 @@ impl Pair {
 }
 
 #[tokio::test]
-async fn a_tenant_is_who_its_token_says() {
+async fn tenant_comes_from_the_token() {
     let runs = Runs::default();
     let settings = format!(
         "tenants.from = \"jwt\"\nprincipals.from = \"jwt\"\n{}",
@@ -121,7 +121,7 @@ async fn a_tenant_is_who_its_token_says() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_wrong_is_refused_as_such() {
+async fn invalid_token_is_refused() {
     let runs = Runs::default();
     let settings = format!(
         "tenants.from = \"jwt\"\njwt.audience = \"shop\"\n{}",
@@ -173,14 +173,14 @@ async fn a_token_that_is_wrong_is_refused_as_such() {
         );
     }
     assert_eq!(sidecar.send(post("/", "k-1", "{}")).await.status, 401);
-    // A token of somebody without a tenant is a good token.
+    // A token without a tenant is valid.
     let nobody = token(&json!({"aud": "shop", "exp": LATER}), SECRET);
     let answer = sidecar
         .send(with(post("/", "k-1", "{}"), "authorization", &nobody))
         .await;
     assert_eq!(answer.problem().1, "idempotency_tenant_required");
     assert_eq!(runs.count(), 0);
-    // Without a key it is none of our business.
+    // Requests without a key pass through.
     assert_eq!(sidecar.send(plain("POST", "/", "{}")).await.text(), "run 1");
     let good = token(&good, SECRET);
     assert_eq!(
@@ -193,7 +193,7 @@ async fn a_token_that_is_wrong_is_refused_as_such() {
 }
 
 #[tokio::test]
-async fn a_wrong_token_is_never_taken_for_none() {
+async fn invalid_token_differs_from_no_token() {
     let runs = Runs::default();
     let settings = format!("principals.from = \"jwt\"\n{}", hs256());
     let sidecar = Sidecar::new(counting(&runs).await, &settings).await;
@@ -214,7 +214,7 @@ async fn a_wrong_token_is_never_taken_for_none() {
 }
 
 #[tokio::test]
-async fn two_tokens_that_name_nobody_never_get_each_others_answers() {
+async fn tokens_without_a_principal_share_no_answers() {
     let runs = Runs::default();
     let settings = format!("principals.from = \"jwt\"\n{}", hs256());
     let sidecar = Sidecar::new(counting(&runs).await, &settings).await;
@@ -247,7 +247,7 @@ async fn tokens_signed_with_a_private_key() {
         .send(with(post("/", "k-1", "{}"), "authorization", &good))
         .await;
     assert_eq!(answer.text(), "run 1");
-    // The public key is public: a token signed with it as a shared secret is a forgery.
+    // A token that uses the public key as a shared secret is a forgery.
     let forged = token(&claims, &pair.key.public_key_pem());
     let answer = sidecar
         .send(with(post("/", "k-1", "{}"), "authorization", &forged))
@@ -256,7 +256,7 @@ async fn tokens_signed_with_a_private_key() {
 }
 
 #[tokio::test]
-async fn what_a_token_must_name_is_required_of_it() {
+async fn required_claims_are_enforced() {
     let runs = Runs::default();
     let settings = format!(
         "tenants.from = \"jwt\"\njwt.audience = \"shop\"\njwt.issuer = \"https://idp\"\n{}",
@@ -298,7 +298,7 @@ async fn what_a_token_must_name_is_required_of_it() {
 }
 
 #[tokio::test]
-async fn a_number_is_another_person_than_the_same_digits_as_text() {
+async fn numeric_claim_differs_from_text() {
     let runs = Runs::default();
     let settings = format!("principals.from = \"jwt\"\n{}", hs256());
     let sidecar = Sidecar::new(counting(&runs).await, &settings).await;
@@ -312,7 +312,7 @@ async fn a_number_is_another_person_than_the_same_digits_as_text() {
 }
 
 #[tokio::test]
-async fn keys_of_a_set_are_chosen_by_their_names() {
+async fn jwks_key_is_selected_by_kid() {
     let [old, new, stranger] = [Pair::new("old"), Pair::new("new"), Pair::new("stranger")];
     let file = new_folder("token").join("keys.json");
     let set = json!({"keys": [old.jwk(), new.jwk(), {"kty": "oct", "kid": "x", "k": "YQ"}]});
@@ -342,13 +342,14 @@ async fn keys_of_a_set_are_chosen_by_their_names() {
 }
 
 #[tokio::test]
-async fn keys_at_a_url_are_fetched() {
+async fn jwks_url_is_fetched() {
     let pair = Pair::new("one");
     let set = json!({"keys": [pair.jwk()]}).to_string();
     let provider = service(Router::new().fallback(any(move || async move { set }))).await;
     let runs = Runs::default();
     let settings = format!(
-        "tenants.from = \"jwt\"\njwt.algorithm = \"ES256\"\njwt.jwks_url = \"http://{provider}/keys\"\n"
+        "tenants.from = \"jwt\"\njwt.algorithm = \"ES256\"\njwt.jwks_url = \
+         \"http://{provider}/keys\"\n"
     );
     let sidecar = Sidecar::new(counting(&runs).await, &settings).await;
     let token = pair.token(&json!({"tenant_id": "acme", "exp": LATER}), None);
@@ -367,9 +368,10 @@ async fn keys_at_a_url_are_fetched() {
 }
 
 #[tokio::test]
-async fn a_header_names_exactly_one_tenant() {
+async fn repeated_tenant_header_is_ignored() {
     let runs = Runs::default();
-    let settings = "tenants.from = \"header\"\ntenants.header = \"x-tenant\"\n[[routes]]\npath = \"/open\"\nhas_tenants = false\n";
+    let settings = "tenants.from = \"header\"\ntenants.header = \"x-tenant\"\n[[routes]]\npath = \
+        \"/open\"\nhas_tenants = false\n";
     let sidecar = Sidecar::new(counting(&runs).await, settings).await;
     let ask = |tenant: &'static str| sidecar.send(with(post("/", "k-1", "{}"), "x-tenant", tenant));
     assert_eq!(ask("acme").await.text(), "run 1");
@@ -395,9 +397,10 @@ async fn a_header_names_exactly_one_tenant() {
 }
 
 #[tokio::test]
-async fn keys_from_another_header_and_from_the_body() {
+async fn key_can_come_from_a_header_or_the_body() {
     let runs = Runs::default();
-    let settings = "[[routes]]\npath = \"/header\"\nkey_header = \"x-order-id\"\n[[routes]]\npath = \"/body\"\nkey_field = \"idempotency_key\"\n";
+    let settings = "[[routes]]\npath = \"/header\"\nkey_header = \"x-order-id\"\n[[routes]]\npath \
+        = \"/body\"\nkey_field = \"idempotency_key\"\n";
     let sidecar = Sidecar::new(counting(&runs).await, settings).await;
     let by_header = || with(plain("POST", "/header", "{}"), "x-order-id", "o-1");
     assert_eq!(sidecar.send(by_header()).await.text(), "run 1");

@@ -27,7 +27,7 @@ pub(crate) async fn echo(upgrade: WebSocketUpgrade) -> Response {
 }
 
 #[tokio::test]
-async fn a_websocket_passes() {
+async fn websocket_is_tunneled() {
     let upstream = service(Router::new().route("/socket", get(echo))).await;
     for protocol in ["auto", "h2c"] {
         let sidecar =
@@ -49,8 +49,8 @@ async fn a_websocket_passes() {
 }
 
 #[tokio::test]
-async fn no_other_protocol_is_changed_to() {
-    // A service that would change to anything, and then take requests that nobody has looked at.
+async fn other_upgrades_are_not_forwarded() {
+    // A service that accepts any upgrade, and then requests that bypass the layer.
     let runs = Runs::default();
     let asked = runs.clone();
     let willing = move |headers: axum::http::HeaderMap| async move {
@@ -71,7 +71,7 @@ async fn no_other_protocol_is_changed_to() {
 }
 
 #[tokio::test]
-async fn a_tunnel_keeps_its_place_among_the_connections() {
+async fn tunnel_keeps_its_connection_slot() {
     let upstream = service(Router::new().route("/socket", get(echo))).await;
     let sidecar = Sidecar::new(upstream, "limits.connections = 1\n").await;
     let url = format!("ws://{}/socket", sidecar.address);
@@ -80,7 +80,7 @@ async fn a_tunnel_keeps_its_place_among_the_connections() {
     second
         .write("GET /none HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         .await;
-    // It isn't served while the tunnel is there, and is when it has gone.
+    // The connection is refused while the tunnel is open, and accepted afterwards.
     assert!(second.rest().await.starts_with("HTTP/1.1 503"));
     socket.close(None).await.unwrap();
     drop(socket);
@@ -90,7 +90,7 @@ async fn a_tunnel_keeps_its_place_among_the_connections() {
 }
 
 #[tokio::test]
-async fn a_refused_upgrade_is_an_answer_like_any_other() {
+async fn refused_upgrade_is_a_normal_response() {
     let upstream = service(Router::new().route("/socket", get(|| async { "no socket" }))).await;
     let sidecar = Sidecar::new(upstream, "").await;
     let request = with(plain("GET", "/socket", ""), "connection", "upgrade");
@@ -99,7 +99,7 @@ async fn a_refused_upgrade_is_an_answer_like_any_other() {
 }
 
 #[tokio::test]
-async fn events_pass_one_by_one() {
+async fn server_sent_events_are_streamed() {
     let (sender, events) = tokio::sync::broadcast::channel::<String>(4);
     let again = sender.clone();
     let handler = move || async move {
@@ -126,7 +126,7 @@ async fn events_pass_one_by_one() {
         drop(body);
         drop(client);
         until("the service sees that the client left", || {
-            // A send fails, or reaches nobody, once the stream is gone.
+            // A send fails once the stream is closed.
             sender.send("gone?".to_owned()).is_err() || sender.receiver_count() == 0
         })
         .await;
@@ -134,13 +134,17 @@ async fn events_pass_one_by_one() {
 }
 
 #[tokio::test]
-async fn a_client_is_told_to_go_on_before_it_sends() {
+async fn expect_continue_is_answered() {
     let echo = |body: String| async move { body };
     let upstream = service(Router::new().route("/", axum::routing::post(echo))).await;
     let sidecar = Sidecar::new(upstream, "").await;
     for key in ["", "Idempotency-Key: k-1\r\n"] {
         let mut raw = sidecar.raw().await;
-        raw.write(&format!("POST / HTTP/1.1\r\nHost: a\r\n{key}Expect: 100-continue\r\nContent-Length: 5\r\nConnection: close\r\n\r\n")).await;
+        raw.write(&format!(
+            "POST / HTTP/1.1\r\nHost: a\r\n{key}Expect: \
+         100-continue\r\nContent-Length: 5\r\nConnection: close\r\n\r\n"
+        ))
+        .await;
         raw.read_to("HTTP/1.1 100 Continue\r\n\r\n").await;
         raw.write("hello").await;
         let all = raw.rest().await;

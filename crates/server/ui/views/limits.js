@@ -1,4 +1,4 @@
-// What is taken of the process's limits, and how many were turned away.
+// The usage of the process's limits, and the number of refusals.
 
 import { h, table } from "../dom.js";
 import { count, percent } from "../format.js";
@@ -7,6 +7,7 @@ import { live } from "../live.js";
 const WORDS = {
   connections: "connections", requests: "requests under way", running: "requests with a key at the service",
   waiting: "callers that wait for another’s run", buffered: "bytes of bodies in memory",
+  rate: "requests a second, of one caller", keys: "quota of new keys, of one caller",
 };
 
 export function limits() {
@@ -19,7 +20,7 @@ export function limits() {
   const update = () => {
     element.hidden = live.view.limits.length === 0;
     rows.rows(live.view.limits, (limit) => [
-      WORDS[limit.name] ?? limit.name, count(limit.used), count(limit.most), percent(limit.used, limit.most), count(limit.refused),
+      WORDS[limit.name] ?? limit.name, ...(limit.most > 0 ? [count(limit.used), count(limit.most), percent(limit.used, limit.most)] : ["–", "–", "–"]), count(limit.refused),
     ]);
   };
   return { element, update };

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use semel_core::{
-    Certainty, Claim, CrashPolicy, Fence, Fingerprint, Identity, Key, Namespace, Secret,
-    StoreErrorKind, Terms, Token, protocol,
+    Certainty, Claim, ClaimTerms, CrashPolicy, Fence, Fingerprint, Identity, Key, Namespace,
+    Secret, StoreErrorKind, Token, protocol,
 };
 
 use super::*;
@@ -54,10 +54,10 @@ fn record(fence: u64) -> Record {
     let minute = Duration::from_secs(60);
     let claim = Claim {
         retry: false,
-        identity: Identity::of(&Secret::none(), &namespace, &key),
+        identity: Identity::new(&Secret::none(), &namespace, &key),
         fingerprint: Fingerprint::builder(&Secret::none()).finish(),
         token: Token(1),
-        terms: Terms::new(minute, minute, CrashPolicy::Takeover, 5).expect("terms"),
+        terms: ClaimTerms::new(minute, minute, CrashPolicy::Takeover, 5).expect("terms"),
         secret_id: 0,
         hint: key.hint(),
         namespace,
@@ -90,7 +90,7 @@ fn run(start: Start<()>, replies: impl IntoIterator<Item = Reply>) -> Outcome {
     change.map(|change| change.map(|change| (change.answer, change.written.is_some())))
 }
 
-/// The answer, and whether something was written; `None` where it was overtaken.
+/// The answer, and whether something was written; `None` if it was overtaken.
 type Outcome = StoreResult<Option<(Option<u64>, bool)>>;
 
 fn certainty(outcome: Outcome) -> Certainty {

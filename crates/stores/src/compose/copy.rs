@@ -1,10 +1,8 @@
-//! [`copy_record`]: one record, from the store that has it to the store that gets it (P43), while requests go on.
+//! [`copy_record`]: copies one record from a source store to a target store, for a live migration (P43).
 //!
-//! Whatever is cut short, sent again or arrives late leaves a record that the next run finds and finishes.
+//! A copy that is interrupted, repeated or late leaves a record that the next run finds and completes.
 
 use std::time::Duration;
-
-use bytes::Bytes;
 
 use semel_core::claim::{Grant, Restored, Settled, Settlement};
 use semel_core::clock::Timestamp;
@@ -12,37 +10,36 @@ use semel_core::identity::Identity;
 use semel_core::record::{Record, State};
 use semel_core::store::{StoreAdmin, StoreResult};
 
-/// What became of a record.
+/// The result of copying one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CopyOutcome {
-    /// Brought over.
+    /// The record was copied.
     Copied,
-    /// Was there already, or the other store knows more.
-    There,
-    /// Was open there, though it had been settled here: is as here now.
-    Mended,
-    /// Somebody runs it now, under a lease that only one of the stores has. The next run sees what became of it.
+    /// The target already had the record, or a later state of it.
+    Present,
+    /// The record was open in the target although the source had settled it. The target has the source's state now.
+    Repaired,
+    /// An owner runs under a lease that only one of the stores has. The next run of the copy sees the result.
     Running,
-    /// Expired on the way.
+    /// The record expired before it was copied.
     Expired,
-    /// The two stores say different things. Neither was changed.
+    /// The two stores have different answers. Neither was changed.
     Conflict,
 }
 
-/// What is done first with a record: most are missing there, or most are there.
+/// What to do first with a record: write it, or compare it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CopyMode {
-    /// Write it.
+    /// Write it: most records are missing in the target.
     Copying,
-    /// Look whether it is there.
+    /// Compare it: most records are in the target already.
     Comparing,
 }
 
-/// Copies `record`, as it was found, to the store `to`. `clocks` is one moment on both stores' clocks: the one it
-/// comes from, and `to`'s.
+/// Copies `record`, as it was read, to the store `to`. `clocks` is the same moment on the clock of the source and of `to`.
 ///
 /// # Errors
-/// Where `to` doesn't answer. The same call may be made again.
+/// If `to` doesn't answer. The same call may be made again.
 pub async fn copy_record(
     to: &dyn StoreAdmin,
     pass: CopyMode,
@@ -52,11 +49,11 @@ pub async fn copy_record(
 ) -> StoreResult<CopyOutcome> {
     let (here, there) = clocks;
     let moved = Record {
-        created_at: shifted(record.created_at, here, there),
-        written_at: shifted(record.written_at, here, there),
+        created_at: shift(record.created_at, here, there),
+        written_at: shift(record.written_at, here, there),
         ..record.clone()
     };
-    // A record that was brought over is written again without a change: that would look like a new one here.
+    // Writing a copied record once more succeeds without a change, and would be reported as a new copy.
     if pass == CopyMode::Comparing
         && let Some(found) = to.read(identity).await?
     {
@@ -73,7 +70,7 @@ pub async fn copy_record(
     }
 }
 
-/// The other store has a record too.
+/// Decides between the source's record and the one that the target already has.
 async fn reconcile(
     to: &dyn StoreAdmin,
     identity: &Identity,
@@ -83,7 +80,7 @@ async fn reconcile(
 ) -> StoreResult<CopyOutcome> {
     // Our record expired after it was listed, and the key has been used again in the target: keep the target's.
     if found.created_at >= moved.expires_at() {
-        return Ok(CopyOutcome::There);
+        return Ok(CopyOutcome::Present);
     }
     let is_over = |record: &Record| matches!(record.state, State::Completed | State::Failed);
     let idle = found.state != State::Running || found.is_lapsed(there);
@@ -95,42 +92,28 @@ async fn reconcile(
                 && moved.fingerprint == found.fingerprint
                 && moved.answer == found.answer;
             Ok(if same {
-                CopyOutcome::There
+                CopyOutcome::Present
             } else {
                 CopyOutcome::Conflict
             })
         }
-        // Its owner has told this store, and died before it told the other.
-        (true, false) if same_run => mend(to, identity, moved, found).await,
-        // Somebody asks there, or has: who uses both stores learns of the answer from this one, or from its settlement.
+        // The owner settled in the source, and crashed before it settled in the target.
+        (true, false) if same_run => repair(to, identity, moved, found).await,
+        // A run is open in the target. Its owner, which uses both stores, gets the answer from the source.
         (true, false) if !idle => Ok(CopyOutcome::Running),
-        // The other has what was here before: an earlier run's record that was brought too late, or an owner that
-        // died after it had claimed both. Who ran it since did so here.
+        // The target has an earlier state of the source: a record that was copied too late, or the lease of an owner that
+        // crashed after it had claimed both. Later runs were in the source.
         (true, false) if is_free || found.written_at <= moved.written_at => {
             replace(to, identity, moved, found).await
         }
         (true, false) => Ok(CopyOutcome::Conflict),
-        // The other knows as much, or more. Or fewer attempts of the same run: to write these there would take the lease
-        // from an owner that may be about to renew it.
-        (false, _) => Ok(CopyOutcome::There),
+        // The target has the same state or a later one. Or it has fewer attempts of the same run: writing those would take
+        // the lease from an owner that may be about to renew it.
+        (false, _) => Ok(CopyOutcome::Present),
     }
 }
 
-/// The owner's lease there, in its name.
-fn lease_of(identity: &Identity, found: &Record) -> Grant {
-    Grant {
-        identity: *identity,
-        fence: found.fence,
-        token: found.token,
-        attempt: found.attempt,
-        checkpoint: Bytes::new(),
-        lease: found.lease,
-        crash: found.crash,
-        memo: Bytes::new(),
-    }
-}
-
-async fn mend(
+async fn repair(
     to: &dyn StoreAdmin,
     identity: &Identity,
     moved: &Record,
@@ -143,34 +126,34 @@ async fn mend(
         State::Failed => Settlement::Fail(answer),
         _ => Settlement::Complete(answer),
     };
-    let lease = lease_of(identity, found);
+    let lease = Grant::from_record(*identity, found);
     Ok(match to.settle(&lease, &settlement).await? {
-        Settled::Done => CopyOutcome::Mended,
-        // Somebody has it now: the next run sees what became of it.
+        Settled::Done => CopyOutcome::Repaired,
+        // Another owner has it now: the next run of the copy sees the result.
         Settled::Lost => CopyOutcome::Running,
     })
 }
 
-/// Puts the record in the place of one that nobody runs. Nodes that use both stores ask this one's too, so whoever
-/// wins the key between the two calls learns of the record from here.
+/// Replaces a record without a running owner. Nodes that use both stores also ask the source, so an owner that wins the key
+/// between the two calls learns the answer from there.
 async fn replace(
     to: &dyn StoreAdmin,
     identity: &Identity,
     moved: &Record,
     found: &Record,
 ) -> StoreResult<CopyOutcome> {
-    let lease = lease_of(identity, found);
+    let lease = Grant::from_record(*identity, found);
     let free = to.settle(&lease, &Settlement::Release).await? == Settled::Done;
     let written = free && to.restore(identity, moved).await? == Restored::Written;
     Ok(if written {
-        CopyOutcome::Mended
+        CopyOutcome::Repaired
     } else {
         CopyOutcome::Running
     })
 }
 
-/// `at` on the clock that says `there` when the other says `here`.
-fn shifted(at: Timestamp, here: Timestamp, there: Timestamp) -> Timestamp {
+/// Converts `at` to the clock that shows `there` while the other shows `here`.
+fn shift(at: Timestamp, here: Timestamp, there: Timestamp) -> Timestamp {
     if there >= here {
         at.plus(there.since(here))
     } else {
@@ -190,8 +173,8 @@ mod tests {
     #[test]
     fn times_move_with_the_clock() {
         let [at, early, late] = [1_000, 5_000, 5_700].map(Timestamp::from_micros);
-        assert_eq!(shifted(at, early, late).as_micros(), 1_700);
-        assert_eq!(shifted(at, late, early).as_micros(), 300);
-        assert_eq!(shifted(at, early, early), at);
+        assert_eq!(shift(at, early, late).as_micros(), 1_700);
+        assert_eq!(shift(at, late, early).as_micros(), 300);
+        assert_eq!(shift(at, early, early), at);
     }
 }

@@ -1,14 +1,14 @@
-//! [`Mirror`]: records in two stores at once, while they move from one to the other.
+//! [`Mirror`]: records in two stores at once, for a live migration from one to the other (dual writes).
 //!
-//! A fleet changes its store without a pause in four rollouts: old; old and new; new and old; new. Between two
-//! neighbours of that row, nodes of both kinds serve at the same time, and the rules hold all along:
+//! A fleet changes its store without downtime in four rollouts: old; old and new; new and old; new. During each rollout,
+//! nodes of two neighbouring configurations serve at the same time, and the rules hold throughout:
 //!
-//! - A lease is won only if *both* stores grant it, so a node that asks only one of them is never alone with its win.
-//! - What either store knows to be over is over: an answer that one has and the other has not is written there.
+//! - A lease is won only if *both* stores grant it, so it also excludes nodes that ask only one of them.
+//! - An answer in either store ends the operation: if the other store lacks it, it is written there.
 //! - The first store is settled first. It is the one that nodes of the neighbouring rollout ask too.
 //!
-//! What an owner that died between the two settlements leaves is found by the next claim here, or by whoever
-//! compares the stores before the second one is given up.
+//! If an owner crashes between the two settlements, the next claim through a mirror, or the comparison of the stores at the
+//! end of the migration, completes the second one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// `first` is asked first, settled first, and shown to operators.
+    /// A mirror that asks and settles `first` before `second`, and shows operators the records of `first`.
     #[must_use]
     pub fn new(first: Arc<dyn StoreAdmin>, second: Arc<dyn StoreAdmin>) -> Self {
         Self { first, second }
@@ -43,7 +43,7 @@ impl Mirror {
         let grant = match self.first.claim(ask).await? {
             Claimed::Won(grant) => grant,
             Claimed::InDoubt(doubt)
-                if self.settle_by_the_other(&ask.identity, doubt.fence).await? =>
+                if self.resolve_from_second(&ask.identity, doubt.fence).await? =>
             {
                 return self.first.claim(ask).await;
             }
@@ -77,8 +77,8 @@ impl Mirror {
             }
             Claimed::Busy(_) | Claimed::Mismatch => {}
         }
-        // Nothing was started under the lease. One that was taken over keeps its attempts and its checkpoint, and
-        // lapses again instead.
+        // No effect was started under the lease, so it is released. A lease that was taken over lapses instead, because it
+        // has to keep its attempts and checkpoint.
         if grant.attempt == 1 {
             self.first
                 .settle(&grant, &Settlement::Release)
@@ -88,8 +88,8 @@ impl Mirror {
         Ok(other)
     }
 
-    /// Both have granted it. The first may have done so when the same claim was made before, and refused by the second:
-    /// that lease was left to lapse, its time runs since then, and its owner counts from now (P30).
+    /// Both stores have granted the lease. The first may have granted it to an earlier sending of the same claim, which the
+    /// second refused. That lease counts from then, while its owner counts from now (P30), so it is renewed.
     async fn take_over(&self, grant: Grant, twin: &Grant) -> StoreResult<Claimed> {
         if self.first.renew(&grant, None).await.map_err(unknown)? == Renewed::Held {
             return Ok(Claimed::Won(with_twin(grant, twin)));
@@ -105,8 +105,8 @@ impl Mirror {
         }))
     }
 
-    /// The second store did not take the claim. Where it surely didn't, the first gives it back, and nothing was
-    /// changed; else the same claim, sent again, finds it in both.
+    /// The second store failed. If it certainly didn't take the claim, the first one releases it, and nothing has changed.
+    /// Otherwise a retry of the same claim finds it in both.
     async fn undo(&self, grant: &Grant, error: StoreError) -> StoreError {
         if error.certainty == Certainty::Unknown || grant.attempt > 1 {
             return unknown(error);
@@ -117,8 +117,8 @@ impl Mirror {
         }
     }
 
-    /// The first store doubts what its owner has told the second: ends the doubt with that. Answers whether it did.
-    async fn settle_by_the_other(&self, identity: &Identity, fence: Fence) -> StoreResult<bool> {
+    /// Resolves a doubt in the first store with the settlement that the second one has. Returns whether it did.
+    async fn resolve_from_second(&self, identity: &Identity, fence: Fence) -> StoreResult<bool> {
         let (Some(doubtful), Some(known)) = (
             self.first.read(identity).await?,
             self.second.read(identity).await?,
@@ -135,8 +135,8 @@ impl Mirror {
         Ok(resolved == Resolved::Done)
     }
 
-    /// The lease as each store gave it. Where its memo is lost, the second store's record says the fence; where that
-    /// has another owner, the lease can't be that one's either.
+    /// The lease as each store granted it. If its memo is lost, the fence comes from the second store's record. If that has
+    /// another owner, the lease is lost there.
     async fn both(&self, lease: &Grant) -> StoreResult<(Grant, Grant)> {
         if let Some(both) = split(lease) {
             return Ok(both);
@@ -157,8 +157,8 @@ impl Mirror {
         if self.first.settle(&mine, how).await? == Settled::Lost {
             return Ok(Settled::Lost);
         }
-        // Where the second has another owner meanwhile, that owner holds the lease in one store only, and is told so
-        // by the first.
+        // If the second store has another owner by now, that owner has the lease in one store only, and learns that from
+        // the first one.
         self.second.settle(&twin, how).await.map_err(unknown)?;
         Ok(Settled::Done)
     }
@@ -190,7 +190,7 @@ impl Mirror {
     }
 }
 
-/// Something was changed already, in the first store.
+/// Marks the error as uncertain: the first store was already changed.
 const fn unknown(mut error: StoreError) -> StoreError {
     error.certainty = Certainty::Unknown;
     error
@@ -263,7 +263,7 @@ impl Store for Mirror {
         Capabilities {
             durable: first.durable && second.durable,
             shared: first.shared && second.shared,
-            // A node that knows only the second store wakes nobody here.
+            // A node that uses only the second store sends no wake-ups here.
             wake: match first.wake {
                 Wake::Exact if second.shared => Wake::Hint,
                 wake => wake,
@@ -279,7 +279,7 @@ impl Store for Mirror {
 impl StoreAdmin for Mirror {
     fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
         Box::pin(async move {
-            // The second first: were the call cut between the two, the first would still say what was done.
+            // The second store first: if the call is cancelled between the two, the first still has the answer.
             let there = self.second.delete(identity).await?;
             Ok(self.first.delete(identity).await.map_err(unknown)? || there)
         })

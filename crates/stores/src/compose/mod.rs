@@ -2,13 +2,13 @@
 //!
 //! | type | is |
 //! |---|---|
-//! | [`Mirror`] | two stores with the same records, while a fleet moves from one to the other |
-//! | [`Spill`] | a store whose large bodies are kept elsewhere |
-//! | [`copy`] | one record, from the store that has it to the store that gets it |
+//! | [`Mirror`] | two stores with the same records, for a live migration |
+//! | [`Spill`] | a store that spills large bodies to a blob store |
+//! | [`copy`] | copies one record from one store to another |
 
 pub mod copy;
 mod mirror;
 mod spill;
 
 pub use mirror::Mirror;
-pub use spill::{Bodies, Spill};
+pub use spill::{BodyStore, Spill};

@@ -1,11 +1,10 @@
-//! [`Spill`]: a store whose large bodies lie elsewhere, where room costs less.
+//! [`Spill`]: spills large bodies of a store's records to a blob store, where space costs less.
 //!
-//! The record keeps a body's length and digest; the body itself goes to [`Bodies`], before the settlement that names
-//! it (P44). So a record never names a body that was not written, and a body that nobody names is only waste.
+//! The record keeps a body's length and digest. The body itself goes to a [`BodyStore`] before the settlement that names it
+//! (P44). So a record never names a body that was not written, and an orphaned body only wastes space.
 //!
-//! Bodies are a convenience, records are the promise: where the bodies' store doesn't take one, the record keeps it as
-//! without [`Spill`]; where it doesn't give one back, the caller is told to ask again, and nothing runs; where it has
-//! lost one, the operation is still done.
+//! The guarantee depends on records alone. If the blob store doesn't take a body, the record keeps it as without [`Spill`].
+//! If it doesn't return one, the caller has to retry, and no effect runs. If it has lost one, the operation is still done.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +22,10 @@ use semel_core::identity::Identity;
 use semel_core::record::{Answer, Body, Digest, Fence, Record};
 use semel_core::store::{Capabilities, Page, Query, Store, StoreAdmin, StoreResult, within};
 
-/// Where large bodies are kept: by whose they are and what they are, so that writing one twice changes nothing, and
-/// nobody is given another's.
-pub trait Bodies: Send + Sync + 'static {
-    /// Keeps a body. Once this is answered, [`get`](Self::get) finds it, from any process.
+/// A blob store for large bodies. A body is stored under its key's identity and its digest, so writing it twice changes
+/// nothing, and no key gets another key's body.
+pub trait BodyStore: Send + Sync + 'static {
+    /// Stores a body. After this returns, [`get`](Self::get) finds it from any process.
     fn put<'a>(
         &'a self,
         identity: &'a Identity,
@@ -34,7 +33,7 @@ pub trait Bodies: Send + Sync + 'static {
         body: Bytes,
     ) -> BoxFuture<'a, StoreResult<()>>;
 
-    /// The body, as it is found; `None` where it is gone.
+    /// Loads a body, without checking its digest. `None` if it is gone.
     fn get<'a>(
         &'a self,
         identity: &'a Identity,
@@ -45,24 +44,24 @@ pub trait Bodies: Send + Sync + 'static {
     fn forget<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<()>>;
 }
 
-/// How long one call may take: less than the engine waits for a store, so that there is time left for the record.
+/// The time limit of one call: shorter than the engine's limit for a store call, to leave time for the record.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// How long bodies are kept with their records after the bodies' store failed to take one.
+/// How long bodies stay in their records after the blob store failed to take one.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// A store, with the bodies beside it that are larger than a bound.
+/// A store with a blob store for bodies above a size.
 #[derive(Clone)]
 pub struct Spill {
     store: Arc<dyn StoreAdmin>,
-    bodies: Arc<dyn Bodies>,
+    bodies: Arc<dyn BodyStore>,
     above: usize,
     clock: Arc<dyn Clock>,
     left_alone_until: Arc<Mutex<Option<Tick>>>,
 }
 
 /// An answer in two places.
-struct Forms {
+struct AnswerForms {
     chosen: Arc<Answer>,
     other: Option<Arc<Answer>>,
 }
@@ -70,16 +69,16 @@ struct Forms {
 fn kept(answer: &Answer) -> Option<&Bytes> {
     match &answer.body {
         Body::Kept(body) => Some(body),
-        Body::Omitted { .. } | Body::Elsewhere { .. } => None,
+        Body::Omitted { .. } | Body::External { .. } => None,
     }
 }
 
 impl Spill {
-    /// Bodies of more than `above` bytes go to `bodies`.
+    /// A store that spills bodies of more than `above` bytes to `bodies`.
     #[must_use]
     pub fn new(
         store: Arc<dyn StoreAdmin>,
-        bodies: Arc<dyn Bodies>,
+        bodies: Arc<dyn BodyStore>,
         above: usize,
         clock: Arc<dyn Clock>,
     ) -> Self {
@@ -92,11 +91,11 @@ impl Spill {
         }
     }
 
-    /// The answer as the record is to keep it; and as it would keep it had the bodies' store been down, or up.
-    async fn forms(&self, identity: &Identity, answer: &Arc<Answer>) -> Forms {
+    /// The answer as the record keeps it now, and in the other form: inline if the blob store is up, external if it is down.
+    async fn forms(&self, identity: &Identity, answer: &Arc<Answer>) -> AnswerForms {
         let large = |body: &&Bytes| body.len() > self.above;
         let Some(body) = kept(answer).filter(large) else {
-            return Forms {
+            return AnswerForms {
                 chosen: Arc::clone(answer),
                 other: None,
             };
@@ -107,7 +106,7 @@ impl Spill {
             let head = answer.head.clone();
             Arc::new(Answer { head, body })
         };
-        let light = with(Body::Elsewhere { bytes, digest });
+        let light = with(Body::External { bytes, digest });
         let takes = self.store.capabilities().max_answer_bytes;
         let heavy = if answer.head.len() + body.len() <= takes {
             Arc::clone(answer)
@@ -119,13 +118,13 @@ impl Spill {
         } else {
             (heavy, light)
         };
-        Forms {
+        AnswerForms {
             chosen,
             other: Some(other),
         }
     }
 
-    /// Whether the bodies' store has it now.
+    /// Stores a body. Returns whether the blob store took it.
     async fn put(&self, identity: &Identity, digest: &Digest, body: &Bytes) -> bool {
         let now = self.clock.now();
         if self
@@ -141,12 +140,12 @@ impl Spill {
         taken
     }
 
-    /// The answer with its body.
+    /// Loads the body into an answer.
     ///
-    /// A body that doesn't come is no store that doesn't answer: the record is there, so nothing may run, whatever the
-    /// policy says of a store that is down.
+    /// If that fails, the error isn't that of a store that is down: the key has a record, so no effect may run, even if the
+    /// policy is to fail open.
     async fn whole(&self, identity: &Identity, answer: Arc<Answer>) -> StoreResult<Arc<Answer>> {
-        let Body::Elsewhere { bytes, digest } = answer.body else {
+        let Body::External { bytes, digest } = answer.body else {
             return Ok(answer);
         };
         let get = self.bodies.get(identity, &digest);
@@ -172,15 +171,15 @@ impl Spill {
         }
     }
 
-    /// A settlement that is sent again may find the record as the first sending left it, with the body in the other
-    /// place: the same settlement all the same (P18).
+    /// Settles. A retry may find the record of the first attempt with the body in the other form, which is the same
+    /// settlement (P18).
     async fn settle_either(&self, lease: &Grant, how: &Settlement) -> StoreResult<Settled> {
         let (answer, make): (_, fn(_) -> _) = match how {
             Settlement::Complete(answer) => (answer, Settlement::Complete),
             Settlement::Fail(answer) => (answer, Settlement::Fail),
             other => return self.store.settle(lease, other).await,
         };
-        let Forms { chosen, other } = self.forms(&lease.identity, answer).await;
+        let AnswerForms { chosen, other } = self.forms(&lease.identity, answer).await;
         let settled = self.store.settle(lease, &make(chosen)).await?;
         match other {
             Some(other) if settled == Settled::Lost => self.store.settle(lease, &make(other)).await,
@@ -200,7 +199,7 @@ impl Spill {
             Resolution::Fail(answer) => (answer, Resolution::Fail),
             other => return self.store.resolve(identity, fence, other).await,
         };
-        let Forms { chosen, other } = self.forms(identity, answer).await;
+        let AnswerForms { chosen, other } = self.forms(identity, answer).await;
         let resolved = self.store.resolve(identity, fence, &make(chosen)).await?;
         match other {
             Some(other) if resolved == Resolved::NotInDoubt => {
@@ -210,9 +209,9 @@ impl Spill {
         }
     }
 
-    /// A settlement may have put a body between the bodies' removal and the record's. Where the key has a record again, bodies
-    /// may be that one's, and stay.
-    async fn forget_latecomers(&self, identity: &Identity) -> StoreResult<()> {
+    /// Deletes bodies that a concurrent settlement stored between the deletion of the bodies and of the record. If the key
+    /// has a new record, the bodies may belong to it, and stay.
+    async fn delete_late_bodies(&self, identity: &Identity) -> StoreResult<()> {
         match self.store.read(identity).await? {
             None => self.bodies.forget(identity).await,
             Some(_) => Ok(()),
@@ -267,18 +266,18 @@ impl Store for Spill {
 }
 
 impl StoreAdmin for Spill {
-    /// Bodies stay where they are: a listing is for looking.
+    /// Lists records without loading their bodies.
     fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, StoreResult<Page>> {
         self.store.list(query)
     }
 
-    /// The bodies first: were the call cut between the two, the record still says that there is something to erase.
+    /// Deletes the bodies first: if the call is cancelled between the two, the record still shows that something is left.
     fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
         Box::pin(async move {
             self.bodies.forget(identity).await?;
-            // The bodies are gone, whatever becomes of the record.
+            // The bodies are deleted in any case.
             let deleted = self.store.delete(identity).await.map_err(unknown)?;
-            self.forget_latecomers(identity).await.map_err(unknown)?;
+            self.delete_late_bodies(identity).await.map_err(unknown)?;
             Ok(deleted)
         })
     }
@@ -304,7 +303,7 @@ impl StoreAdmin for Spill {
     semel_core::forward_store!(|self| self.store => sweep, expired, now, stats, connections, diagnose);
 }
 
-/// Something was removed already.
+/// Marks the error as uncertain: bodies were already deleted.
 const fn unknown(mut error: StoreError) -> StoreError {
     error.certainty = Certainty::Unknown;
     error

@@ -1,4 +1,4 @@
-//! The operator's side of the MySQL store.
+//! The operator interface of the MySQL store.
 
 use semel_core::diagnosis::Finding;
 use semel_core::identity::Address;
@@ -7,7 +7,7 @@ use semel_core::{BoxFuture, Identity, Record, Restored, Timestamp};
 use sqlx::Row as _;
 
 use super::error::store_error;
-use super::row::{self, Bound, Found};
+use super::row::{self, Bound, ParsedRow};
 use super::sql::{NOW, once, raise_floor};
 use super::statements::TRIES;
 use super::sweep::{address, hex};
@@ -105,7 +105,7 @@ impl Inner {
                 query.bind(seal.clone()).bind(fence)
             };
             let gone = self.link.send_once(statement, false).await?;
-            // What is deleted is counted alike on every connection.
+            // Deleted rows are counted in the same way on every connection.
             if gone.affected > 0 {
                 return Ok(is_live != 0);
             }
@@ -127,7 +127,7 @@ impl Inner {
         Ok(estimated.max(counted))
     }
 
-    /// The one number that a statement gives; 0 where it gives none.
+    /// The one number that a statement gives; 0 if it gives none.
     pub(super) async fn number(&self, statement: impl Fn() -> Bound) -> StoreResult<i64> {
         let row = self.link.row(statement).await?;
         let number = row.map(|row| row.try_get::<i64, _>(0)).transpose();
@@ -151,7 +151,7 @@ impl Listing for Inner {
         query: &Query,
         after: &Address,
         end: Option<&Address>,
-    ) -> StoreResult<Vec<(Address, Found)>> {
+    ) -> StoreResult<Vec<(Address, ParsedRow)>> {
         let mut text = format!(
             "{} AND written_us + retention_ms * 1000 > {NOW}",
             self.sql.list

@@ -1,4 +1,4 @@
-//! What an operator should know of the server: asked for by `semel doctor`, never on the hot path.
+//! Health checks of the server for `semel doctor`. Never on the hot path.
 
 use semel_core::Timestamp;
 use semel_core::diagnosis::{Finding, Severity};
@@ -10,11 +10,11 @@ use super::error::unexpected;
 use super::health::is_durable;
 use super::sql::NOW;
 
-/// From this share of expired rows on, sweeping lags.
+/// The share of expired rows from which on sweeping lags.
 const MANY: f64 = 0.4;
-/// Fewer than this are nobody's trouble.
+/// Fewer expired rows than this are harmless.
 const FEW: i64 = 1_000;
-/// What an answer may have by default, and a little room.
+/// The default size limit of an answer, plus a margin.
 const USUAL_ANSWER: i64 = 2 * 1024 * 1024;
 
 impl Inner {

@@ -1,4 +1,4 @@
-//! What the client says, as a store error: what is known, and whether to try again.
+//! Maps errors of MariaDB and MySQL to store errors: what is known, and whether to retry.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use crate::sql::dialect::{self, Dialect, Reply};
 pub(super) use crate::sql::dialect::{unexpected, unfit};
 use crate::sql::link::{Failure, PAUSE, RESENDS};
 
-/// Another has a row of this key.
+/// The key already has a row (duplicate key).
 pub(super) const DUPLICATE: u16 = 1062;
-/// Two sessions wait for each other, and this one was chosen to give way.
+/// Deadlock: this session was chosen as the victim.
 pub(super) const DEADLOCK: u16 = 1213;
-/// A row stayed locked for too long; also what MariaDB says to `NOWAIT`.
+/// Lock wait timeout; also MariaDB's answer to `NOWAIT`.
 pub(super) const LOCK_WAIT: u16 = 1205;
-/// What MySQL says to `NOWAIT`.
+/// MySQL's answer to `NOWAIT`.
 pub(super) const LOCK_NOWAIT: u16 = 3572;
 
 /// A write in a transaction that may only read.
 pub(super) const READ_ONLY: u16 = 1792;
 
-/// What MariaDB and MySQL may answer a statement of ours, by number. What is not here only a change of the configuration
-/// mends, and nothing was changed.
+/// The errors of MariaDB and MySQL, by number. For all others, nothing was changed, and only a change of configuration
+/// helps.
 pub const ERRORS: &[ServerError] = &{
     use Certainty::{Definite, Unknown};
     use StoreErrorKind::{Full, Rejected, Unavailable};
@@ -33,7 +33,7 @@ pub const ERRORS: &[ServerError] = &{
         ServerError::new("1021", Full, Definite, "the disk is full"),
         ServerError::new("1030", Full, Definite, "the storage engine failed"),
         ServerError::new("1114", Full, Definite, "the table has reached its limit"),
-        // Ended by an administrator, or with the server: in the middle of a commit too.
+        // Killed by an administrator or a shutdown, possibly in the middle of a commit.
         ServerError::new("1053", Unavailable, Unknown, "the server shuts down"),
         ServerError::new("1077", Unavailable, Unknown, "the server shuts down"),
         ServerError::new("1079", Unavailable, Unknown, "the server has shut down"),
@@ -157,14 +157,14 @@ pub(super) fn number(error: &Error) -> Option<u16> {
     Some(error.try_downcast_ref::<MySqlDatabaseError>()?.number())
 }
 
-/// MariaDB and MySQL, as the SQL stores' common part asks for them.
+/// The dialect of MariaDB and MySQL.
 pub struct My;
 
-/// No gaps are locked, and every statement sees what is committed; nobody waits for a row for a minute.
+/// Session settings: no gap locks, every statement sees committed data, and a lock wait is short.
 const SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
                        SET SESSION innodb_lock_wait_timeout = 2, autocommit = 1";
 
-/// How often a statement is sent again after giving way to another session, and after waiting for a row in vain.
+/// How many times a statement is retried after a deadlock, and after a lock wait timeout.
 const DEADLOCKS: usize = 16;
 const LOCK_WAITS: usize = 1;
 const SHORT_PAUSE: Duration = Duration::from_millis(2);
@@ -231,7 +231,7 @@ pub(super) fn has_number(failure: &Failure<My>, wanted: u16) -> bool {
     number(&failure.error) == Some(wanted)
 }
 
-/// What to do about the mistakes that people make.
+/// Advice for common mistakes.
 fn hint(number: u16) -> Option<&'static str> {
     match number {
         1146 => Some(
@@ -250,7 +250,7 @@ fn hint(number: u16) -> Option<&'static str> {
     }
 }
 
-/// Whether the connection is of no further use: what was sent last may have been done.
+/// Whether the connection is broken: the last statement may have been executed.
 pub fn is_broken(error: &Error) -> bool {
     match number(error) {
         Some(number) => matches!(

@@ -1,4 +1,4 @@
-//! Whether the server is fit to keep records: asked at start.
+//! Health probe at start: checks that the server is fit to keep records.
 
 use semel_core::store::StoreResult;
 use sqlx::Row as _;
@@ -6,21 +6,21 @@ use sqlx::Row as _;
 use super::Link;
 use super::error::{unexpected, unfit};
 
-/// What the server is, and takes.
-pub(super) struct Fit {
+/// The version and limits of a fit server.
+pub(super) struct ServerFitness {
     /// Its name and version.
     pub(super) server: String,
     pub(super) max_answer_bytes: usize,
 }
 
-/// Room for everything in a statement that is not the answer: a checkpoint, names, the text.
+/// The space in a statement for everything except the answer: a checkpoint, names, the text.
 const BESIDE_THE_ANSWER: usize = 128 * 1024;
 
 const QUESTION: &str = "SELECT VERSION(), CAST(@@GLOBAL.innodb_flush_log_at_trx_commit AS CHAR), \
      CAST(@@GLOBAL.read_only + 0 AS CHAR), CAST(@@GLOBAL.max_allowed_packet AS CHAR)";
 
-/// Looks the server over.
-pub(super) async fn check(link: &Link) -> StoreResult<Fit> {
+/// Probes the server.
+pub(super) async fn check(link: &Link) -> StoreResult<ServerFitness> {
     let mut session = link.session(None).await?;
     let rows = session.script(QUESTION).await?;
     session.give_back();
@@ -46,7 +46,7 @@ pub(super) async fn check(link: &Link) -> StoreResult<Fit> {
     let packet: usize = text(3)
         .parse()
         .map_err(|_| unexpected("no max_allowed_packet"))?;
-    Ok(Fit {
+    Ok(ServerFitness {
         server,
         max_answer_bytes: packet.saturating_sub(BESIDE_THE_ANSWER),
     })
@@ -57,10 +57,10 @@ pub(super) fn is_durable(flush_at_commit: &str) -> bool {
     matches!(flush_at_commit, "1" | "3")
 }
 
-/// The server's name, where it isn't too old: `NOWAIT` and `SKIP LOCKED` are needed.
+/// The server's name, if it isn't too old: `NOWAIT` and `SKIP LOCKED` are needed.
 fn recent(version: &str) -> StoreResult<String> {
     let is_mariadb = version.to_ascii_lowercase().contains("mariadb");
-    // Some say 5.5.5- first, for clients of long ago.
+    // Some versions begin with 5.5.5-, for old clients.
     let number = version.trim_start_matches("5.5.5-");
     let number = number.split('-').next().unwrap_or_default();
     let mut parts = number

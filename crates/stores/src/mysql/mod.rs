@@ -1,12 +1,12 @@
 //! MariaDB and MySQL: one row per key, claimed by one `INSERT`.
 //!
-//! - **Claim** is a plain `INSERT`: it succeeds for one, and nobody else. Only a claim that loses takes a second step: it
-//!   reads the record and the server's time, lets [`protocol`](semel_core::protocol) decide, where that says to write
-//!   replaces exactly the row that was read, and reads back whose it is.
+//! - **Claim** is a plain `INSERT`, which succeeds for one claim only. A claim that loses takes a second step: it reads the
+//!   record and the server's time, lets [`protocol`](semel_core::protocol) decide, and, to write, replaces exactly the row
+//!   that was read (compare-and-swap) and reads back the owner.
 //! - **Settle** and **renew** are one `UPDATE` each, fenced by its condition.
 //! - **Time** is the server's.
-//! - A statement that the server gave up in favour of another session (1213, 1205) is sent again.
-//! - Whoever waits in this process looks at all records it waits for with one statement.
+//! - A statement that lost a deadlock or a lock wait (1213, 1205) is retried.
+//! - Waiters of one process poll all their records with one statement.
 //!
 //! With [`Transactional`] the claim, the caller's own writes and the settlement are one transaction.
 //!
@@ -36,7 +36,7 @@ pub use error::ERRORS;
 #[doc(hidden)]
 pub use error::is_broken;
 pub use schema::{MIGRATIONS, pending};
-pub use size::Usage;
+pub use size::MySqlUsage;
 pub use transaction::{Transactional, Tx};
 
 use crate::sql::link;
@@ -47,7 +47,7 @@ use sql::Statements;
 use sweep::Sweeper;
 use wakes::Wakes;
 
-/// Whether the URL can be read, without reaching for what it names: for `fuzz/`.
+/// Checks that the URL can be parsed, without connecting. For `fuzz/`.
 ///
 /// # Errors
 /// As [`MySqlStore::open`] has them.
@@ -88,7 +88,7 @@ impl MySqlStore {
     /// | `socket` | the path of a Unix socket |
     ///
     /// # Errors
-    /// Where it can't be reached, or would lose records: a server that may only be read, or one that doesn't write its
+    /// If it can't be reached, or would lose records: a server that may only be read, or one that doesn't write its
     /// log at every commit.
     pub async fn open(url: &str, clock: Arc<dyn Clock>) -> StoreResult<Self> {
         let options = Options::parse(url)?;
@@ -105,7 +105,7 @@ impl MySqlStore {
             server: found.server,
             max_answer_bytes: found.max_answer_bytes,
         });
-        wakes::look_out(&inner, wakes, clock);
+        wakes::start_poller(&inner, wakes, clock);
         Ok(Self { inner })
     }
 }

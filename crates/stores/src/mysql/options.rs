@@ -1,4 +1,4 @@
-//! What the URL says: some of it is for us, the rest for the client.
+//! Parses the store's URL: our own options, and those of the client.
 
 use std::str::FromStr as _;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
 use super::Link;
 use super::error::unfit;
-use crate::nearby::is_here;
+use crate::local_host::is_local;
 
 /// A parsed URL.
 pub(super) struct Options {
@@ -19,7 +19,7 @@ pub(super) struct Options {
     pub(super) archive: bool,
 }
 
-/// What the client understands by itself.
+/// The options that the client handles.
 const CLIENTS: &[&str] = &[
     "ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "sslmode", "sslca", "sslcert", "sslkey", "socket",
 ];
@@ -44,7 +44,7 @@ impl Options {
             }
         }
         let connect = MySqlConnectOptions::from_str(&format!("{base}?{}", theirs.join("&")))
-            // What the parser says may repeat parts of the URL, and so a password.
+            // The parser's message may repeat parts of the URL, such as a password.
             .map_err(|_| refused("it isn't a URL like mysql://user@host/database"))?;
         if connect.get_database().is_none_or(str::is_empty) {
             return Err(refused(
@@ -54,7 +54,7 @@ impl Options {
         let is_said = theirs
             .iter()
             .any(|option| option.starts_with("ssl-mode=") || option.starts_with("sslmode="));
-        let is_near = connect.get_socket().is_some() || is_here(connect.get_host());
+        let is_near = connect.get_socket().is_some() || is_local(connect.get_host());
         let connect = match is_said || is_near {
             true => connect,
             false => connect.ssl_mode(MySqlSslMode::VerifyIdentity),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cant_be_used_is_refused_and_a_password_never_repeated() {
+    fn invalid_urls_are_rejected_without_the_password() {
         for url in [
             "mysql://u:hunter2@h/d?pooling=on",
             "mysql://u:hunter2@h",

@@ -6,13 +6,13 @@ use sqlx::query::Query;
 use sqlx::{Error, MySql, Row as _};
 
 use crate::sql::row::{Columns, answer_columns, unknown_format};
-pub(super) use crate::sql::row::{Found, Seen, check, signed, whole_millis};
+pub(super) use crate::sql::row::{ParsedRow, RowRecord, check, signed, whole_millis};
 
 /// A statement with its arguments so far.
 pub(super) type Bound = Query<'static, MySql, MySqlArguments>;
 
 /// Reads a row with the columns of [`super::sql`].
-pub(super) fn parse(row: &MySqlRow) -> Result<Found, Error> {
+pub(super) fn parse(row: &MySqlRow) -> Result<ParsedRow, Error> {
     let number = |index| row.try_get::<i64, _>(index);
     let small = |index| number(index).map(|value| u16::try_from(value).unwrap_or(u16::MAX));
     let format = number(11)?;

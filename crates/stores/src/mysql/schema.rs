@@ -1,7 +1,7 @@
-//! The tables: made and brought up to date from the files in `migrations/mysql`.
+//! Schema migrations: creates and updates the tables from the files in `migrations/mysql`.
 //!
-//! The server commits after every statement that makes a table, so a file can be cut short: each may be applied again,
-//! and is noted only when it is through.
+//! The server commits after every DDL statement, so a file may be applied in part. Each may be applied again, and is
+//! recorded only when it is complete.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use super::health;
 use super::options::Options;
 use super::{Link, Session};
 
-/// The files, in order: name and text. Whoever doesn't let Semel make tables applies them by hand, and notes their
-/// names in `semel_migrations (name varchar(64) primary key, applied_at timestamp)`.
+/// The files, in order: name and text. To create the tables by hand, apply them and record their names in
+/// `semel_migrations (name varchar(64) primary key, applied_at timestamp)`.
 pub const MIGRATIONS: &[(&str, &str)] = &[
     (
         "0001_records",
@@ -27,11 +27,11 @@ pub const MIGRATIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// How long to wait for another process that makes the tables, in seconds.
+/// How long to wait for another process that creates the tables, in seconds.
 const PATIENCE: u32 = 30;
 
-/// Checks that the tables are there and up to date, and where `make` says so makes what is missing. Of several
-/// processes that start at once, one does it.
+/// Checks that the tables are up to date, and creates what is missing if `make` is set. Of several processes that start at
+/// once, one does it.
 pub(super) async fn prepare(link: &Link, make: bool) -> StoreResult<()> {
     let mut session = link.session(None).await?;
     if !missing(&mut session).await?.is_empty() {
@@ -47,10 +47,10 @@ pub(super) async fn prepare(link: &Link, make: bool) -> StoreResult<()> {
     Ok(())
 }
 
-/// Which files are not applied yet to the database at `url`, by name. Changes nothing.
+/// The names of the files that are not applied yet to the database at `url`. Changes nothing.
 ///
 /// # Errors
-/// Where it can't be reached, or isn't fit to keep records.
+/// If it can't be reached, or isn't fit to keep records.
 pub async fn pending(url: &str, clock: Arc<dyn Clock>) -> StoreResult<Vec<&'static str>> {
     let options = Options::parse(url)?;
     let link = options.open(clock).await?;
@@ -75,7 +75,7 @@ async fn missing(session: &mut Session) -> StoreResult<Vec<(&'static str, &'stat
     Ok(MIGRATIONS.iter().filter(is_missing).copied().collect())
 }
 
-/// Under a lock of its own for each database; a session that ends gives it back.
+/// Applies the files under a lock per database, which is released when the session ends.
 async fn apply(session: &mut Session) -> StoreResult<()> {
     let name = "CONCAT('semel.', MD5(DATABASE()))";
     let lock = format!("SELECT COALESCE(GET_LOCK({name}, {PATIENCE}), 0)");

@@ -1,4 +1,4 @@
-//! What the records cost the server: asked for by `semel bench`, never on the hot path.
+//! What the records cost the server, for `semel bench`. Never on the hot path.
 
 use semel_core::store::StoreResult;
 use sqlx::Row as _;
@@ -6,9 +6,9 @@ use sqlx::Row as _;
 use super::MySqlStore;
 use super::error::unexpected;
 
-/// What the server has used so far. The cost of some work is the difference of two.
+/// The resources that the server has used so far. The cost of some work is the difference of two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct MySqlUsage {
     /// Of the table and its index, on disk, as the server's own statistics say.
     pub bytes: u64,
     /// Written to InnoDB's log, by everything on the server.
@@ -16,11 +16,11 @@ pub struct Usage {
 }
 
 impl MySqlStore {
-    /// What the server has used so far.
+    /// The resources that the server has used so far.
     ///
     /// # Errors
-    /// Where it doesn't answer.
-    pub async fn usage(&self) -> StoreResult<Usage> {
+    /// If it doesn't answer.
+    pub async fn usage(&self) -> StoreResult<MySqlUsage> {
         let mut session = self.inner.link.session(None).await?;
         session.script("ANALYZE TABLE semel_records").await?;
         let size = "SELECT CAST(data_length + index_length AS CHAR) FROM information_schema.tables \
@@ -37,7 +37,7 @@ impl MySqlStore {
             text.and_then(|text| text.parse().ok())
                 .ok_or_else(|| unexpected("no size"))
         };
-        Ok(Usage {
+        Ok(MySqlUsage {
             bytes: number(&size, 0)?,
             log_bytes: number(&log, 1)?,
         })

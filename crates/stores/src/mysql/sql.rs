@@ -1,11 +1,10 @@
-//! The statements.
+//! The SQL statements.
 //!
-//! **Whose the record is** is told by an `INSERT` that succeeded (only one can), or by the token that is read back.
-//! How many rows a statement is said to have affected depends on a flag of the connection (`CLIENT_FOUND_ROWS`, which
-//! this client sets, and which a proxy may not): rows that were *matched*, or only those that were *changed*. For
-//! `ON DUPLICATE KEY UPDATE` the flag even makes "nothing changed" look like "inserted". So that statement isn't used,
-//! and every `UPDATE` here changes each row that it matches: then both counts say the same, and none of them is
-//! trusted to say "not done": 0 is followed by a look at the record.
+//! The **owner of a record** is known from an `INSERT` that succeeded (only one can), or from the token that is read back.
+//! The number of affected rows depends on a flag of the connection (`CLIENT_FOUND_ROWS`, which this client sets, and a proxy
+//! may not): rows that were *matched*, or only those that were *changed*. For `ON DUPLICATE KEY UPDATE` the flag even makes
+//! "nothing changed" look like "inserted", so that statement isn't used. Every `UPDATE` here changes each row that it
+//! matches, so that both counts agree. And 0 never means "not done": the record is read afterwards.
 
 use std::sync::Arc;
 
@@ -24,8 +23,8 @@ const COLUMNS: &str = "address, seal, token, fence, created_us, written_us, rete
 const FIRST_RUN: &str = "INSERT INTO semel_records (fence, created_us, written_us, format, state, attempt, retention_ms, \
     lease_ms, max_attempts, secret_id, crash, address, seal, token, fingerprint, environment, tenant, scope, hint)";
 
-/// No fence up to this one is given again. Committed before the record is removed: whoever then finds the key free finds the
-/// floor raised as well (P22).
+/// Raises the floor of fences. Committed before the record is removed, so that a claim that finds the key free also finds
+/// the floor raised (P22).
 pub(super) fn raise_floor(fence: i64) -> String {
     format!("UPDATE semel_fences SET floor = GREATEST(floor, {fence})")
 }
@@ -34,22 +33,22 @@ pub(super) fn raise_floor(fence: i64) -> String {
 pub(super) struct Statements {
     /// A first run, if there is no row; its fence, above the floor, comes back as the last inserted id.
     pub(super) insert: Arc<str>,
-    /// The same in another's transaction, with the server's time for a fence: to read the floor there would lock it until
-    /// that transaction ends, where its isolation is higher than ours.
+    /// A first run in a caller's transaction, with the server's time as its fence. Reading the floor there would lock it
+    /// until that transaction ends, if its isolation level is higher than ours.
     pub(super) insert_inside: Arc<str>,
-    /// A larger fence for that run; it comes back in the same way.
+    /// A larger fence for that run, returned in the same way.
     pub(super) lift_inside: Arc<str>,
     /// A whole row, if there is none.
     pub(super) restore: Arc<str>,
     /// The row and the server's time.
     pub(super) look: Arc<str>,
-    /// The same, locked for this transaction; refused where another has it.
+    /// The same, locked for this transaction; refused if another has it.
     pub(super) look_locked: Arc<str>,
-    /// Another row in place of exactly the one that was read.
+    /// Replaces exactly the row that was read.
     pub(super) swap: Arc<str>,
     /// A settlement, if the owner is the one given and the record is open. Changes the state, always.
     pub(super) settle: Arc<str>,
-    /// A lease kept, if the owner is the one given and the record is running.
+    /// A renewal, if the owner is the one given and the record is running.
     pub(super) renew: Arc<str>,
     /// What a listing shows, up to its conditions.
     pub(super) list: Arc<str>,

@@ -1,4 +1,4 @@
-//! The statements of records; [`records`](crate::sql::records) has the order in which they are sent.
+//! Sends the statements of records, for the steps in [`records`](crate::sql::records).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use semel_core::{Answer, Claim, Clock, Fence, Grant, Identity, Record, Settlemen
 
 use super::Inner;
 use super::error::{DUPLICATE, LOCK_WAIT, has_number, store_error, unfit};
-use super::row::{self, Bound, Seen, bytes, whole_millis};
+use super::row::{self, Bound, RowRecord, bytes, whole_millis};
 use super::sql::{NOW, once, prepared};
-use crate::sql::records::{Inserted, Statements};
+use crate::sql::records::{InsertOutcome, Statements};
 
-/// How often a step that was overtaken is tried again before giving up.
+/// How many times a step that lost its compare-and-swap is tried before giving up.
 pub(super) const TRIES: usize = 16;
 
 impl Statements for Inner {
     const CLAIM_ATTEMPTS: u32 = 16;
     const CLAIM_BACK_OFF: Duration = Duration::ZERO;
 
-    async fn look(&self, identity: &Identity) -> StoreResult<Option<Seen>> {
+    async fn look(&self, identity: &Identity) -> StoreResult<Option<RowRecord>> {
         let address = identity.address();
         let statement = || prepared(&self.sql.look).bind(address.to_vec());
         let Some(row) = self.link.row(statement).await? else {
@@ -31,14 +31,14 @@ impl Statements for Inner {
         row::check(found, identity).map(Some)
     }
 
-    async fn insert(&self, ask: &Claim) -> StoreResult<Inserted> {
+    async fn insert(&self, ask: &Claim) -> StoreResult<InsertOutcome> {
         let statement = || insert(&self.sql.insert, ask);
         match self.link.send(statement, false).await {
-            Ok(done) => Ok(Inserted::Done(Fence(done.last_id))),
-            Err(failure) if has_number(&failure, DUPLICATE) => Ok(Inserted::Lost),
-            // A transaction has such a row, and isn't through: that one runs it, unless it may be our own.
+            Ok(done) => Ok(InsertOutcome::Done(Fence(done.last_id))),
+            Err(failure) if has_number(&failure, DUPLICATE) => Ok(InsertOutcome::Lost),
+            // An open transaction has such a row, so that one runs the effect, unless it may be our own.
             Err(failure) if has_number(&failure, LOCK_WAIT) && !failure.is_uncertain => {
-                Ok(Inserted::Busy)
+                Ok(InsertOutcome::Busy)
             }
             Err(failure) => Err(failure.into()),
         }
@@ -101,7 +101,7 @@ impl Inner {
         Ok(self.link.send(statement, false).await?.affected > 0)
     }
 
-    /// Refuses an answer that the server would cut the connection for.
+    /// Rejects an answer that is too large for the server, which would close the connection.
     pub(super) fn takes(&self, answer: Option<&Answer>) -> StoreResult<()> {
         let bytes = answer.map_or(0, |answer| answer.head.len() + answer.body.held_bytes());
         if bytes <= self.max_answer_bytes {

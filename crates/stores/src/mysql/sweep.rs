@@ -1,7 +1,7 @@
-//! Removing what has expired.
+//! Removes expired records.
 //!
-//! Walks the table by its primary key, a stretch of rows at a time, and removes what has expired there: no index on
-//! the expiry, which every settlement would have to maintain.
+//! Walks the table by its primary key, a batch of rows at a time. An index on the expiry isn't used, because every
+//! settlement would have to maintain it.
 
 use std::fmt::Write as _;
 
@@ -14,14 +14,13 @@ use super::Inner;
 use super::error::store_error;
 use super::sql::{NOW, once, raise_floor};
 
-/// Rows that are looked at in one transaction, and how many of them are removed in it at most.
+/// How many rows one transaction reads, and how many it removes at most.
 const STRETCH: usize = 5_000;
 const AT_ONCE: usize = 500;
-/// How often one that had to give way to another session is tried again.
+/// How many times a batch is retried after a deadlock or a lock wait.
 const GIVE_WAY: usize = 3;
 
-/// Where the sweeper of this process stands. Others may be elsewhere: rows that one of them has in hand are left out
-/// (`SKIP LOCKED`).
+/// The position of this process's sweeper. Rows that another sweeper has locked are skipped (`SKIP LOCKED`).
 pub(super) struct Sweeper {
     archive: bool,
     place: Mutex<Address>,
@@ -36,10 +35,10 @@ impl Sweeper {
     }
 }
 
-/// What was done with a stretch.
-struct Swept {
+/// The result of one batch.
+struct SweepBatch {
     removed: usize,
-    /// Where the next stretch begins; `None` at the end of the table.
+    /// Where the next batch begins; `None` at the end of the table.
     end: Option<Address>,
     /// Whether there may be more in this one.
     is_full: bool,
@@ -68,8 +67,8 @@ impl Inner {
         Ok(removed)
     }
 
-    /// A sweeper gives way to others, and then tries again.
-    async fn sweep_once_more(&self, place: Address, most: usize) -> StoreResult<Swept> {
+    /// Sweeps one batch, and retries if it lost a lock to another session.
+    async fn sweep_once_more(&self, place: Address, most: usize) -> StoreResult<SweepBatch> {
         for _ in 0..GIVE_WAY {
             match self.sweep_stretch(place, most).await {
                 Err(error) if error.is_transient() => {}
@@ -79,7 +78,7 @@ impl Inner {
         self.sweep_stretch(place, most).await
     }
 
-    async fn sweep_stretch(&self, after: Address, most: usize) -> StoreResult<Swept> {
+    async fn sweep_stretch(&self, after: Address, most: usize) -> StoreResult<SweepBatch> {
         let after = hex(&after);
         let boundary = format!(
             "SELECT address FROM semel_records WHERE address >= {after} ORDER BY address LIMIT {STRETCH}, 1"
@@ -92,7 +91,7 @@ impl Inner {
              AND written_us + retention_ms * 1000 <= {NOW}"
         );
         let Some(highest) = self.highest_fence(&expired).await? else {
-            return Ok(Swept {
+            return Ok(SweepBatch {
                 removed: 0,
                 end,
                 is_full: false,
@@ -118,7 +117,7 @@ impl Inner {
         }
         session.script("COMMIT").await?;
         session.give_back();
-        Ok(Swept {
+        Ok(SweepBatch {
             removed: gone.len(),
             end,
             is_full: gone.len() >= most,
@@ -127,7 +126,7 @@ impl Inner {
 }
 
 impl Inner {
-    /// Of what has expired; `None` where nothing has.
+    /// Of what has expired; `None` if nothing has.
     async fn highest_fence(&self, expired: &str) -> StoreResult<Option<i64>> {
         let text = format!("SELECT MAX(fence) {expired}");
         let row = self.link.row(|| once(text.clone())).await?;

@@ -1,5 +1,5 @@
-//! Wake-ups from other processes: the servers have no notifications, so one task looks for all who wait in this
-//! process, with one statement, at growing intervals. A hint, as everywhere.
+//! Wake-ups from other processes. The servers have no notifications, so one task polls for all waiters of this process,
+//! with one statement, at growing intervals. They are hints: waiters poll as well.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -17,13 +17,13 @@ use super::error::store_error;
 use super::sql::{NOW, once};
 use super::sweep::list;
 
-/// Between two looks: from the first, growing by half, to the second; from the first again when somebody comes.
+/// The pause between two polls: grows from the first by half each time, up to the second. Reset when a waiter comes.
 const SOON: Duration = Duration::from_millis(10);
 const LATER: Duration = Duration::from_millis(200);
-/// How many records one statement looks at.
+/// How many records one statement reads.
 const AT_ONCE: usize = 256;
 
-/// Who waits for what.
+/// The records that waiters of this process watch.
 #[derive(Default)]
 pub(super) struct Wakes {
     /// And whether it was seen running since somebody began to wait.
@@ -39,9 +39,9 @@ impl Wakes {
     }
 }
 
-/// Looks for as long as the store is in use, while somebody waits.
-pub(super) fn look_out(inner: &Arc<Inner>, wakes: Arc<Wakes>, clock: Arc<dyn Clock>) {
-    let lookout = Lookout {
+/// Starts the task that polls while there are waiters, until the store is dropped.
+pub(super) fn start_poller(inner: &Arc<Inner>, wakes: Arc<Wakes>, clock: Arc<dyn Clock>) {
+    let lookout = WaitPoller {
         inner: Arc::downgrade(inner),
         clock,
         wakes,
@@ -49,13 +49,13 @@ pub(super) fn look_out(inner: &Arc<Inner>, wakes: Arc<Wakes>, clock: Arc<dyn Clo
     tokio::spawn(lookout.run());
 }
 
-struct Lookout {
+struct WaitPoller {
     inner: Weak<Inner>,
     clock: Arc<dyn Clock>,
     wakes: Arc<Wakes>,
 }
 
-impl Lookout {
+impl WaitPoller {
     async fn run(self) {
         let mut pause = SOON;
         while self.is_wanted().await {
@@ -69,12 +69,12 @@ impl Lookout {
             let Some(inner) = self.inner.upgrade() else {
                 return;
             };
-            // An error: waiters poll meanwhile.
+            // On an error, waiters still poll on their own.
             let _ = self.look(&inner).await;
         }
     }
 
-    /// Waits until somebody waits; `false` when the store is gone.
+    /// Waits for the first waiter. `false` if the store was dropped.
     async fn is_wanted(&self) -> bool {
         loop {
             if self.inner.strong_count() == 0 {
@@ -88,7 +88,7 @@ impl Lookout {
         }
     }
 
-    /// Wakes whoever waits for a record that has ended.
+    /// Wakes the waiters of records that have ended.
     async fn look(&self, inner: &Inner) -> StoreResult<()> {
         let watched: Vec<Address> = {
             let mut watched = self.wakes.watched.lock();

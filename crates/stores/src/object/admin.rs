@@ -1,4 +1,4 @@
-//! The operator's side: listing by the names of objects, deletion that keeps the fence.
+//! The operator interface: listing by the names of objects, and deletion that keeps the fence.
 
 use std::time::Duration;
 
@@ -22,18 +22,18 @@ use crate::cas::Start;
 /// How long a deletion is remembered.
 const DELETED_FOR: Duration = Duration::from_secs(60);
 
-/// How many objects, and how many bytes of records, one page looks at; a page may be short and still have a next one.
+/// How many objects, and how many bytes of records, one page reads. A page may be short and still have a next one.
 const LOOKS_PER_PAGE: usize = 4_000;
 const BYTES_PER_PAGE: u64 = 32 * 1024 * 1024;
 
-/// How many objects are counted; what is beyond is estimated from how far these reach.
+/// How many objects are counted. More are estimated from the range of addresses that these cover.
 const COUNT_UP_TO: u64 = 10_000;
 
-/// How long a count is good for: metrics ask every few seconds, and each listing has its price.
+/// How long a count is cached: metrics ask every few seconds, and each listing costs money.
 const COUNT_EVERY: Duration = Duration::from_secs(60);
 
 /// The last count.
-pub(super) type Counted = Mutex<Option<(Tick, u64)>>;
+pub(super) type CachedCount = Mutex<Option<(Tick, u64)>>;
 
 impl StoreAdmin for ObjectStore {
     fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, StoreResult<Page>> {
@@ -42,7 +42,7 @@ impl StoreAdmin for ObjectStore {
 
     fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
         Box::pin(async move {
-            // By this mark a deletion whose reply was lost is recognised; and the old owner's means nothing any more.
+            // The random token identifies a deletion whose reply was lost, and invalidates the old owner's token.
             let mark = Token(SystemEntropy.next_u128());
             let decide = |found: Option<&Record>, now| deleted(found, mark, now);
             let start = Start::Read { write_sent: false };
@@ -92,7 +92,7 @@ impl StoreAdmin for ObjectStore {
     }
 }
 
-/// In the place of a live record, what says that there is none, and how far fences had grown.
+/// Replaces a live record by a tombstone that keeps its fence.
 fn deleted(found: Option<&Record>, mark: Token, now: Timestamp) -> Decision<bool> {
     let live = found.filter(|record| !record.is_expired(now) && !is_deleted(record));
     let is_done = found.is_some_and(|record| is_deleted(record) && record.token == mark);
@@ -111,12 +111,12 @@ fn deleted(found: Option<&Record>, mark: Token, now: Timestamp) -> Decision<bool
     }
 }
 
-/// What a listing finds under a name.
-enum Shown {
+/// One entry of a listing.
+enum ListEntry {
     Record(Identity, Box<Record>),
-    /// A record's name, and no record that this version can read (P25).
+    /// The name of a record, but no record that this version can read (P25).
     Unreadable,
-    /// Another's object, or a record that doesn't fit.
+    /// A foreign object, or a record that doesn't match the query.
     Nothing,
 }
 
@@ -139,9 +139,9 @@ impl Inner {
                 .collect::<Vec<_>>();
             for (shown, path) in found.await {
                 match shown? {
-                    Shown::Record(identity, record) => page.records.push((identity, *record)),
-                    Shown::Unreadable => page.unreadable += 1,
-                    Shown::Nothing => {}
+                    ListEntry::Record(identity, record) => page.records.push((identity, *record)),
+                    ListEntry::Unreadable => page.unreadable += 1,
+                    ListEntry::Nothing => {}
                 }
                 if page.records.len() >= query.page_size() {
                     page.next = self.cursor(&path);
@@ -155,21 +155,21 @@ impl Inner {
         }
     }
 
-    /// The record at `path`, if it fits.
-    async fn show(&self, path: &Path, query: &Query) -> StoreResult<Shown> {
+    /// Reads the record at `path`, and applies the query.
+    async fn show(&self, path: &Path, query: &Query) -> StoreResult<ListEntry> {
         let Some(address) = self.address(path) else {
-            return Ok(Shown::Nothing);
+            return Ok(ListEntry::Nothing);
         };
         let found = match self.link.get(path, None).await {
             Ok(Some(found)) => found,
-            Ok(None) => return Ok(Shown::Nothing),
+            Ok(None) => return Ok(ListEntry::Nothing),
             // Larger than any record.
-            Err(error) if error.kind == StoreErrorKind::Record => return Ok(Shown::Unreadable),
+            Err(error) if error.kind == StoreErrorKind::Record => return Ok(ListEntry::Unreadable),
             Err(error) => return Err(error),
         };
-        // What can't be read is not listed as something that it may not be (P29).
+        // An unreadable record is counted but not listed (P29).
         let Ok(record) = Record::decode(&found.bytes) else {
-            return Ok(Shown::Unreadable);
+            return Ok(ListEntry::Unreadable);
         };
         let noted = memo::is_dated_by_the_server(&found.bytes).then_some(found.noted);
         let estimate = self.link.time.now();
@@ -177,8 +177,8 @@ impl Inner {
         let fits = query.fits(&record, now) && !is_deleted(&record);
         let identity = Identity::from_halves(&address, &record.seal);
         Ok(match fits {
-            true => Shown::Record(identity, Box::new(record)),
-            false => Shown::Nothing,
+            true => ListEntry::Record(identity, Box::new(record)),
+            false => ListEntry::Nothing,
         })
     }
 
@@ -208,8 +208,8 @@ impl Inner {
         })
     }
 
-    /// How many objects there are: counted, or beyond a number estimated from how much of the range of addresses, over
-    /// which they are spread evenly, that number takes.
+    /// The number of objects: counted, or estimated from the range of addresses that the counted ones cover. Addresses are
+    /// spread evenly.
     async fn count(&self) -> StoreResult<u64> {
         let now = self.link.time.clock().now();
         if let Some((at, count)) = *self.counted.lock()

@@ -1,4 +1,4 @@
-//! [`ObjectBodies`]: large bodies of other stores' records, in a bucket.
+//! [`ObjectBodies`]: a blob store in a bucket for large bodies of other stores' records.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use semel_core::{BoxFuture, Clock, Digest, Identity};
 use super::link::Link;
 use super::time::ServerTime;
 use super::url::Target;
-use crate::compose::Bodies;
+use crate::compose::BodyStore;
 
-/// Bodies in a bucket, under a folder for each key: needs no conditions, since a body's name says what is in it. Cheap to
+/// Bodies in a bucket, in a folder for each key. Needs no conditional writes, because a body's name is its digest. Cheap to
 /// clone.
 ///
-/// Nothing removes a body when its record expires; the bucket does, by the rule that `semel lifecycle` prints.
+/// The bucket itself removes old bodies, by the lifecycle rule that `semel lifecycle` prints.
 #[derive(Clone)]
 pub struct ObjectBodies {
     inner: Arc<Inner>,
@@ -30,20 +30,20 @@ impl ObjectBodies {
     /// Uses the bucket at `url`, as [`ObjectStore::open`](super::ObjectStore::open) has it, after writing to it once.
     ///
     /// # Errors
-    /// Where the URL can't be used, or the server doesn't take a body.
+    /// If the URL can't be used, or the server doesn't take a body.
     pub async fn open(url: &str, clock: Arc<dyn Clock>) -> StoreResult<Self> {
         let target = Target::parse(url)?;
         let time = Arc::new(ServerTime::new(clock));
         let link = Link::new(target.open(&time)?, time, target.requests);
         let root = target.root().join("bodies");
-        // So that a bucket that can't be written is known at start, not with the first large answer.
+        // A bucket that can't be written fails at start, not with the first large answer.
         link.write(&root.clone().join("probe"), Bytes::new())
             .await?;
         let inner = Arc::new(Inner { link, root });
         Ok(Self { inner })
     }
 
-    /// Where the bodies of a key lie.
+    /// The folder of a key's bodies.
     #[must_use]
     pub fn folder_of(&self, identity: &Identity) -> Path {
         let name = hex(identity.as_bytes());
@@ -61,7 +61,7 @@ fn hex(bytes: &[u8; 32]) -> String {
     format!("{:032x}{:032x}", half(upper), half(lower))
 }
 
-impl Bodies for ObjectBodies {
+impl BodyStore for ObjectBodies {
     fn put<'a>(
         &'a self,
         identity: &'a Identity,

@@ -1,4 +1,4 @@
-//! Claiming, settling, renewing, resolving: each says what is known and what to decide; see `change`.
+//! Claim, settle, renew and resolve: each gives the loop in `change` its start and its decision.
 
 use bytes::Bytes;
 use semel_core::store::StoreResult;
@@ -7,19 +7,19 @@ use semel_core::{
     Settlement, protocol,
 };
 
-use super::change::{Changed, Version};
-use super::{Inner, Place, is_deleted, memo, time};
+use super::change::{ChangeOutcome, Version};
+use super::{Inner, LeaseKey, is_deleted, memo, time};
 use crate::cas::{Snapshot, Start};
 
 impl Inner {
-    /// One conditional creation where the key is new; a look where the asker thinks that it isn't.
+    /// Claims by one conditional creation. A retry reads first.
     pub(super) async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
         let start = match ask.retry {
             true => Start::Read { write_sent: false },
             false => Start::Remembered(Snapshot::absent(self.link.time.now())),
         };
         let decide = |found: Option<&Record>, now| protocol::claim(found, ask, now);
-        let Some(Changed { answer, seen, memo }) =
+        let Some(ChangeOutcome { answer, seen, memo }) =
             self.try_change(&ask.identity, start, decide).await?
         else {
             return Ok(protocol::overtaken());
@@ -46,7 +46,7 @@ impl Inner {
             |found: Option<&Record>, now| protocol::settle(found, fence, token, settlement, now);
         let start = self.remembered(lease);
         let changed = self.change(&lease.identity, start, decide).await?;
-        self.renewed.remove(&place(lease));
+        self.renewed.remove(&lease_key(lease));
         Ok(changed.answer)
     }
 
@@ -61,8 +61,8 @@ impl Inner {
         let start = self.remembered(lease);
         let changed = self.change(&lease.identity, start, decide).await?;
         match changed.answer {
-            Renewed::Held => self.renewed.insert(place(lease), changed.memo),
-            Renewed::Lost => drop(self.renewed.remove(&place(lease))),
+            Renewed::Held => self.renewed.insert(lease_key(lease), changed.memo),
+            Renewed::Lost => drop(self.renewed.remove(&lease_key(lease))),
         }
         Ok(changed.answer)
     }
@@ -74,7 +74,7 @@ impl Inner {
         resolution: &Resolution,
     ) -> StoreResult<Resolved> {
         let decide = |found: Option<&Record>, now| {
-            // What a deletion leaves has the fence alone, and would pass for a released record.
+            // A tombstone only keeps the fence, and would look like a released record.
             let found = found.filter(|record| !is_deleted(record));
             protocol::resolve(found, fence, resolution, now)
         };
@@ -89,10 +89,10 @@ impl Inner {
         Ok(found.map(|(record, _)| record).filter(live))
     }
 
-    /// The record as the lease's own claim wrote it, or its last renewal by this process. Where that isn't there any
-    /// more the first write fails, and then what is there is looked at.
+    /// The record as the lease's claim, or its last renewal by this process, wrote it. If the object has changed since, the
+    /// first write fails, and the loop reads it.
     fn remembered(&self, lease: &Grant) -> Start<Version> {
-        let memo = self.renewed.get(&place(lease));
+        let memo = self.renewed.get(&lease_key(lease));
         let memo = memo.unwrap_or_else(|| lease.memo.clone());
         let seen = memo::read(&memo).and_then(|(update, packed)| {
             let record = Record::decode_for(&lease.identity, &packed).ok()?;
@@ -111,6 +111,6 @@ impl Inner {
     }
 }
 
-fn place(lease: &Grant) -> Place {
+fn lease_key(lease: &Grant) -> LeaseKey {
     (lease.identity.address(), lease.fence)
 }

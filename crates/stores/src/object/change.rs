@@ -13,22 +13,22 @@ use crate::cas::{self, Cell, Snapshot, Start, Swap, overtaken};
 pub(super) struct Version {
     pub(super) update: UpdateVersion,
     pub(super) packed: Bytes,
-    /// When the server says that it was written; a remembered one doesn't know.
+    /// When it was written, by the server's clock; `None` for a remembered one.
     pub(super) noted: Option<Timestamp>,
 }
 
-pub(super) type Seen = Snapshot<Version>;
+pub(super) type ObjectSnapshot = Snapshot<Version>;
 
-/// What was decided, the record that it was decided on, and what a lease carries of the record that is there now.
-pub(super) struct Changed<A> {
+/// The answer, the record that it was decided on, and the memo of the record that is stored now.
+pub(super) struct ChangeOutcome<A> {
     pub(super) answer: A,
-    pub(super) seen: Seen,
+    pub(super) seen: ObjectSnapshot,
     pub(super) memo: Bytes,
 }
 
 impl Inner {
-    /// The record, expired or not, and what time to decide by.
-    pub(super) async fn look(&self, identity: &Identity) -> StoreResult<Seen> {
+    /// Reads the record, expired or not, and the time to decide by.
+    pub(super) async fn look(&self, identity: &Identity) -> StoreResult<ObjectSnapshot> {
         let Some(found) = self.link.get(&self.path_of(identity), None).await? else {
             return Ok(Snapshot::absent(self.link.time.now()));
         };
@@ -51,19 +51,19 @@ impl Inner {
         identity: &Identity,
         start: Start<Version>,
         decide: impl Fn(Option<&Record>, Timestamp) -> Decision<A>,
-    ) -> StoreResult<Changed<A>> {
+    ) -> StoreResult<ChangeOutcome<A>> {
         let changed = self.try_change(identity, start, decide).await?;
         changed.ok_or_else(overtaken)
     }
 
-    /// The same; `None` where another write came first every time.
+    /// As [`Self::change`]. `None` if another write came first every time.
     pub(super) async fn try_change<A>(
         &self,
         identity: &Identity,
         start: Start<Version>,
         decide: impl Fn(Option<&Record>, Timestamp) -> Decision<A>,
-    ) -> StoreResult<Option<Changed<A>>> {
-        let place = Place {
+    ) -> StoreResult<Option<ChangeOutcome<A>>> {
+        let place = RecordCell {
             inner: self,
             identity,
             is_dated_now: true,
@@ -75,7 +75,7 @@ impl Inner {
             let memo = written
                 .map(|(version, packed)| memo::write(version, packed))
                 .or_else(|| read.map(|read| memo::write(&read.update, &read.packed)));
-            Changed {
+            ChangeOutcome {
                 answer: change.answer,
                 memo: memo.unwrap_or_default(),
                 seen: change.seen,
@@ -83,14 +83,14 @@ impl Inner {
         }))
     }
 
-    /// A record from another store (P43). It is written as it is: that the server notes another time says nothing about it,
-    /// and the packed record says so.
+    /// Writes a record from another store unchanged (P43). Its packed form says that the server's time of the object doesn't
+    /// apply to it.
     pub(super) async fn restore(
         &self,
         identity: &Identity,
         record: &Record,
     ) -> StoreResult<Restored> {
-        let place = Place {
+        let place = RecordCell {
             inner: self,
             identity,
             is_dated_now: false,
@@ -102,29 +102,29 @@ impl Inner {
     }
 }
 
-/// The object of one record.
-struct Place<'a> {
+/// The compare-and-swap cell of one record's object.
+struct RecordCell<'a> {
     inner: &'a Inner,
     identity: &'a Identity,
     /// Whether a record is written with the time of the write.
     is_dated_now: bool,
 }
 
-impl Cell for Place<'_> {
+impl Cell for RecordCell<'_> {
     type Version = Version;
     type Written = (UpdateVersion, Bytes);
 
-    /// For less time than the engine gives a call.
+    /// All attempts together take less time than the engine's call limit.
     const ATTEMPTS: u32 = 8;
 
-    async fn read(&self) -> StoreResult<Seen> {
+    async fn read(&self) -> StoreResult<ObjectSnapshot> {
         self.inner.look(self.identity).await
     }
 
-    async fn swap(&self, seen: &Seen, new: Record) -> StoreResult<Swap<Self>> {
+    async fn swap(&self, seen: &ObjectSnapshot, new: Record) -> StoreResult<Swap<Self>> {
         let link = &self.inner.link;
         let packed = if self.is_dated_now {
-            // Decided by a time that may have been held back; written now.
+            // The time of the decision may lag behind; the record gets the current time.
             let last = seen.record().map(|record| record.written_at);
             let written_at = link.time.now().max(last.unwrap_or_default());
             memo::pack(&time::dated(new, written_at))

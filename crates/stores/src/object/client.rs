@@ -16,8 +16,8 @@ use super::time::ServerTime;
 use super::url::{Cloud, Target, bad};
 
 impl Target {
-    /// The client library's store, on our own connections, and without its retries: one that follows a write which did
-    /// happen is refused for that very write, and what the library makes of that is "somebody else's".
+    /// The client library's store, on our own connections and without its retries. A retry after a write that was applied
+    /// would fail its condition because of that very write, and the library would report another writer.
     pub(super) fn open(&self, time: &Arc<ServerTime>) -> StoreResult<Arc<dyn ObjectStore>> {
         let connector = Connector::new(self.tls()?, Arc::clone(time));
         let connector = connector.map_err(|_| bad("this machine has no list of whom to trust"))?;
@@ -76,7 +76,7 @@ impl Target {
         Ok(store)
     }
 
-    /// Whom to trust, where not the machine's own list.
+    /// The trusted certificates, if not the machine's own list.
     fn tls(&self) -> StoreResult<Option<rustls::ClientConfig>> {
         let Some(file) = &self.ca else {
             return Ok(None);

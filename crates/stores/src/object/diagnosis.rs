@@ -1,4 +1,4 @@
-//! What an operator should know of the bucket: asked for by `semel doctor`, never on the hot path.
+//! Health checks of the bucket for `semel doctor`. Never on the hot path.
 
 use semel_core::diagnosis::{Finding, Severity};
 use semel_core::store::StoreResult;

@@ -1,4 +1,4 @@
-//! What a server of objects says, as a store error: what is known, and whether to try again.
+//! Maps errors of object storage to store errors: what is known, and whether to retry.
 
 use object_store::Error;
 use semel_core::{Certainty, StoreError, StoreErrorKind};
@@ -6,8 +6,8 @@ use semel_core::{Certainty, StoreError, StoreErrorKind};
 use super::http::Stamp;
 use crate::ServerError;
 
-/// What a server of objects may answer a request of ours: the status, and S3's word for it where that counts. What is not
-/// here only a change of the configuration mends, and nothing was changed.
+/// The error responses of object storage: the status, and S3's error code if it matters. For all others, nothing was
+/// changed, and only a change of configuration helps.
 pub const ERRORS: &[ServerError] = &{
     use Certainty::{Definite, Unknown};
     use StoreErrorKind::{Rejected, Unavailable};
@@ -77,8 +77,8 @@ fn classify(status: u16, code: Option<&str>) -> (StoreErrorKind, Certainty) {
     })
 }
 
-/// What became of a request that did not succeed. Only what the server refused in words is known not to have happened:
-/// an error of the server's own may come after the write.
+/// The store error of a failed request. Only an explicit rejection proves that nothing was changed: an internal error of the
+/// server may follow the write.
 pub(super) fn store_error(stamp: &Stamp, error: &Error) -> StoreError {
     let code = code(&error.to_string());
     let (kind, certainty) = match stamp.status() {
@@ -86,7 +86,7 @@ pub(super) fn store_error(stamp: &Stamp, error: &Error) -> StoreError {
         None => (StoreErrorKind::Unavailable, Certainty::Unknown),
         Some(status) => classify(status, code.as_deref()),
     };
-    // Not the client's own words: they repeat what the server says of the request, and with whose key it was signed.
+    // The client's own message is left out: it repeats parts of the request, and the key that signed it.
     let said = match (stamp.status(), code) {
         (Some(status), Some(code)) => {
             format!("the server answered {status} {code}{}", hint(&code))
@@ -98,7 +98,7 @@ pub(super) fn store_error(stamp: &Stamp, error: &Error) -> StoreError {
     StoreError::new(kind, certainty, said)
 }
 
-/// What to do about the mistakes that people make.
+/// Advice for common mistakes.
 fn hint(code: &str) -> &'static str {
     match code {
         "RequestTimeTooSkewed" => {
@@ -113,7 +113,7 @@ fn hint(code: &str) -> &'static str {
     }
 }
 
-/// The word that S3 has for it.
+/// S3's error code in the response.
 fn code(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("<Code>")?;
     let (code, _) = rest.split_once("</Code>")?;
@@ -127,7 +127,7 @@ pub(super) fn too_late() -> StoreError {
     StoreError::new(StoreErrorKind::Unavailable, Certainty::Unknown, said)
 }
 
-/// The server can't be trusted with records.
+/// The server isn't fit to keep records.
 pub(super) fn unfit(why: impl Into<String>) -> StoreError {
     let said: String = why.into();
     StoreError::new(StoreErrorKind::Rejected, Certainty::Definite, said)
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_is_what_its_answer_is_taken_for() {
+    fn every_row_classifies_its_own_response() {
         for row in ERRORS {
             let (status, word) = row.code.split_once(' ').unwrap_or((row.code, ""));
             let status = format!("{:0<3}", status.trim_end_matches('*'));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_been_done_is_not_taken_for_refused() {
+    fn uncertain_responses_are_not_classified_as_rejected() {
         for status in [200, 204, 206, 408, 429, 500, 503] {
             let error = of(status, "");
             let known = (error.kind, error.certainty);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_came_too_slowly_is_worth_another_try_and_others_are_not() {
+    fn slow_requests_are_retried_and_other_rejections_are_not() {
         let slow = of(400, "<Error><Code>RequestTimeout</Code></Error>");
         assert_eq!(slow.kind, StoreErrorKind::Unavailable);
         assert_eq!(slow.certainty, Certainty::Definite);

@@ -1,5 +1,5 @@
-//! The connection under the client library: ours, so that every reply's `Date` is seen, no request is sent twice behind
-//! our back, and a deletion can be conditional.
+//! The HTTP client under the client library. Ours, so that it sees every response's `Date`, never retries on its own, and
+//! can make a deletion conditional.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -25,7 +25,7 @@ use super::time::ServerTime;
 /// How long to try to connect.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long an idle connection is kept: less than servers keep theirs, so that few are found closed.
+/// How long an idle connection is kept: shorter than servers do, so that few are found closed.
 const IDLE: Duration = Duration::from_secs(10);
 
 tokio::task_local! {
@@ -33,11 +33,11 @@ tokio::task_local! {
     pub(super) static STAMP: Arc<Stamp>;
 }
 
-/// One request of ours: what to add to it, and what became of it.
+/// One request: the header to add to it, and its outcome.
 #[derive(Debug)]
 pub(super) struct Stamp {
-    /// How its path ends: requests for credentials pass here too, and their clocks are others'. Empty for a listing,
-    /// which is not asked for the time.
+    /// The end of its path. Requests for credentials pass here too, and their servers have other clocks. Empty for a
+    /// listing, whose `Date` isn't used.
     name: String,
     if_match: Option<String>,
     status: AtomicU16,
@@ -54,22 +54,22 @@ impl Stamp {
         })
     }
 
-    /// The status of the reply, if one came and did not break off.
+    /// The status of the response, if it came completely.
     pub(super) fn status(&self) -> Option<u16> {
         Some(self.status.load(Ordering::SeqCst)).filter(|status| *status != 0)
     }
 
-    /// The head of a reply came.
+    /// Notes that the head of a response came.
     pub(super) fn answered(&self, status: u16) {
         self.status.store(status, Ordering::SeqCst);
     }
 
-    /// The rest of it didn't: a status without what it is about is no answer.
+    /// Notes that the rest of the response didn't come: the status alone doesn't count as an answer.
     fn broke_off(&self) {
         self.status.store(0, Ordering::SeqCst);
     }
 
-    /// Whether it is known that the server never saw it.
+    /// Whether the server certainly never received it.
     pub(super) fn was_never_sent(&self) -> bool {
         self.never_sent.load(Ordering::SeqCst)
     }

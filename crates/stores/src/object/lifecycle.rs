@@ -1,4 +1,4 @@
-//! A rule with which the bucket itself removes what expired.
+//! A lifecycle rule with which the bucket itself removes expired records.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::url::{Cloud, Target};
 
-/// A rule, and how it is given to the bucket.
+/// A rule, and the command that sets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lifecycle {
     /// The rule, as the cloud's own tools take it.
@@ -18,13 +18,13 @@ pub struct Lifecycle {
     pub command: String,
 }
 
-/// The rule for the bucket at `url` where no record is kept longer than `retention`.
+/// The rule for the bucket at `url` if no record is kept longer than `retention`.
 ///
 /// Buckets count whole days since the last write, so a record is removed up to two days after it expired, never before:
 /// one day because a day that has begun doesn't count, one for the margin between clocks.
 ///
 /// # Errors
-/// Where the URL can't be used.
+/// If the URL can't be used.
 pub fn lifecycle(url: &str, retention: Duration) -> StoreResult<Lifecycle> {
     const DAY: u64 = 24 * 60 * 60;
     let target = Target::parse(url)?;
@@ -38,7 +38,7 @@ pub fn lifecycle(url: &str, retention: Duration) -> StoreResult<Lifecycle> {
                 "Status": "Enabled",
                 "Filter": {"Prefix": folder},
                 "Expiration": {"Days": days},
-                // In a bucket that keeps versions, every settlement leaves one behind.
+                // In a bucket with versioning, every settlement leaves an old version.
                 "NoncurrentVersionExpiration": {"NoncurrentDays": 1},
             }]}),
             format!(

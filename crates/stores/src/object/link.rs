@@ -1,4 +1,4 @@
-//! Requests to the server: within a time and a number, each with what became of it.
+//! Requests to the server, with a time limit and a bound on concurrency.
 
 use std::future::Future;
 use std::pin::pin;
@@ -30,7 +30,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 const MOST_BYTES: usize =
     Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES + Record::MAX_CHECKPOINT_BYTES + 64 * 1024;
 
-/// How often a read that got no answer is sent again.
+/// How many times a read without an answer is retried.
 const READS: u32 = 2;
 
 /// The first pause between two tries, and the longest.
@@ -48,7 +48,7 @@ pub(super) struct Link {
 }
 
 /// An object as it was found.
-pub(super) struct Found {
+pub(super) struct FoundObject {
     pub(super) version: UpdateVersion,
     /// When the server says that it was written, to the second.
     pub(super) noted: Timestamp,
@@ -70,8 +70,8 @@ impl Link {
         }
     }
 
-    /// Writes on the condition that nothing is there, or exactly `instead_of`. `None` where the condition failed, or
-    /// where the server could not tell because another was at it (409): look, and decide again.
+    /// Writes on the condition that there is no object, or exactly `instead_of`. `None` if the condition failed, or if the
+    /// server could not check it because of a concurrent write (409): read, and decide again.
     pub(super) async fn put(
         &self,
         path: &Path,
@@ -96,7 +96,7 @@ impl Link {
         }
     }
 
-    /// Writes, whatever is there.
+    /// Writes unconditionally.
     pub(super) async fn write(&self, path: &Path, bytes: Bytes) -> StoreResult<()> {
         let stamp = Stamp::new(name_of(path), None);
         let put = self
@@ -108,9 +108,13 @@ impl Link {
         }
     }
 
-    /// Reads an object, or only its first bytes. Harmless, so it is sent again where no answer came: a connection that
-    /// the server has just closed for want of use looks like that.
-    pub(super) async fn get(&self, path: &Path, first: Option<u64>) -> StoreResult<Option<Found>> {
+    /// Reads an object, or only its first bytes. Harmless, so it is sent again if no answer came: a connection that
+    /// the server has just closed because it was idle looks like that.
+    pub(super) async fn get(
+        &self,
+        path: &Path,
+        first: Option<u64>,
+    ) -> StoreResult<Option<FoundObject>> {
         for tried in 0..READS {
             match self.get_once(path, first).await {
                 Err(error) if error.is_transient() => self.pause(tried).await,
@@ -120,7 +124,7 @@ impl Link {
         self.get_once(path, first).await
     }
 
-    async fn get_once(&self, path: &Path, first: Option<u64>) -> StoreResult<Option<Found>> {
+    async fn get_once(&self, path: &Path, first: Option<u64>) -> StoreResult<Option<FoundObject>> {
         let stamp = Stamp::new(name_of(path), None);
         let options = GetOptions {
             range: first.map(|first| GetRange::Bounded(0..first)),
@@ -141,7 +145,7 @@ impl Link {
             Err(error) => return Err(store_error(&stamp, &error)),
         };
         let noted = u64::try_from(meta.last_modified.timestamp()).unwrap_or(0);
-        Ok(Some(Found {
+        Ok(Some(FoundObject {
             bytes: bytes.ok_or(RecordError::Malformed("larger than any record"))?,
             noted: Timestamp::from_micros(noted.saturating_mul(1_000_000)),
             version: UpdateVersion {
@@ -151,7 +155,7 @@ impl Link {
         }))
     }
 
-    /// Deletes exactly this version, where the server keeps to that; `false` where another is there by now.
+    /// Deletes exactly this version, if the server supports that. `false` if the object has another version by now.
     pub(super) async fn delete(&self, path: &Path, tag: Option<String>) -> StoreResult<bool> {
         let stamp = Stamp::new(name_of(path), tag);
         let one = futures_util::stream::iter([Ok(path.clone())]).boxed();
@@ -169,14 +173,14 @@ impl Link {
         let listing = match after.cloned() {
             Some(after) => {
                 let listing = self.objects.list_with_offset(Some(root), &after);
-                // Some servers begin at the beginning all the same.
+                // Some servers ignore the start and begin at the beginning.
                 listing
                     .try_filter(move |meta| std::future::ready(meta.location > after))
                     .boxed()
             }
             None => self.objects.list(Some(root)),
         };
-        // The library's panics when it is asked again after its end.
+        // Fused, because the library's stream panics if it is polled after its end.
         listing.fuse().boxed()
     }
 
@@ -198,7 +202,7 @@ impl Link {
         }
     }
 
-    /// One request, when there is room, for no longer than the limit.
+    /// Sends one request within the bound on concurrency and the time limit.
     async fn send<T>(
         &self,
         stamp: &Arc<Stamp>,
@@ -230,7 +234,7 @@ impl Link {
         }
     }
 
-    /// Lets others finish: twice as long each time, and never two askers equally long.
+    /// Backs off: twice as long each time, with random jitter.
     pub(super) async fn pause(&self, tried: u32) {
         let (first, longest) = PAUSES;
         let most = first.saturating_mul(1 << tried.min(6)).min(longest);

@@ -1,14 +1,14 @@
-//! What a lease carries so that its settlement needs no look: the version that was written, and the record.
+//! The memo of a lease, with which its settlement needs no read: the version that was written, and the record.
 //!
-//! And what makes no two writes alike: a nonce behind the record. Many servers make an object's tag of its bytes, so two
-//! writes of the same bytes would have one tag, and a condition on it could not tell whether anything happened between.
+//! Also the nonce behind each record, which makes every write unique. Many servers derive an object's tag from its bytes, so
+//! two writes of the same bytes would have the same tag, and a condition on it would miss the writes in between.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use object_store::UpdateVersion;
 use semel_core::env::SystemEntropy;
 use semel_core::{Entropy as _, Record};
 
-/// A section that readers of records pass over.
+/// A section that readers of records skip.
 const NONCE: u8 = 255;
 
 /// How long a nonce is.
@@ -19,7 +19,7 @@ pub(super) fn pack(record: &Record) -> Bytes {
     with_nonce(record, &[])
 }
 
-/// The same for a record that was written at another time than now: a byte more behind the nonce says so.
+/// The packed record, marked by an extra byte behind the nonce as written at another time than the object.
 pub(super) fn pack_as_it_was(record: &Record) -> Bytes {
     with_nonce(record, &[1])
 }
@@ -35,14 +35,14 @@ fn with_nonce(record: &Record, more: &[u8]) -> Bytes {
     out.freeze()
 }
 
-/// Whether the server's time of an object bounds the record's.
+/// Whether the server's time of the object applies to the record.
 pub(super) fn is_dated_by_the_server(packed: &[u8]) -> bool {
     let as_it_was = [NONCE, 17, 0, 0, 0];
     let section = packed.len().checked_sub(as_it_was.len() + BYTES + 1);
     !section.is_some_and(|at| packed[at..].starts_with(&as_it_was))
 }
 
-/// Version and record, for the lease to carry.
+/// Encodes version and record as a memo.
 pub(super) fn write(version: &UpdateVersion, packed: &[u8]) -> Bytes {
     let mut out = BytesMut::with_capacity(packed.len() + 64);
     for part in [&version.e_tag, &version.version] {
@@ -54,7 +54,7 @@ pub(super) fn write(version: &UpdateVersion, packed: &[u8]) -> Bytes {
     out.freeze()
 }
 
-/// What a lease carries, if it does.
+/// Decodes a memo.
 pub(super) fn read(memo: &Bytes) -> Option<(UpdateVersion, Bytes)> {
     let mut rest = memo.clone();
     let mut part = || {

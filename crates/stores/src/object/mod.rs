@@ -2,17 +2,16 @@
 //! one conditional creation.
 //!
 //! - **Claim** is `PUT` with `If-None-Match: *`. What loses reads the object, lets
-//!   [`protocol`](semel_core::protocol) decide, and, where that says to write, replaces exactly what was read
+//!   [`protocol`](semel_core::protocol) decide, and, if that says to write, replaces exactly what was read
 //!   (`If-Match`). One atomic write decides, always.
-//! - **Settle** and **renew** replace what the lease remembers; only where that is not there any more do they look.
+//! - **Settle** and **renew** replace the object that the lease remembers. They read only if that has changed.
 //! - **Time** is the server's: `Date` of its replies and `Last-Modified` of the object, with a margin; see `time`.
-//! - The client library's retries are off: a write that did happen, and whose reply was lost, is recognised by its token.
+//! - The client library's retries are off. A write that was applied, and whose reply was lost, is recognised by its token.
 //!
-//! A server that ignores the conditions, or isn't atomic about them, is refused at start; see `probe`. Nothing tells a
-//! waiter that a record changed: it polls.
+//! A server that ignores the conditions, or doesn't check them atomically, is rejected at start; see `probe`. There are no
+//! wake-ups: a waiter polls.
 
 mod admin;
-mod beside;
 mod bodies;
 mod calls;
 mod canary;
@@ -20,6 +19,7 @@ mod change;
 mod client;
 mod diagnosis;
 mod error;
+mod extra_objects;
 mod http;
 mod lifecycle;
 mod link;
@@ -50,13 +50,13 @@ use sweep::Sweeper;
 use time::ServerTime;
 use url::Target;
 
-pub use beside::Version;
 pub use bodies::ObjectBodies;
 pub use error::ERRORS;
+pub use extra_objects::Version;
 pub use lifecycle::{Lifecycle, lifecycle};
 pub use url::{Cloud, DEFAULT_PREFIX, MIN_CLOCK_MARGIN};
 
-/// Whether the URL can be read, without reaching for what it names: for `fuzz/`.
+/// Checks that the URL can be parsed, without connecting. For `fuzz/`.
 ///
 /// # Errors
 /// As [`ObjectStore::open`] has them.
@@ -78,16 +78,16 @@ struct Inner {
     margin: Duration,
     fitness: Fitness,
     sweeper: Sweeper,
-    counted: admin::Counted,
+    counted: admin::CachedCount,
     canaries: canary::Canaries,
     renewed: Renewals,
 }
 
-/// Which lease.
-type Place = (Address, Fence);
+/// The key of a lease in the cache of renewals.
+type LeaseKey = (Address, Fence);
 
-/// What renewals wrote, which the leases themselves don't remember. A bounded number: the others look.
-type Renewals = quick_cache::sync::Cache<Place, Bytes>;
+/// The memos of renewals, which the leases themselves don't have. Bounded: without a memo, a settlement reads first.
+type Renewals = quick_cache::sync::Cache<LeaseKey, Bytes>;
 const RENEWALS: usize = 4_096;
 
 impl ObjectStore {
@@ -104,7 +104,7 @@ impl ObjectStore {
     /// the URL doesn't have come from the variables that each cloud's own tools read.
     ///
     /// # Errors
-    /// Where the URL can't be used, the server can't be reached, or it would let two callers win: it ignores
+    /// If the URL can't be used, the server can't be reached, or it would let two callers win: it ignores
     /// conditions, or doesn't keep to them when several ask at once.
     pub async fn open(url: &str, clock: Arc<dyn Clock>) -> StoreResult<Self> {
         let target = Target::parse(url)?;
@@ -120,7 +120,7 @@ impl ObjectStore {
             margin: target.margin,
             fitness,
             sweeper: Sweeper::new(target.sweeps),
-            counted: admin::Counted::default(),
+            counted: admin::CachedCount::default(),
             canaries: canary::Canaries::default(),
             renewed: Renewals::new(RENEWALS),
         };
@@ -129,14 +129,13 @@ impl ObjectStore {
         })
     }
 
-    /// The client underneath, for whoever looks or writes behind the store's back: tests, and measurements of the bare
-    /// thing. It never tries again by itself.
+    /// The underlying client, for tests and benchmarks that bypass the store. It never retries.
     #[must_use]
     pub fn client(&self) -> &Arc<dyn object_store::ObjectStore> {
         &self.inner.link.objects
     }
 
-    /// Where the record of a key lies.
+    /// The path of a key's record.
     #[must_use]
     pub fn path_of(&self, identity: &Identity) -> Path {
         self.inner.path_of(identity)
@@ -144,13 +143,13 @@ impl ObjectStore {
 }
 
 impl Inner {
-    /// The address in hex, under its first two digits: it is a digest, so that no range of names is hotter than another.
+    /// The address in hex, in a folder named by its first two digits. It is a digest, so that names are spread evenly.
     fn path_of(&self, identity: &Identity) -> Path {
         let name = format!("{:032x}", u128::from_be_bytes(identity.address()));
         self.root.clone().join(&name[..2]).join(name)
     }
 
-    /// Whose record lies there; `None` where it is no record of this store's: others' objects may lie below its root,
+    /// Whose record lies there; `None` if it is no record of this store's: others' objects may lie below its root,
     /// and some of those have names of the same form.
     fn address(&self, path: &Path) -> Option<Address> {
         let relative = self.relative(path)?;
@@ -171,7 +170,7 @@ impl Inner {
     }
 }
 
-/// What a deletion leaves for a while, so that fences keep growing.
+/// Whether the record is a tombstone, kept for a while after a deletion so that fences keep growing.
 fn is_deleted(record: &Record) -> bool {
     record.state == State::Released && record.attempt == 0
 }

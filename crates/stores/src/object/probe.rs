@@ -1,5 +1,7 @@
-//! Whether a server keeps to conditions, tried at every start: two that are known to speak S3 don't. One ignores them;
-//! the other looks first and writes then, and lets several callers win at once.
+//! The health probe at start: tests that the server checks conditional writes atomically.
+//!
+//! Two known servers with an S3 API don't: one ignores the conditions, and the other checks before it writes, so that
+//! several callers win at once.
 
 use std::time::Duration;
 
@@ -12,20 +14,20 @@ use semel_core::store::StoreResult;
 use semel_core::{Entropy as _, StoreError};
 
 use super::error::unfit;
-use super::link::{Found, Link};
+use super::link::{FoundObject, Link};
 use super::url::Cloud;
 
-/// How many ask at once, and how often.
+/// How many writers race at once, and how many times.
 const RACERS: usize = 16;
 const ROUNDS: usize = 3;
 
-/// How far the time of an object may be from the time of a reply.
+/// How far the time of an object may differ from the `Date` of a response.
 const APART: Duration = Duration::from_secs(2);
 
-/// What a server that passed can do.
+/// What a fit server supports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fitness {
-    /// Whether a deletion can be made conditional: without that there is no safe sweep.
+    /// Whether a deletion can be conditional. Without that, sweeping isn't safe.
     pub(super) deletes: bool,
 }
 
@@ -39,7 +41,7 @@ pub(super) async fn probe(link: &Link, root: &Path, cloud: Cloud) -> StoreResult
     let fitness = probe.run(cloud).await;
     let rounds = (0..ROUNDS).map(|round| format!("race{round}"));
     let used = rounds.chain(["one".to_owned(), "absent".to_owned()]);
-    // What is left over is removed by the bucket's own rule.
+    // Objects that are left over are removed by the bucket's lifecycle rule.
     join_all(used.map(|name| probe.at(&name)).map(|path| async move {
         let _ = link.delete(&path, None).await;
     }))
@@ -85,7 +87,7 @@ impl Probe<'_> {
         if self.link.put(&path, chance(), None).await?.is_some() {
             return Err(ignores("If-None-Match"));
         }
-        if !self.link.time.is_told() {
+        if !self.link.time.is_known() {
             return Err(unfit("its replies don't say what time it is (`Date`)"));
         }
         Ok(self.there("one").await?.version)
@@ -113,7 +115,7 @@ impl Probe<'_> {
     /// Whether a deletion under a stale tag is refused.
     async fn delete(&self, stale: &UpdateVersion) -> StoreResult<bool> {
         let path = self.at("one");
-        // Some answer with an error that they don't know such a thing.
+        // Some servers answer with an error because they don't support it.
         let deleted = self.link.delete(&path, stale.e_tag.clone()).await;
         if self.link.get(&path, None).await?.is_some() {
             return Ok(matches!(deleted, Ok(false)));
@@ -122,12 +124,12 @@ impl Probe<'_> {
         Ok(false)
     }
 
-    async fn there(&self, name: &str) -> StoreResult<Found> {
+    async fn there(&self, name: &str) -> StoreResult<FoundObject> {
         let found = self.link.get(&self.at(name), None).await?;
         found.ok_or_else(|| unfit("it doesn't show what was just written"))
     }
 
-    /// Many at once: at most one wins, and what it wrote is what is there.
+    /// Many writers race: at most one wins, and the object has its bytes.
     async fn race(&self, name: &str, instead_of: Option<&UpdateVersion>) -> StoreResult<()> {
         let path = self.at(name);
         let racers = (0..RACERS).map(|_| async {

@@ -1,5 +1,5 @@
-//! Removing what expired, a stretch at a time: the header of each object is read, and exactly the version that was read
-//! is deleted. A rule of the bucket does the same without a request of ours; see `lifecycle`.
+//! Removes expired records, a batch at a time: reads the header of each object, and deletes exactly the version that was
+//! read. A lifecycle rule of the bucket does the same without requests; see `lifecycle`.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use super::{Inner, time};
 /// How many objects are read at the same time.
 pub(super) const AT_ONCE: usize = 16;
 
-/// How many records one sweep looks at: each look is a request, and has its price.
+/// How many records one sweep reads. Each read is a request that costs money.
 const LOOKS: usize = 10_000;
 
-/// Where the sweeper of this process stands.
+/// The position of this process's sweeper.
 pub(super) struct Sweeper {
     on: bool,
     place: Mutex<Option<Path>>,
@@ -36,13 +36,13 @@ impl Sweeper {
 }
 
 impl Inner {
-    /// Whether this process may remove anything: it was not told to leave that to a rule, and the server can delete
-    /// exactly what was read. Otherwise a key that is claimed anew at that moment would be forgotten.
+    /// Whether this process may remove records: it isn't configured to leave that to a lifecycle rule, and the server can
+    /// delete exactly the version that was read. Otherwise a key that is claimed at that moment would lose its record.
     pub(super) const fn can_sweep(&self) -> bool {
         self.sweeper.on && self.fitness.deletes
     }
 
-    /// Goes on from where the last one ended, and removes about `most` records that expired: fewer where the bucket ends
+    /// Goes on from where the last one ended, and removes about `most` records that expired: fewer if the bucket ends
     /// before, or after so many looks.
     pub(super) async fn sweep(&self, most: usize) -> StoreResult<usize> {
         if !self.can_sweep() {
@@ -57,7 +57,7 @@ impl Inner {
             if lot.is_empty() {
                 break;
             }
-            // Others' objects are passed over by name.
+            // Foreign objects are skipped by name.
             looked_at += lot.iter().filter(|meta| self.is_record(meta)).count();
             let found = futures_util::stream::iter(lot)
                 .map(|meta| self.remove_if_expired(meta))
@@ -70,7 +70,7 @@ impl Inner {
         Ok(removed)
     }
 
-    /// How many there are, up to `most`.
+    /// Counts expired records, up to `most`.
     pub(super) async fn count_expired(&self, most: usize) -> StoreResult<usize> {
         let mut listing = self.link.list(&self.root, None);
         let mut count = 0;
@@ -90,7 +90,7 @@ impl Inner {
         Ok(count.min(most))
     }
 
-    /// The next few of a listing: as many as are read at the same time, or fewer where the records among them take more
+    /// The next few of a listing: as many as are read at the same time, or fewer if the records among them take more
     /// than `room` bytes.
     pub(super) async fn lot(
         &self,
@@ -112,7 +112,7 @@ impl Inner {
         self.address(&meta.location).is_some()
     }
 
-    /// How much there is to read of it; nothing where it is no record.
+    /// How much there is to read of it; nothing if it is no record.
     pub(super) fn size(&self, meta: &ObjectMeta) -> u64 {
         if self.is_record(meta) { meta.size } else { 0 }
     }
@@ -124,7 +124,7 @@ impl Inner {
         }
     }
 
-    /// The tag of an expired record; `None` where it is live, or is no record that we can read.
+    /// The tag of an expired record; `None` if it is live, or is no record that we can read.
     async fn expired_tag(&self, meta: &ObjectMeta) -> StoreResult<Option<String>> {
         if !self.is_record(meta) || meta.size < HEADER_BYTES as u64 {
             return Ok(None);

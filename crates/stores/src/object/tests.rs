@@ -1,4 +1,4 @@
-//! Listing and sweeping where there are too many objects for a test on a server: on the library's objects in memory.
+//! Listing and sweeping if there are too many objects for a test on a server: on the library's objects in memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use object_store::ObjectStoreExt as _;
 use object_store::memory::InMemory;
 use semel_core::store::{Cursor, Query, StoreAdmin as _};
 use semel_core::{
-    Answer, Claim, Claimed, CrashPolicy, Entropy as _, Fingerprint, Grant, Identity, Key,
-    Namespace, Secret, Settlement, Store as _, Terms, Token, env::SystemEntropy,
+    Answer, Claim, ClaimTerms, Claimed, CrashPolicy, Entropy as _, Fingerprint, Grant, Identity,
+    Key, Namespace, Secret, Settlement, Store as _, Token, env::SystemEntropy,
 };
 
 use super::*;
@@ -26,7 +26,7 @@ fn bucket() -> ObjectStore {
         margin: MIN_CLOCK_MARGIN,
         fitness: Fitness { deletes: true },
         sweeper: Sweeper::new(true),
-        counted: admin::Counted::default(),
+        counted: admin::CachedCount::default(),
         canaries: super::canary::Canaries::default(),
         renewed: Renewals::new(RENEWALS),
     };
@@ -49,10 +49,10 @@ async fn claimed(store: &ObjectStore, retention: Duration) -> Grant {
     let lease = Duration::from_secs(1);
     let claim = Claim {
         retry: false,
-        identity: Identity::of(&Secret::none(), &namespace, &key),
+        identity: Identity::new(&Secret::none(), &namespace, &key),
         fingerprint: Fingerprint::builder(&Secret::none()).finish(),
         token: Token(SystemEntropy.next_u128()),
-        terms: Terms::new(lease, retention, CrashPolicy::Takeover, 5).unwrap(),
+        terms: ClaimTerms::new(lease, retention, CrashPolicy::Takeover, 5).unwrap(),
         secret_id: 0,
         hint: key.hint(),
         namespace,
@@ -158,7 +158,7 @@ async fn what_only_has_the_name_of_a_record_is_none() {
 async fn a_page_of_large_records_is_short() {
     let store = bucket();
     let body = Bytes::from(vec![b'x'; 8 << 20]);
-    let settlement = Settlement::Complete(Arc::new(Answer::of(body)));
+    let settlement = Settlement::Complete(Arc::new(Answer::from_body(body)));
     let mut mine = Vec::new();
     for _ in 0..6 {
         let lease = claimed(&store, HOUR).await;

@@ -1,8 +1,8 @@
-//! The server's clock, as far as its replies tell it.
+//! The server's clock, estimated from the `Date` of its responses.
 //!
-//! Every reply says in `Date` what second it is there. Sent and received on our own monotonic clock, a reply bounds how
-//! far the two are apart from below and from above; many replies bound it closely. Time is told by the lower bound: a
-//! lease that has lapsed by it has lapsed on the server. No wall clock of ours is asked.
+//! Every response has the server's time to the second. With the times of request and response on our monotonic clock, it
+//! bounds the difference of the two clocks from below and above, and many responses bound it closely. The estimate is the
+//! lower bound: a lease that has lapsed by it has lapsed on the server. Our wall clock isn't used.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use semel_core::{Clock, Record, State, Tick, Timestamp};
 
-/// What `Date` leaves out.
+/// The resolution of `Date`.
 const GRAIN: i64 = 1_000_000;
 
-/// Our clock and the server's may drift apart by one in so many: bounds widen by that.
+/// The assumed drift between our clock and the server's, as one in this many. Bounds widen by it.
 const DRIFT: i64 = 10_000;
 
 pub(super) struct ServerTime {
@@ -30,8 +30,8 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// What one reply says.
-    fn of(date: Timestamp, sent: Tick, received: Tick) -> Self {
+    /// The bounds from one response.
+    fn from_reply(date: Timestamp, sent: Tick, received: Tick) -> Self {
         let date = signed(date.as_micros());
         Self {
             low: date - micros(received),
@@ -40,8 +40,8 @@ impl Bounds {
         }
     }
 
-    /// What both say; what the newer says alone where they can't both be right: a clock was set, or a process slept.
-    fn and(self, newer: Self) -> Self {
+    /// The intersection of both bounds, or the newer ones if they are disjoint: a clock was set, or a process slept.
+    fn intersect(self, newer: Self) -> Self {
         let drift = (newer.at - self.at).max(0) / DRIFT;
         let low = newer.low.max(self.low - drift);
         let high = newer.high.min(self.high + drift);
@@ -69,19 +69,19 @@ impl ServerTime {
         &self.clock
     }
 
-    /// A reply said that it was `date`.
+    /// Takes in the `Date` of a response.
     pub(super) fn observe(&self, date: Timestamp, sent: Tick, received: Tick) {
-        let newer = Bounds::of(date, sent, received);
+        let newer = Bounds::from_reply(date, sent, received);
         let mut bounds = self.bounds.lock();
-        *bounds = Some(bounds.map_or(newer, |bounds| bounds.and(newer)));
+        *bounds = Some(bounds.map_or(newer, |bounds| bounds.intersect(newer)));
     }
 
-    /// Whether any reply has told the time.
-    pub(super) fn is_told(&self) -> bool {
+    /// Whether any response has had a `Date`.
+    pub(super) fn is_known(&self) -> bool {
         self.bounds.lock().is_some()
     }
 
-    /// The earliest that it can be on the server's clock now.
+    /// The earliest possible time on the server's clock.
     pub(super) fn now(&self) -> Timestamp {
         let tick = micros(self.clock.now());
         let low = self.bounds.lock().map_or(0, |bounds| bounds.low);
@@ -97,14 +97,14 @@ fn signed(micros: u64) -> i64 {
     i64::try_from(micros).unwrap_or(i64::MAX / 4)
 }
 
-/// When a record was written: as its writer believed, within the second that the server noted. A writer whose idea of
-/// the server's clock was wrong is thereby wrong by less than a second.
+/// When a record was written: the writer's estimate, limited to the second that the server noted. So a writer with a wrong
+/// estimate is wrong by less than a second.
 pub(super) fn written(believed: Timestamp, noted: Timestamp) -> Timestamp {
     let last = noted.plus(Duration::from_micros(GRAIN.unsigned_abs() - 1));
     believed.clamp(noted, last)
 }
 
-/// The record as written at this time. A first run begins when it is written.
+/// The record with this time of writing. A first run begins when it is written.
 pub(super) fn dated(record: Record, at: Timestamp) -> Record {
     let is_first = record.created_at == record.written_at;
     Record {
@@ -114,8 +114,8 @@ pub(super) fn dated(record: Record, at: Timestamp) -> Record {
     }
 }
 
-/// What time to decide by: `estimate`, held back while an end is past by less than the margin; on the writer's idea of
-/// the clock, where that is another than the server `noted`. So the record itself stays as it was written.
+/// The time to decide by: `estimate`, held back while an end is past by less than the margin, and converted to the writer's
+/// estimate of the clock if that differs from the time that the server `noted`. So the record stays as it was written.
 pub(super) fn decide_at(
     record: &Record,
     noted: Option<Timestamp>,
@@ -170,8 +170,8 @@ mod tests {
         let mut bounds: Option<Bounds> = None;
         for sent in (0..3000).step_by(130) {
             let stamped = (sent + 10 + 5300) / 1000 * 1000;
-            let newer = Bounds::of(at(stamped), tick(sent), tick(sent + 20));
-            bounds = Some(bounds.map_or(newer, |bounds| bounds.and(newer)));
+            let newer = Bounds::from_reply(at(stamped), tick(sent), tick(sent + 20));
+            bounds = Some(bounds.map_or(newer, |bounds| bounds.intersect(newer)));
             let found = bounds.unwrap();
             assert!(
                 found.low <= 5_300_000 && 5_300_000 <= found.high,
@@ -183,11 +183,11 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_slept_believes_the_next_reply() {
-        let before = Bounds::of(at(10_000), tick(1000), tick(1010));
+    fn suspended_process_takes_the_next_reply() {
+        let before = Bounds::from_reply(at(10_000), tick(1000), tick(1010));
         // An hour passed there, ten milliseconds on our clock.
-        let after = Bounds::of(at(3_610_000), tick(1020), tick(1030));
-        assert_eq!(before.and(after), after);
+        let after = Bounds::from_reply(at(3_610_000), tick(1020), tick(1030));
+        assert_eq!(before.intersect(after), after);
     }
 
     /// A record that was written at 10 s.
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_counts_once_the_margin_is_past() {
+    fn lease_end_counts_after_the_margin() {
         const MARGIN: Duration = Duration::from_secs(2);
         // The second one's record ends soon after its lease, the third one's with it.
         for (lease, retention) in [(1_000, 60_000), (1_000, 1_500), (1_000, 1_000)] {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_was_wrong_gets_its_full_span() {
+    fn writer_with_wrong_estimate_gets_its_full_span() {
         const MARGIN: Duration = Duration::from_secs(2);
         // Written at 10 s, as it believed; at 50 s, as the server noted.
         let record = running(1_000, 60_000);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_is_believed_within_the_second_that_the_server_noted() {
+    fn writer_estimate_is_limited_to_the_noted_second() {
         assert_eq!(written(at(10_400), at(10_000)), at(10_400));
         assert_eq!(written(at(4_000), at(10_000)), at(10_000));
         let late = written(at(99_000), at(10_000));

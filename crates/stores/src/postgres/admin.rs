@@ -1,4 +1,4 @@
-//! The operator's side of the PostgreSQL store.
+//! The operator interface of the PostgreSQL store.
 
 use semel_core::diagnosis::Finding;
 use semel_core::identity::Address;
@@ -9,7 +9,7 @@ use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
 
 use super::error::store_error;
-use super::row::{self, Bound, Found, Seen};
+use super::row::{self, Bound, ParsedRow, RowRecord};
 use super::sql::COLUMNS;
 use super::{Inner, PostgresStore};
 use crate::sql::page::{COUNT_AT_MOST, Listing, READ_AT_MOST, page};
@@ -108,7 +108,7 @@ impl Inner {
         Ok(count.unsigned_abs())
     }
 
-    /// The one number that a statement gives; 0 where it gives none.
+    /// The one number that a statement gives; 0 if it gives none.
     pub(super) async fn number(
         &self,
         statement: impl Fn(&super::sql::Statements) -> Bound,
@@ -136,7 +136,7 @@ impl Listing for Inner {
         query: &Query,
         after: &Address,
         end: Option<&Address>,
-    ) -> StoreResult<Vec<(Address, Found)>> {
+    ) -> StoreResult<Vec<(Address, ParsedRow)>> {
         let text = format!(
             "SELECT {COLUMNS} FROM semel.records WHERE address > $1 AND ($2::uuid IS NULL OR address <= $2) \
              AND ($3::text IS NULL OR environment = $3) AND ($4::text IS NULL OR tenant = $4) \
@@ -166,7 +166,7 @@ impl Listing for Inner {
         rows.map_err(store_error)
     }
 
-    async fn complete(&self, seen: Seen) -> StoreResult<Option<Seen>> {
+    async fn complete(&self, seen: RowRecord) -> StoreResult<Option<RowRecord>> {
         self.with_body(seen).await
     }
 }

@@ -1,5 +1,5 @@
-//! Large bodies, kept apart in a partition for the day on which they expire: dropping a day is cheap, and the
-//! rows that every claim looks at stay small.
+//! Large bodies in a table of their own, partitioned by the day on which they expire: dropping a day is cheap, and the rows
+//! that every claim reads stay small.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use sqlx::types::Uuid;
 use super::BEGIN;
 use super::Inner;
 use super::error::{is_without_partition, store_error};
-use super::row::{Bound, Seen, signed};
+use super::row::{Bound, RowRecord, signed};
 
-/// Bodies from this size on are kept apart.
+/// The size from which on a body is kept in the table of bodies.
 const LARGE_BYTES: usize = 32 * 1024;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The days whose partitions are known to be there.
+/// The days whose partitions are known to exist.
 #[derive(Default)]
 pub(super) struct Days(Mutex<BTreeSet<i32>>);
 
@@ -32,7 +32,7 @@ fn day(at: Timestamp) -> i32 {
     i32::try_from(at.as_micros() / 1_000_000 / DAY.as_secs()).unwrap_or(i32::MAX)
 }
 
-/// Whether the answer's body is kept apart.
+/// Whether the answer's body is kept in the table of bodies.
 pub(super) fn is_large(answer: Option<&Answer>) -> bool {
     large(answer).is_some()
 }
@@ -45,7 +45,7 @@ fn large(answer: Option<&Answer>) -> Option<&Bytes> {
 }
 
 impl Inner {
-    /// The day to keep the answer's body under, its partition made; `None` where it is small.
+    /// The day to keep the answer's body under, its partition made; `None` if it is small.
     pub(super) async fn day_for(
         &self,
         answer: Option<&Answer>,
@@ -61,7 +61,7 @@ impl Inner {
         Ok(Some(day))
     }
 
-    /// Sends a statement that writes an answer into the row and gives whether somebody waits for it; where the body
+    /// Sends a statement that writes an answer into the row and gives whether somebody waits for it; if the body
     /// is large, writes that in the same transaction, and only if the row was written. Answers whether it was.
     pub(super) async fn write(
         &self,
@@ -133,8 +133,8 @@ impl Inner {
         query.bind(signed(fence.0)).bind(body.to_vec())
     }
 
-    /// Fetches a body that is kept apart; `None` where it is gone, so that the record must be looked at again.
-    pub(super) async fn with_body(&self, mut seen: Seen) -> StoreResult<Option<Seen>> {
+    /// Fetches a body that is kept apart; `None` if it is gone, so that the record must be looked at again.
+    pub(super) async fn with_body(&self, mut seen: RowRecord) -> StoreResult<Option<RowRecord>> {
         let (Some(day), Some(answer)) = (seen.body_day, &seen.record.answer) else {
             return Ok(Some(seen));
         };

@@ -1,4 +1,4 @@
-//! What an operator should know of the server: asked for by `semel doctor`, never on the hot path.
+//! Health checks of the server for `semel doctor`. Never on the hot path.
 
 use semel_core::Timestamp;
 use semel_core::diagnosis::{Finding, Severity};
@@ -10,9 +10,9 @@ use super::BEGIN;
 use super::Inner;
 use super::error::unexpected;
 
-/// From this share of dead rows on, vacuuming lags.
+/// The share of dead rows from which on vacuuming lags.
 const BLOATED: f64 = 0.4;
-/// Fewer dead rows than this are nobody's trouble.
+/// Fewer dead rows than this are harmless.
 const FEW: i64 = 10_000;
 /// From this share of updates that left their page on, an index or a full page is in the way.
 const COLD: f64 = 0.3;

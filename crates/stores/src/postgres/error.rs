@@ -1,4 +1,4 @@
-//! What the PostgreSQL client says, as a store error: what is known, and whether to try again.
+//! Maps errors of PostgreSQL to store errors: what is known, and whether to retry.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(super) use crate::sql::dialect::unexpected;
 use crate::sql::dialect::{self, Dialect, Reply};
 use crate::sql::link::{PAUSE, RESENDS};
 
-/// What PostgreSQL may answer, by SQLSTATE. A code that is in no row but the last is a mistake in what was asked for: it
+/// The errors of PostgreSQL, by SQLSTATE. A code that only the last row matches is a mistake in the statement, which
 /// changed nothing.
 pub const ERRORS: &[ServerError] = {
     use Certainty::{Definite, Unknown};
@@ -159,7 +159,7 @@ pub(super) fn not_sent(error: Error) -> StoreError {
     dialect::not_sent::<Pg>(error)
 }
 
-/// A record whose body is kept apart, and isn't there: damage, and no free key (P25).
+/// The error for a record whose body is missing in the table of bodies: the record is damaged, and the key isn't free (P25).
 pub(super) fn without_body() -> StoreError {
     let said = "a record without its body";
     StoreError::new(StoreErrorKind::Record, Certainty::Definite, said)
@@ -175,7 +175,7 @@ pub(super) fn code(error: &Error) -> Option<String> {
 /// Another session came first: a conflict, a deadlock, a partition that has just been made.
 const RACES: &[&str] = &["40001", "40P01", "42P07"];
 
-/// PostgreSQL, as the SQL stores' common part asks for it.
+/// The dialect of PostgreSQL.
 pub struct Pg;
 
 impl Dialect for Pg {
@@ -222,7 +222,7 @@ impl Dialect for Pg {
     }
 }
 
-/// What to do about the mistakes that people make.
+/// Advice for common mistakes.
 fn hint(error: &Error) -> Option<&'static str> {
     match code(error)?.as_str() {
         "42P01" | "3F000" | "42883" => Some(
@@ -239,7 +239,7 @@ fn hint(error: &Error) -> Option<&'static str> {
     }
 }
 
-/// Whether the connection is of no further use: what was sent last may have been done.
+/// Whether the connection is broken: the last statement may have been executed.
 pub fn is_broken(error: &Error) -> bool {
     match code(error) {
         Some(code) => ["57P", "08", "25P03", "25P04"]

@@ -1,4 +1,4 @@
-//! Whether the server is fit to keep records: asked at start.
+//! Health probe at start: checks that the server is fit to keep records.
 
 use semel_core::store::StoreResult;
 use semel_core::{Certainty, StoreError, StoreErrorKind};

@@ -2,22 +2,22 @@
 //!
 //! - **Claim** is `INSERT … ON CONFLICT DO NOTHING`: it wins, or it writes nothing and locks nothing. Only a
 //!   claim that loses takes a second step: it reads the record and the server's time, lets
-//!   [`protocol`](semel_core::protocol) decide, and, where that says to write, replaces exactly the row that was read.
+//!   [`protocol`](semel_core::protocol) decide, and, if that says to write, replaces exactly the row that was read.
 //! - **Settle** and **renew** are one `UPDATE` each, fenced by its condition.
 //! - **Time** is `clock_timestamp()` of the server.
-//! - Whoever waits in another process marks the row; whoever settles a marked row notifies.
+//! - A waiter in another process marks the row, and the settlement of a marked row notifies it.
 //!
 //! With [`Transactional`] the claim, the caller's own writes and the settlement are one transaction.
 //!
 //! The tables are in `migrations/postgres`, in a schema of their own, `semel`.
 
 mod admin;
-mod alongside;
 mod bodies;
 mod diagnosis;
 mod error;
 mod health;
 mod options;
+mod piggyback;
 mod row;
 mod schema;
 mod size;
@@ -34,12 +34,12 @@ use semel_core::wake::{Hub, Wakeup};
 use semel_core::{Answer, Clock};
 
 pub use crate::sql::transaction::TxError;
-pub use alongside::{Bound, Reclaimed, SettledWith, WithClaim, WithSettlement};
 pub use error::ERRORS;
 #[doc(hidden)]
 pub use error::is_broken;
+pub use piggyback::{Bound, ClaimStatement, JointSettlement, ReclaimOutcome, SettlementStatement};
 pub use schema::{File, MIGRATIONS, pending};
-pub use size::Usage;
+pub use size::PostgresUsage;
 pub use transaction::{Transactional, Tx};
 
 use crate::sql::link;
@@ -50,7 +50,7 @@ use sql::Statements;
 use sweep::Sweeper;
 use wakes::Wakes;
 
-/// Whether the URL can be read, without reaching for what it names: for `fuzz/`.
+/// Checks that the URL can be parsed, without connecting. For `fuzz/`.
 ///
 /// # Errors
 /// As [`PostgresStore::open`] has them.
@@ -80,7 +80,7 @@ struct Inner {
     sweeper: Sweeper,
     server: String,
     migrates: bool,
-    // Itself, for what goes on in the background.
+    /// A reference to itself, for background tasks.
     telling: Weak<Inner>,
 }
 
@@ -98,7 +98,7 @@ impl PostgresStore {
     /// | `sslmode`, `sslrootcert`, `sslcert`, `sslkey` | as libpq has them |
     ///
     /// # Errors
-    /// Where it can't be reached, or would lose records: a replica, `fsync` or `synchronous_commit` off.
+    /// If it can't be reached, or would lose records: a replica, `fsync` or `synchronous_commit` off.
     pub async fn open(url: &str, clock: Arc<dyn Clock>) -> StoreResult<Self> {
         let options = Options::parse(url)?;
         let link = options.open(Arc::clone(&clock)).await?;
@@ -123,11 +123,10 @@ impl PostgresStore {
         Ok(store)
     }
 
-    /// Brings the tables of another crate up to date, as its own were when the store was opened: files by name and text,
-    /// in order.
+    /// Applies the schema migrations of another crate: files by name and text, in order.
     ///
     /// # Errors
-    /// Where they are not there, and the URL says `migrate=off`; or the server refuses.
+    /// If some are missing and the URL says `migrate=off`, or if the server rejects them.
     pub async fn prepare(&self, files: &[schema::File]) -> StoreResult<()> {
         schema::prepare(&self.inner.link, files, self.inner.migrates).await
     }

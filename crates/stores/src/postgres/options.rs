@@ -1,4 +1,4 @@
-//! What the URL says: some of it is for us, the rest for the client.
+//! Parses the store's URL: our own options, and those of the client.
 
 use std::str::FromStr as _;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use semel_core::{Certainty, Clock, StoreError, StoreErrorKind};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use super::Link;
-use crate::nearby::is_here;
+use crate::local_host::is_local;
 
 /// A parsed URL.
 pub(super) struct Options {
@@ -21,7 +21,7 @@ pub(super) struct Options {
     listen: Option<(String, u16)>,
 }
 
-/// What the client understands by itself.
+/// The options that the client handles.
 const CLIENTS: &[&str] = &[
     "sslmode",
     "sslrootcert",
@@ -62,11 +62,11 @@ impl Options {
             }
         }
         let connect = PgConnectOptions::from_str(&format!("{base}?{}", theirs.join("&")))
-            // What the parser says may repeat parts of the URL, and so a password.
+            // The parser's message may repeat parts of the URL, such as a password.
             .map_err(|_| refused("it isn't a URL like postgres://user@host/database"))?;
         let is_said = theirs.iter().any(|option| option.starts_with("sslmode="))
             || std::env::var_os("PGSSLMODE").is_some();
-        let is_near = connect.get_socket().is_some() || is_here(connect.get_host());
+        let is_near = connect.get_socket().is_some() || is_local(connect.get_host());
         let connect = match is_said || is_near {
             true => connect,
             false => connect.ssl_mode(PgSslMode::VerifyFull),
@@ -119,7 +119,7 @@ impl Options {
         !self.pooled
     }
 
-    /// How to connect for listening; `None` where a pooler is in the way and no way past it was given.
+    /// How to connect for listening; `None` if a pooler is in the way and no way past it was given.
     pub(super) fn listen(&self) -> Option<PgConnectOptions> {
         match &self.listen {
             Some((host, port)) => Some(self.connect.clone().host(host).port(*port)),
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_options_are_taken_and_the_rest_is_the_clients() {
+    fn own_options_are_split_from_the_clients() {
         let options = Options::parse(
             "postgres://u@h/d?sslmode=disable&max_connections=7&pooler=transaction&migrate=off",
         )
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_elsewhere_shows_who_it_is_unless_said_otherwise() {
+    fn remote_servers_are_verified_unless_turned_off() {
         let mode = |url: &str| Options::parse(url).unwrap().connect.get_ssl_mode();
         for far in [
             "postgres://u@db.internal/d",
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_past_the_pooler_is_listened_on() {
+    fn listen_option_bypasses_the_pooler() {
         let options =
             Options::parse("postgres://u@h:6432/d?pooler=transaction&listen=db:5432").unwrap();
         let listen = options.listen().unwrap();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_in_the_url_never_shows_the_password() {
+    fn url_errors_never_show_the_password() {
         for url in [
             "postgres://u:secret@h/d?max_connections=none",
             "postgres://u:secret@h/d?what=ever",

@@ -7,13 +7,13 @@ use sqlx::types::Uuid;
 use sqlx::{Error, Postgres, Row as _};
 
 use crate::sql::row::{Columns, answer_columns, unknown_format};
-pub(super) use crate::sql::row::{Found, Seen, check, signed, whole_millis};
+pub(super) use crate::sql::row::{ParsedRow, RowRecord, check, signed, whole_millis};
 
 /// A statement with its arguments so far.
 pub(super) type Bound = Query<'static, Postgres, PgArguments>;
 
 /// Reads a row with the columns of [`super::sql::COLUMNS`].
-pub(super) fn parse(row: &PgRow) -> Result<Found, Error> {
+pub(super) fn parse(row: &PgRow) -> Result<ParsedRow, Error> {
     let format: i16 = row.try_get(8)?;
     if format != 1 {
         return Ok(Err(unknown_format(format.into())));

@@ -60,7 +60,7 @@ pub(super) async fn prepare(link: &Link, files: &[File], make: bool) -> StoreRes
 /// Which of these files are not applied yet to the database at `url`, by name. Changes nothing.
 ///
 /// # Errors
-/// Where it can't be reached, or isn't fit to keep records.
+/// If it can't be reached, or isn't fit to keep records.
 pub async fn pending(
     url: &str,
     files: &[File],

@@ -1,4 +1,4 @@
-//! What the records cost the server: asked for by `semel bench`, never on the hot path.
+//! What the records cost the server, for `semel bench`. Never on the hot path.
 
 use semel_core::store::StoreResult;
 use sqlx::Row as _;
@@ -9,7 +9,7 @@ use super::error::unexpected;
 
 /// What the server has used so far. The cost of some work is the difference of two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct PostgresUsage {
     /// Of the tables and their indexes, on disk.
     pub bytes: u64,
     /// Written to the write-ahead log, by everything on the server.
@@ -25,8 +25,8 @@ impl PostgresStore {
     /// What the server has used so far.
     ///
     /// # Errors
-    /// Where it doesn't answer.
-    pub async fn usage(&self) -> StoreResult<Usage> {
+    /// If it doesn't answer.
+    pub async fn usage(&self) -> StoreResult<PostgresUsage> {
         let mut session = self.inner.link.session(BEGIN).await?;
         let rows = session.script(QUESTION).await?;
         session.commit().await?;
@@ -37,7 +37,7 @@ impl PostgresStore {
             text.and_then(|text| text.parse().ok())
                 .ok_or_else(|| unexpected("no size"))
         };
-        Ok(Usage {
+        Ok(PostgresUsage {
             bytes: number(0)?,
             wal_bytes: number(1)?,
         })

@@ -55,7 +55,7 @@ macro_rules! first_fence {
 }
 pub(super) const FIRST_FENCE: &str = first_fence!();
 
-/// The fence of a first run that was written. The statement saw the floor of its beginning; where a record has gone since, it is
+/// The fence of a first run that was written. The statement saw the floor of its beginning; if a record has gone since, it is
 /// rolled back, as one that lost a race, and sent again.
 pub(super) const WRITTEN_FENCE: &str = "semel.above_floor(fence) AS fence";
 

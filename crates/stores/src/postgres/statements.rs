@@ -13,9 +13,9 @@ use sqlx::types::Uuid;
 use super::Inner;
 use super::bodies::is_large;
 use super::error::{store_error, without_body};
-use super::row::{self, Bound, Seen, uuid, whole_millis};
+use super::row::{self, Bound, RowRecord, uuid, whole_millis};
 use super::sql::Statement;
-use crate::sql::records::{self, Inserted, Statements};
+use crate::sql::records::{InsertOutcome, Statements};
 
 /// How often a row whose body is gone is read again, and how often a step in the caller's transaction is tried.
 pub(super) const TRIES: usize = 16;
@@ -25,7 +25,7 @@ impl Statements for Inner {
     const CLAIM_ATTEMPTS: u32 = 4;
     const CLAIM_BACK_OFF: Duration = Duration::from_millis(2);
 
-    async fn look(&self, identity: &Identity) -> StoreResult<Option<Seen>> {
+    async fn look(&self, identity: &Identity) -> StoreResult<Option<RowRecord>> {
         let address = identity.address();
         let statement = || self.sql.look.at(&address).bind(Uuid::from_bytes(address));
         for _ in 0..TRIES {
@@ -40,12 +40,12 @@ impl Statements for Inner {
         Err(without_body())
     }
 
-    async fn insert(&self, ask: &Claim) -> StoreResult<Inserted> {
+    async fn insert(&self, ask: &Claim) -> StoreResult<InsertOutcome> {
         let row = self.link.row(|| insert_free(&self.sql.insert, ask)).await?;
         let Some(row) = row else {
-            return Ok(Inserted::Lost);
+            return Ok(InsertOutcome::Lost);
         };
-        Ok(Inserted::Done(first_run(ask, &row)?.fence))
+        Ok(InsertOutcome::Done(first_run(ask, &row)?.fence))
     }
 
     /// Only if nobody else has the key in hand.
@@ -150,7 +150,7 @@ pub(super) fn insert(statement: &Statement, ask: &Claim) -> Bound {
 /// The lease of a first run, from the row that `insert` gave.
 pub(super) fn first_run(ask: &Claim, row: &PgRow) -> StoreResult<Grant> {
     let fence: i64 = row.try_get(0).map_err(store_error)?;
-    Ok(records::first_run(ask, Fence(fence.unsigned_abs())))
+    Ok(Grant::first_run(ask, Fence(fence.unsigned_abs())))
 }
 
 /// `new` in the place of exactly `old`.

@@ -34,7 +34,7 @@ pub(super) struct Wakes {
 }
 
 impl Wakes {
-    /// None where there is nothing to listen on.
+    /// None if there is nothing to listen on.
     pub(super) fn new(options: &Options) -> (Option<Self>, mpsc::Receiver<Address>) {
         let (watched, receiver) = mpsc::channel(MOST_UNMARKED);
         (options.listen().map(|_| Self { watched }), receiver)
@@ -146,7 +146,7 @@ impl Listener {
         let Either::Left((Ok(row), _)) = future::select(marking, limit).await else {
             return true; // The waiter polls.
         };
-        // Settled already, put in doubt, or gone. Not so where a transaction that is still open has it in hand: its record
+        // Settled already, put in doubt, or gone. Not so if a transaction that is still open has it in hand: its record
         // can't be seen yet, and whoever is woken would find the key busy.
         if matches!(row.map(|row| row.try_get(0)), Some(Ok(true))) {
             inner.hub.wake(&address);

@@ -1,4 +1,4 @@
-//! The operator's side of the Redis store.
+//! The operator interface of the Redis store.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ const SCAN_AT_ONCE: usize = 500;
 /// How many records are read at once.
 const READ_AT_ONCE: usize = 100;
 
-/// How many steps one page takes at most; a page may be short and still have a next one.
+/// The most steps of a scan per page. A page may be short and still have a next one.
 const STEPS_PER_PAGE: usize = 100;
 
 impl StoreAdmin for RedisStore {
@@ -55,12 +55,12 @@ impl StoreAdmin for RedisStore {
         })
     }
 
-    /// Nothing to do: the server removes what has expired.
+    /// Nothing to do: the server removes expired records itself.
     fn sweep(&self, _: usize) -> BoxFuture<'_, StoreResult<usize>> {
         Box::pin(std::future::ready(Ok(0)))
     }
 
-    /// None: what has expired is gone.
+    /// Always 0: the server has removed expired records.
     fn expired(&self, _: usize) -> BoxFuture<'_, StoreResult<usize>> {
         Box::pin(std::future::ready(Ok(0)))
     }
@@ -100,21 +100,21 @@ impl StoreAdmin for RedisStore {
     }
 }
 
-/// Where a listing stands: the servers one after the other, each by `SCAN`, which finds what is there
-/// throughout at least once, and gives keys in lots of its own size. What of a lot doesn't fit on the page goes
-/// into the cursor, so that nothing depends on finding the same lot again.
-struct Place {
-    /// Stands for who has which slot. When that changes, records have moved past a listing.
+/// The position of a listing. It goes through the servers one by one, each by `SCAN`, which finds every lasting key at
+/// least once and returns keys in batches of its own size. Keys of a batch that don't fit on the page go into the cursor,
+/// so that the same batch isn't needed again.
+struct ListPosition {
+    /// A number for the assignment of slots. When it changes, records may have moved, and the listing has to restart.
     order: u64,
-    /// Which server.
+    /// The index of the current server.
     server: usize,
     /// The server's own cursor: 0 at its end, none before its beginning.
     scan: Option<u64>,
-    /// Keys that were found and not yet looked at.
+    /// Keys that were found but not read yet.
     keys: Vec<Vec<u8>>,
 }
 
-impl Place {
+impl ListPosition {
     const fn start(order: u64) -> Self {
         Self {
             order,
@@ -124,8 +124,8 @@ impl Place {
         }
     }
 
-    /// Goes on to the next server when this one has no more to give.
-    fn leave_what_is_done(&mut self) {
+    /// Moves to the next server when this one has no more keys.
+    fn skip_finished_server(&mut self) {
         if self.keys.is_empty() && self.scan == Some(0) {
             self.server += 1;
             self.scan = None;
@@ -133,12 +133,12 @@ impl Place {
     }
 }
 
-/// What a listing finds under a key.
-enum Shown {
+/// One entry of a listing.
+enum ListEntry {
     Record(Identity, Box<Record>),
-    /// A record's name, and no record that this version can read (P25).
+    /// The name of a record, but no record that this version can read (P25).
     Unreadable,
-    /// Gone by now, or a record that doesn't fit.
+    /// Gone by now, or a record that doesn't match the query.
     Nothing,
 }
 
@@ -147,13 +147,13 @@ impl Inner {
         let (order, masters) = self.link.masters();
         let mut place = match &query.after {
             Some(cursor) => self.parse(cursor).filter(|place| place.order == order),
-            None => Some(Place::start(order)),
+            None => Some(ListPosition::start(order)),
         }
         .ok_or_else(stale)?;
         let now = self.time.now();
         let mut page = Page::default();
         for step in 0.. {
-            place.leave_what_is_done();
+            place.skip_finished_server();
             if place.server >= masters.len() {
                 break;
             }
@@ -169,10 +169,10 @@ impl Inner {
         Ok(page)
     }
 
-    /// Reads some of the keys at hand, and puts what fits on the page. Others stay at hand.
+    /// Reads some of the pending keys, and adds the matching records to the page.
     async fn show(
         &self,
-        place: &mut Place,
+        place: &mut ListPosition,
         page: &mut Page,
         query: &Query,
         now: Timestamp,
@@ -186,23 +186,23 @@ impl Inner {
             }
             looked_at += 1;
             match found {
-                Shown::Record(identity, record) => {
+                ListEntry::Record(identity, record) => {
                     if !page.records.iter().any(|(shown, _)| *shown == identity) {
                         page.records.push((identity, *record));
                     }
                 }
-                Shown::Unreadable => page.unreadable += 1,
-                Shown::Nothing => {}
+                ListEntry::Unreadable => page.unreadable += 1,
+                ListEntry::Nothing => {}
             }
         }
         place.keys.drain(..looked_at);
         Ok(())
     }
 
-    /// Fetches one lot.
+    /// Fetches one batch of keys.
     async fn scan(
         &self,
-        place: &mut Place,
+        place: &mut ListPosition,
         masters: &[Arc<Node>],
         query: &Query,
     ) -> StoreResult<()> {
@@ -221,7 +221,7 @@ impl Inner {
         Ok(())
     }
 
-    fn cursor(&self, place: &Place) -> Cursor {
+    fn cursor(&self, place: &ListPosition) -> Cursor {
         let scan = place.scan.map_or_else(String::new, |scan| scan.to_string());
         let mut text = format!("{:x}.{}.{scan}.", place.order, place.server);
         for key in &place.keys {
@@ -230,7 +230,7 @@ impl Inner {
         Cursor(text)
     }
 
-    fn parse(&self, cursor: &Cursor) -> Option<Place> {
+    fn parse(&self, cursor: &Cursor) -> Option<ListPosition> {
         let mut parts = cursor.0.splitn(4, '.');
         let order = u64::from_str_radix(parts.next()?, 16).ok()?;
         let server = parts.next()?.parse().ok()?;
@@ -241,7 +241,7 @@ impl Inner {
         let addresses = parts.next()?;
         let is_hex = addresses.len() % 32 == 0 && addresses.bytes().all(|b| b.is_ascii_hexdigit());
         let key = |address| [self.prefix.as_bytes(), address].concat();
-        is_hex.then(|| Place {
+        is_hex.then(|| ListPosition {
             order,
             server,
             scan,
@@ -249,13 +249,13 @@ impl Inner {
         })
     }
 
-    /// What stands under each of the keys, if it fits.
+    /// Reads each of the keys, and applies the query.
     async fn records(
         &self,
         keys: &[Vec<u8>],
         query: &Query,
         now: Timestamp,
-    ) -> StoreResult<Vec<Shown>> {
+    ) -> StoreResult<Vec<ListEntry>> {
         let get = |key: Vec<u8>| async move {
             let cmd = super::script::get(&key);
             self.link.peek(&key, &cmd).await
@@ -263,17 +263,17 @@ impl Inner {
         let replies = try_join_all(keys.iter().cloned().map(get)).await?;
         let found = keys.iter().zip(replies).map(|(key, reply)| {
             let (Value::BulkString(packed), Some(address)) = (reply, self.address(key)) else {
-                return Shown::Nothing;
+                return ListEntry::Nothing;
             };
-            // What can't be read is not listed as something that it may not be (P29).
+            // An unreadable record is counted but not listed (P29).
             let Ok(record) = Record::decode(&Bytes::from(packed)) else {
-                return Shown::Unreadable;
+                return ListEntry::Unreadable;
             };
             if !query.fits(&record, now) || is_deleted(&record) {
-                return Shown::Nothing;
+                return ListEntry::Nothing;
             }
             let identity = Identity::from_halves(&address, &record.seal);
-            Shown::Record(identity, Box::new(record))
+            ListEntry::Record(identity, Box::new(record))
         });
         Ok(found.collect())
     }
@@ -287,9 +287,9 @@ impl Inner {
     }
 }
 
-/// The cursor isn't one of ours, or one from before records moved between servers.
+/// The error for a cursor that isn't ours, or from before slots moved between servers.
 fn stale() -> StoreError {
     let said =
-        "the cursor isn't one of this store's, or its servers have changed; start the listing anew";
+        "the cursor isn't one of this store's, or its servers have changed; restart the listing";
     StoreError::new(StoreErrorKind::Rejected, Certainty::Definite, said)
 }

@@ -1,4 +1,4 @@
-//! Claiming: one plain command; the compare-and-swap loop only where that lost.
+//! Claims: one plain command, and the compare-and-swap loop only if that lost.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use super::script::{DONE, get, sized};
 use super::{ATTEMPTS, Inner, is_deleted, millis};
 use crate::cas::{self, Cell, Snapshot, Start, Swap, overtaken};
 
-/// A record that lives shorter may be gone before a claim arrives that was sent before it was written. The fence that
-/// such a claim brings along would be smaller than the record's was: the server gives it one when it arrives (P22).
+/// Below this retention, the server assigns the fence. A shorter-lived record may expire before a claim arrives that was
+/// sent before the record was written, and that claim would bring a smaller fence (P22).
 const BRIEF: Duration = Duration::from_secs(60);
 
 impl Inner {
     pub(super) async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
         self.watch.is_fit()?;
-        let cell = Claiming {
+        let cell = ClaimCell {
             inner: self,
             ask,
             key: self.key(&ask.identity),
@@ -42,7 +42,7 @@ impl Inner {
         };
         let read = || change.seen.found.map(|(_, packed)| packed);
         let (memo, fence) = match change.written {
-            Some(Written { memo, fence }) => (memo, fence),
+            Some(WrittenRecord { memo, fence }) => (memo, fence),
             None => (read().unwrap_or_default(), None),
         };
         let fence = fence.unwrap_or(grant.fence);
@@ -53,7 +53,7 @@ impl Inner {
         }))
     }
 
-    /// A full server refuses the claim's command without a look at the key. Only a new key needs room (P26).
+    /// A full server rejects the claim's command without reading the key. Only a new key needs space (P26).
     async fn find_existing(&self, key: &[u8], full: StoreError) -> StoreResult<Value> {
         match self.link.query(key, &get(key)).await? {
             Value::Nil => Err(full),
@@ -61,7 +61,7 @@ impl Inner {
         }
     }
 
-    /// Makes sure that a record which was read has spread as far as the store's level asks; `false` where it
+    /// Makes sure that a record which was read has spread as far as the store's level asks; `false` if it
     /// is another by now. Nothing to do at the server's own level.
     pub(super) async fn confirm(&self, key: &[u8], packed: &[u8]) -> StoreResult<bool> {
         if !self.link.is_confirming() {
@@ -73,7 +73,7 @@ impl Inner {
         Ok(Box::pin(reply).await? == DONE)
     }
 
-    /// The record, its bytes, and what time it is as the record's own time to live tells.
+    /// Reads the record, its bytes, and the current time according to the record's time to live.
     pub(super) async fn look(
         &self,
         identity: &Identity,
@@ -101,7 +101,7 @@ impl Inner {
         })
     }
 
-    /// Replaces `old` by `new`, for so long, if the header is still the same. → the bytes written, or `None` where another
+    /// Replaces `old` by `new`, for so long, if the header is still the same. → the bytes written, or `None` if another
     /// write came first.
     async fn replace(
         &self,
@@ -120,7 +120,7 @@ impl Inner {
 }
 
 impl Inner {
-    /// A record from another store (P43).
+    /// Writes a record from another store (P43).
     pub(super) async fn restore(
         &self,
         identity: &Identity,
@@ -131,18 +131,18 @@ impl Inner {
             return Ok(Restored::Kept);
         }
         let decide = |found: Option<&Record>, now| protocol::restore(found, record, now);
-        let cell = Place {
+        let cell = RecordCell {
             life: Some(life),
-            ..self.place(identity)
+            ..self.cell(identity)
         };
         let start = Start::Remembered(Snapshot::absent(self.time.now()));
         let change = cas::drive(&cell, start, decide).await?;
         change.map(|change| change.answer).ok_or_else(overtaken)
     }
 
-    /// The place of a record that is replaced as a whole.
-    pub(super) fn place<'a>(&'a self, identity: &'a Identity) -> Place<'a> {
-        Place {
+    /// The compare-and-swap cell of a record that is replaced as a whole.
+    pub(super) fn cell<'a>(&'a self, identity: &'a Identity) -> RecordCell<'a> {
+        RecordCell {
             inner: self,
             identity,
             key: self.key(identity),
@@ -152,22 +152,22 @@ impl Inner {
     }
 }
 
-/// The place of a record that is claimed.
-struct Claiming<'a> {
+/// The compare-and-swap cell of a claim.
+struct ClaimCell<'a> {
     inner: &'a Inner,
     ask: &'a Claim,
     key: Vec<u8>,
 }
 
 /// A record that a claim wrote.
-struct Written {
+struct WrittenRecord {
     memo: Bytes,
-    /// The fence, where the server gave it.
+    /// The fence, if the server gave it.
     fence: Option<Fence>,
 }
 
-impl Claiming<'_> {
-    /// Looks first, for a caller who expects to find a record.
+impl ClaimCell<'_> {
+    /// Reads first, for a claim that expects a record.
     async fn find(&self, now: Timestamp) -> StoreResult<Start<Bytes>> {
         let start = match self.inner.link.query(&self.key, &get(&self.key)).await? {
             Value::BulkString(found) => match self.lost_to(found.into(), now)? {
@@ -182,7 +182,7 @@ impl Claiming<'_> {
         Ok(start)
     }
 
-    /// The record that a claim lost to, where its state alone says the answer. `None` where its age decides, which only a read
+    /// The record that a claim lost to, if its state alone says the answer. `None` if its age decides, which only a read
     /// with the time to live tells.
     fn lost_to(&self, found: Bytes, now: Timestamp) -> StoreResult<Option<Snapshot<Bytes>>> {
         let record = Record::decode_for(&self.ask.identity, &found)?;
@@ -223,13 +223,13 @@ impl Claiming<'_> {
             Value::BulkString(found) => return Ok(Swap::Lost(self.lost_to(found.into(), now)?)),
             _ => return Err(unexpected("SET")),
         };
-        Ok(Swap::Done(Written { memo, fence }))
+        Ok(Swap::Done(WrittenRecord { memo, fence }))
     }
 }
 
-impl Cell for Claiming<'_> {
+impl Cell for ClaimCell<'_> {
     type Version = Bytes;
-    type Written = Written;
+    type Written = WrittenRecord;
 
     const ATTEMPTS: u32 = ATTEMPTS;
 
@@ -246,11 +246,11 @@ impl Cell for Claiming<'_> {
             .replace(&self.key, old, &new, new.retention)
             .await?;
         Ok(written.map_or(Swap::Lost(None), |memo| {
-            Swap::Done(Written { memo, fence: None })
+            Swap::Done(WrittenRecord { memo, fence: None })
         }))
     }
 
-    /// A caller acts on a lease of its own that was written before, and on a stored answer.
+    /// Confirms what the caller will act on: its own lease from before, or a stored answer.
     async fn confirm(&self, seen: &Snapshot<Bytes>) -> StoreResult<bool> {
         let Some((record, packed)) = &seen.found else {
             return Ok(true);
@@ -267,18 +267,18 @@ impl Cell for Claiming<'_> {
     }
 }
 
-/// The place of a record that is replaced as a whole.
-pub(super) struct Place<'a> {
+/// The compare-and-swap cell of a record that is replaced as a whole.
+pub(super) struct RecordCell<'a> {
     inner: &'a Inner,
     identity: &'a Identity,
     key: Vec<u8>,
-    /// How long the record lives; its retention unless set. One that was written long ago elsewhere lives only so much longer.
+    /// How long the record lives; its retention unless set. A restored record lives for the rest of its retention.
     life: Option<Duration>,
-    /// Whether a settled record counts only once it has spread as far as the store's level asks.
+    /// Whether a settled record counts only once it has reached the store's durability level.
     confirms: bool,
 }
 
-impl Place<'_> {
+impl RecordCell<'_> {
     pub(super) fn confirming(self) -> Self {
         Self {
             confirms: true,
@@ -287,7 +287,7 @@ impl Place<'_> {
     }
 }
 
-impl Cell for Place<'_> {
+impl Cell for RecordCell<'_> {
     type Version = Bytes;
     type Written = ();
 
@@ -346,8 +346,8 @@ fn stamped(packed: &[u8], time: i64) -> StoreResult<(Bytes, Option<Fence>)> {
     Ok((memo.into(), Some(Fence(time))))
 }
 
-/// `now`, as far as it can be: the server gave the record, so it is live, whatever our estimate of the server's
-/// clock says (P23).
+/// `now`, capped to the life of the record: the server returned it, so it is live, even if our estimate of the server's
+/// clock is ahead (P23).
 fn while_live(record: &Record, now: Timestamp) -> Timestamp {
     let last = record.expires_at().as_micros().saturating_sub(1);
     now.max(record.written_at).min(Timestamp::from_micros(last))

@@ -1,8 +1,8 @@
-//! A cluster: which server has which slot, and what to do when that changes.
+//! Redis Cluster: the assignment of slots to servers, and redirections when it changes.
 //!
-//! The client library has a cluster connection of its own. It sends commands again by itself, and then says
-//! only how the last sending ended, from which nobody can tell whether an earlier one was done (P28); and it
-//! offers no connection to wait on. All our commands have one key, so little is left to do here.
+//! The client library has a cluster connection of its own, but it retries commands and reports only the last attempt, which
+//! hides whether an earlier one was applied (P28). It also offers no connection for `WAIT`. All our commands have one key,
+//! so this module is small.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -20,9 +20,9 @@ use super::node::{Finder, Node};
 use super::slot::{SLOTS, slot};
 use super::url::{Access, Host, parse_host};
 
-/// How often a command is sent on before giving up: a slot may be on its way, or a master be elected.
+/// How often a command is sent on before giving up: a slot may be migrating, or a master election may be in progress.
 const MOST_HOPS: usize = 16;
-/// A pause while the cluster sorts itself out.
+/// The pause between two attempts while the cluster changes.
 const PAUSE: Duration = Duration::from_millis(50);
 
 pub(super) struct Cluster {
@@ -34,10 +34,10 @@ pub(super) struct Cluster {
     refreshing: AtomicBool,
 }
 
-/// Who has which slot.
+/// The assignment of slots to servers.
 #[derive(Default)]
 struct Map {
-    /// An index into `masters` for every slot; past its end for none.
+    /// An index into `masters` for every slot; past its end if the slot has no server.
     slots: Vec<u16>,
     masters: Vec<(Host, Arc<Node>)>,
 }
@@ -60,7 +60,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The masters, in an order that stays the same while who has which slot does; and a number for that.
+    /// The masters, in an order that is stable while the assignment of slots is, and a number for that assignment.
     pub(super) fn masters(&self) -> (u64, Vec<Arc<Node>>) {
         let map = Arc::clone(&self.map.read());
         let mut hasher = DefaultHasher::new();
@@ -72,7 +72,7 @@ impl Cluster {
         (hasher.finish(), nodes.collect())
     }
 
-    /// Sends a command to whoever has the slot of its key, wherever that is by now.
+    /// Sends a command to the server of its key's slot, and follows redirections.
     pub(super) async fn send(
         self: &Arc<Self>,
         key: &[u8],
@@ -92,7 +92,7 @@ impl Cluster {
             if hops == MOST_HOPS {
                 return Err(failure);
             }
-            // All that is sent on was refused, which changed nothing; anything else ends here.
+            // Only a rejected command, which changed nothing, is sent on; any other failure ends here.
             match failure.server_kind() {
                 Some(ServerErrorKind::Moved) => {
                     self.refresh();
@@ -134,7 +134,7 @@ impl Cluster {
         })
     }
 
-    /// Where a server sent us. It may leave its own name out.
+    /// The server that a redirection names. A server may leave out its own name.
     fn redirected(&self, failure: Failure, from: &Host) -> Result<(Host, Arc<Node>), Failure> {
         let Failure::Sent(error) = &failure else {
             return Err(failure);
@@ -162,7 +162,7 @@ impl Cluster {
         Ok(node)
     }
 
-    /// Learns who has which slot in the background; once at a time.
+    /// Refreshes the assignment of slots in the background, once at a time.
     fn refresh(self: &Arc<Self>) {
         if self.refreshing.swap(true, Ordering::AcqRel) {
             return;
@@ -174,12 +174,12 @@ impl Cluster {
         });
     }
 
-    /// What can't be learned now is learned from the next redirection.
+    /// Ignores errors: the next redirection triggers another refresh.
     async fn learn_quietly(&self) {
         let _ = self.learn().await;
     }
 
-    /// Asks the servers, one after the other, until one knows.
+    /// Asks the servers one by one for the assignment of slots, until one answers.
     pub(super) async fn learn(&self) -> StoreResult<()> {
         let map = Arc::clone(&self.map.read());
         let known = map.masters.iter().map(|(host, _)| host);
@@ -266,6 +266,6 @@ impl Cluster {
 }
 
 fn no_slots() -> StoreError {
-    let said = "no server of the cluster says who has which slot";
+    let said = "no server of the cluster reports its slots";
     StoreError::new(StoreErrorKind::Unavailable, Certainty::Definite, said)
 }

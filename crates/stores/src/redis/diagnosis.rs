@@ -1,4 +1,4 @@
-//! What an operator should know of the servers: asked for by `semel doctor`, never on the hot path.
+//! Health checks of the servers for `semel doctor`. Never on the hot path.
 
 use std::fmt::Write as _;
 
@@ -9,11 +9,11 @@ use semel_core::store::StoreResult;
 use super::Inner;
 use super::durability::Durability;
 use super::error::unexpected;
-use super::health::{Health, value};
+use super::health::{RedisHealth, value};
 use super::node::Node;
 use super::time;
 
-/// From this share of its memory on, a server will soon refuse new keys.
+/// The share of its memory from which on a server will soon refuse new keys.
 const NEARLY_FULL: f64 = 0.85;
 
 impl Inner {
@@ -52,7 +52,7 @@ impl Inner {
     }
 }
 
-fn version(health: &Health, has_ifeq: bool) -> Finding {
+fn version(health: &RedisHealth, has_ifeq: bool) -> Finding {
     let masters = match health.masters {
         1 => String::new(),
         many => format!(", {many} masters"),
@@ -111,7 +111,7 @@ fn memory(infos: &[String]) -> Finding {
     Finding::bad("memory", Severity::Warning, found, fix)
 }
 
-/// How often the log is brought to disk. Not every user may ask.
+/// The server's `appendfsync` setting; `None` if the user may not read it.
 async fn appendfsync(node: &Node) -> Option<String> {
     let mut cmd = redis::cmd("CONFIG");
     cmd.arg("GET").arg("appendfsync");
@@ -146,7 +146,7 @@ fn persistence(infos: &[String], syncs: &[Option<String>]) -> Finding {
     Finding::bad("persistence", Severity::Note, found, fix)
 }
 
-fn replication(health: &Health, level: Durability) -> Finding {
+fn replication(health: &RedisHealth, level: Durability) -> Finding {
     let replicas = match health.replicas {
         0 => "no replica".to_owned(),
         1 => "1 replica".to_owned(),
@@ -174,7 +174,7 @@ fn replication(health: &Health, level: Durability) -> Finding {
     }
 }
 
-fn changed(health: &Health, level: Durability) -> Finding {
+fn changed(health: &RedisHealth, level: Durability) -> Finding {
     let found = format!(
         "{} restarts or failovers seen by this process",
         health.changes

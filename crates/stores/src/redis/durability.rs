@@ -1,13 +1,13 @@
-//! How far an answer has to have spread before it is given.
+//! Durability levels: how many replicas or disks must have a write before its answer is given (`WAIT`, `WAITAOF`).
 //!
-//! At a level above the server's own, every answer that somebody may act on has to have spread, not only what
-//! this call wrote: a replay of what another process has just settled must not be given and then be taken back
-//! by a failover. A server waits for what the *connection* wrote, and some don't count reads. So an answer that
-//! was only read is confirmed by a small write (see `Inner::confirm`), and that is waited for.
+//! Above the server's own level, this applies to every answer that a caller may act on, not only to the writes of this
+//! call: a replay of a record that another process has just settled must survive a failover. A server waits for the writes
+//! of the *connection*, and some don't count reads. So an answer that was only read is confirmed by a small write (see
+//! `Inner::confirm`), which is then waited for.
 
 use redis::{Cmd, Value};
 
-/// How long a wait for replicas may last, before the outcome counts as unknown.
+/// How long to wait for replicas before the outcome counts as unknown.
 const WAIT_MILLIS: u64 = 1_000;
 /// The same for disks, which many servers write to once a second.
 const DISK_MILLIS: u64 = 3_000;
@@ -15,11 +15,11 @@ const DISK_MILLIS: u64 = 3_000;
 /// A level of durability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Durability {
-    /// Whatever the server does by itself.
+    /// The server's own level.
     Server,
-    /// So many replicas have received it.
+    /// This many replicas have received it.
     Replicas(u32),
-    /// It is on the server's own disk (if `local`), and on those of so many replicas.
+    /// It is on the server's own disk (if `local`), and on the disks of this many replicas.
     Disks { local: bool, replicas: u32 },
 }
 
@@ -45,7 +45,7 @@ impl Durability {
         }
     }
 
-    /// The command that waits; `None` where nothing is to be waited for.
+    /// The command that waits; `None` if nothing is to be waited for.
     pub(super) fn wait(self) -> Option<Cmd> {
         match self {
             Self::Server => None,
@@ -62,7 +62,7 @@ impl Durability {
         }
     }
 
-    /// Whether so many replicas are enough for it.
+    /// Whether this many replicas are enough for the level.
     pub(super) fn is_within(self, replicas: usize) -> bool {
         match self {
             Self::Server => true,
@@ -73,7 +73,7 @@ impl Durability {
         }
     }
 
-    /// The same command, for no replica and no time: to see whether the server has it at all.
+    /// The same command for no replica and no time, to test whether the server supports it.
     pub(super) fn probe(self) -> Option<Cmd> {
         let words: &[u32] = match self {
             Self::Server => return None,
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_are_read_and_nonsense_is_not() {
+    fn valid_levels_are_parsed_and_others_rejected() {
         assert_eq!(Durability::parse("wait:2"), Some(Durability::Replicas(2)));
         let disks = |local, replicas| Some(Durability::Disks { local, replicas });
         assert_eq!(Durability::parse("waitaof:1:0"), disks(true, 0));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_count_is_not_enough() {
+    fn too_few_replicas_do_not_reach_the_level() {
         let level = Durability::Replicas(2);
         assert!(!level.is_reached(&Value::Int(1)));
         assert!(level.is_reached(&Value::Int(2)));

@@ -1,12 +1,12 @@
-//! What a Redis client says, as a store error: what is known, and whether to try again.
+//! Maps errors of Redis and its client to store errors: what is known, and whether to retry.
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use semel_core::{Certainty, StoreError, StoreErrorKind};
 
 use crate::ServerError;
 
-/// What Redis and Valkey answer in place of a result, and what it means for a call of ours: the first row that covers the
-/// code, or the code and the text after it, counts. A server that says no has changed nothing.
+/// The errors of Redis and Valkey, and what they mean for a store call. The first row that matches the code, or the code
+/// and the text after it, counts. A command that the server rejects has changed nothing.
 pub const ERRORS: &[ServerError] = &[
     passing("LOADING", "the server has started and reads its data"),
     passing(
@@ -79,7 +79,7 @@ pub const ERRORS: &[ServerError] = &[
     lasting("*", "anything else"),
 ];
 
-/// A state that ends by itself, or when somebody mends the server.
+/// A state that ends by itself, or when an operator fixes the server.
 const fn passing(code: &'static str, meaning: &'static str) -> ServerError {
     ServerError::new(
         code,
@@ -89,24 +89,24 @@ const fn passing(code: &'static str, meaning: &'static str) -> ServerError {
     )
 }
 
-/// A refusal that stays until somebody changes a setting.
+/// A rejection that lasts until an operator changes a setting.
 const fn lasting(code: &'static str, meaning: &'static str) -> ServerError {
     ServerError::new(code, StoreErrorKind::Rejected, Certainty::Definite, meaning)
 }
 
-/// A command that did not answer, and whether it can have reached a server.
+/// Why a command got no answer, and whether it can have reached a server.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// There was no connection to send it on.
+    /// It was not sent, because there was no connection.
     NotSent(RedisError),
-    /// It was sent; a server said no, or nothing.
+    /// It was sent, and the server rejected it or gave no reply.
     Sent(RedisError),
-    /// It was done, and has not spread as far as it has to (see `durability`).
+    /// It was executed, but has not reached its durability level (see `durability`).
     Short,
 }
 
 impl Failure {
-    /// What the server said, if it was the server that spoke.
+    /// The server's error, if the error came from the server.
     pub(super) fn server_kind(&self) -> Option<ServerErrorKind> {
         match self {
             Self::Sent(error) => match error.kind() {
@@ -137,7 +137,7 @@ impl From<Failure> for StoreError {
     }
 }
 
-/// A reply from the server means that nothing was changed; silence means that nobody knows.
+/// An error reply means that nothing was changed. Without a reply, the outcome is unknown.
 pub(super) fn classify(error: &RedisError) -> (StoreErrorKind, Certainty) {
     use StoreErrorKind::{Rejected, Unavailable};
     match error.kind() {
@@ -153,7 +153,7 @@ pub(super) fn classify(error: &RedisError) -> (StoreErrorKind, Certainty) {
     }
 }
 
-/// What the table says of a server's answer.
+/// Looks up a server's error in the table.
 fn look_up(error: &RedisError) -> (StoreErrorKind, Certainty) {
     let code = error.code().unwrap_or_default();
     let line = format!("{code} {}", error.detail().unwrap_or_default());
@@ -165,7 +165,7 @@ fn look_up(error: &RedisError) -> (StoreErrorKind, Certainty) {
     })
 }
 
-/// A reply that no command of ours gives.
+/// The error for a reply that the command should never give.
 pub(super) fn unexpected(what: &'static str) -> StoreError {
     StoreError::new(StoreErrorKind::Rejected, Certainty::Unknown, what)
 }

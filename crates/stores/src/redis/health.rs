@@ -1,8 +1,8 @@
-//! Whether the servers are fit to keep records: asked at start, and again every half minute.
+//! Health probe: checks at start, and every half minute, that the servers are fit to keep records.
 //!
-//! A Redis that evicts keys when its memory is full forgets what was done, and the next retry does it
-//! again. That is refused at start, and noticed when somebody changes it later. So is a server that was
-//! replaced or restarted meanwhile: what it had not passed on or written is gone.
+//! A Redis that evicts keys when its memory is full loses records, and the next retry repeats the effect. Such a server is
+//! rejected at start, and detected if the setting changes later. A server that was replaced or restarted is detected too:
+//! writes that were not replicated or on disk are lost.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -17,21 +17,21 @@ use super::link::Link;
 use super::node::Node;
 use super::time::ASK_EVERY;
 
-/// How many askings of the time pass between two looks.
+/// How many refreshes of the time pass between two probes.
 const LOOK_EVERY: u32 = 3;
 
-/// What is known of the servers, as of the last look: at most half a minute old, or older where no server
+/// What is known of the servers, as of the last look: at most half a minute old, or older if no server
 /// has answered since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Health {
-    /// Name and version, such as `Redis 7.0.15`; of the oldest, where there are several.
+pub struct RedisHealth {
+    /// Name and version, such as `Redis 7.0.15`; of the oldest, if there are several.
     pub version: String,
     /// Masters in use.
     pub masters: usize,
-    /// Replicas connected to the master that has the fewest.
+    /// The replicas of the master that has the fewest.
     pub replicas: usize,
-    /// Whether one of them is set to evict keys when its memory is full. New claims are refused then.
+    /// Whether a master is set to evict keys when its memory is full. New claims are refused then.
     pub evicts: bool,
     /// How many masters were seen to have been restarted, to have taken another's place, or to have
     /// joined since the store was opened. Before a failover without a level of durability, what had not
@@ -41,23 +41,23 @@ pub struct Health {
     pub changed_at: Option<Timestamp>,
 }
 
-/// The servers, and what they were when they were last looked at.
-pub(super) struct Watch {
+/// The state of the servers, as of the last probe.
+pub(super) struct HealthWatch {
     /// Whether all have `SET … IFEQ`.
     has_ifeq: AtomicBool,
     /// Read by every claim.
     evicts: AtomicBool,
-    seen: Mutex<Seen>,
+    seen: Mutex<KnownServers>,
 }
 
-struct Seen {
-    health: Health,
+struct KnownServers {
+    health: RedisHealth,
     /// Run id and replication id of each master.
     ids: Vec<(String, String)>,
 }
 
-impl Watch {
-    /// Looks the servers over for the first time.
+impl HealthWatch {
+    /// Probes the servers for the first time.
     pub(super) async fn new(link: &Link) -> StoreResult<Self> {
         let looks = look(link).await?;
         for look in &looks {
@@ -66,7 +66,7 @@ impl Watch {
         let watch = Self {
             has_ifeq: AtomicBool::new(have_ifeq(&looks)),
             evicts: AtomicBool::new(looks.iter().any(|look| look.evicts)),
-            seen: Mutex::new(Seen {
+            seen: Mutex::new(KnownServers {
                 health: health(&looks),
                 ids: ids(looks),
             }),
@@ -90,17 +90,17 @@ impl Watch {
         self.has_ifeq.load(Ordering::Relaxed)
     }
 
-    /// A server has refused `SET … IFEQ`: none is sent until the next look.
+    /// Notes that a server rejected `SET … IFEQ`. None is sent until the next probe.
     pub(super) fn lacks_ifeq(&self) {
         self.has_ifeq.store(false, Ordering::Relaxed);
     }
 
-    pub(super) fn health(&self) -> Health {
+    pub(super) fn health(&self) -> RedisHealth {
         self.seen.lock().health.clone()
     }
 
-    /// Takes in what was found; answers whether a master has changed.
-    fn take(&self, looks: Vec<Look>, now: Timestamp) -> bool {
+    /// Takes in the reports. Returns whether a master has changed.
+    fn take(&self, looks: Vec<ServerReport>, now: Timestamp) -> bool {
         let mut seen = self.seen.lock();
         let fresh = health(&looks);
         self.evicts.store(fresh.evicts, Ordering::Relaxed);
@@ -112,7 +112,7 @@ impl Watch {
             changes += u64::try_from(new).unwrap_or(u64::MAX);
             changed_at = Some(now);
         }
-        seen.health = Health {
+        seen.health = RedisHealth {
             changes,
             changed_at,
             ..fresh
@@ -122,8 +122,8 @@ impl Watch {
     }
 }
 
-/// Looks again every half minute, and asks for the time more often, for as long as the store is in use.
-pub(super) fn watch_over(inner: &Arc<Inner>, clock: Arc<dyn Clock>) {
+/// Probes the servers every half minute, and refreshes the time more often, while the store is in use.
+pub(super) fn keep_watch(inner: &Arc<Inner>, clock: Arc<dyn Clock>) {
     let inner: Weak<Inner> = Arc::downgrade(inner);
     tokio::spawn(async move {
         let mut rounds = 0_u32;
@@ -133,29 +133,29 @@ pub(super) fn watch_over(inner: &Arc<Inner>, clock: Arc<dyn Clock>) {
             rounds = rounds.wrapping_add(1);
             inner.time.refresh(&inner.link).await;
             if rounds.is_multiple_of(LOOK_EVERY) {
-                inner.look_again().await;
+                inner.probe_again().await;
             }
         }
     });
 }
 
 impl Inner {
-    /// No answer says nothing about the servers' settings; claims find out for themselves.
-    async fn look_again(&self) {
-        // A cluster that can't be asked is looked at as it was known.
+    /// Probes again. Without an answer the last state stays, and claims fail on their own.
+    async fn probe_again(&self) {
+        // If the slots of a cluster can't be refreshed, the known masters are probed.
         let _ = self.link.learn().await;
         let Ok(looks) = look(&self.link).await else {
             return;
         };
         if self.watch.take(looks, self.time.now()) {
-            // Another server, another clock.
+            // Another server has another clock.
             self.time.refresh(&self.link).await;
         }
     }
 }
 
-/// What one master says of itself.
-struct Look {
+/// What one master reports about itself.
+struct ServerReport {
     name: &'static str,
     version: String,
     number: (u32, u32),
@@ -166,7 +166,7 @@ struct Look {
     id: (String, String),
 }
 
-impl Look {
+impl ServerReport {
     fn is_usable(&self) -> StoreResult<()> {
         if self.number < (7, 0) {
             let (name, version) = (self.name, &self.version);
@@ -183,18 +183,18 @@ impl Look {
     }
 }
 
-/// All masters, or an error: half a picture says nothing about the other half.
-async fn look(link: &Link) -> StoreResult<Vec<Look>> {
+/// Probes all masters. Fails if one doesn't answer.
+async fn look(link: &Link) -> StoreResult<Vec<ServerReport>> {
     let (_, masters) = link.masters();
     let looks = join_all(masters.iter().map(|node| look_at(node))).await;
-    let looks: Vec<Look> = looks.into_iter().collect::<StoreResult<_>>()?;
+    let looks: Vec<ServerReport> = looks.into_iter().collect::<StoreResult<_>>()?;
     if looks.is_empty() {
         return Err(unexpected("no server to look at"));
     }
     Ok(looks)
 }
 
-async fn look_at(node: &Node) -> StoreResult<Look> {
+async fn look_at(node: &Node) -> StoreResult<ServerReport> {
     let mut cmd = redis::cmd("INFO");
     cmd.arg("server").arg("memory").arg("replication");
     let reply = node.ask(&cmd).await?;
@@ -208,11 +208,11 @@ async fn look_at(node: &Node) -> StoreResult<Look> {
     let number = numbers(version);
     let is_master = field("role").is_none_or(|role| role == "master");
     if !is_master {
-        // A master that was demoted: the next question is to find the new one.
+        // The master was demoted: drop its connections, so that the next command finds the new one.
         node.lose_all();
     }
     let text = |name: &str| field(name).unwrap_or_default().to_owned();
-    Ok(Look {
+    Ok(ServerReport {
         name,
         version: version.to_owned(),
         number,
@@ -226,9 +226,9 @@ async fn look_at(node: &Node) -> StoreResult<Look> {
     })
 }
 
-fn health(looks: &[Look]) -> Health {
+fn health(looks: &[ServerReport]) -> RedisHealth {
     let oldest = looks.iter().min_by_key(|look| look.number);
-    Health {
+    RedisHealth {
         version: oldest.map_or_else(String::new, |look| {
             format!("{} {}", look.name, look.version)
         }),
@@ -240,11 +240,11 @@ fn health(looks: &[Look]) -> Health {
     }
 }
 
-fn have_ifeq(looks: &[Look]) -> bool {
+fn have_ifeq(looks: &[ServerReport]) -> bool {
     looks.iter().all(|look| look.has_ifeq)
 }
 
-fn ids(looks: Vec<Look>) -> Vec<(String, String)> {
+fn ids(looks: Vec<ServerReport>) -> Vec<(String, String)> {
     looks.into_iter().map(|look| look.id).collect()
 }
 

@@ -1,4 +1,4 @@
-//! The way to the servers, one or many: a command goes to whoever has its key.
+//! Routes commands to the server that has their key: one server, a sentinel's master, or a cluster.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ impl Link {
         Ok(self.send(key, cmd, self.level).await?)
     }
 
-    /// Refuses a level of durability that a server doesn't have, or can't give as it is set.
+    /// Rejects a durability level that a server doesn't support, or can't reach as it is configured.
     pub(super) async fn has_level(&self) -> StoreResult<()> {
         let Some(probe) = self.level.probe() else {
             return Ok(());
@@ -79,22 +79,22 @@ impl Link {
         Ok(())
     }
 
-    /// Whether what was only read has to be confirmed before it is told.
+    /// Whether an answer that was only read has to be confirmed before it is given.
     pub(super) fn is_confirming(&self) -> bool {
         self.level != Durability::Server
     }
 
-    /// How far answers have to have spread.
+    /// The durability level of answers.
     pub(super) const fn level(&self) -> Durability {
         self.level
     }
 
-    /// Sends one command about `key`, on whose answer nothing depends.
+    /// Sends one command about `key` at the server's own durability level.
     pub(super) async fn peek(&self, key: &[u8], cmd: &Cmd) -> StoreResult<Value> {
         Ok(self.send(key, cmd, Durability::Server).await?)
     }
 
-    /// Calls a script by its SHA-1; a server that has forgotten it is given the text.
+    /// Calls a script by its SHA-1, or by its text if the server doesn't know it.
     pub(super) async fn run(
         &self,
         script: &Script,
@@ -137,7 +137,7 @@ impl Link {
         }
     }
 
-    /// All masters in an order that stays the same, and a number that changes when the order does.
+    /// All masters in a stable order, and a number that changes when the order does.
     pub(super) fn masters(&self) -> (u64, Vec<Arc<Node>>) {
         match &self.routes {
             Routes::One(node) => (0, vec![Arc::clone(node)]),
@@ -145,7 +145,7 @@ impl Link {
         }
     }
 
-    /// Learns anew who the masters are, where there are several.
+    /// Learns anew who the masters are, if there are several.
     pub(super) async fn learn(&self) -> StoreResult<()> {
         match &self.routes {
             Routes::One(_) => Ok(()),
@@ -153,7 +153,7 @@ impl Link {
         }
     }
 
-    /// A connection to listen on: what is published on one server of a cluster is heard on all.
+    /// A pub/sub connection. In a cluster, messages reach all servers.
     pub(super) async fn listen(&self) -> StoreResult<PubSub> {
         let (_, masters) = self.masters();
         let Some(node) = masters.first() else {
@@ -164,7 +164,7 @@ impl Link {
 }
 
 impl Node {
-    /// Asks this very server something that is about no key.
+    /// Sends this server a command without a key.
     pub(super) async fn ask(&self, cmd: &Cmd) -> StoreResult<Value> {
         Ok(self.send(cmd, Durability::Server, false).await?)
     }

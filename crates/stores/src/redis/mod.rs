@@ -2,10 +2,10 @@
 //!
 //! - **Claim** is `SET key record NX GET PX retention`: it wins, or answers with the record it lost to. Only
 //!   a claim that loses to a running or released record takes a second step, and a script decides it.
-//! - **Settle** compares the owner inside the server and writes; with `SET … IFEQ` where the server has it,
+//! - **Settle** compares the owner inside the server and writes; with `SET … IFEQ` if the server has it,
 //!   else by script.
-//! - **Time** is the server's: a record's time to live is its retention, so *retention − time to live* is how
-//!   long ago it was written. No clock of ours decides anything.
+//! - **Time** is the server's: a record's time to live is its retention, so *retention − time to live* is its age. No clock
+//!   of this process decides anything.
 //!
 //! Where several servers keep the records (Sentinel, Cluster), every command still has one key and goes to
 //! one server; see `docs/stores/redis.md` for the URLs, options and levels of durability.
@@ -28,7 +28,7 @@ mod size;
 mod slot;
 mod time;
 mod url;
-mod waiting;
+mod wait_pool;
 mod wakes;
 
 use std::sync::Arc;
@@ -46,7 +46,7 @@ use semel_core::{
 
 use crate::cas::{self, Start, overtaken};
 use error::unexpected;
-use health::Watch;
+use health::HealthWatch;
 use link::Link;
 use script::Scripts;
 use time::ServerTime;
@@ -54,11 +54,11 @@ use url::Target;
 use wakes::Wakes;
 
 pub use error::ERRORS;
-pub use health::Health;
-pub use size::Usage;
+pub use health::RedisHealth;
+pub use size::RedisUsage;
 pub use url::DEFAULT_PREFIX;
 
-/// Whether the URL can be read, without reaching for what it names: for `fuzz/`.
+/// Checks that the URL can be parsed, without connecting. For `fuzz/`.
 ///
 /// # Errors
 /// As [`RedisStore::open`] has them.
@@ -80,7 +80,7 @@ struct Inner {
     scripts: Scripts,
     hub: Hub,
     wakes: Wakes,
-    watch: Watch,
+    watch: HealthWatch,
 }
 
 /// How many decisions are made on one key before the call counts as overtaken.
@@ -100,13 +100,13 @@ impl RedisStore {
     /// `sentinel_password`.
     ///
     /// # Errors
-    /// Where the URL can't be used, no server can be reached, or one would lose records: too old, a
+    /// If the URL can't be used, no server can be reached, or one would lose records: too old, a
     /// replica, or set to evict keys.
     pub async fn open(url: &str, clock: Arc<dyn Clock>) -> StoreResult<Self> {
         let target = Target::parse(url)?;
         let prefix = target.prefix.clone();
         let link = Box::pin(Link::open(target, Arc::clone(&clock))).await?;
-        let watch = Box::pin(Watch::new(&link)).await?;
+        let watch = Box::pin(HealthWatch::new(&link)).await?;
         Box::pin(link.has_level()).await?;
         let time = Box::pin(ServerTime::new(Arc::clone(&clock), &link)).await?;
         let (wakes, watched) = Wakes::new();
@@ -123,13 +123,13 @@ impl RedisStore {
             inner: Arc::new(inner),
         };
         wakes::listen(&store.inner, watched, Arc::clone(&clock));
-        health::watch_over(&store.inner, clock);
+        health::keep_watch(&store.inner, clock);
         Ok(store)
     }
 
-    /// What is known of the servers, as of the last look.
+    /// The state of the servers, as of the last probe.
     #[must_use]
-    pub fn health(&self) -> Health {
+    pub fn health(&self) -> RedisHealth {
         self.inner.watch.health()
     }
 }
@@ -157,11 +157,11 @@ impl Inner {
         resolution: &Resolution,
     ) -> StoreResult<Resolved> {
         let decide = |found: Option<&Record>, now| {
-            // What a deletion leaves has the fence alone, and would pass for a released record.
+            // The remains of a deletion only keep the fence, and would look like a released record.
             let found = found.filter(|record| !is_deleted(record));
             protocol::resolve(found, fence, resolution, now)
         };
-        let cell = self.place(identity).confirming();
+        let cell = self.cell(identity).confirming();
         let start = Start::Read { write_sent: false };
         let change = cas::drive(&cell, start, decide).await?;
         change.map(|change| change.answer).ok_or_else(overtaken)
@@ -187,7 +187,7 @@ impl Inner {
     }
 }
 
-/// What a deletion leaves for a minute, so that fences keep growing.
+/// Whether the record is the remains of a deletion, kept so that fences keep growing.
 const fn is_deleted(record: &Record) -> bool {
     record.attempt == 0
 }
@@ -252,7 +252,7 @@ impl Store for RedisStore {
             durable: true,
             shared: true,
             wake: Wake::Hint,
-            // SCAN gives a key again when its table is resized meanwhile.
+            // SCAN may return a key again if the table is resized meanwhile.
             lists_once: false,
             max_answer_bytes: Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES,
         }

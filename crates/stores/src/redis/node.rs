@@ -1,4 +1,4 @@
-//! One server: a shared connection that is made anew when it is lost, and further ones for waiting.
+//! One server: a shared connection that reconnects when it is lost, and a pool of connections for `WAIT`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,9 +14,9 @@ use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, ServerErr
 use super::durability::Durability;
 use super::error::Failure;
 use super::login::{is_refused, passing_refusal};
-use super::waiting::Waiting;
+use super::wait_pool::WaitPool;
 
-/// How long a connection may take to come about.
+/// How long connecting may take.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 /// How long a reply may take; longer than any wait for replicas.
 const REPLY_WITHIN: Duration = Duration::from_secs(4);
@@ -25,7 +25,7 @@ const REPLY_WITHIN: Duration = Duration::from_secs(4);
 pub(super) enum Finder {
     /// Always at the same address.
     Fixed(Client),
-    /// Wherever the sentinels say the master is, asked anew for every connection.
+    /// The master that the sentinels name, asked for every connection.
     Sentinel(tokio::sync::Mutex<SentinelClient>),
 }
 
@@ -37,7 +37,7 @@ impl Finder {
         }
     }
 
-    /// Boxed: seldom polled, and too large to be part of every command's future.
+    /// Boxed: rarely polled, and too large to be part of every command's future.
     pub(super) fn connect(&self) -> BoxFuture<'_, Result<MultiplexedConnection, RedisError>> {
         Box::pin(async {
             let config = AsyncConnectionConfig::new()
@@ -57,13 +57,13 @@ impl Finder {
     }
 }
 
-/// A server that can be asked. Dropping a question leaves all connections in order: replies are matched
-/// by the task that owns a connection, not by whoever asked.
+/// A server with its connections. A cancelled command leaves them intact, because the task that owns a connection matches
+/// the replies.
 pub(super) struct Node {
     finder: Arc<Finder>,
     state: Mutex<State>,
     made: AtomicU64,
-    waiting: Waiting,
+    waiting: WaitPool,
 }
 
 enum State {
@@ -76,14 +76,14 @@ impl Node {
     pub(super) fn new(finder: Finder) -> Self {
         let finder = Arc::new(finder);
         Self {
-            waiting: Waiting::new(Arc::clone(&finder)),
+            waiting: WaitPool::new(Arc::clone(&finder)),
             finder,
             state: Mutex::new(State::Closed),
             made: AtomicU64::new(0),
         }
     }
 
-    /// Sends one command at a level of durability; `asking` where a slot is on its way to this server.
+    /// Sends one command at a level of durability; `asking` if a slot is migrating to this server.
     pub(super) async fn send(
         &self,
         cmd: &Cmd,
@@ -130,7 +130,7 @@ impl Node {
         reply.inspect_err(|failure| self.judge(failure, Some(number)))
     }
 
-    /// The shared connection. However many ask while there is none, one is made.
+    /// The shared connection. Concurrent callers share one attempt to connect.
     async fn connection(&self) -> Result<(MultiplexedConnection, u64), RedisError> {
         let opening = {
             let mut state = self.state.lock();
@@ -139,7 +139,7 @@ impl Node {
                 State::Opening(opening) => opening.clone(),
                 State::Closed => {
                     let finder = Arc::clone(&self.finder);
-                    // On a task of its own: whoever asked first may leave.
+                    // On a task of its own, because the first caller may be cancelled.
                     let task = tokio::spawn(async move { finder.connect().await });
                     let opening = task.map(|done| done.unwrap_or_else(|_| Err(gone())));
                     let opening = opening.boxed().shared();
@@ -166,7 +166,7 @@ impl Node {
         }
     }
 
-    /// Gives a connection up that is broken, silent, or leads to a server that is no master any more.
+    /// Drops a connection that is broken or silent, or whose server is no longer a master.
     fn judge(&self, failure: &Failure, number: Option<u64>) {
         let Failure::Sent(error) = failure else {
             return;
@@ -181,7 +181,7 @@ impl Node {
         match number {
             Some(number) => self.lose(number),
             None if demoted => self.lose_all(),
-            // What broke one of them has broken the others.
+            // The same fault has broken the connections for waiting.
             None => self.waiting.lose_all(),
         }
     }
@@ -193,7 +193,7 @@ impl Node {
         }
     }
 
-    /// Gives up whatever connections there are; the next question finds the server anew.
+    /// Drops all connections. The next command finds the server again.
     pub(super) fn lose_all(&self) {
         *self.state.lock() = State::Closed;
         self.waiting.lose_all();

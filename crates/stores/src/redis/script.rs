@@ -1,13 +1,13 @@
-//! The few steps that a plain command can't do, as scripts. One key each, so that they run in a cluster.
+//! Lua scripts for the steps that a plain command can't do. One key each, so that they run in a cluster.
 //!
-//! All compare before they write, so sending one again does no harm. Those that end or keep a lease carry
-//! `allow-oom`: when memory runs out, a new claim must fail, and what has already happened must still be
-//! written down. A wake-up that can't be published fails nothing: it is a hint, and the writing is done.
+//! All compare before they write, so a retry is safe. Those that end or renew a lease carry `allow-oom`: when memory runs
+//! out, a new claim must fail, but an effect that has happened must still be recorded. A wake-up that can't be published is
+//! ignored, because it is only a hint.
 
 use redis::{Cmd, Value};
 use semel_core::record::{FORMAT_VERSION, offset};
 
-/// A script and its SHA-1, under which the server keeps it.
+/// A script and its SHA-1, by which the server caches it.
 pub(super) struct Script {
     text: String,
     sha1: String,
@@ -24,7 +24,7 @@ impl Script {
         Self::call("EVALSHA", &self.sha1, key, arguments)
     }
 
-    /// Calls it by its text, after which the server knows its SHA-1.
+    /// Calls it by its text. After that the server knows its SHA-1.
     pub(super) fn by_text(&self, key: &[u8], arguments: &[&[u8]]) -> Cmd {
         Self::call("EVAL", &self.text, key, arguments)
     }
@@ -44,7 +44,7 @@ impl Script {
     }
 }
 
-/// A command that knows how many arguments come, and about how many bytes they have: it never grows.
+/// A command with capacity for its arguments, so that its buffer never grows.
 pub(super) fn sized(name: &str, arguments: usize, bytes: usize) -> Cmd {
     /// The name, and arguments too short to be counted.
     const SHORT_BYTES: usize = 48;
@@ -62,9 +62,9 @@ pub(super) fn get(key: &[u8]) -> Cmd {
 
 /// All scripts of the store.
 pub(super) struct Scripts {
-    /// Looks at a record that a claim lost to. → `{record, milliseconds to live}`, or nil.
+    /// Reads a record that a claim lost to. Returns `{record, milliseconds to live}`, or nil.
     pub(super) look: Script,
-    /// Writes the record of a new lease where there is none, with the server's time as its fence.
+    /// Writes the record of a new lease if there is none, with the server's time as its fence.
     /// → that time in microseconds, or the record that is there.
     pub(super) fresh: Script,
     /// Leaves the waiter's mark on a record that is running or in doubt. → 1, or 0 if it isn't.
@@ -78,22 +78,22 @@ pub(super) struct Scripts {
     /// microsecond at least: a takeover swaps the header that it saw lapsed, and must not find it again (I5).
     /// → 1, or the record, or nil.
     pub(super) renew: Script,
-    /// Writes a record's first byte over itself, if its header is the one given: something to wait for.
-    /// → 1 or 0.
+    /// Writes a record's first byte over itself if its header is the one given, so that there is a write to wait for.
+    /// Returns 1 or 0.
     pub(super) confirm: Script,
-    /// Forgets a record if its seal is the one given, but for its fence: what is left is a released record
-    /// of attempt 0 and no owner, for a day. → 1 or 0.
+    /// Deletes a record if its seal is the one given, but keeps its fence: a released record of attempt 0 without an owner
+    /// stays for a day. Returns 1 or 0.
     pub(super) delete: Script,
 }
 
-/// An empty section that readers skip: somebody waits for this record, so tell them when it is settled.
+/// An empty section that readers skip. It marks a record with waiters, to which its settlement is published.
 pub(super) const MARK: &[u8] = &[255, 0, 0, 0, 0];
 
-/// How long a deleted record's fence is kept: by then every node's idea of the server's time is past it, and a server's clock
-/// that was set by an hour or two has not ended it early.
+/// How long a deleted record's fence is kept. After this time, every node's estimate of the server's time is past the
+/// fence, even if the server's clock was set by an hour or two.
 const TOMBSTONE_MILLIS: u64 = 24 * 60 * 60 * 1_000;
 
-/// What a script answers when it did what it was asked.
+/// The reply of a script that succeeded.
 pub(super) const DONE: Value = Value::Int(1);
 
 impl Scripts {
@@ -103,7 +103,7 @@ impl Scripts {
         let (state, owner) = (offset::STATE, offset::OWNER);
         let (state_at, owner_at, owner_end) = (state + 1, owner + 1, owner + 24);
         let mark = "'\\255\\0\\0\\0\\0'";
-        // A record of a version that we don't know is given back, and refused where it is read (P25). One call
+        // A record of a version that we don't know is returned, and rejected by the reader (P25). One call
         // reads all that is looked at: calls are what costs time in a script.
         let owned = format!(
             "local old = redis.call('GET', KEYS[1])

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::Value;
 use semel_core::protocol::{self, Decision};
-use semel_core::record::Packed;
+use semel_core::record::PackedRecord;
 use semel_core::store::StoreResult;
 use semel_core::{Grant, Record, Renewed, Settled, Settlement, StoreErrorKind, Timestamp};
 
@@ -22,7 +22,7 @@ impl Inner {
     ) -> StoreResult<Settled> {
         let key = self.key(&lease.identity);
         let now = self.time.now();
-        let cell = Settling {
+        let cell = SettleCell {
             inner: self,
             lease,
             settlement,
@@ -44,7 +44,7 @@ impl Inner {
         change.map(|change| change.answer).ok_or_else(overtaken)
     }
 
-    /// What the lease's own record says: as packed in the memo, or by reading it.
+    /// The lease's own record: from the memo, or by reading it.
     async fn own_record(&self, lease: &Grant, key: &[u8]) -> StoreResult<Option<Record>> {
         let known = Record::decode_for(&lease.identity, &lease.memo).ok();
         if let Some(record) = known.filter(|known| known.is_owned_by(lease.fence, lease.token)) {
@@ -67,18 +67,18 @@ impl Inner {
         packed: &[u8],
         life: u64,
     ) -> StoreResult<Value> {
-        // Who waits is told by the script.
+        // The script also wakes waiters.
         if self.watch.has_ifeq() && !old.is_empty() && !old.ends_with(MARK) {
             let mut set = sized("SET", 7, key.len() + packed.len() + old.len());
             set.arg(key).arg(packed).arg("IFEQ").arg(old);
             set.arg("PX").arg(life);
             match self.link.query(key, &set).await {
-                // A full server refuses every `SET`; the script is let through (P26).
+                // A full server rejects every `SET`, but runs the script (P26).
                 Err(full) if full.kind == StoreErrorKind::Full => {}
-                // An older server may have taken the place of the one that has `IFEQ`; every server has the script.
+                // An older server without `IFEQ` may have replaced the last one; every server runs the script.
                 Err(refused) if refused.kind == StoreErrorKind::Rejected => self.watch.lacks_ifeq(),
                 Err(error) => return Err(error),
-                // Another header, or a mark: the script looks more closely.
+                // The header differs, or the record has waiters: the script decides.
                 Ok(Value::Nil) => {}
                 Ok(_) => return Ok(DONE),
             }
@@ -104,7 +104,7 @@ impl Inner {
             let arguments = [&owner[..], &written, life.as_bytes()];
             let reply = self.link.run(&self.scripts.renew, &key, &arguments).await?;
             if let Value::BulkString(found) = &reply {
-                // Whose it is doesn't matter any more, but it has to be one of ours.
+                // The lease is lost in any case, but the bytes have to be a valid record.
                 Record::decode_for(&lease.identity, &found.clone().into())?;
             }
             return Ok(if reply == DONE {
@@ -117,27 +117,27 @@ impl Inner {
         let decide = |found: Option<&Record>, now| {
             let mut decision = protocol::renew(found, fence, token, Some(checkpoint), now);
             if let (Some(write), Some(old)) = (&mut decision.write, found) {
-                // As in the script: whoever saw the header before may have seen the lease lapsed (I5).
+                // As in the script: a reader of the old header may have seen the lease lapsed (I5).
                 let later = old.written_at.plus(Duration::from_micros(1));
                 write.written_at = write.written_at.max(later);
             }
             decision
         };
         let start = Start::Read { write_sent: false };
-        let change = cas::drive(&self.place(&lease.identity), start, decide).await?;
+        let change = cas::drive(&self.cell(&lease.identity), start, decide).await?;
         change.map(|change| change.answer).ok_or_else(overtaken)
     }
 }
 
-/// The place of a record that is settled.
-struct Settling<'a> {
+/// The compare-and-swap cell of a settlement.
+struct SettleCell<'a> {
     inner: &'a Inner,
     lease: &'a Grant,
     settlement: &'a Settlement,
     key: Vec<u8>,
 }
 
-impl Settling<'_> {
+impl SettleCell<'_> {
     /// The server knows whether the record is live (P23), and a memo doesn't know of renewals: so the record counts as written
     /// just now.
     fn decide(&self, found: Option<&Record>, now: Timestamp) -> Decision<Settled> {
@@ -150,7 +150,7 @@ impl Settling<'_> {
         protocol::settle(found.as_ref(), fence, token, self.settlement, written_at)
     }
 
-    /// What a write was answered with: nothing where there is no record, or the record that is there.
+    /// What a write was answered with: nothing if there is no record, or the record that is there.
     fn judge(&self, reply: Value) -> StoreResult<Swap<Self>> {
         Ok(match reply {
             Value::Nil => Swap::Lost(Some(Snapshot::absent(self.inner.time.now()))),
@@ -168,7 +168,7 @@ impl Settling<'_> {
     }
 }
 
-impl Cell for Settling<'_> {
+impl Cell for SettleCell<'_> {
     type Version = Bytes;
     type Written = ();
 
@@ -190,7 +190,7 @@ impl Cell for Settling<'_> {
         self.judge(reply.await?)
     }
 
-    /// Done already (P18), and known to have been done as far as the store's level asks.
+    /// Confirms that an earlier settlement (P18) has reached the store's durability level.
     async fn confirm(&self, seen: &Snapshot<Bytes>) -> StoreResult<bool> {
         let Some((record, packed)) = &seen.found else {
             return Ok(true);
@@ -201,14 +201,14 @@ impl Cell for Settling<'_> {
     }
 }
 
-/// What the settlement makes of the record that the lease carries along, packed, and how long that lives. A doubt
-/// keeps the checkpoint, which the memo doesn't know of.
+/// The settled record in packed form, made from the lease's memo, and its time to live. `None` for a doubt, which keeps the
+/// checkpoint that the memo doesn't have.
 fn from_memo(lease: &Grant, settlement: &Settlement, now: Timestamp) -> Option<(Vec<u8>, u64)> {
     if matches!(settlement, Settlement::Doubt) {
         return None;
     }
     let (identity, memo) = (&lease.identity, &lease.memo);
-    let memo = Packed::running(memo, identity, lease.fence, lease.token)?;
+    let memo = PackedRecord::running(memo, identity, lease.fence, lease.token)?;
     let answer = settlement.answer().map(AsRef::as_ref);
     let written = memo.settled(settlement.state(), answer, now);
     Some((written, memo.retention_millis()))

@@ -1,4 +1,4 @@
-//! What the records cost the servers: asked for by `semel bench`, never on the hot path.
+//! What the records cost the servers, for `semel bench`. Never on the hot path.
 
 use semel_core::store::StoreResult;
 
@@ -6,9 +6,9 @@ use super::RedisStore;
 use super::error::unexpected;
 use super::health::value;
 
-/// What the servers have used so far, all masters together. The cost of some work is the difference of two.
+/// The resources that all masters have used so far. The cost of some work is the difference of two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct RedisUsage {
     /// Memory in use, by everything on the servers.
     pub bytes: u64,
     /// Commands run, for everybody.
@@ -21,10 +21,10 @@ impl RedisStore {
     /// What the servers have used so far.
     ///
     /// # Errors
-    /// Where one doesn't answer.
-    pub async fn usage(&self) -> StoreResult<Usage> {
+    /// If one doesn't answer.
+    pub async fn usage(&self) -> StoreResult<RedisUsage> {
         let (_, masters) = self.inner.link.masters();
-        let mut usage = Usage::default();
+        let mut usage = RedisUsage::default();
         for node in &masters {
             let reply = node.ask(redis::cmd("INFO").arg("everything")).await?;
             let info: String = redis::from_redis_value(reply).map_err(|_| unexpected("INFO"))?;

@@ -1,4 +1,4 @@
-//! Which slot of a cluster a key is in.
+//! The cluster slot of a key.
 
 /// How many slots a cluster has.
 pub(super) const SLOTS: u16 = 16_384;

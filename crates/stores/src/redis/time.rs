@@ -1,9 +1,8 @@
-//! The server's clock, estimated: asked for now and then, carried on by our monotonic clock in between.
+//! The server's clock, estimated: asked for from time to time, carried on by our monotonic clock in between.
 //!
-//! It gives new fences their size and records their times for people. It decides nothing: lapse and expiry
-//! are decided by the server, from the time to live that it counts down itself. Where there are several
-//! servers, it is the clock that is furthest ahead: whoever asks, and whichever server has a key by then, fences
-//! keep growing (P22).
+//! New fences and the displayed times of records come from it. It decides nothing: the server decides lapse and expiry,
+//! from the time to live that it counts down itself. With several servers it is the clock that is furthest ahead, so that
+//! fences keep growing even if a key moves to another server (P22).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +32,7 @@ struct Sample {
 impl ServerTime {
     /// Asks for the first time.
     pub(super) async fn new(clock: Arc<dyn Clock>, link: &Link) -> StoreResult<Self> {
-        // Before asking: an estimate that is ahead is harmless, and one that is behind makes fences too small.
+        // Measured before the call: an estimate that is ahead is harmless, but one that is behind makes fences too small.
         let at = clock.now();
         let server = ask(link).await?;
         Ok(Self {
@@ -54,12 +53,12 @@ impl ServerTime {
         sample.server.plus(now.since(sample.at))
     }
 
-    /// Asks again. No answer leaves the estimate as it is: our own clock carries it on.
+    /// Refreshes the estimate. Without an answer it stays, carried on by our own clock.
     pub(super) async fn refresh(&self, link: &Link) {
         let at = self.clock.now();
         let Ok(server) = ask(link).await else { return };
         let mut sample = self.sample.lock();
-        // Never back: a fence must not be smaller than one that was given out before.
+        // Never backwards: a fence must not be smaller than an earlier one.
         let carried = sample.server.plus(at.since(sample.at));
         *sample = Sample {
             server: server.max(carried),

@@ -1,4 +1,4 @@
-//! Where the servers are and how to talk to them, read from a URL.
+//! Parses the store's URL: servers, credentials and options.
 //!
 //! ```text
 //! redis[s]://[user:password@]host[:port][/db][?options]
@@ -17,7 +17,7 @@ use semel_core::{Certainty, StoreError, StoreErrorKind, StoreResult};
 
 use super::durability::Durability;
 
-/// What stands before the address in every key, unless the URL says otherwise.
+/// The default prefix of all keys.
 pub const DEFAULT_PREFIX: &str = "semel:";
 
 const DEFAULT_PORT: u16 = 6379;
@@ -47,7 +47,7 @@ pub(super) struct Host {
     pub(super) port: u16,
 }
 
-/// How to be let in: who we are, and whom we trust.
+/// Credentials and TLS settings.
 #[derive(Clone)]
 pub(super) struct Access {
     pub(super) tls: Option<TlsCertificates>,
@@ -55,7 +55,7 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// The address of a server, over TLS where that was asked for.
+    /// The address of a server, over TLS if that was asked for.
     pub(super) fn address(&self, host: &Host) -> ConnectionAddr {
         let (host, port) = (host.name.clone(), host.port);
         if self.tls.is_none() {
@@ -163,7 +163,7 @@ fn access(
         login = login.set_password(decoded(password)?);
     }
     let tls = if tls {
-        // Which one is used is the process's choice; without one, rustls can't start at all.
+        // The process may choose the crypto provider; without one, rustls can't start.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Some(options.certificates()?)
     } else {
@@ -265,7 +265,7 @@ impl Options {
     }
 }
 
-/// A brace would put all keys into one slot; a star or so would match what isn't ours.
+/// Checks the prefix. A brace would put all keys into one slot, and a wildcard would match foreign keys.
 fn prefix(text: &str) -> StoreResult<String> {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"_-.:".contains(&b);
     if text.is_empty() || text.len() > 64 || !text.bytes().all(fits) {

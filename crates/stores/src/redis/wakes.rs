@@ -1,8 +1,7 @@
 //! Wake-ups from other processes, by publish and subscribe on the record's own key.
 //!
-//! A process that waits subscribes, then leaves a mark on the record; whoever settles a marked record
-//! publishes. So a settlement that nobody waits for publishes nothing. All of it is a hint: a waiter polls as
-//! well, with growing pauses.
+//! A process that waits subscribes, then marks the record; the settlement of a marked record publishes. So a settlement
+//! without waiters publishes nothing. All of it is a hint: a waiter polls as well, with growing pauses.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -18,7 +17,7 @@ use tokio::sync::mpsc;
 use super::Inner;
 use super::script::MARK;
 
-/// Tells the listener what is waited for.
+/// Sends the listener the records to watch.
 pub(super) struct Wakes {
     watched: mpsc::UnboundedSender<Address>,
 }
@@ -35,7 +34,7 @@ impl Wakes {
     }
 }
 
-/// How often channels that nobody waits on any more are left.
+/// How often channels without waiters are left.
 const TIDY_EVERY: Duration = Duration::from_secs(5);
 
 /// Listens for as long as the store is in use; connects when the first waiter comes, and again whenever
@@ -124,7 +123,7 @@ impl Listener {
             .link
             .run_hint(&inner.scripts.mark, &key, &[MARK])
             .await;
-        // Settled already, or gone: whatever was waited for has happened.
+        // The record is settled already, or gone, so its waiters can go on.
         if matches!(marked, Ok(redis::Value::Int(0))) {
             inner.hub.wake(&address);
         }

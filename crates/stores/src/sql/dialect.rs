@@ -1,4 +1,4 @@
-//! What a dialect says of its server.
+//! The dialect of a database server: how to send statements, and what its errors mean.
 
 use std::future::Future;
 use std::time::Duration;
@@ -33,16 +33,16 @@ pub trait Dialect: Send + Sync + 'static {
         std::future::ready(Ok(()))
     }
 
-    /// Whether the connection is of no further use: what was sent last may have been done.
+    /// Whether the connection is broken: the last statement may have been executed.
     fn is_broken(error: &Error) -> bool;
 
-    /// How often to send again after this error, and how long to wait before.
+    /// How many times to retry after this error, and the pause before each retry.
     fn resends(error: &Error) -> (usize, Duration);
 
-    /// Why a call failed with this error, and whether it may have changed something. `None` where the server did not say.
+    /// The kind of this error, and whether the call may have changed something. `None` if the error isn't the server's.
     fn classify(error: &Error) -> Option<(StoreErrorKind, Certainty)>;
 
-    /// What to do about the mistakes that people make.
+    /// Advice for common mistakes.
     fn hint(error: &Error) -> Option<&'static str>;
 }
 
@@ -51,18 +51,18 @@ pub(crate) type Connection<D> = <<D as Dialect>::Db as Database>::Connection;
 /// A row of a dialect.
 pub(crate) type Row<D> = <<D as Dialect>::Db as Database>::Row;
 
-/// What a statement gives.
+/// The reply to a statement.
 pub struct Reply<D: Dialect + ?Sized> {
-    /// The rows, where they were wanted.
+    /// The rows, if they were requested.
     pub rows: Vec<Row<D>>,
-    /// How many rows were written, where the server counts them.
+    /// How many rows were written, if the server counts them.
     pub affected: u64,
-    /// The number that the statement gave to `LAST_INSERT_ID`, where the server knows that.
+    /// The value of `LAST_INSERT_ID`, if the server has it.
     pub last_id: u64,
 }
 
 impl<D: Dialect> Reply<D> {
-    /// Of a statement that gives rows.
+    /// The reply to a statement that returns rows.
     pub const fn rows(rows: Vec<Row<D>>) -> Self {
         Self {
             rows,
@@ -72,14 +72,14 @@ impl<D: Dialect> Reply<D> {
     }
 }
 
-/// A statement that the server refused changed nothing. Silence, or a session that somebody ended, leaves the outcome
-/// unknown: the commit may have been written before.
+/// The store error for a statement that was sent. A statement that the server rejected changed nothing. No reply, or a
+/// session that was terminated, leaves the outcome unknown: the commit may have been written before.
 pub(crate) fn store_error<D: Dialect>(error: Error) -> StoreError {
     let (kind, certainty) = classify::<D>(&error);
     explained::<D>(kind, certainty, error)
 }
 
-/// The same for what was never sent: no connection could be had.
+/// The store error for a statement that was never sent, because there was no connection.
 pub(crate) fn not_sent<D: Dialect>(error: Error) -> StoreError {
     let (kind, _) = classify::<D>(&error);
     explained::<D>(kind, Certainty::Definite, error)
@@ -107,12 +107,12 @@ fn explained<D: Dialect>(kind: StoreErrorKind, certainty: Certainty, error: Erro
     }
 }
 
-/// A reply that the server should not give.
+/// The error for a reply that the server should never give.
 pub(crate) fn unexpected(reply: &'static str) -> StoreError {
     StoreError::new(StoreErrorKind::Unavailable, Certainty::Unknown, reply)
 }
 
-/// What only a change of the configuration mends.
+/// An error that only a change of configuration fixes.
 pub(crate) fn unfit(why: impl Into<String>) -> StoreError {
     StoreError::new(StoreErrorKind::Rejected, Certainty::Definite, why.into())
 }

@@ -1,8 +1,8 @@
-//! The way to the server: a pool of connections, and statements that are sent again where a connection breaks.
+//! The connection pool, and statements with retries after a broken connection.
 //!
-//! Sending again is safe for every statement of ours: a claim, a renewal or a settlement that is sent twice gives the same
-//! answer (P28). A connection whose call was cut short is closed: its reply is still on the way, and must not reach the next
-//! caller (I8).
+//! Retries are safe for every statement of the store: a claim, a renewal or a settlement that is sent twice gives the same
+//! answer (P28). A connection whose call was cancelled is closed, because its reply is still in flight and must not reach
+//! the next caller (I8).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use crate::cas::unknown_if;
 
 /// How long to wait for a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(4);
-/// How often another connection is tried where one is broken, and the pause before.
+/// How many times a statement is retried after a broken connection, and the pause before each retry.
 pub(crate) const RESENDS: usize = 2;
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
@@ -28,12 +28,12 @@ pub(crate) type ConnectOptions<D> = <Connection<D> as sqlx::Connection>::Options
 
 pub(crate) struct Link<D: Dialect> {
     pool: Pool<D::Db>,
-    /// Whether each statement is a transaction of its own: a pooler in transaction mode keeps the session no longer, and
-    /// preparing a statement and using it must be one.
+    /// Whether each statement is sent in a transaction of its own. A pooler in transaction mode switches the session after
+    /// each one, and a statement must be prepared and used in the same session.
     transacts: bool,
     clock: Arc<dyn Clock>,
     health: PoolHealth,
-    /// How often no connection could be had because all were in use.
+    /// How many times no connection was available because all were in use.
     exhausted: AtomicU64,
 }
 
@@ -44,7 +44,7 @@ impl<D: Dialect> Link<D> {
         transacts: bool,
         clock: Arc<dyn Clock>,
     ) -> StoreResult<Self> {
-        // One connection without the pool, which would try for long and then say no more than that it took too long.
+        // One connection without the pool, because the pool would retry for long and then only report a timeout.
         let first = Connection::<D>::connect_with(&options).await;
         drop(first.map_err(not_sent::<D>)?);
         let health = PoolHealth::new(Arc::clone(&clock));
@@ -68,7 +68,7 @@ impl<D: Dialect> Link<D> {
         })
     }
 
-    /// Sends a statement that gives at most one row.
+    /// Sends a statement that returns at most one row.
     pub(crate) async fn row(
         &self,
         statement: impl Fn() -> D::Bound,
@@ -76,13 +76,13 @@ impl<D: Dialect> Link<D> {
         Ok(self.rows(statement).await?.pop())
     }
 
-    /// Sends a statement that gives rows.
+    /// Sends a statement that returns rows.
     pub(crate) async fn rows(&self, statement: impl Fn() -> D::Bound) -> StoreResult<Vec<Row<D>>> {
         let reply = self.send(statement, true).await;
         reply.map(|reply| reply.rows).map_err(Failure::into)
     }
 
-    /// Sends a statement, and sends it again as the dialect says.
+    /// Sends a statement, and retries as the dialect says.
     pub(crate) async fn send(
         &self,
         statement: impl Fn() -> D::Bound,
@@ -91,8 +91,8 @@ impl<D: Dialect> Link<D> {
         self.send_again(statement, wants_rows, true).await
     }
 
-    /// The same for a statement that is not sent again once it may have been applied: a second deletion would deny the first,
-    /// or meet a later record.
+    /// As [`Self::send`], without a retry once the statement may have been applied: a second deletion would report that
+    /// there was nothing to delete, or hit a later record.
     pub(crate) async fn send_once(
         &self,
         statement: impl Fn() -> D::Bound,
@@ -122,7 +122,7 @@ impl<D: Dialect> Link<D> {
             if D::is_broken(&error) {
                 self.health.note_broken();
             } else if !self.transacts {
-                // Otherwise it failed in a transaction, and has left that open.
+                // With a transaction per statement, the failed one is still open, so the connection is closed instead.
                 held.give_back();
             }
             let (most, pause) = D::resends(&error);
@@ -155,7 +155,7 @@ impl<D: Dialect> Link<D> {
         &*self.clock
     }
 
-    /// The most connections that this process takes.
+    /// The size of the pool.
     pub(crate) fn most_connections(&self) -> u32 {
         self.pool.options().get_max_connections()
     }
@@ -173,8 +173,8 @@ impl<D: Dialect> Link<D> {
         }
     }
 
-    /// One connection for several statements, after `begin` was sent on it. One that did not begin has done nothing, so
-    /// another connection is taken where the first turns out to be broken.
+    /// One connection for several statements, after `begin` was sent on it. Nothing has happened before that, so another
+    /// connection is tried if the first one is broken.
     pub(crate) async fn session(&self, begin: Option<&'static str>) -> StoreResult<Session<D>> {
         let mut resent = 0;
         loop {
@@ -195,7 +195,7 @@ impl<D: Dialect> Link<D> {
         }
     }
 
-    async fn acquire(&self) -> Result<Held<D>, Error> {
+    async fn acquire(&self) -> Result<CheckedOut<D>, Error> {
         let connection = self.pool.acquire().await.inspect_err(|error| {
             // A server that is gone times out as well, but with a pool that isn't full.
             let is_full = self.active() >= self.most_connections();
@@ -203,14 +203,14 @@ impl<D: Dialect> Link<D> {
                 self.exhausted.fetch_add(1, Ordering::Relaxed);
             }
         });
-        Ok(Held(Some(connection?)))
+        Ok(CheckedOut(Some(connection?)))
     }
 }
 
 /// Why a statement failed.
 pub(crate) struct Failure<D> {
     pub(crate) error: Error,
-    /// Whether the last attempt was sent; `false` where no connection could be had.
+    /// Whether the last attempt was sent; `false` if no connection could be had.
     is_sent: bool,
     /// Whether an earlier attempt may have been applied.
     pub(crate) is_uncertain: bool,
@@ -239,7 +239,7 @@ impl<D: Dialect> From<Failure<D>> for StoreError {
 }
 
 /// One connection for several statements. It is closed unless it is given back, and the server rolls back what is open.
-pub(crate) struct Session<D: Dialect>(Held<D>);
+pub(crate) struct Session<D: Dialect>(CheckedOut<D>);
 
 impl<D: Dialect> Session<D> {
     /// Sends a statement once.
@@ -265,9 +265,9 @@ impl<D: Dialect> Session<D> {
 }
 
 /// A connection that closes when dropped.
-struct Held<D: Dialect>(Option<PoolConnection<D::Db>>);
+struct CheckedOut<D: Dialect>(Option<PoolConnection<D::Db>>);
 
-impl<D: Dialect> Held<D> {
+impl<D: Dialect> CheckedOut<D> {
     fn get(&mut self) -> Result<&mut Connection<D>, Error> {
         self.0.as_deref_mut().ok_or(Error::PoolClosed)
     }
@@ -277,7 +277,7 @@ impl<D: Dialect> Held<D> {
     }
 }
 
-impl<D: Dialect> Drop for Held<D> {
+impl<D: Dialect> Drop for CheckedOut<D> {
     fn drop(&mut self) {
         if let Some(connection) = self.0.take() {
             drop(connection.detach());

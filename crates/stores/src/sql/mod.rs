@@ -1,9 +1,9 @@
-//! What the SQL stores share: the way to the server, rows, the order of steps of each call, listings, transactions.
+//! The common part of the SQL stores: connections, rows, the steps of each call, listings, transactions.
 //!
 //! | module | content |
 //! |---|---|
-//! | [`dialect`] | what a dialect says of its server: how to send, what an error means |
-//! | [`link`] | a pool of connections, and statements that are sent again |
+//! | [`dialect`] | the dialect of a server: how to send, what an error means |
+//! | [`link`] | the connection pool, and statements with retries |
 //! | [`pool_health`] | which idle connections are pinged before use |
 //! | [`records`] | claim, renew, settle, resolve, restore over a dialect's statements |
 //! | [`row`] | a record as columns |

@@ -1,4 +1,4 @@
-//! One page of a listing, by address, which never changes: a record that is there throughout is listed once (P29).
+//! One page of a listing, ordered by address. Addresses never change, so each record is listed once (P29).
 
 use std::future::Future;
 
@@ -7,17 +7,17 @@ use semel_core::identity::Address;
 use semel_core::store::{Cursor, Page, Query, StoreResult};
 
 use super::dialect::unfit;
-use super::row::{Found, Seen};
+use super::row::{ParsedRow, RowRecord};
 
-/// How many rows one page reads at most, so that a search for something rare is many short statements.
+/// The most rows that one page reads, so that a search for rare records becomes many short statements.
 pub(crate) const READ_AT_MOST: usize = 5_000;
 
-/// Up to here records are counted, from here on estimated.
+/// The largest number of records that is counted; beyond it, the number is estimated.
 pub(crate) const COUNT_AT_MOST: i64 = 1_000_000;
 
 /// The statements of a listing.
 pub(crate) trait Listing: Sync {
-    /// The last address that a page reads; `None` where the table ends before.
+    /// The last address that a page reads; `None` if the table ends before.
     fn boundary(
         &self,
         after: &Address,
@@ -29,10 +29,13 @@ pub(crate) trait Listing: Sync {
         query: &Query,
         after: &Address,
         end: Option<&Address>,
-    ) -> impl Future<Output = StoreResult<Vec<(Address, Found)>>> + Send;
+    ) -> impl Future<Output = StoreResult<Vec<(Address, ParsedRow)>>> + Send;
 
-    /// Fetches a body that is kept apart; `None` where the record is gone.
-    fn complete(&self, seen: Seen) -> impl Future<Output = StoreResult<Option<Seen>>> + Send {
+    /// Fetches a body that is kept apart; `None` if the record is gone.
+    fn complete(
+        &self,
+        seen: RowRecord,
+    ) -> impl Future<Output = StoreResult<Option<RowRecord>>> + Send {
         std::future::ready(Ok(Some(seen)))
     }
 }
@@ -49,7 +52,7 @@ pub(crate) async fn page<L: Listing>(listing: &L, query: &Query) -> StoreResult<
         ..Page::default()
     };
     for (_, found) in rows {
-        // A row that can't be read is counted, and not listed as something that it may not be.
+        // An unreadable row is counted but not listed.
         let Ok(seen) = found else {
             page.unreadable += 1;
             continue;
@@ -63,12 +66,12 @@ pub(crate) async fn page<L: Listing>(listing: &L, query: &Query) -> StoreResult<
     Ok(page)
 }
 
-/// Accepts only what a page gave: no shorter form, no sign, no capitals.
+/// Accepts exactly the form that a page gave: 32 lower-case hex digits.
 fn parse(cursor: &Cursor) -> StoreResult<Address> {
     let number = u128::from_str_radix(&cursor.0, 16).ok();
     let address = number.map(u128::to_be_bytes);
     let address = address.filter(|address| hex(address) == cursor.0);
-    address.ok_or_else(|| unfit("the cursor isn't one of this store's; start the listing anew"))
+    address.ok_or_else(|| unfit("the cursor isn't one of this store's; restart the listing"))
 }
 
 pub(crate) fn hex(address: &Address) -> String {

@@ -14,10 +14,10 @@ use semel_core::{
     Restored, Settled, Settlement, Timestamp, protocol,
 };
 
-use super::row::Seen;
+use super::row::RowRecord;
 use crate::cas::{self, Cell, Change, Snapshot, Start, Swap};
 
-/// The statements of a dialect, each sent again where a connection breaks.
+/// The statements of a dialect, each sent again if a connection breaks.
 pub(crate) trait Statements: Sync {
     /// How many decisions a claim makes before it counts as overtaken.
     const CLAIM_ATTEMPTS: u32;
@@ -25,10 +25,13 @@ pub(crate) trait Statements: Sync {
     const CLAIM_BACK_OFF: Duration;
 
     /// Reads a record, expired or not, and the server's time.
-    fn look(&self, identity: &Identity) -> impl Future<Output = StoreResult<Option<Seen>>> + Send;
+    fn look(
+        &self,
+        identity: &Identity,
+    ) -> impl Future<Output = StoreResult<Option<RowRecord>>> + Send;
 
     /// Inserts the record of a first run, if there is none.
-    fn insert(&self, ask: &Claim) -> impl Future<Output = StoreResult<Inserted>> + Send;
+    fn insert(&self, ask: &Claim) -> impl Future<Output = StoreResult<InsertOutcome>> + Send;
 
     /// Replaces exactly `old` with a run that begins. → whether `old` was still there.
     fn take(
@@ -74,13 +77,13 @@ pub(crate) trait Statements: Sync {
     fn clock(&self) -> &dyn Clock;
 }
 
-/// What an insertion gave.
-pub(crate) enum Inserted {
-    /// The record is there, with this fence.
+/// The outcome of an insertion.
+pub(crate) enum InsertOutcome {
+    /// The record is inserted, with this fence.
     Done(Fence),
-    /// Another record is there, or another transaction has the key in hand.
+    /// The key has another record, or another transaction has claimed it.
     Lost,
-    /// Another transaction has inserted a record, and has not ended.
+    /// Another transaction has inserted a record, and is still open.
     Busy,
 }
 
@@ -92,8 +95,8 @@ pub(crate) async fn claim<S: Statements>(statements: &S, ask: &Claim) -> StoreRe
     Ok(claimed.unwrap_or(protocol::overtaken()))
 }
 
-/// The same; `None` where another has the key in hand: a transaction that has written the record and is still open, or claims
-/// that come first again and again.
+/// As [`claim`]. `None` if another claim is in progress: an open transaction has written the record, or other claims came
+/// first every time.
 pub(crate) async fn try_claim<S: Statements>(
     statements: &S,
     ask: &Claim,
@@ -101,18 +104,20 @@ pub(crate) async fn try_claim<S: Statements>(
     let write_sent = !ask.retry;
     if write_sent {
         match statements.insert(ask).await? {
-            Inserted::Done(fence) => return Ok(Some(Claimed::Won(first_run(ask, fence)))),
-            Inserted::Busy => return Ok(Some(busy(ask))),
-            Inserted::Lost => {}
+            InsertOutcome::Done(fence) => {
+                return Ok(Some(Claimed::Won(Grant::first_run(ask, fence))));
+            }
+            InsertOutcome::Busy => return Ok(Some(busy(ask))),
+            InsertOutcome::Lost => {}
         }
     }
-    let cell = Claiming { statements, ask };
+    let cell = ClaimCell { statements, ask };
     let decide = |found: Option<&Record>, now| protocol::claim(found, ask, now);
     let change = cas::drive(&cell, Start::Read { write_sent }, decide).await?;
     Ok(change.map(|change| match change.written {
-        Some(Inserted::Done(fence)) => Claimed::Won(first_run(ask, fence)),
-        Some(Inserted::Busy) => busy(ask),
-        Some(Inserted::Lost) | None => change.answer,
+        Some(InsertOutcome::Done(fence)) => Claimed::Won(Grant::first_run(ask, fence)),
+        Some(InsertOutcome::Busy) => busy(ask),
+        Some(InsertOutcome::Lost) | None => change.answer,
     }))
 }
 
@@ -156,7 +161,7 @@ pub(crate) async fn resolve<S: Statements>(
     drive(statements, identity, Write::Record, false, decide).await
 }
 
-/// A record from another store (P43).
+/// Writes a record from another store (P43).
 pub(crate) async fn restore<S: Statements>(
     statements: &S,
     identity: &Identity,
@@ -169,7 +174,7 @@ pub(crate) async fn restore<S: Statements>(
     drive(statements, identity, Write::Record, false, decide).await
 }
 
-/// The record, if it has not expired.
+/// Reads the record, if it has not expired.
 pub(crate) async fn read<S: Statements>(
     statements: &S,
     identity: &Identity,
@@ -186,7 +191,7 @@ async fn drive<S: Statements, A>(
     write_sent: bool,
     decide: impl Fn(Option<&Record>, Timestamp) -> protocol::Decision<A>,
 ) -> StoreResult<A> {
-    let cell = Writing {
+    let cell = WriteCell {
         statements,
         identity,
         write,
@@ -196,38 +201,38 @@ async fn drive<S: Statements, A>(
     Ok(answer)
 }
 
-/// The place of a record that is claimed.
-struct Claiming<'a, S> {
+/// The compare-and-swap cell of a claim.
+struct ClaimCell<'a, S> {
     statements: &'a S,
     ask: &'a Claim,
 }
 
-impl<S: Statements> Cell for Claiming<'_, S> {
+impl<S: Statements> Cell for ClaimCell<'_, S> {
     type Version = ();
-    type Written = Inserted;
+    type Written = InsertOutcome;
 
     const ATTEMPTS: u32 = S::CLAIM_ATTEMPTS;
 
     async fn read(&self) -> StoreResult<Snapshot<()>> {
         let seen = self.statements.look(&self.ask.identity).await?;
-        Ok(seen.map_or(Snapshot::absent(Timestamp::default()), Seen::into))
+        Ok(seen.map_or(Snapshot::absent(Timestamp::default()), RowRecord::into))
     }
 
     async fn swap(&self, seen: &Snapshot<()>, new: Record) -> StoreResult<Swap<Self>> {
         let Some(old) = seen.record() else {
             return Ok(match self.statements.insert(self.ask).await? {
-                Inserted::Lost => Swap::Lost(None),
+                InsertOutcome::Lost => Swap::Lost(None),
                 done => Swap::Done(done),
             });
         };
         let address = self.ask.identity.address();
         Ok(match self.statements.take(address, old, &new).await? {
-            true => Swap::Done(Inserted::Lost),
+            true => Swap::Done(InsertOutcome::Lost),
             false => Swap::Lost(None),
         })
     }
 
-    /// A claim of one statement is over by then, and its record can be read.
+    /// Waits long enough for a claim of one statement to end, so that its record can be read.
     async fn back_off(&self, attempt: u32) {
         let pause = S::CLAIM_BACK_OFF * 4_u32.pow(attempt.min(4));
         if !pause.is_zero() {
@@ -236,14 +241,14 @@ impl<S: Statements> Cell for Claiming<'_, S> {
     }
 }
 
-/// The place of a record that is changed otherwise.
-struct Writing<'a, S> {
+/// The compare-and-swap cell of all other changes.
+struct WriteCell<'a, S> {
     statements: &'a S,
     identity: &'a Identity,
     write: Write<'a>,
 }
 
-/// How it is written.
+/// The statement that writes the change.
 enum Write<'a> {
     /// As a whole.
     Record,
@@ -251,7 +256,7 @@ enum Write<'a> {
     Renewal(&'a Grant, Option<&'a Bytes>),
 }
 
-impl<S: Statements> Cell for Writing<'_, S> {
+impl<S: Statements> Cell for WriteCell<'_, S> {
     type Version = ();
     type Written = ();
 
@@ -261,7 +266,7 @@ impl<S: Statements> Cell for Writing<'_, S> {
         if let Some(seen) = self.statements.look(self.identity).await? {
             return Ok(seen.into());
         }
-        // Only a restored record is written where there is none, and only if it has not expired.
+        // Only a restored record is written if there is none, and only if it has not expired.
         let now = match self.write {
             Write::Record => self.statements.now().await?,
             Write::Settlement(..) | Write::Renewal(..) => Timestamp::default(),
@@ -288,8 +293,8 @@ impl<S: Statements> Cell for Writing<'_, S> {
     }
 }
 
-impl From<Seen> for Snapshot<()> {
-    fn from(seen: Seen) -> Self {
+impl From<RowRecord> for Snapshot<()> {
+    fn from(seen: RowRecord) -> Self {
         Self {
             found: Some((seen.record, ())),
             now: seen.now,
@@ -297,21 +302,7 @@ impl From<Seen> for Snapshot<()> {
     }
 }
 
-/// The lease of a first run.
-pub(crate) fn first_run(ask: &Claim, fence: Fence) -> Grant {
-    Grant {
-        identity: ask.identity,
-        fence,
-        token: ask.token,
-        attempt: 1,
-        checkpoint: Bytes::new(),
-        lease: ask.terms.lease(),
-        crash: ask.terms.crash(),
-        memo: Bytes::new(),
-    }
-}
-
-/// The answer to a claim of a key that another transaction has in hand: nobody else can see that run.
+/// The answer to a claim of a key that an open transaction has claimed. That run is invisible to others.
 pub(crate) fn busy(ask: &Claim) -> Claimed {
     Claimed::Busy(Busy {
         since: Duration::ZERO,

@@ -12,17 +12,17 @@ use semel_core::{
 };
 
 /// A record as it was read.
-pub(crate) struct Seen {
+pub(crate) struct RowRecord {
     pub(crate) address: Address,
     pub(crate) record: Record,
     /// The server's time of the read.
     pub(crate) now: Timestamp,
-    /// The day under which the body is kept, where that is apart; the record's own is empty until it is fetched.
+    /// The day under which the body is kept, if it is in a table of its own. The record's body is empty until it is loaded.
     pub(crate) body_day: Option<i32>,
 }
 
-/// What a row holds: a record, or something that this version can't read.
-pub(crate) type Found = Result<Seen, RecordError>;
+/// A parsed row: a record, or why this version can't read it.
+pub(crate) type ParsedRow = Result<RowRecord, RecordError>;
 
 /// The columns, as a dialect read them. Numbers are as wide as the widest column.
 pub(crate) struct Columns<'r> {
@@ -52,7 +52,7 @@ pub(crate) struct Columns<'r> {
 }
 
 impl Columns<'_> {
-    pub(crate) fn parse(&self) -> Found {
+    pub(crate) fn parse(&self) -> ParsedRow {
         let malformed = RecordError::Malformed;
         let fixed = |bytes: &[u8]| <[u8; 16]>::try_from(bytes).ok();
         let (Some(address), Some(seal), Some(token)) =
@@ -90,7 +90,7 @@ impl Columns<'_> {
             checkpoint: Bytes::copy_from_slice(self.checkpoint.unwrap_or_default()),
             answer,
         };
-        Ok(Seen {
+        Ok(RowRecord {
             address,
             record,
             now: Timestamp::from_micros(unsigned(self.now_us)),
@@ -110,7 +110,7 @@ impl Columns<'_> {
             return Ok(None);
         };
         let body = match (self.body, self.body_bytes) {
-            (Some(digest), Some(bytes)) => Body::elsewhere(bytes.cast_unsigned(), digest)?,
+            (Some(digest), Some(bytes)) => Body::external(bytes.cast_unsigned(), digest)?,
             (Some(body), None) => Body::Kept(Bytes::copy_from_slice(body)),
             // Any length that a caller names is kept, in the same 64 bits.
             (None, Some(bytes)) if self.body_day.is_none() => Body::Omitted {
@@ -129,9 +129,9 @@ pub(crate) fn unknown_format(format: i64) -> RecordError {
 }
 
 /// The record is used only if it is the one asked for (P24).
-pub(crate) fn check(found: Found, identity: &Identity) -> StoreResult<Seen> {
+pub(crate) fn check(found: ParsedRow, identity: &Identity) -> StoreResult<RowRecord> {
     let seen = found?;
-    if seen.record.is_of(identity) && seen.address == identity.address() {
+    if seen.record.belongs_to(identity) && seen.address == identity.address() {
         Ok(seen)
     } else {
         Err(RecordError::Foreign.into())
@@ -147,7 +147,7 @@ pub(crate) fn answer_columns(answer: Option<&Answer>, is_body_apart: bool) -> An
     let (body, bytes) = match answer.map(|answer| &answer.body) {
         Some(Body::Kept(body)) if !is_body_apart => (Some(body.to_vec()), None),
         Some(Body::Omitted { bytes }) => (None, Some(bytes.cast_signed())),
-        Some(Body::Elsewhere { bytes, digest }) => {
+        Some(Body::External { bytes, digest }) => {
             (Some(digest.to_vec()), Some(bytes.cast_signed()))
         }
         _ => (None, None),
@@ -155,7 +155,7 @@ pub(crate) fn answer_columns(answer: Option<&Answer>, is_body_apart: bool) -> An
     (head, body, bytes)
 }
 
-/// Fences and times stay far below the limit; what does not can't be in the table.
+/// Converts to a signed column. Fences and times stay far below the limit.
 pub(crate) fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

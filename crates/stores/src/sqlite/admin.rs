@@ -1,4 +1,4 @@
-//! The operator's side of the SQLite store.
+//! The operator interface of the SQLite store.
 
 use semel_core::diagnosis::Finding;
 use semel_core::identity::Address;
@@ -52,7 +52,7 @@ impl StoreAdmin for SqliteStore {
             let mut removed = 0;
             while removed < most {
                 let at_once = SWEEP_AT_ONCE.min(most - removed);
-                // Nothing is locked where there is nothing to remove.
+                // Nothing is locked if there is nothing to remove.
                 if self.inner.expired(1).await? == 0 {
                     break;
                 }
@@ -112,7 +112,7 @@ impl Inner {
         let after = query.after.as_ref().map(parse).transpose()?;
         let (now, mut page) = (self.clock.wall(), Page::default());
         let (mut last, mut looked_at, mut read) = (after, 0, 0);
-        let take = |(address, found): super::reader::Listed, bytes: usize| {
+        let take = |(address, found): super::reader::ListedRow, bytes: usize| {
             (last, looked_at, read) = (Some(address), looked_at + 1, read + bytes);
             match found {
                 Ok(record) if query.fits(&record, now) => {
@@ -120,7 +120,7 @@ impl Inner {
                     page.records.push((identity, record));
                 }
                 Ok(_) => {}
-                // What can't be read is not listed as something that it may not be (P29).
+                // An unreadable record is counted but not listed (P29).
                 Err(_) => page.unreadable += 1,
             }
             page.records.len() < query.page_size()

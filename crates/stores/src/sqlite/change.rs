@@ -1,5 +1,5 @@
-//! What is changed, one change at a time inside the writer's transaction: the record is read, the protocol decides,
-//! and what it says is written. The write lock is held from before the reading on, so it is one step.
+//! One change inside the writer's transaction: reads the record, lets the protocol decide, writes the result. The write
+//! lock is held from before the read, so this is one atomic step.
 
 use bytes::Bytes;
 use semel_core::protocol::{self, Decision};
@@ -11,10 +11,10 @@ use tokio::sync::oneshot;
 
 use super::error::unexpected;
 
-/// Where an answer goes.
+/// The channel to the caller.
 pub(super) type Reply<T> = oneshot::Sender<StoreResult<T>>;
 
-/// What a caller wants changed.
+/// A change that a caller requests.
 pub(super) enum Change {
     Claim(Box<Claim>, Reply<Claimed>),
     Renew(Grant, Option<Bytes>, Reply<Renewed>),
@@ -22,34 +22,34 @@ pub(super) enum Change {
     Resolve(Identity, Fence, Resolution, Reply<Resolved>),
     Delete(Identity, Reply<bool>),
     Restore(Identity, Box<Record>, Reply<Restored>),
-    /// Removes so many expired records, at most.
+    /// Removes at most this many expired records.
     Sweep(usize, Reply<usize>),
 }
 
-/// An answer that is given when its change is committed, or an error in its place.
-pub(super) struct Told(Box<dyn FnOnce(Option<StoreError>) + Send>);
+/// A reply that is sent when its change is committed, or replaced by an error.
+pub(super) struct PendingReply(Box<dyn FnOnce(Option<StoreError>) + Send>);
 
-impl Told {
+impl PendingReply {
     fn new<T: Send + 'static>(reply: Reply<T>, answer: StoreResult<T>) -> Self {
         Self(Box::new(move |failed| {
-            // Nobody may be waiting any more.
+            // The caller may be gone.
             let _ = reply.send(failed.map_or(answer, Err));
         }))
     }
 
-    /// The change is committed.
-    pub(super) fn tell(self) {
+    /// Sends the answer: the change is committed.
+    pub(super) fn send(self) {
         (self.0)(None);
     }
 
-    /// It is not, or nobody knows.
+    /// Sends an error: the change is not committed, or its outcome is unknown.
     pub(super) fn fail(self, error: StoreError) {
         (self.0)(Some(error));
     }
 }
 
 impl Change {
-    /// Whether the caller has left before anything was done.
+    /// Whether the caller is gone before anything was done.
     pub(super) fn is_abandoned(&self) -> bool {
         match self {
             Self::Claim(_, reply) => reply.is_closed(),
@@ -62,75 +62,80 @@ impl Change {
         }
     }
 
-    /// An answer without having done anything.
+    /// Replies with an error, without making the change.
     pub(super) fn refuse(self, error: StoreError) {
         self.undone().fail(error);
     }
 
-    fn undone(self) -> Told {
+    fn undone(self) -> PendingReply {
         let none = || unexpected("not done");
         match self {
-            Self::Claim(_, reply) => Told::new(reply, Err(none())),
-            Self::Renew(_, _, reply) => Told::new(reply, Err(none())),
-            Self::Settle(_, _, reply) => Told::new(reply, Err(none())),
-            Self::Resolve(_, _, _, reply) => Told::new(reply, Err(none())),
-            Self::Delete(_, reply) => Told::new(reply, Err(none())),
-            Self::Restore(_, _, reply) => Told::new(reply, Err(none())),
-            Self::Sweep(_, reply) => Told::new(reply, Err(none())),
+            Self::Claim(_, reply) => PendingReply::new(reply, Err(none())),
+            Self::Renew(_, _, reply) => PendingReply::new(reply, Err(none())),
+            Self::Settle(_, _, reply) => PendingReply::new(reply, Err(none())),
+            Self::Resolve(_, _, _, reply) => PendingReply::new(reply, Err(none())),
+            Self::Delete(_, reply) => PendingReply::new(reply, Err(none())),
+            Self::Restore(_, _, reply) => PendingReply::new(reply, Err(none())),
+            Self::Sweep(_, reply) => PendingReply::new(reply, Err(none())),
         }
     }
 
-    /// Makes the change in an open transaction. → what to tell once that is committed, and SQLite's error where it
-    /// can't be.
+    /// Makes the change in an open transaction. Returns the reply for after the commit, and SQLite's error if it failed.
     pub(super) async fn make(
         self,
         tx: &mut SqliteConnection,
         now: Timestamp,
-    ) -> (Told, Result<(), Error>) {
+    ) -> (PendingReply, Result<(), Error>) {
         match self {
-            Self::Claim(ask, reply) => told(reply, claim(tx, &ask, now).await),
+            Self::Claim(ask, reply) => reply_with(reply, claim(tx, &ask, now).await),
             Self::Renew(lease, checkpoint, reply) => {
                 let decide = |found: Option<&Record>| {
                     protocol::renew(found, lease.fence, lease.token, checkpoint.as_ref(), now)
                 };
-                told(reply, decided(tx, &lease.identity, decide).await)
+                reply_with(reply, apply(tx, &lease.identity, decide).await)
             }
             Self::Settle(lease, settlement, reply) => {
                 let decide = |found: Option<&Record>| {
                     protocol::settle(found, lease.fence, lease.token, &settlement, now)
                 };
-                told(reply, decided(tx, &lease.identity, decide).await)
+                reply_with(reply, apply(tx, &lease.identity, decide).await)
             }
             Self::Resolve(identity, fence, resolution, reply) => {
                 let decide =
                     |found: Option<&Record>| protocol::resolve(found, fence, &resolution, now);
-                told(reply, decided(tx, &identity, decide).await)
+                reply_with(reply, apply(tx, &identity, decide).await)
             }
             Self::Restore(identity, record, reply) => {
                 let decide = |found: Option<&Record>| protocol::restore(found, &record, now);
-                told(reply, decided(tx, &identity, decide).await)
+                reply_with(reply, apply(tx, &identity, decide).await)
             }
-            Self::Delete(identity, reply) => told(reply, delete(tx, &identity, now).await),
-            Self::Sweep(most, reply) => told(reply, sweep(tx, most, now).await.map(Ok)),
+            Self::Delete(identity, reply) => reply_with(reply, delete(tx, &identity, now).await),
+            Self::Sweep(most, reply) => reply_with(reply, sweep(tx, most, now).await.map(Ok)),
         }
     }
 }
 
-/// An answer may itself be an error: of the record, and not of SQLite.
-type Answered<T> = Result<StoreResult<T>, Error>;
+/// SQLite's error, or the answer, which may itself be an error of the record.
+type ChangeResult<T> = Result<StoreResult<T>, Error>;
 
-fn told<T: Send + 'static>(reply: Reply<T>, answered: Answered<T>) -> (Told, Result<(), Error>) {
+fn reply_with<T: Send + 'static>(
+    reply: Reply<T>,
+    answered: ChangeResult<T>,
+) -> (PendingReply, Result<(), Error>) {
     match answered {
-        Ok(answer) => (Told::new(reply, answer), Ok(())),
-        Err(error) => (Told::new(reply, Err(unexpected("not done"))), Err(error)),
+        Ok(answer) => (PendingReply::new(reply, answer), Ok(())),
+        Err(error) => (
+            PendingReply::new(reply, Err(unexpected("not done"))),
+            Err(error),
+        ),
     }
 }
 
-async fn decided<A>(
+async fn apply<A>(
     tx: &mut SqliteConnection,
     identity: &Identity,
     decide: impl FnOnce(Option<&Record>) -> Decision<A>,
-) -> Answered<A> {
+) -> ChangeResult<A> {
     let (found, _) = match find(tx, identity).await? {
         Ok(found) => found,
         Err(error) => return Ok(Err(error)),
@@ -142,7 +147,7 @@ async fn decided<A>(
     Ok(Ok(decision.answer))
 }
 
-async fn claim(tx: &mut SqliteConnection, ask: &Claim, now: Timestamp) -> Answered<Claimed> {
+async fn claim(tx: &mut SqliteConnection, ask: &Claim, now: Timestamp) -> ChangeResult<Claimed> {
     let (found, floor) = match find(tx, &ask.identity).await? {
         Ok(found) => found,
         Err(error) => return Ok(Err(error)),
@@ -160,7 +165,10 @@ async fn claim(tx: &mut SqliteConnection, ask: &Claim, now: Timestamp) -> Answer
 }
 
 /// The record, expired or not, and the floor of the fences.
-async fn find(tx: &mut SqliteConnection, identity: &Identity) -> Answered<(Option<Record>, u64)> {
+async fn find(
+    tx: &mut SqliteConnection,
+    identity: &Identity,
+) -> ChangeResult<(Option<Record>, u64)> {
     let text = "SELECT record, (SELECT floor FROM fences) FROM (SELECT 1) \
                 LEFT JOIN records ON address = ?";
     let row = sqlx::query(text).bind(identity.address().to_vec());
@@ -188,9 +196,13 @@ async fn put(tx: &mut SqliteConnection, identity: &Identity, record: &Record) ->
     Ok(())
 }
 
-/// → whether there was a live one.
-async fn delete(tx: &mut SqliteConnection, identity: &Identity, now: Timestamp) -> Answered<bool> {
-    // Only what is really there under this identity; what can't be read is its own record still.
+/// Deletes a record. Returns whether there was a live one.
+async fn delete(
+    tx: &mut SqliteConnection,
+    identity: &Identity,
+    now: Timestamp,
+) -> ChangeResult<bool> {
+    // Only a record of this identity, by its seal, even if it can't be read.
     let seal = semel_core::record::offset::SEAL + 1;
     let text = format!(
         "DELETE FROM records WHERE address = ? AND substr(record, {seal}, 16) = ? RETURNING fence, expires_us"
@@ -221,7 +233,7 @@ async fn sweep(tx: &mut SqliteConnection, most: usize, now: Timestamp) -> Result
     Ok(gone.len())
 }
 
-/// No fence up to this one is given again.
+/// Raises the floor of fences, so that no fence up to this one is given again.
 async fn raise(tx: &mut SqliteConnection, floor: i64) -> Result<(), Error> {
     let text = "UPDATE fences SET floor = max(floor, ?)";
     sqlx::query(text).bind(floor).execute(tx).await?;

@@ -1,4 +1,4 @@
-//! What an operator should know of the file: asked for by `semel doctor`, never on the hot path.
+//! Health checks of the file for `semel doctor`. Never on the hot path.
 
 use semel_core::Timestamp;
 use semel_core::diagnosis::{Finding, Severity};

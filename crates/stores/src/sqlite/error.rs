@@ -65,13 +65,13 @@ pub(super) fn store_error(error: Error) -> StoreError {
     said(kind, Certainty::Definite, error)
 }
 
-/// For a commit: refused, it is rolled back; with a disk that fails, nobody knows.
+/// The store error of a failed commit. A rejected one is rolled back; after a disk failure, the outcome is unknown.
 pub(super) fn commit_error(error: Error) -> StoreError {
     let (kind, certainty) = classify(code(&error));
     said(kind, certainty, error)
 }
 
-/// Without a code it was the client that failed: no connection, or one that broke.
+/// Without a code the client failed: there was no connection, or it broke.
 fn classify(code: Option<i32>) -> (StoreErrorKind, Certainty) {
     let Some(code) = code else {
         return (StoreErrorKind::Unavailable, Certainty::Unknown);
@@ -89,12 +89,12 @@ fn said(kind: StoreErrorKind, certainty: Certainty, error: Error) -> StoreError 
     }
 }
 
-/// A reply, or something else, that should not come.
+/// The error for a reply that should never come.
 pub(super) fn unexpected(said: &'static str) -> StoreError {
     StoreError::new(StoreErrorKind::Unavailable, Certainty::Unknown, said)
 }
 
-/// What only a change of the configuration, or of the file, mends.
+/// An error that only a change of configuration, or of the file, fixes.
 pub(super) fn unfit(said: impl Into<String>) -> StoreError {
     StoreError::new(StoreErrorKind::Rejected, Certainty::Definite, said.into())
 }
@@ -110,7 +110,7 @@ fn code(error: &Error) -> Option<i32> {
     Some(code.parse::<i32>().ok()? & 0xff)
 }
 
-/// What to do about the mistakes that people make.
+/// Advice for common mistakes.
 fn hint(code: i32) -> Option<&'static str> {
     match code {
         BUSY | LOCKED => Some(
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_is_what_its_code_is_taken_for() {
+    fn every_row_classifies_its_own_code() {
         for row in ERRORS {
             let code = row.code.parse().ok();
             assert!(code.is_some(), "{row:?}");
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_by_itself_is_worth_another_try() {
+    fn transient_errors_are_retried() {
         const NOMEM: i32 = 7;
         for code in [BUSY, LOCKED, NOMEM, CANTOPEN, PROTOCOL] {
             assert!(classify(Some(code)).0.is_retried_for_claim(), "{code}");

@@ -1,4 +1,4 @@
-//! The file: made for its owner alone, on a disk of this host, and still the one that was opened.
+//! The database file: created with access for its owner only, on a local disk, and checked to be still the one opened.
 
 use std::fs::{Metadata, OpenOptions};
 use std::io::ErrorKind;
@@ -10,7 +10,7 @@ use semel_core::store::StoreResult;
 
 use super::error::unfit;
 
-/// File systems that other hosts share: no memory is shared across them, which the write-ahead log needs.
+/// Network file systems. The write-ahead log needs shared memory, which doesn't work across hosts.
 const REMOTE: &[(u32, &str)] = &[
     (0x6969, "NFS"),
     (0xFF53_4D42, "CIFS"),
@@ -23,11 +23,10 @@ const REMOTE: &[(u32, &str)] = &[
     (0x0116_1970, "GFS2"),
 ];
 
-/// Makes the file, readable and writable by its owner alone, unless it is there. SQLite gives the files that it
-/// makes beside it the same permissions.
+/// Creates the file, with access for its owner only, unless it exists. SQLite gives its other files the same permissions.
 pub(super) fn prepare(path: &Path) -> StoreResult<()> {
-    /// To close a file is to drop every lock that this process has on it, those of another connection too. So no
-    /// other thread may open a connection between here and the closing.
+    /// Closing a file drops all locks that this process has on it, including those of other connections. So no other thread
+    /// may open a connection while this function has the file open.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _alone = ONE_AT_A_TIME.lock();
     let made = OpenOptions::new()
@@ -60,7 +59,7 @@ fn refuse_remote(path: &Path) -> StoreResult<()> {
     )))
 }
 
-/// The name of the file system, where it is one that hosts share.
+/// The name of the file system, if it is one that hosts share.
 fn remote(path: &Path) -> Option<&'static str> {
     let kind = rustix::fs::statfs(path).ok()?.f_type;
     // The field's type differs from platform to platform; the number has 32 bits on all of them.
@@ -71,16 +70,16 @@ fn remote(path: &Path) -> Option<&'static str> {
         .map(|(_, name)| *name)
 }
 
-/// Which file it is, however it is called.
+/// The identity of a file, independent of its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct FileId {
     path: PathBuf,
     device: u64,
     inode: u64,
 }
 
-impl Place {
-    pub(super) fn of(path: &Path) -> StoreResult<Self> {
+impl FileId {
+    pub(super) fn new(path: &Path) -> StoreResult<Self> {
         let found = metadata(path)?;
         Ok(Self {
             path: path.to_owned(),
@@ -89,8 +88,8 @@ impl Place {
         })
     }
 
-    /// Refuses to write into a file that was removed or replaced: nobody else would ever see it.
-    pub(super) fn still_there(&self) -> StoreResult<()> {
+    /// Fails if the file was removed or replaced: no other process would see its writes.
+    pub(super) fn check_unchanged(&self) -> StoreResult<()> {
         match std::fs::metadata(&self.path) {
             Ok(found) if (found.dev(), found.ino()) == (self.device, self.inode) => Ok(()),
             _ => Err(unfit(format!(

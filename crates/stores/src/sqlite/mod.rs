@@ -4,7 +4,7 @@
 //!   record, let [`protocol`] decide, write. A process that is killed leaves nothing half done.
 //! - **Reads**, and claims that find an answer, take no lock: the file has a write-ahead log.
 //! - **Time** is this host's clock, which all processes on it share.
-//! - Whoever waits for another process looks at the file's change counter.
+//! - Waiters poll the file's change counter.
 //!
 //! The tables are in `migrations/sqlite`.
 
@@ -13,11 +13,11 @@ mod change;
 mod diagnosis;
 mod error;
 mod file;
+mod lock_queue;
 mod options;
 mod reader;
 mod schema;
 mod size;
-mod turn;
 mod wakes;
 mod writer;
 
@@ -33,16 +33,16 @@ use semel_core::{
 
 pub use error::ERRORS;
 pub use schema::{MIGRATIONS, pending};
-pub use size::Usage;
+pub use size::SqliteUsage;
 
 use change::Change;
-use file::Place;
+use file::FileId;
 use options::Options;
 use reader::Reader;
 use wakes::Wakes;
 use writer::Writer;
 
-/// Whether the URL can be read, without reaching for what it names: for `fuzz/`.
+/// Checks that the URL can be parsed, without connecting. For `fuzz/`.
 ///
 /// # Errors
 /// As [`SqliteStore::open`] has them.
@@ -60,7 +60,7 @@ pub struct SqliteStore {
 struct Inner {
     writer: Writer,
     reader: Reader,
-    place: Place,
+    place: FileId,
     hub: Hub,
     wakes: Arc<Wakes>,
     clock: Arc<dyn Clock>,
@@ -76,12 +76,12 @@ impl SqliteStore {
     /// | `migrate=off` | the tables are made by somebody else: `semel migrate` |
     ///
     /// # Errors
-    /// Where it can't be opened, is another application's, or on a file system that hosts share.
+    /// If it can't be opened, is another application's, or on a file system that hosts share.
     pub async fn open(url: &str, clock: Arc<dyn Clock>) -> StoreResult<Self> {
         let options = Options::parse(url)?;
         file::prepare(&options.path)?;
         let connection = schema::open(&options, &clock).await?;
-        let place = Place::of(&options.path)?;
+        let place = FileId::new(&options.path)?;
         let writer = Writer::start(
             connection,
             place.clone(),
@@ -97,14 +97,14 @@ impl SqliteStore {
             wakes: Arc::clone(&wakes),
             clock,
         });
-        wakes::look_out(&inner, wakes, options);
+        wakes::watch_changes(&inner, wakes, options);
         Ok(Self { inner })
     }
 }
 
 impl Inner {
     async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
-        // A duplicate is answered without the write lock, and without waiting for whoever has it.
+        // A duplicate is answered without waiting for the write lock.
         let found = self.reader.find(&ask.identity).await?;
         if found.is_some() {
             let decision = protocol::claim(found.as_ref(), ask, self.clock.wall());

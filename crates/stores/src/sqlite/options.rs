@@ -1,4 +1,4 @@
-//! What the URL says.
+//! The options of the store's URL.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_may_be_absolute_or_not_and_hold_any_character() {
+    fn paths_may_be_relative_and_hold_any_character() {
         let absolute = Options::parse("sqlite:///var/lib/semel/keys.db").unwrap();
         assert_eq!(absolute.path, PathBuf::from("/var/lib/semel/keys.db"));
         let relative = Options::parse("sqlite://agent.db?busy_ms=250&migrate=off").unwrap();
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cant_be_used_is_refused_with_what_to_do() {
+    fn invalid_urls_are_rejected_with_advice() {
         for (url, hint) in [
             ("sqlite://", "names no file"),
             ("sqlite:///var/lib/", "names no file"),

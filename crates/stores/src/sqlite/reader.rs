@@ -1,4 +1,4 @@
-//! Reading: connections that never take the write lock.
+//! Reads, on connections that never take the write lock.
 
 use std::time::Duration;
 
@@ -13,24 +13,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::error::store_error;
 use super::options::Options;
 
-/// As many as can be of use at once: each is a thread that reads from memory, mostly.
+/// The number of connections. Each is a thread that mostly reads from memory.
 const MOST: u32 = 4;
 /// How long to wait for one.
 const LIMIT: Duration = Duration::from_secs(4);
 
-/// A few connections for reading. Replies go to whoever asked, each by a channel of its own, so a caller that leaves
-/// in the middle of a call disturbs nobody.
+/// A few connections for reading. Each reply has a channel of its own, so a cancelled caller disturbs no other.
 pub(super) struct Reader {
     pool: SqlitePool,
     exhausted: AtomicU64,
 }
 
 /// A row of a listing.
-pub(super) type Listed = (Address, Result<Record, RecordError>);
+pub(super) type ListedRow = (Address, Result<Record, RecordError>);
 
 impl Reader {
     pub(super) fn new(options: &Options) -> Self {
-        // Rows are read ahead by their number, whatever their size: of large ones few are to be in memory at once.
+        // Rows are read ahead by number, not by size, so only a few are buffered in case they are large.
         let connect = options
             .connect()
             .row_buffer_size(2)
@@ -61,7 +60,7 @@ impl Reader {
     pub(super) async fn walk(
         &self,
         after: Option<Address>,
-        mut take: impl FnMut(Listed, usize) -> bool,
+        mut take: impl FnMut(ListedRow, usize) -> bool,
     ) -> StoreResult<bool> {
         let text = "SELECT address, record FROM records WHERE address > ? ORDER BY address";
         let after = after.map_or_else(Vec::new, |after| after.to_vec());

@@ -1,4 +1,4 @@
-//! The tables: made and brought up to date from the files in `migrations/sqlite`.
+//! Schema migrations: creates and updates the tables from the files in `migrations/sqlite`.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
 
 use super::error::{commit_error, store_error, unfit};
 use super::file;
+use super::lock_queue::BusyTimeout;
 use super::options::Options;
-use super::turn::Patience;
 
 /// The files, in order: name and text. The file's `user_version` says how many were applied.
 pub const MIGRATIONS: &[(&str, &str)] = &[(
@@ -20,7 +20,7 @@ pub const MIGRATIONS: &[(&str, &str)] = &[(
 /// Marks a file as ours: "Seml".
 const APPLICATION: i64 = 0x5365_6D6C;
 
-/// Opens the file for writing; makes it and its tables where they are missing and `migrate` says so.
+/// Opens the file for writing; makes it and its tables if they are missing and `migrate` says so.
 /// The connection doesn't wait for other processes by itself: the writer does, in turn with theirs.
 pub(super) async fn open(
     options: &Options,
@@ -48,10 +48,10 @@ async fn connect(options: &Options) -> StoreResult<SqliteConnection> {
         .map_err(store_error)
 }
 
-/// Which files are not applied yet to the database at `url`, by name. Makes no table, and no file either.
+/// The names of the files that are not applied yet to the database at `url`. Creates neither tables nor the file.
 ///
 /// # Errors
-/// Where it can't be opened, or isn't one of ours.
+/// If it can't be opened, or isn't one of ours.
 pub async fn pending(url: &str) -> StoreResult<Vec<&'static str>> {
     let options = Options::parse(url)?;
     if !options.path.exists() {
@@ -76,7 +76,7 @@ async fn use_log(
     options: &Options,
     clock: &Arc<dyn Clock>,
 ) -> StoreResult<()> {
-    let patience = Patience::new(&**clock, options.busy);
+    let patience = BusyTimeout::new(&**clock, options.busy);
     loop {
         let mode = sqlx::query_scalar::<_, String>("PRAGMA journal_mode = WAL");
         match mode.fetch_one(&mut *connection).await {
@@ -88,7 +88,7 @@ async fn use_log(
     }
 }
 
-/// Refuses a file that is another application's, or a later version's.
+/// Rejects a file of another application, or of a later version.
 async fn check(connection: &mut SqliteConnection) -> StoreResult<()> {
     // In this order: both are committed at once, maybe between these two, by another process that makes them.
     let tables = number(connection, "SELECT count(*) FROM sqlite_schema").await?;

@@ -1,7 +1,7 @@
-//! Wake-ups from other processes: while somebody waits, the file's change counter is looked at.
+//! Wake-ups from other processes: polls the file's change counter while there are waiters.
 //!
-//! `PRAGMA data_version` changes when another connection has committed something, and is read from shared memory: no
-//! query, no lock. Only then are the records looked at that somebody waits for. A hint, as everywhere.
+//! `PRAGMA data_version` changes when another connection commits. It is read from shared memory, without a query or a lock.
+//! Only when it has changed are the watched records read. They are hints: waiters poll as well.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -17,10 +17,10 @@ use tokio::sync::Notify;
 use super::Inner;
 use super::options::Options;
 
-/// How often the counter is looked at while somebody waits.
+/// How often the counter is read while there are waiters.
 const EVERY: Duration = Duration::from_millis(10);
 
-/// Who waits for what.
+/// The records that waiters of this process watch.
 #[derive(Default)]
 pub(super) struct Wakes {
     watched: Mutex<HashSet<Address>>,
@@ -35,9 +35,9 @@ impl Wakes {
     }
 }
 
-/// Looks for as long as the store is in use, while somebody waits.
-pub(super) fn look_out(inner: &Arc<Inner>, wakes: Arc<Wakes>, options: Options) {
-    let lookout = Lookout {
+/// Starts the task that watches the file while there are waiters, until the store is dropped.
+pub(super) fn watch_changes(inner: &Arc<Inner>, wakes: Arc<Wakes>, options: Options) {
+    let lookout = ChangeWatcher {
         inner: Arc::downgrade(inner),
         clock: Arc::clone(&inner.clock),
         wakes,
@@ -45,17 +45,17 @@ pub(super) fn look_out(inner: &Arc<Inner>, wakes: Arc<Wakes>, options: Options) 
     tokio::spawn(lookout.run(options));
 }
 
-struct Lookout {
+struct ChangeWatcher {
     inner: Weak<Inner>,
     clock: Arc<dyn Clock>,
     wakes: Arc<Wakes>,
 }
 
-impl Lookout {
+impl ChangeWatcher {
     async fn run(self, options: Options) {
         while self.is_wanted().await {
             if let Ok(mut connection) = SqliteConnection::connect_with(&options.connect()).await {
-                // An error: waiters poll meanwhile.
+                // On an error, waiters still poll on their own.
                 let _ = self.serve(&mut connection).await;
                 let _ = connection.close().await;
             }
@@ -63,7 +63,7 @@ impl Lookout {
         }
     }
 
-    /// Waits until somebody waits; `false` when the store is gone.
+    /// Waits for the first waiter. `false` if the store was dropped.
     async fn is_wanted(&self) -> bool {
         loop {
             if self.inner.strong_count() == 0 {
@@ -72,18 +72,18 @@ impl Lookout {
             if !self.wakes.watched.lock().is_empty() {
                 return true;
             }
-            // The store says so too when it goes.
+            // The store also notifies when it is dropped.
             self.wakes.more.notified().await;
         }
     }
 
-    /// Until nobody waits any more.
+    /// Watches the file until there are no waiters.
     async fn serve(&self, connection: &mut SqliteConnection) -> Result<(), Error> {
         let mut last = None;
-        while self.anybody_waits() {
+        while self.has_waiters() {
             let version = Some(version(connection).await?);
-            // A record that was settled before this connection began to look has changed nothing since.
-            let is_new = version != last || self.is_told_of_more();
+            // A new watch needs a read as well: its record may have been settled before this connection was opened.
+            let is_new = version != last || self.has_new_watch();
             last = version;
             if is_new {
                 self.look(connection).await?;
@@ -93,32 +93,32 @@ impl Lookout {
         Ok(())
     }
 
-    /// Whoever left took nothing out of the list.
-    fn anybody_waits(&self) -> bool {
+    /// Whether there are waiters. A waiter that leaves doesn't remove its record, so the set is cleared here.
+    fn has_waiters(&self) -> bool {
         let Some(inner) = self.inner.upgrade() else {
             return false;
         };
         let mut watched = self.wakes.watched.lock();
-        // Whoever comes is in the hub before it is in the list.
+        // A new waiter is in the hub before its record is in the set.
         if inner.hub.waiting() == 0 {
             watched.clear();
         }
         !watched.is_empty()
     }
 
-    fn is_told_of_more(&self) -> bool {
+    fn has_new_watch(&self) -> bool {
         use futures_util::FutureExt as _;
         self.wakes.more.notified().now_or_never().is_some()
     }
 
-    /// Looks at every record that is waited for, and wakes where it no longer runs.
+    /// Looks at every record that is waited for, and wakes if it no longer runs.
     async fn look(&self, connection: &mut SqliteConnection) -> Result<(), Error> {
         let watched: Vec<Address> = self.wakes.watched.lock().iter().copied().collect();
         for address in watched {
             let Some(inner) = self.inner.upgrade() else {
                 return Ok(());
             };
-            // Settled, put in doubt, or gone: whatever was waited for has happened.
+            // Settled, in doubt, or gone: the waiters can go on.
             if inner.hub.is_watched(&address) && is_running(connection, &address).await? {
                 continue;
             }

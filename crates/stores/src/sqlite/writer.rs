@@ -1,5 +1,5 @@
-//! The one writer of this process: it takes all changes that wait and makes them in one transaction, so that callers
-//! share the price of bringing it to the disk.
+//! The one writer of this process (group commit): it makes all waiting changes in one transaction, so that callers share
+//! the cost of the disk write.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use semel_core::{Clock, Resolution, StoreError};
 use sqlx::{Connection as _, SqliteConnection};
 use tokio::sync::{mpsc, oneshot};
 
-use super::change::{Change, Reply, Told};
+use super::change::{Change, PendingReply, Reply};
 use super::error::{commit_error, store_error, unexpected};
-use super::file::Place;
+use super::file::FileId;
+use super::lock_queue::{BusyTimeout, LockQueue};
 use super::options::Options;
 use super::schema;
-use super::turn::{Patience, Turn};
 
-/// The most changes that wait; past them, callers do.
+/// The most changes in the queue. When it is full, callers wait (back-pressure).
 const MOST_WAITING: usize = 4096;
 /// The most changes in one transaction: other processes wait for its end.
 const MOST_AT_ONCE: usize = 128;
@@ -33,14 +33,14 @@ impl Writer {
     /// Starts the writer. It ends, and closes its connection, when the last handle is gone.
     pub(super) fn start(
         connection: SqliteConnection,
-        place: Place,
+        place: FileId,
         options: Options,
         clock: Arc<dyn Clock>,
     ) -> Self {
         let (changes, waiting) = mpsc::channel(MOST_WAITING);
-        let task = Task {
+        let task = WriterTask {
             connection: Some(connection),
-            turn: Turn::beside(place.path()),
+            turn: LockQueue::open(place.path()),
             place,
             options,
             clock,
@@ -60,16 +60,16 @@ impl Writer {
     }
 }
 
-struct Task {
-    /// None after an error that may have left it in no good state.
+struct WriterTask {
+    /// `None` after an error that may have left the connection in a bad state.
     connection: Option<SqliteConnection>,
-    turn: Turn,
-    place: Place,
+    turn: LockQueue,
+    place: FileId,
     options: Options,
     clock: Arc<dyn Clock>,
 }
 
-impl Task {
+impl WriterTask {
     async fn run(mut self, mut waiting: mpsc::Receiver<Change>) {
         let mut batch = Vec::with_capacity(MOST_AT_ONCE);
         while waiting.recv_many(&mut batch, MOST_AT_ONCE).await > 0 {
@@ -97,11 +97,11 @@ impl Task {
         };
         let mut made = Vec::with_capacity(batch.len());
         let outcome = self.transact(&mut connection, batch, &mut made).await;
-        // An error ends the transaction; what is left of it goes with the connection.
+        // An error ends the transaction, and closing the connection rolls back the rest.
         self.connection = outcome.is_ok().then_some(connection);
         for told in made {
             match &outcome {
-                Ok(()) => told.tell(),
+                Ok(()) => told.send(),
                 Err(error) => told.fail(error.clone()),
             }
         }
@@ -116,9 +116,9 @@ impl Task {
         &mut self,
         connection: &mut SqliteConnection,
         batch: &mut Vec<Change>,
-        made: &mut Vec<Told>,
+        made: &mut Vec<PendingReply>,
     ) -> StoreResult<()> {
-        let patience = Patience::new(&*self.clock, self.options.busy);
+        let patience = BusyTimeout::new(&*self.clock, self.options.busy);
         let turn = self.turn.take(&*self.clock).await;
         let mut tx = loop {
             match connection.begin_with("BEGIN IMMEDIATE").await {
@@ -134,7 +134,7 @@ impl Task {
             let (told, outcome) = change.make(&mut tx, self.clock.wall()).await;
             made.push(told);
             if let Err(error) = outcome {
-                // Whatever became of the rollback: the connection is closed, and that rolls back.
+                // Closing the connection rolls back, even if the rollback failed.
                 let _ = tx.rollback().await;
                 return Err(store_error(error));
             }
@@ -143,7 +143,7 @@ impl Task {
     }
 
     async fn ready(&mut self) -> StoreResult<SqliteConnection> {
-        self.place.still_there()?;
+        self.place.check_unchanged()?;
         match self.connection.take() {
             Some(connection) => Ok(connection),
             None => schema::open(&self.options, &self.clock).await,

@@ -73,7 +73,7 @@ async fn three_sessions_that_insert_one_key_have_one_winner_and_no_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_statement_that_gave_way_to_another_session_is_sent_again() {
+async fn deadlock_victim_statement_is_retried() {
     let server = MariaDbServer::start(&[]).await;
     let store = open(&format!("{}?max_connections=2", server.url())).await;
     let pool = MySqlPool::connect(&server.url()).await.unwrap();
@@ -118,7 +118,7 @@ async fn a_statement_that_gave_way_to_another_session_is_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_row_that_stays_locked_is_waited_for_and_then_said_to_be_busy() {
+async fn locked_row_is_busy_after_the_lock_timeout() {
     let server = MariaDbServer::start(&[]).await;
     let store = open(&server.url()).await;
     let pool = MySqlPool::connect(&server.url()).await.unwrap();

@@ -17,9 +17,9 @@ use crate::transaction::{Bank, fresh};
 enum Then {
     /// Repeats its write, and fails if that does.
     Repeats,
-    /// Repeats its write, and succeeds whatever becomes of that.
+    /// Repeats its write, and succeeds regardless of that.
     PassesOver,
-    /// Repeats its write, and fails whatever becomes of that.
+    /// Repeats its write, and fails regardless of that.
     Fails,
     /// Repeats its write, and commits by itself.
     Commits,

@@ -16,7 +16,7 @@ async fn proxy(server: &MariaDbServer) -> Proxy {
 }
 
 #[tokio::test]
-async fn a_reply_lost_after_the_write_is_made_good_by_sending_again() {
+async fn reply_lost_after_the_write_is_recovered_by_a_retry() {
     let server = MariaDbServer::start(&[]).await;
     let proxy = proxy(&server).await;
     let store = open(&format!(
@@ -86,7 +86,7 @@ async fn a_deletion_whose_reply_was_lost_is_not_denied() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn callers_that_leave_in_mid_call_never_leave_their_answer_to_another() {
+async fn cancelled_calls_never_leak_their_reply_to_another() {
     let server = MariaDbServer::start(&[]).await;
     let proxy = proxy(&server).await;
     let store = open(&format!(
@@ -153,7 +153,7 @@ async fn a_statement_that_takes_too_long_has_changed_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_an_administrator_ended_in_mid_statement_is_replaced() {
+async fn session_killed_during_a_statement_is_replaced() {
     let server = MariaDbServer::start(&[]).await;
     let store = open(&server.url()).await;
     let pool = MySqlPool::connect(&server.url()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Fences grow whatever becomes of a record and of the server's clock (P22).
+//! Fences grow regardless of a record and of the server's clock (P22).
 
 use std::path::PathBuf;
 use std::time::Duration;

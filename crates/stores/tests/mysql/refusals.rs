@@ -57,7 +57,7 @@ impl Refusing {
 }
 
 #[tokio::test]
-async fn a_node_that_is_not_ready_or_short_of_something_is_worth_another_try() {
+async fn node_that_is_not_ready_is_a_transient_error() {
     let refusing = Refusing::start("INSERT").await;
     let store = open(&refusing.server.url()).await;
     // Galera: not synchronised. Group replication: rolled back by it. Memory, threads.
@@ -98,7 +98,7 @@ const fn more_than_a_call(number: u16) -> u32 {
 }
 
 #[tokio::test]
-async fn whatever_a_settlement_is_refused_with_it_is_settled_in_the_end() {
+async fn refused_settlement_is_retried_until_it_is_settled() {
     let refusing = Arc::new(Refusing::start("UPDATE").await);
     let failures = Arc::new(Failures::default());
     let semel = Semel::builder().observer(failures.clone());

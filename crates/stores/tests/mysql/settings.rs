@@ -37,7 +37,7 @@ async fn a_server_that_is_not_there_is_said_as_such() {
 }
 
 #[tokio::test]
-async fn a_server_in_order_has_nothing_to_mend_and_settings_that_hurt_are_told() {
+async fn healthy_server_has_no_findings_and_bad_settings_do() {
     let server = MariaDbServer::start(&["log-bin=binlog", "server-id=1", "sync-binlog=1"]).await;
     let store = open(&server.url()).await;
     let verdict = async |check: &'static str| {
@@ -114,7 +114,7 @@ async fn a_user_that_may_only_read_and_write_is_enough() {
 }
 
 #[tokio::test]
-async fn an_answer_that_the_server_would_not_take_is_refused_and_the_connection_lives() {
+async fn too_large_answer_is_rejected_and_the_connection_survives() {
     let server = MariaDbServer::start(&["max-allowed-packet=2M"]).await;
     let store = open(&server.url()).await;
     let most = store.capabilities().max_answer_bytes;

@@ -153,7 +153,7 @@ async fn of_many_callers_at_once_one_transfers() {
 }
 
 #[tokio::test]
-async fn a_caller_that_does_not_wait_is_told_so_at_once_while_the_transaction_is_open() {
+async fn caller_that_refuses_to_wait_is_busy_during_a_transaction() {
     let policy = Policy {
         on_busy: semel::OnBusy::Refuse,
         ..Policy::default()
@@ -285,7 +285,7 @@ async fn an_effect_that_rolls_back_by_itself_is_told_so() {
 }
 
 #[tokio::test]
-async fn an_effect_that_keeps_its_transaction_is_told_so() {
+async fn effect_that_keeps_its_transaction_gets_an_error() {
     let (bank, key) = (Bank::open().await, fresh());
     let (send, receive) = tokio::sync::oneshot::channel();
     let text = bank.entry("half");

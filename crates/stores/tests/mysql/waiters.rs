@@ -1,4 +1,4 @@
-//! What waiting costs the server: callers that wait ask now and then, not as fast as they are answered.
+//! What waiting costs the server: callers that wait ask from time to time, not as fast as they are answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -69,7 +69,7 @@ async fn p34_a_waiter_behind_an_open_transaction_asks_now_and_then() {
     go.notify_one();
     assert!(!owner.await.unwrap().unwrap());
     assert!(waiter.await.unwrap().unwrap());
-    // 50 ms, growing by half to 1 s, and a few that were under way.
+    // 50 ms, growing by half to 1 s, and a few that were in progress.
     let most = 10.0 + took.as_secs_f64();
     assert!(
         f64::from(sent) <= most,

@@ -7,7 +7,7 @@ use futures_util::TryStreamExt as _;
 use semel::core::{Body, Identity, Key, Namespace, Secret};
 use semel::{CacheConfig, EngineConfig, Error, Policy, Semel, StoreDown};
 use semel_stores::object::ObjectBodies;
-use semel_testkit::http_proxy::{HttpProxy, Wrong};
+use semel_testkit::http_proxy::{HttpFault, HttpProxy};
 
 use super::support::{chance, clock, open, own_url, proxy, through, variable};
 
@@ -62,7 +62,7 @@ impl Node {
     async fn record(&self) -> (Identity, Body) {
         let namespace = Namespace::new(self.semel.environment(), "", "report");
         let key = Key::parse("k").expect("a key");
-        let identity = Identity::of(&Secret::none(), &namespace.expect("a namespace"), &key);
+        let identity = Identity::new(&Secret::none(), &namespace.expect("a namespace"), &key);
         let redis = semel::open_store(&variable("SEMEL_TEST_REDIS_URL")).await;
         let record = redis.expect("Redis").read(&identity).await;
         let record = record.expect("an answer").expect("a record");
@@ -94,7 +94,7 @@ async fn a_large_answer_lies_in_the_bucket_and_every_node_replays_it() {
     assert!(replayed && first == again);
     let (identity, kept) = one.record().await;
     assert!(
-        matches!(kept, Body::Elsewhere { bytes, .. } if bytes > 100_000),
+        matches!(kept, Body::External { bytes, .. } if bytes > 100_000),
         "{kept:?}"
     );
     assert_eq!(shelved(&bucket, &identity).await, 1);
@@ -107,7 +107,7 @@ async fn a_large_answer_lies_in_the_bucket_and_every_node_replays_it() {
 async fn a_bucket_that_takes_nothing_leaves_answers_with_their_records() {
     let (environment, bucket, proxy) = (environment(), own_url(), proxy().await);
     let node = Node::new(&environment, &through(&proxy, &bucket)).await;
-    proxy.next("PUT", Wrong::Refused(503));
+    proxy.next("PUT", HttpFault::Refused(503));
     let (first, _) = node.report("k", 50_000).await.expect("it runs");
     assert_eq!(proxy.armed(), 0);
     let (identity, kept) = node.record().await;
@@ -120,7 +120,7 @@ async fn a_bucket_that_takes_nothing_leaves_answers_with_their_records() {
 /// Refuses a read, and the reads that are sent again for it.
 fn refuse_reads(proxy: &HttpProxy) {
     for _ in 0..3 {
-        proxy.next("GET", Wrong::Refused(503));
+        proxy.next("GET", HttpFault::Refused(503));
     }
 }
 
@@ -141,7 +141,7 @@ async fn a_bucket_that_gives_nothing_runs_nothing_twice() {
 }
 
 #[tokio::test]
-async fn a_body_that_the_bucket_lost_is_told_as_not_kept_and_nothing_runs() {
+async fn lost_body_is_reported_as_not_kept_and_nothing_runs() {
     let bucket = own_url();
     let node = Node::new(&environment(), &bucket).await;
     node.report("k", 50_000).await.expect("it runs");
@@ -149,7 +149,7 @@ async fn a_body_that_the_bucket_lost_is_told_as_not_kept_and_nothing_runs() {
     let bodies = ObjectBodies::open(&bucket, clock())
         .await
         .expect("a bucket");
-    semel_stores::compose::Bodies::forget(&bodies, &identity)
+    semel_stores::compose::BodyStore::forget(&bodies, &identity)
         .await
         .expect("forgotten");
     let told = node.report("k", 50_000).await;

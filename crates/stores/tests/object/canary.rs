@@ -27,7 +27,7 @@ async fn start(url: &str, id: u16) -> Result<Semel, OpenError> {
 fn place(store: &ObjectStore) -> object_store::path::Path {
     let namespace = Namespace::new("", "", "semel.canary").expect("a namespace");
     let key = Key::parse("secret").expect("a key");
-    store.path_of(&Identity::of(&Secret::none(), &namespace, &key))
+    store.path_of(&Identity::new(&Secret::none(), &namespace, &key))
 }
 
 /// Changes with every write.

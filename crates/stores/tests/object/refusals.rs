@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use semel::{Failure, Semel};
 use semel_core::Certainty;
 use semel_stores::object::ERRORS;
-use semel_testkit::http_proxy::{HttpProxy, Wrong};
+use semel_testkit::http_proxy::{HttpFault, HttpProxy};
 
 use super::support::{chance, own_url, proxy, through};
 
-/// More than one call tries by itself, where the outcome is not known.
+/// More than one call tries by itself, if the outcome is not known.
 const MORE_THAN_A_CALL: u32 = 9;
 
 /// One of the answers that a row stands for: a status, and S3's word for it.
@@ -21,7 +21,7 @@ fn sample(code: &'static str) -> (u16, &'static str) {
 }
 
 /// Runs an effect whose settlement goes wrong so often.
-async fn settles(semel: &Semel, proxy: &Arc<HttpProxy>, wrong: Wrong, times: u32) {
+async fn settles(semel: &Semel, proxy: &Arc<HttpProxy>, wrong: HttpFault, times: u32) {
     let (key, runs) = (format!("k-{:032x}", chance()), Arc::new(AtomicU32::new(0)));
     for replayed in [false, true] {
         let (proxy, runs) = (Arc::clone(proxy), Arc::clone(&runs));
@@ -42,23 +42,23 @@ async fn settles(semel: &Semel, proxy: &Arc<HttpProxy>, wrong: Wrong, times: u32
 }
 
 #[tokio::test]
-async fn whatever_a_settlement_is_refused_with_it_is_settled_in_the_end() {
+async fn refused_settlement_is_retried_until_it_is_settled() {
     let proxy = Arc::new(proxy().await);
     let url = through(&proxy, &own_url());
     // Replays come from the bucket.
     let semel = Semel::open(&url).await.expect("a bucket");
     for row in ERRORS {
         let (status, word) = sample(row.code);
-        settles(&semel, &proxy, Wrong::RefusedAs(status, word), 1).await;
+        settles(&semel, &proxy, HttpFault::RefusedAs(status, word), 1).await;
         if row.certainty == Certainty::Unknown {
             settles(
                 &semel,
                 &proxy,
-                Wrong::RefusedAs(status, word),
+                HttpFault::RefusedAs(status, word),
                 MORE_THAN_A_CALL,
             )
             .await;
-            settles(&semel, &proxy, Wrong::DoneBut(status), 1).await;
+            settles(&semel, &proxy, HttpFault::DoneBut(status), 1).await;
         }
     }
 }

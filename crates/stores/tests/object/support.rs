@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use semel_core::clock::Sleep;
 use semel_core::{
-    Answer, Busy, Claim, Claimed, Clock, CrashPolicy, Fingerprint, Grant, Identity, Key, Namespace,
-    Secret, Settlement, Store, StoreResult, Terms, Tick, Timestamp, Token,
+    Answer, Busy, Claim, ClaimTerms, Claimed, Clock, CrashPolicy, Fingerprint, Grant, Identity,
+    Key, Namespace, Secret, Settlement, Store, StoreResult, Tick, Timestamp, Token,
 };
 use semel_stores::object::ObjectStore;
 use semel_testkit::http_proxy::HttpProxy;
@@ -70,10 +70,10 @@ pub(crate) fn fresh_for(lease: Duration) -> Claim {
     let namespace = Namespace::new("", "", "traps").expect("a namespace");
     let key = Key::parse(&format!("k-{:032x}", chance())).expect("a key");
     let retention = Duration::from_secs(3600);
-    let terms = Terms::new(lease, retention, CrashPolicy::Takeover, 5).expect("terms");
+    let terms = ClaimTerms::new(lease, retention, CrashPolicy::Takeover, 5).expect("terms");
     Claim {
         retry: false,
-        identity: Identity::of(&Secret::none(), &namespace, &key),
+        identity: Identity::new(&Secret::none(), &namespace, &key),
         fingerprint: Fingerprint::builder(&Secret::none())
             .part(b"payload")
             .finish(),
@@ -94,7 +94,7 @@ pub(crate) fn again(claim: &Claim) -> Claim {
 }
 
 pub(crate) fn complete(text: &str) -> Settlement {
-    Settlement::Complete(Arc::new(Answer::of(text.to_owned())))
+    Settlement::Complete(Arc::new(Answer::from_body(text.to_owned())))
 }
 
 pub(crate) async fn won(store: &ObjectStore, claim: &Claim) -> Grant {

@@ -10,14 +10,14 @@ use semel_core::{
     StoreErrorKind,
 };
 use semel_stores::object::ObjectStore;
-use semel_testkit::http_proxy::{HttpProxy, Wrong};
+use semel_testkit::http_proxy::{HttpFault, HttpProxy};
 
 use super::support::{
     OddClock, again, busy, complete, fresh, open, open_with, own_url, proxy, replayed, through, won,
 };
 
 /// Every kind of call, each with its first write going wrong; all have to end as if nothing had been wrong.
-async fn all_calls_with(wrong: Wrong) {
+async fn all_calls_with(wrong: HttpFault) {
     let proxy = proxy().await;
     let store = open(&through(&proxy, &own_url())).await;
 
@@ -31,7 +31,7 @@ async fn all_calls_with(wrong: Wrong) {
 }
 
 /// Claimed, renewed, released.
-async fn first_run_with(proxy: &HttpProxy, store: &ObjectStore, claim: &Claim, wrong: Wrong) {
+async fn first_run_with(proxy: &HttpProxy, store: &ObjectStore, claim: &Claim, wrong: HttpFault) {
     proxy.next("PUT", wrong);
     let lease = won(store, claim).await;
     assert_eq!((lease.attempt, lease.token), (1, claim.token));
@@ -45,7 +45,7 @@ async fn first_run_with(proxy: &HttpProxy, store: &ObjectStore, claim: &Claim, w
 }
 
 /// Claimed in the place of what is there, in doubt, resolved, replayed.
-async fn second_run_with(proxy: &HttpProxy, store: &ObjectStore, claim: &Claim, wrong: Wrong) {
+async fn second_run_with(proxy: &HttpProxy, store: &ObjectStore, claim: &Claim, wrong: HttpFault) {
     let second = Claim {
         retry: true,
         ..again(claim)
@@ -55,7 +55,7 @@ async fn second_run_with(proxy: &HttpProxy, store: &ObjectStore, claim: &Claim, 
     assert_eq!(lease.token, second.token);
     settle(store, &lease, &Settlement::Doubt).await;
     proxy.next("PUT", wrong);
-    let happened = Arc::new(Answer::of("it happened"));
+    let happened = Arc::new(Answer::from_body("it happened"));
     let resolution = Resolution::Complete(Arc::clone(&happened));
     let resolved = store.resolve(&claim.identity, lease.fence, &resolution);
     assert_eq!(resolved.await.expect("an answer"), Resolved::Done);
@@ -69,29 +69,29 @@ async fn settle(store: &ObjectStore, lease: &Grant, settlement: &Settlement) {
 
 #[tokio::test]
 async fn an_own_write_whose_reply_was_lost_is_recognised() {
-    all_calls_with(Wrong::DoneAndCut).await;
+    all_calls_with(HttpFault::DoneAndCut).await;
 }
 
 #[tokio::test]
 async fn an_error_of_the_server_after_the_write_is_not_taken_for_a_loss() {
-    all_calls_with(Wrong::DoneBut(500)).await;
-    all_calls_with(Wrong::DoneBut(503)).await;
+    all_calls_with(HttpFault::DoneBut(500)).await;
+    all_calls_with(HttpFault::DoneBut(503)).await;
 }
 
 #[tokio::test]
 async fn an_own_write_that_is_refused_for_itself_is_recognised() {
     // What a retry further down would make of it: the write is there, and the answer is that it can't be.
-    all_calls_with(Wrong::DoneBut(412)).await;
+    all_calls_with(HttpFault::DoneBut(412)).await;
 }
 
 #[tokio::test]
 async fn a_conflict_is_tried_again() {
-    all_calls_with(Wrong::Refused(409)).await;
+    all_calls_with(HttpFault::Refused(409)).await;
 }
 
 #[tokio::test]
 async fn an_error_of_the_server_before_the_write_is_tried_again() {
-    all_calls_with(Wrong::Refused(500)).await;
+    all_calls_with(HttpFault::Refused(500)).await;
 }
 
 /// A connection that is closed before the answer, as servers close those that were idle, is no reason to fail a look.
@@ -101,10 +101,10 @@ async fn a_read_that_got_no_answer_is_sent_again() {
     let store = open(&through(&proxy, &own_url())).await;
     let claim = fresh();
     let lease = won(&store, &claim).await;
-    proxy.next("GET", Wrong::DoneAndCut);
+    proxy.next("GET", HttpFault::DoneAndCut);
     busy(&store, &again(&claim)).await;
-    proxy.next("PUT", Wrong::DoneAndCut);
-    proxy.next("GET", Wrong::DoneAndCut);
+    proxy.next("PUT", HttpFault::DoneAndCut);
+    proxy.next("GET", HttpFault::DoneAndCut);
     settle(&store, &lease, &complete("done")).await;
     assert_eq!(proxy.armed(), 0);
 }
@@ -116,25 +116,25 @@ async fn a_reply_that_breaks_off_in_its_body_is_no_answer() {
     let store = open(&through(&proxy, &own_url())).await;
     let claim = fresh();
     // 404.
-    proxy.next("GET", Wrong::CutAfterHead);
+    proxy.next("GET", HttpFault::CutAfterHead);
     let found = store.read(&claim.identity).await;
     assert!(found.expect("an answer").is_none());
     let lease = won(&store, &claim).await;
     // 200.
-    proxy.next("GET", Wrong::CutAfterHead);
+    proxy.next("GET", HttpFault::CutAfterHead);
     busy(&store, &again(&claim)).await;
     // 412.
-    proxy.next("PUT", Wrong::CutAfterHead);
+    proxy.next("PUT", HttpFault::CutAfterHead);
     busy(&store, &again(&claim)).await;
     // The look by which a settlement whose reply was lost is recognised.
-    proxy.next("PUT", Wrong::DoneAndCut);
-    proxy.next("GET", Wrong::CutAfterHead);
+    proxy.next("PUT", HttpFault::DoneAndCut);
+    proxy.next("GET", HttpFault::CutAfterHead);
     settle(&store, &lease, &complete("done")).await;
     assert_eq!(proxy.armed(), 0);
 }
 
 /// Arms the next two writes, so that the second try fails too.
-fn twice(proxy: &HttpProxy, wrong: Wrong) {
+fn twice(proxy: &HttpProxy, wrong: HttpFault) {
     proxy.next("PUT", wrong);
     proxy.next("PUT", wrong);
 }
@@ -144,9 +144,9 @@ async fn several_conflicts_in_a_row_are_tried_again() {
     let proxy = proxy().await;
     let store = open(&through(&proxy, &own_url())).await;
     let claim = fresh();
-    twice(&proxy, Wrong::Refused(409));
+    twice(&proxy, HttpFault::Refused(409));
     let lease = won(&store, &claim).await;
-    twice(&proxy, Wrong::Refused(503));
+    twice(&proxy, HttpFault::Refused(503));
     settle(&store, &lease, &complete("done")).await;
     assert_eq!(proxy.armed(), 0);
 }
@@ -159,15 +159,15 @@ async fn anothers_write_is_not_taken_for_ones_own() {
     let (store, rival) = (open(&through(&proxy, &url)).await, open(&url).await);
     let claim = fresh();
     let lease = won(&rival, &again(&claim)).await;
-    proxy.next("PUT", Wrong::Refused(500));
+    proxy.next("PUT", HttpFault::Refused(500));
     busy(&store, &claim).await;
     settle(&rival, &lease, &Settlement::Release).await;
     let theirs = won(&store, &claim).await;
-    proxy.next("PUT", Wrong::DoneBut(500));
+    proxy.next("PUT", HttpFault::DoneBut(500));
     settle(&store, &theirs, &Settlement::Release).await;
     won(&rival, &again(&claim)).await;
     // A stale lease, and a reply that is lost: still nobody's.
-    proxy.next("PUT", Wrong::DoneAndCut);
+    proxy.next("PUT", HttpFault::DoneAndCut);
     let late = store.settle(&theirs, &complete("late")).await;
     assert_eq!(late.expect("an answer"), Settled::Lost);
 }
@@ -207,7 +207,7 @@ async fn two_writes_of_the_same_record_can_be_told_apart() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_is_said_to_be_and_nothing_was_changed() {
+async fn missing_server_is_unavailable_and_nothing_changed() {
     let proxy = proxy().await;
     let store = open(&through(&proxy, &own_url())).await;
     drop(proxy);

@@ -101,7 +101,7 @@ async fn transfer(semel: Semel, pool: PgPool) -> Result<Answer<String>, Error> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_ended_in_the_middle_of_its_commit_is_found_out_by_the_token() {
+async fn killed_commit_is_resolved_by_the_token() {
     let server = PostgresServer::start(&[]).await;
     let store = open(&server.url()).await;
     let claim = fresh();
@@ -126,7 +126,7 @@ async fn a_session_ended_in_the_middle_of_its_commit_is_found_out_by_the_token()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transaction_whose_commit_was_not_answered_is_found_out_by_the_token() {
+async fn unanswered_commit_is_resolved_by_the_token() {
     let (server, semel, pool) = ledger().await;
     let answer = with_hanging_commits(&server, transfer(semel, pool))
         .await
@@ -136,7 +136,7 @@ async fn a_transaction_whose_commit_was_not_answered_is_found_out_by_the_token()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transaction_whose_commit_takes_longer_than_a_call_is_not_told_as_undone() {
+async fn slow_commit_is_not_reported_as_rolled_back() {
     let (server, semel, pool) = ledger().await;
     let answer = with_slow_commits(&server, transfer(semel, pool))
         .await

@@ -81,12 +81,12 @@ async fn an_effect_that_commits_by_itself_and_fails_leaves_a_doubt() {
 }
 
 #[tokio::test]
-async fn an_effect_that_rolls_back_writes_by_itself_and_fails_leaves_a_doubt() {
+async fn effect_that_rolls_back_writes_and_fails_leaves_a_doubt() {
     is_in_doubt(&["ROLLBACK", "{entry}"], true, 1).await;
 }
 
 #[tokio::test]
-async fn an_effect_that_commits_and_passes_over_a_later_error_leaves_a_doubt() {
+async fn effect_that_commits_and_ignores_an_error_leaves_a_doubt() {
     let statements = ["{entry}", "COMMIT", "BEGIN", "SELECT no_such_thing"];
     is_in_doubt(&statements, false, 1).await;
     is_in_doubt(&statements, true, 1).await;
@@ -124,7 +124,7 @@ async fn an_effect_that_commits_by_itself_and_rejects_leaves_a_doubt() {
 
 /// An error ends nothing: everything is rolled back, and the next call runs it.
 #[tokio::test]
-async fn an_effect_that_loses_its_connection_without_a_commit_happened_not_at_all() {
+async fn effect_that_loses_its_connection_is_rolled_back() {
     let statements = ["{entry}", "SELECT pg_terminate_backend(pg_backend_pid())"];
     for fails in [false, true] {
         let (bank, key) = (Bank::open().await, fresh());
@@ -137,7 +137,7 @@ async fn an_effect_that_loses_its_connection_without_a_commit_happened_not_at_al
 
 /// Without protection there is no record to keep the doubt in: the caller alone is told.
 #[tokio::test]
-async fn without_protection_an_effect_that_commits_by_itself_is_told_as_unknown() {
+async fn unprotected_effect_that_commits_has_unknown_outcome() {
     for fails in [false, true] {
         let (bank, key) = (Bank::open().await, fresh());
         let policy = Policy {

@@ -17,7 +17,7 @@ async fn proxy(server: &PostgresServer) -> Proxy {
 }
 
 #[tokio::test]
-async fn a_reply_lost_after_the_write_is_made_good_by_sending_again() {
+async fn reply_lost_after_the_write_is_recovered_by_a_retry() {
     let server = PostgresServer::start(&[]).await;
     let proxy = proxy(&server).await;
     let url = format!("{}?max_connections=1", url_at(proxy.address()));
@@ -78,7 +78,7 @@ async fn a_deletion_whose_reply_was_lost_is_not_denied() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn callers_that_leave_in_mid_call_never_leave_their_answer_to_another() {
+async fn cancelled_calls_never_leak_their_reply_to_another() {
     let server = PostgresServer::start(&[]).await;
     let proxy = proxy(&server).await;
     let store = open(&format!("{}?max_connections=4", url_at(proxy.address()))).await;
@@ -185,7 +185,7 @@ impl Pair {
         let load = Load::on(&store);
         load.more(40).await;
         self.way.hold(Way::Reply, true);
-        // Long enough for many more, where they are acknowledged without the replica.
+        // Long enough for many more, if they are acknowledged without the replica.
         let _ = tokio::time::timeout(Duration::from_secs(3), load.more(40)).await;
         self.primary.kill();
         let acknowledged = load.stop().await;

@@ -70,7 +70,7 @@ fn assert_busy(told: &Result<Answer<String>, Error>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_plain_call_is_told_that_it_is_busy_and_leaves_nothing_in_the_server() {
+async fn plain_call_is_busy_and_leaves_no_statement_behind() {
     let server = PostgresServer::start(&[]).await;
     let owner = Bank::at(&server.url(), Semel::builder()).await;
     let other = Bank::at(&server.url(), refusing()).await;
@@ -110,7 +110,7 @@ async fn release(bank: &Bank, key: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_plain_call_is_told_that_it_is_busy_where_the_transaction_replaces_a_record() {
+async fn plain_call_is_busy_while_a_transaction_replaces_a_record() {
     let server = PostgresServer::start(&[]).await;
     let owner = Bank::at(&server.url(), Semel::builder()).await;
     let other = Bank::at(&server.url(), refusing()).await;

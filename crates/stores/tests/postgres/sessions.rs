@@ -9,7 +9,7 @@ use crate::open;
 use crate::support::{complete, fresh, sleep, won};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_an_administrator_ended_in_mid_statement_is_replaced() {
+async fn session_killed_during_a_statement_is_replaced() {
     let server = PostgresServer::start(&[]).await;
     let store = open(&server.url()).await;
     let pool = PgPool::connect(&server.url()).await.unwrap();

@@ -139,7 +139,7 @@ async fn lose_a_body(bank: &Bank, key: &str) {
 }
 
 #[tokio::test]
-async fn a_record_whose_body_is_gone_is_told_as_damage_and_runs_nothing() {
+async fn record_without_its_body_is_damaged_and_runs_nothing() {
     let (bank, key) = (Bank::open().await, fresh());
     lose_a_body(&bank, &key).await;
     let another = Bank::open().await;
@@ -198,7 +198,7 @@ async fn of_many_callers_at_once_one_transfers() {
 }
 
 #[tokio::test]
-async fn a_caller_that_does_not_wait_is_told_so_at_once_while_the_transaction_is_open() {
+async fn caller_that_refuses_to_wait_is_busy_during_a_transaction() {
     let policy = Policy {
         on_busy: semel::OnBusy::Refuse,
         ..Policy::default()
@@ -334,7 +334,7 @@ async fn an_effect_that_commits_by_itself_is_told_so() {
 }
 
 #[tokio::test]
-async fn an_effect_that_keeps_its_transaction_is_told_so() {
+async fn effect_that_keeps_its_transaction_gets_an_error() {
     let (bank, key) = (Bank::open().await, fresh());
     let (send, receive) = tokio::sync::oneshot::channel();
     let text = bank.entry("half");

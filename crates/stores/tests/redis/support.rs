@@ -11,7 +11,7 @@ use semel_core::{
     Token,
 };
 use semel_stores::redis::{DEFAULT_PREFIX, RedisStore};
-use semel_testkit::conformance::{ALL, Check, Scene, Spans, Subject, Verdict};
+use semel_testkit::conformance::{ALL, CheckVerdict, ConformanceCheck, Scene, Spans, Subject};
 
 /// The value of a variable that `cargo xtask services up` sets.
 pub(crate) fn variable(name: &str) -> String {
@@ -136,7 +136,7 @@ pub(crate) async fn scene(url: impl Into<String>) -> Scene {
     Scene::new(Arc::new(Server::at(url).await))
 }
 
-/// The suite in one process, many checks at a time: quick, where the set-up is not a new topology but another way
+/// The suite in one process, many checks at a time: quick, if the set-up is not a new topology but another way
 /// to the same servers. Left out is what writes behind the store's back, which takes a way of its own.
 pub(crate) async fn suite(url: &str, wanted: impl Fn(&str) -> bool) {
     checks(url, wanted, 1).await;
@@ -165,7 +165,11 @@ async fn checks(url: &str, wanted: impl Fn(&str) -> bool, tries: usize) {
     }
 }
 
-async fn verdict(check: &Check, subject: &Arc<dyn Subject>, tries: usize) -> Verdict {
+async fn verdict(
+    check: &ConformanceCheck,
+    subject: &Arc<dyn Subject>,
+    tries: usize,
+) -> CheckVerdict {
     for _ in 1..tries {
         let verdict = once(check, subject).await;
         let error = verdict.as_ref().err().and_then(|why| why.downcast_ref());
@@ -176,7 +180,7 @@ async fn verdict(check: &Check, subject: &Arc<dyn Subject>, tries: usize) -> Ver
     once(check, subject).await
 }
 
-async fn once(check: &Check, subject: &Arc<dyn Subject>) -> Verdict {
+async fn once(check: &ConformanceCheck, subject: &Arc<dyn Subject>) -> CheckVerdict {
     let run = (check.run)(Scene::new(Arc::clone(subject)));
     tokio::spawn(run).await.expect("no panic")
 }
@@ -186,7 +190,7 @@ pub(crate) fn is_unconfirmed(error: &StoreError) -> bool {
     (error.kind, error.certainty) == (StoreErrorKind::Unavailable, Certainty::Unknown)
 }
 
-/// One check for every kind of call, where the way matters and not the rules.
+/// One check for every kind of call, if the way matters and not the rules.
 pub(crate) fn is_short(name: &str) -> bool {
     [
         "p04", "p05", "p06", "p09", "p12", "p14", "p16", "p18", "p19", "p27", "p34",

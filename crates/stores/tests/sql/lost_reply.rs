@@ -5,7 +5,7 @@ use semel_testkit::proxy::{Cut, Proxy};
 
 use crate::support::{complete, won};
 
-/// A deletion whose reply was lost is not denied, and not sent again, where it could meet another's record (P28). `store` has one
+/// A deletion whose reply was lost is not denied, and not sent again, if it could meet another's record (P28). `store` has one
 /// connection, by the proxy; `direct` goes past it.
 pub(crate) async fn of_a_deletion_is_not_denied(
     proxy: &Proxy,
@@ -15,7 +15,7 @@ pub(crate) async fn of_a_deletion_is_not_denied(
 ) {
     let mut landed = 0;
     for lots in 0..8 {
-        // On a connection of its own, where the statements are prepared already.
+        // On a connection of its own, if the statements are prepared already.
         let warm = fresh();
         won(store, &warm).await;
         assert!(store.delete(&warm.identity).await.expect("deleted"));
@@ -44,7 +44,7 @@ pub(crate) async fn is_not_definite(
 ) {
     let mut landed = 0;
     for lots in 0..4 {
-        // On a connection of its own, where the statements are prepared already.
+        // On a connection of its own, if the statements are prepared already.
         proxy.refuse(false);
         let warm = won(store, &fresh()).await;
         store

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use semel_core::diagnosis::Finding;
 use semel_core::{
-    Answer, Claim, Claimed, CrashPolicy, Fingerprint, Grant, Identity, Key, Namespace, Secret,
-    Settled, Settlement, Store, StoreError, StoreErrorKind, Terms, Token,
+    Answer, Claim, ClaimTerms, Claimed, CrashPolicy, Fingerprint, Grant, Identity, Key, Namespace,
+    Secret, Settled, Settlement, Store, StoreError, StoreErrorKind, Token,
 };
 
 /// A claim of a key that nobody else has.
@@ -25,7 +25,7 @@ pub(crate) fn of(key: &str) -> Claim {
     let key = Key::parse(key).expect("a key");
     Claim {
         retry: false,
-        identity: Identity::of(&Secret::none(), &namespace, &key),
+        identity: Identity::new(&Secret::none(), &namespace, &key),
         fingerprint: Fingerprint::builder(&Secret::none())
             .part(b"payload")
             .finish(),
@@ -46,8 +46,8 @@ pub(crate) fn brief() -> Claim {
     }
 }
 
-pub(crate) fn terms(lease: Duration, retention: Duration) -> Terms {
-    Terms::new(lease, retention, CrashPolicy::Takeover, 5).expect("terms")
+pub(crate) fn terms(lease: Duration, retention: Duration) -> ClaimTerms {
+    ClaimTerms::new(lease, retention, CrashPolicy::Takeover, 5).expect("terms")
 }
 
 /// The same claim, by another asker.
@@ -59,7 +59,7 @@ pub(crate) fn again(claim: &Claim) -> Claim {
 }
 
 pub(crate) fn complete(text: &str) -> Settlement {
-    Settlement::Complete(Arc::new(Answer::of(text.to_owned())))
+    Settlement::Complete(Arc::new(Answer::from_body(text.to_owned())))
 }
 
 pub(crate) async fn won(store: &impl Store, claim: &Claim) -> Grant {

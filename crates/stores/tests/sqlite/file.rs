@@ -155,7 +155,7 @@ async fn expired_records_are_swept_and_live_ones_are_not() {
 /// An answer of so many MiB.
 fn large(mebibytes: usize) -> Settlement {
     let body = vec![b'x'; mebibytes << 20];
-    Settlement::Complete(Arc::new(Answer::of(body)))
+    Settlement::Complete(Arc::new(Answer::from_body(body)))
 }
 
 async fn leases(store: &SqliteStore, count: usize) -> Vec<Grant> {

@@ -25,7 +25,7 @@ async fn holding_the_lock(place: &Place) -> SqliteConnection {
 }
 
 #[tokio::test]
-async fn a_write_lock_that_is_held_for_long_is_an_error_that_changed_nothing() {
+async fn long_write_lock_is_an_error_that_changes_nothing() {
     let place = Place::new();
     let store = open(&format!("{}?busy_ms=200", place.url())).await.unwrap();
     let finished = fresh();
@@ -66,7 +66,7 @@ fn turn(place: &Place) -> File {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_waits_for_the_write_lock_has_the_turn_until_it_has_the_lock() {
+async fn waiting_process_keeps_its_turn_until_it_has_the_lock() {
     let place = Place::new();
     let store = place.open().await;
     let mut other = holding_the_lock(&place).await;
@@ -89,7 +89,7 @@ async fn whoever_waits_for_the_write_lock_has_the_turn_until_it_has_the_lock() {
 }
 
 #[tokio::test]
-async fn a_process_that_is_stopped_in_its_turn_delays_others_and_no_more() {
+async fn stopped_process_delays_others_only_briefly() {
     let place = Place::new();
     let store = place.open().await;
     let turn = turn(&place);

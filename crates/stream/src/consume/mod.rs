@@ -1,7 +1,7 @@
-//! Consumers: messages of a broker, applied once.
+//! Consumers: apply a broker's messages exactly once.
 //!
-//! Any broker that delivers at least once is enough; [`Broker`] is what is asked of it. Headers say which operation a
-//! message is, see [`Headers`].
+//! Any broker with at-least-once delivery will do; [`Broker`] is its interface. Headers identify the operation of a message,
+//! see [`Headers`].
 
 mod headers;
 #[cfg(feature = "nats")]
@@ -17,14 +17,14 @@ use std::time::Duration;
 
 pub use headers::{Headers, MalformedMessage};
 #[cfg(feature = "postgres")]
-pub use transactional::{Consumer, Effect, Options, TurnError, TurnReport};
+pub use transactional::{Consumer, ConsumerOptions, Effect, TurnError, TurnReport};
 
-/// What went wrong with a broker: any error of its client.
+/// Any error of a broker's client.
 pub type BrokerError = Box<dyn Error + Send + Sync>;
 
-/// How a message ends for its broker.
+/// What the broker does with a message: acknowledge, redeliver or reject it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settle {
+pub enum Disposition {
     /// It is dealt with.
     Done,
     /// Deliver it again, not before this time.
@@ -56,6 +56,6 @@ pub trait Broker: Send {
     fn settle(
         &mut self,
         message: Self::Message,
-        how: Settle,
+        how: Disposition,
     ) -> impl Future<Output = Result<(), BrokerError>> + Send;
 }

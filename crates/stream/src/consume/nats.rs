@@ -12,12 +12,12 @@ use futures_util::StreamExt as _;
 use tokio::time::timeout;
 
 use super::headers::names::{EPOCH, KEY, SEQUENCE, SESSION};
-use super::{Broker, BrokerError, Headers, Settle};
+use super::{Broker, BrokerError, Disposition, Headers};
 
 /// What JetStream itself knows a message by, within a window of its own.
 const MESSAGE_ID: &str = "Nats-Msg-Id";
 
-/// How long the server's next word may be on its way: as long as the client gives it where it has a timer.
+/// How long the server's next word may be in flight: as long as the client gives it if it has a timer.
 const ON_ITS_WAY: Duration = Duration::from_secs(5);
 
 /// A pull consumer of a stream. Make it durable, with `AckPolicy::Explicit`, an `ack_wait` longer than a transaction of a
@@ -59,11 +59,11 @@ impl Broker for JetStream {
         &message.payload
     }
 
-    async fn settle(&mut self, message: Message, how: Settle) -> Result<(), BrokerError> {
+    async fn settle(&mut self, message: Message, how: Disposition) -> Result<(), BrokerError> {
         let kind = match how {
-            Settle::Done => AckKind::Ack,
-            Settle::Again(after) => AckKind::Nak(Some(after)),
-            Settle::Refused => AckKind::Term,
+            Disposition::Done => AckKind::Ack,
+            Disposition::Again(after) => AckKind::Nak(Some(after)),
+            Disposition::Refused => AckKind::Term,
         };
         message.ack_with(kind).await
     }

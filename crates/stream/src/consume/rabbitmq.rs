@@ -12,7 +12,7 @@ use lapin::{BasicProperties, Consumer};
 use semel_core::Clock;
 
 use super::headers::names::{EPOCH, KEY, SEQUENCE, SESSION};
-use super::{Broker, BrokerError, Headers, Settle};
+use super::{Broker, BrokerError, Disposition, Headers};
 
 /// A consumer of a queue. Set the channel's prefetch (`basic_qos`) to no less than the batch, or the batch is never full.
 ///
@@ -63,15 +63,15 @@ impl Broker for Rabbit {
         &message.data
     }
 
-    async fn settle(&mut self, message: Delivery, how: Settle) -> Result<(), BrokerError> {
+    async fn settle(&mut self, message: Delivery, how: Disposition) -> Result<(), BrokerError> {
         let requeue = BasicNackOptions {
             requeue: true,
             ..BasicNackOptions::default()
         };
         match how {
-            Settle::Done => message.ack(BasicAckOptions::default()).await?,
-            Settle::Refused => message.nack(BasicNackOptions::default()).await?,
-            Settle::Again(after) => {
+            Disposition::Done => message.ack(BasicAckOptions::default()).await?,
+            Disposition::Refused => message.nack(BasicNackOptions::default()).await?,
+            Disposition::Again(after) => {
                 let pause = self.clock.sleep(after);
                 // Where the channel is closed by then, the message is delivered again all the same.
                 tokio::spawn(async move {

@@ -1,7 +1,7 @@
 //! [`Consumer`]: a broker's messages, applied in PostgreSQL exactly once.
 //!
-//! The road of a turn: fetch → operation → admit → apply → commit → settle. Messages are settled after the commit, so
-//! that a process may die anywhere: what was not committed is delivered again and applied, what was is known.
+//! The steps of a turn: fetch → operation → admit → apply → commit → settle. Messages are settled after the commit, so that a
+//! process may crash anywhere: uncommitted messages are delivered again and applied, and committed ones are recognised.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use std::time::Duration;
 use semel_core::Clock;
 use sqlx::{Executor as _, PgConnection, PgPool};
 
-use super::{Broker, BrokerError, Settle};
+use super::{Broker, BrokerError, Disposition};
 use crate::operation::{Operation, Tenant};
-use crate::postgres::{Admission, Inbox, InboxError};
+use crate::postgres::{Inbox, InboxAdmission, InboxError};
 
-/// What is to be done with each operation.
+/// The effect of each operation.
 pub trait Effect: Send {
     /// Applies an operation in this transaction, and does nothing elsewhere: it may be rolled back and called again.
     ///
@@ -29,9 +29,9 @@ pub trait Effect: Send {
     ) -> impl Future<Output = Result<(), BrokerError>> + Send;
 }
 
-/// How a consumer goes about it.
+/// Settings of a consumer.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct ConsumerOptions {
     /// The most messages in one transaction.
     pub batch: usize,
     /// How long a turn waits for messages.
@@ -43,7 +43,7 @@ pub struct Options {
 }
 
 /// 500 messages in a transaction; 1 second for messages to come, 200 milliseconds before one comes again.
-impl Default for Options {
+impl Default for ConsumerOptions {
     fn default() -> Self {
         Self {
             batch: 500,
@@ -54,7 +54,7 @@ impl Default for Options {
     }
 }
 
-/// What became of the messages of one turn.
+/// The outcome of the messages of one turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TurnReport {
@@ -74,7 +74,7 @@ pub struct TurnReport {
     pub failed: usize,
 }
 
-/// Why a turn came to nothing. All its messages will come again.
+/// Why a turn failed. All its messages will be delivered again.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TurnError {
@@ -99,19 +99,19 @@ pub struct Consumer<B, E> {
     pool: PgPool,
     inbox: Inbox,
     effect: E,
-    options: Options,
+    options: ConsumerOptions,
 }
 
 /// Messages of a turn with what they are.
 type Work<M> = Vec<(M, Operation)>;
 
 /// What becomes of each, beside it.
-type Settled<M> = Vec<(M, Settle)>;
+type Settled<M> = Vec<(M, Disposition)>;
 
 impl<B: Broker, E: Effect> Consumer<B, E> {
     /// A consumer of `broker`. The tables must be there: see [`migrate`](crate::postgres::migrate).
     #[must_use]
-    pub fn new(broker: B, pool: PgPool, inbox: Inbox, effect: E, options: Options) -> Self {
+    pub fn new(broker: B, pool: PgPool, inbox: Inbox, effect: E, options: ConsumerOptions) -> Self {
         Self {
             broker,
             pool,
@@ -151,7 +151,7 @@ impl<B: Broker, E: Effect> Consumer<B, E> {
     /// One batch of messages: fetched, applied in one transaction, settled.
     ///
     /// # Errors
-    /// [`TurnError`]; nothing was applied then, or it was and nobody knows, and the messages come again.
+    /// [`TurnError`]; nothing was applied, or the outcome is unknown, and the messages are delivered again.
     pub async fn turn(&mut self) -> Result<TurnReport, TurnError> {
         let fetched = self
             .broker
@@ -163,16 +163,16 @@ impl<B: Broker, E: Effect> Consumer<B, E> {
         let mut work = Work::new();
         for message in fetched {
             match self.broker.headers(&message).operation() {
-                Ok(operation) => work.push((message, operation.of(self.options.tenant))),
+                Ok(operation) => work.push((message, operation.with_tenant(self.options.tenant))),
                 Err(_) => {
                     report.malformed += 1;
-                    settled.push((message, Settle::Refused));
+                    settled.push((message, Disposition::Refused));
                 }
             }
         }
         let outcome = self.apply(&mut work, &mut settled, &mut report).await;
         // What is left of the work was not committed.
-        let again = Settle::Again(self.options.again);
+        let again = Disposition::Again(self.options.again);
         settled.extend(work.into_iter().map(|(message, _)| (message, again)));
         for (message, how) in settled {
             let told = self.broker.settle(message, how).await;
@@ -181,7 +181,7 @@ impl<B: Broker, E: Effect> Consumer<B, E> {
         outcome.map(|()| report)
     }
 
-    /// All in one transaction; where an effect fails, each in one of its own, so that it holds up no other.
+    /// All in one transaction; if an effect fails, each in one of its own, so that it holds up no other.
     async fn apply(
         &mut self,
         work: &mut Work<B::Message>,
@@ -203,7 +203,7 @@ impl<B: Broker, E: Effect> Consumer<B, E> {
                 Ok(Some(admissions)) => self.note(one, &admissions, settled, report),
                 Ok(None) => {
                     report.failed += 1;
-                    let again = Settle::Again(self.options.again);
+                    let again = Disposition::Again(self.options.again);
                     settled.extend(one.into_iter().map(|(message, _)| (message, again)));
                 }
                 Err(error) => {
@@ -215,11 +215,11 @@ impl<B: Broker, E: Effect> Consumer<B, E> {
         Ok(())
     }
 
-    /// → what was admitted, after the commit; none where an effect failed and all was rolled back.
+    /// → what was admitted, after the commit; none if an effect failed and all was rolled back.
     async fn transaction(
         &mut self,
         work: &Work<B::Message>,
-    ) -> Result<Option<Vec<Admission>>, TurnError> {
+    ) -> Result<Option<Vec<InboxAdmission>>, TurnError> {
         let operations: Vec<Operation> = work.iter().map(|(_, operation)| *operation).collect();
         let mut transaction = self.pool.begin().await?;
         let admissions = self.inbox.admit(&mut transaction, &operations).await?;
@@ -249,32 +249,32 @@ impl<B: Broker, E: Effect> Consumer<B, E> {
     fn note(
         &self,
         work: Work<B::Message>,
-        admissions: &[Admission],
+        admissions: &[InboxAdmission],
         settled: &mut Settled<B::Message>,
         report: &mut TurnReport,
     ) {
         for ((message, _), admission) in work.into_iter().zip(admissions) {
             let how = match admission {
-                Admission::Apply => {
+                InboxAdmission::Apply => {
                     report.applied += 1;
-                    Settle::Done
+                    Disposition::Done
                 }
-                Admission::Skips { missing, .. } => {
+                InboxAdmission::Skips { missing, .. } => {
                     report.applied += 1;
                     report.passed_over = report.passed_over.saturating_add(*missing);
-                    Settle::Done
+                    Disposition::Done
                 }
-                Admission::Duplicate => {
+                InboxAdmission::Duplicate => {
                     report.duplicates += 1;
-                    Settle::Done
+                    Disposition::Done
                 }
-                Admission::Gap { .. } => {
+                InboxAdmission::Gap { .. } => {
                     report.gaps += 1;
-                    Settle::Again(self.options.again)
+                    Disposition::Again(self.options.again)
                 }
-                Admission::Stale { .. } => {
+                InboxAdmission::Stale { .. } => {
                     report.stale += 1;
-                    Settle::Refused
+                    Disposition::Refused
                 }
             };
             settled.push((message, how));

@@ -1,4 +1,4 @@
-//! [`Batch`]: the way of an operation through the gate.
+//! [`Batch`]: takes operations through the gate, and records them together.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use hashbrown::{HashMap, HashSet};
 use super::{Gate, Hold, Lane};
 use crate::journal::{Entry, JournalError};
 use crate::key::{Epoch, IdempotencyKey, SeqNo, SessionId};
-use crate::marks::{Check, Order, Progress};
+use crate::marks::{MarkCheck, Order, Progress};
 use crate::operation::{Operation, Tenant};
 
 /// What to do with an operation.
 #[derive(Debug)]
-pub enum Verdict {
+pub enum GateVerdict {
     /// Apply it, then hand the ticket to [`Batch::applied`]; or drop the ticket, if applying failed.
     Apply(Ticket),
     /// It was applied before. Skip it, and acknowledge it after the commit.
@@ -22,10 +22,10 @@ pub enum Verdict {
     Busy,
     /// It comes too early. Have it sent again later.
     Gap {
-        /// Whom it must wait for.
+        /// The operation that must come first.
         expected: SeqNo,
     },
-    /// It is from a life of its producer that is over. Never apply it.
+    /// It is from an earlier epoch of its producer. Never apply it.
     Stale {
         /// The epoch that the producer is in, or that was declared to be the first to count.
         current: Epoch,
@@ -43,7 +43,7 @@ pub struct Ticket {
     pub skips: Option<(SeqNo, u64)>,
 }
 
-/// What a batch knows about one tenant.
+/// The operations of one tenant in a batch.
 #[derive(Debug)]
 struct Part {
     lane: Arc<Lane>,
@@ -72,24 +72,24 @@ impl<'a> Batch<'a> {
     /// What to do with an operation, given all that was recorded, and what this batch has applied. What it may apply
     /// nobody else may until the batch ends.
     ///
-    /// Once a write to the journal has failed, everything is [`Verdict::Busy`]: what can't be recorded would be applied
+    /// Once a write to the journal has failed, everything is [`GateVerdict::Busy`]: what can't be recorded would be applied
     /// again each time it is delivered.
-    pub fn offer(&mut self, operation: &Operation) -> Verdict {
+    pub fn offer(&mut self, operation: &Operation) -> GateVerdict {
         if self.gate.is_poisoned() {
-            return Verdict::Busy;
+            return GateVerdict::Busy;
         }
         let tenant = operation.tenant();
         if !self.lanes.contains_key(&tenant) {
             let Some(lane) = self.gate.lane(tenant) else {
-                return Verdict::Full;
+                return GateVerdict::Full;
             };
             self.lanes.insert(tenant, Part::new(lane));
         }
         let Some(part) = self.lanes.get_mut(&tenant) else {
-            return Verdict::Full;
+            return GateVerdict::Full;
         };
         let verdict = part.judge(operation, self.gate.limits.order);
-        if matches!(verdict, Verdict::Duplicate) && part.uses_up_a_number(operation) {
+        if matches!(verdict, GateVerdict::Duplicate) && part.uses_up_a_number(operation) {
             // Known by its key, under the number that is next: that is used up, or its session would wait forever.
             self.note(*operation);
         }
@@ -115,9 +115,9 @@ impl<'a> Batch<'a> {
     /// Records what was applied. Only then may anything that was offered be acknowledged.
     ///
     /// # Errors
-    /// [`JournalError`] where it can't be written down. Whether it is recorded is not known then: acknowledge nothing,
-    /// and have all of it delivered again. After that, [`JournalError::Poisoned`], of empty batches too: open the gate
-    /// again.
+    /// [`JournalError`] if the journal can't be written. It is unknown then whether the batch is recorded: acknowledge
+    /// nothing, and have all of it delivered again. After that, even empty batches fail with [`JournalError::Poisoned`]: open
+    /// the gate again.
     pub fn commit(self) -> Result<(), JournalError> {
         if self.gate.is_poisoned() {
             return Err(JournalError::Poisoned);
@@ -160,29 +160,29 @@ impl Part {
         }
     }
 
-    fn judge(&mut self, operation: &Operation, order: Order) -> Verdict {
+    fn judge(&mut self, operation: &Operation, order: Order) -> GateVerdict {
         let mut skips = None;
         if let Some((session, at)) = operation.place() {
             // Marks only grow: what is behind one needs no hold to be known as a duplicate.
             match self.progress(session).check(at, order) {
-                Check::Duplicate => return Verdict::Duplicate,
-                Check::Stale { current } => return Verdict::Stale { current },
-                Check::Next | Check::Skips { .. } | Check::Gap { .. } => {}
+                MarkCheck::Duplicate => return GateVerdict::Duplicate,
+                MarkCheck::Stale { current } => return GateVerdict::Stale { current },
+                MarkCheck::Next | MarkCheck::Skips { .. } | MarkCheck::Gap { .. } => {}
             }
             let ours = self.held.contains(&Hold::Session(session));
             if !self.hold(Hold::Session(session)) {
-                return Verdict::Busy;
+                return GateVerdict::Busy;
             }
             let refused = match self.progress(session).check(at, order) {
-                Check::Next if self.lane.marks.has_room(session) => None,
-                Check::Skips { first, missing } if self.lane.marks.has_room(session) => {
+                MarkCheck::Next if self.lane.marks.has_room(session) => None,
+                MarkCheck::Skips { first, missing } if self.lane.marks.has_room(session) => {
                     skips = Some((first, missing));
                     None
                 }
-                Check::Next | Check::Skips { .. } => Some(Verdict::Full),
-                Check::Duplicate => Some(Verdict::Duplicate),
-                Check::Gap { expected } => Some(Verdict::Gap { expected }),
-                Check::Stale { current } => Some(Verdict::Stale { current }),
+                MarkCheck::Next | MarkCheck::Skips { .. } => Some(GateVerdict::Full),
+                MarkCheck::Duplicate => Some(GateVerdict::Duplicate),
+                MarkCheck::Gap { expected } => Some(GateVerdict::Gap { expected }),
+                MarkCheck::Stale { current } => Some(GateVerdict::Stale { current }),
             };
             if let Some(verdict) = refused {
                 if !ours {
@@ -193,18 +193,18 @@ impl Part {
         }
         if let Some(key) = operation.window_key() {
             if self.keys.contains(&key) {
-                return Verdict::Duplicate;
+                return GateVerdict::Duplicate;
             }
             if !self.hold(Hold::Key(key)) {
-                return Verdict::Busy;
+                return GateVerdict::Busy;
             }
             // Only now: whoever held it before may have recorded it.
             if self.lane.window.contains(key) {
                 self.release(Hold::Key(key));
-                return Verdict::Duplicate;
+                return GateVerdict::Duplicate;
             }
         }
-        Verdict::Apply(Ticket {
+        GateVerdict::Apply(Ticket {
             operation: *operation,
             skips,
         })
@@ -215,7 +215,7 @@ impl Part {
     fn uses_up_a_number(&self, operation: &Operation) -> bool {
         operation.place().is_some_and(|(session, at)| {
             self.held.contains(&Hold::Session(session))
-                && self.progress(session).check(at, Order::Monotonic) == Check::Next
+                && self.progress(session).check(at, Order::Monotonic) == MarkCheck::Next
         })
     }
 

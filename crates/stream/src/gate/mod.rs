@@ -1,7 +1,7 @@
-//! [`Gate`]: marks and windows in front of whatever applies operations.
+//! [`Gate`]: deduplicates operations by marks and windows before they are applied.
 //!
-//! The road: offer → (hold) → apply → applied → commit → acknowledge. Nothing is recorded before it was applied, and
-//! nothing may be acknowledged before it is recorded.
+//! The steps: offer → (hold) → apply → applied → commit → acknowledge. An operation is recorded only after it was applied,
+//! and may be acknowledged only after it is recorded.
 
 mod batch;
 
@@ -16,12 +16,12 @@ use crate::key::{Epoch, IdempotencyKey, SessionId};
 use crate::marks::{Mark, MarkError, Order, Progress, SeqNoTracker};
 use crate::operation::{Operation, Tenant};
 use crate::window::IdempotencyStore;
-pub use batch::{Batch, Ticket, Verdict};
+pub use batch::{Batch, GateVerdict, Ticket};
 
 /// The bounds of a gate. Every tenant has a window and marks of its own within them.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// The most tenants. One more is refused: to make room would let duplicates of another through.
+pub struct GateLimits {
+    /// The most tenants. One more is refused, because evicting another would let its duplicates through.
     pub tenants: usize,
     /// The keys in each tenant's window.
     pub window: usize,
@@ -29,12 +29,12 @@ pub struct Limits {
     pub shards: usize,
     /// The most sessions of each tenant.
     pub sessions: usize,
-    /// What becomes of an operation that comes too early.
+    /// What happens to an operation that comes too early.
     pub order: Order,
 }
 
 /// 1,024 tenants, each with a window of 100,000 keys in 16 parts and 100,000 sessions, in order.
-impl Default for Limits {
+impl Default for GateLimits {
     fn default() -> Self {
         Self {
             tenants: 1_024,
@@ -46,14 +46,14 @@ impl Default for Limits {
     }
 }
 
-/// Something that only one batch may work on at a time.
+/// A session or key that only one batch may work on at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Hold {
     Session(SessionId),
     Key(IdempotencyKey),
 }
 
-/// What one tenant has.
+/// The window and marks of one tenant.
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) marks: SeqNoTracker,
@@ -64,14 +64,14 @@ pub(crate) struct Lane {
 /// Marks and windows, for many threads.
 ///
 /// ```
-/// use semel_stream::{Gate, Limits, Mark, Operation, SessionId, Verdict};
+/// use semel_stream::{Gate, GateLimits, Mark, Operation, SessionId, GateVerdict};
 ///
-/// let gate = Gate::new(Limits::default());
+/// let gate = Gate::new(GateLimits::default());
 /// let operation = Operation::sequenced(SessionId::named("sensor-7"), Mark::new(0, 1));
 /// for _ in 0..2 {
 ///     let mut batch = gate.batch();
 ///     match batch.offer(&operation) {
-///         Verdict::Apply(ticket) => {
+///         GateVerdict::Apply(ticket) => {
 ///             println!("applied");
 ///             batch.applied(ticket);
 ///         }
@@ -85,14 +85,14 @@ pub(crate) struct Lane {
 #[derive(Debug)]
 pub struct Gate {
     lanes: RwLock<HashMap<Tenant, Arc<Lane>>>,
-    limits: Limits,
+    limits: GateLimits,
     journal: Option<Journal>,
 }
 
 impl Gate {
-    /// An empty one, that forgets with its process.
+    /// An empty gate in memory.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: GateLimits) -> Self {
         Self {
             lanes: RwLock::default(),
             limits,
@@ -100,17 +100,17 @@ impl Gate {
         }
     }
 
-    /// One whose marks and windows are kept in a folder, and are there again after a restart.
+    /// A durable gate: its marks and windows are in a journal in `folder`, and survive a restart.
     ///
-    /// What was applied but not committed when the process died is applied again: the journal knows nothing of the
-    /// effect. Where it must not be, keep the marks where the effect is (feature `postgres`).
+    /// An operation that was applied but not committed when the process crashed is applied again, because the journal
+    /// doesn't know about the effect. To avoid that, keep the marks in the effect's own database (feature `postgres`).
     ///
-    /// After a write that failed it lets nothing through, and every commit says [`JournalError::Poisoned`]. Drop it and
-    /// open it again: what is on disk is known then.
+    /// After a write that failed it lets nothing through, and every commit fails with [`JournalError::Poisoned`]. Drop it and
+    /// open it again, which reads what is on disk.
     ///
     /// # Errors
-    /// [`JournalError`] where the folder can't be used, is in use, or what is in it is damaged.
-    pub fn open(folder: &Path, limits: Limits, fsync: Fsync) -> Result<Self, JournalError> {
+    /// [`JournalError`] if the folder can't be used, is in use, or what is in it is damaged.
+    pub fn open(folder: &Path, limits: GateLimits, fsync: Fsync) -> Result<Self, JournalError> {
         let (journal, entries) = Journal::open(folder, fsync)?;
         let mut gate = Self::new(limits);
         entries.iter().for_each(|entry| gate.recover(entry));
@@ -148,7 +148,7 @@ impl Gate {
         }
     }
 
-    /// Writes `entries` down, then has memory know, with no snapshot in between.
+    /// Writes `entries` to the journal and then to memory, with no snapshot in between.
     fn record<T>(&self, entries: &[Entry], know: impl FnOnce() -> T) -> Result<T, JournalError> {
         let Some(journal) = &self.journal else {
             return Ok(know());
@@ -176,7 +176,7 @@ impl Gate {
             .sum()
     }
 
-    /// All that is recorded, to be taken over by another process or kept.
+    /// A snapshot of all that is recorded, to be stored or taken over by another process.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot::default();
@@ -191,10 +191,10 @@ impl Gate {
         snapshot
     }
 
-    /// A gate with all that was recorded in another. Within smaller limits, the oldest keys of a window give way, and
-    /// sessions past the bound are kept nevertheless.
+    /// A gate restored from a snapshot. With smaller limits, the oldest keys of a window are evicted, but sessions beyond the
+    /// bound are kept.
     #[must_use]
-    pub fn restore(limits: Limits, snapshot: &Snapshot) -> Self {
+    pub fn restore(limits: GateLimits, snapshot: &Snapshot) -> Self {
         let gate = Self::new(limits);
         for (tenant, session, progress) in &snapshot.sessions {
             gate.lane_or_beyond(*tenant)
@@ -213,8 +213,8 @@ impl Gate {
         Batch::new(self)
     }
 
-    /// Ends all epochs of a session before `epoch`. → the last operation that was applied, from which the restarted
-    /// producer goes on.
+    /// Ends all epochs of a session before `epoch` (fencing). Returns the last operation that was applied, after which the
+    /// restarted producer continues.
     ///
     /// # Errors
     /// [`FenceError`]; nothing is changed then.
@@ -256,7 +256,7 @@ impl Gate {
         })
     }
 
-    /// Where a session is.
+    /// The progress of a session.
     #[must_use]
     pub fn progress(&self, tenant: Tenant, session: SessionId) -> Progress {
         let lanes = self.lanes.read();
@@ -268,7 +268,7 @@ impl Gate {
     /// Forgets a session that will never send again, so that another has room.
     ///
     /// # Errors
-    /// [`JournalError`] where it can't be written down.
+    /// [`JournalError`] if the journal can't be written.
     pub fn retire(&self, tenant: Tenant, session: SessionId) -> Result<(), JournalError> {
         let lane = self.lanes.read().get(&tenant).map(Arc::clone);
         if let Some(lane) = lane {
@@ -295,7 +295,7 @@ impl Gate {
             .collect()
     }
 
-    /// The tenant's lane, made at its first operation; none where there is no room for another.
+    /// The tenant's lane, created at its first operation; `None` if the bound on tenants is reached.
     fn lane(&self, tenant: Tenant) -> Option<Arc<Lane>> {
         if let Some(lane) = self.lanes.read().get(&tenant) {
             return Some(Arc::clone(lane));
@@ -311,7 +311,7 @@ impl Gate {
     }
 }
 
-fn make(lanes: &mut HashMap<Tenant, Arc<Lane>>, tenant: Tenant, limits: &Limits) -> Arc<Lane> {
+fn make(lanes: &mut HashMap<Tenant, Arc<Lane>>, tenant: Tenant, limits: &GateLimits) -> Arc<Lane> {
     let lane = lanes.entry(tenant).or_insert_with(|| {
         Arc::new(Lane {
             marks: SeqNoTracker::new(limits.sessions, limits.order),
@@ -337,7 +337,8 @@ impl Snapshot {
         let sessions =
             sessions.map(|&(tenant, session, kept)| Entry::Session(tenant, session, kept));
         let keys = self.keys.iter();
-        let keys = keys.map(|&(tenant, key)| Entry::Applied(Operation::keyed(key).of(tenant)));
+        let keys =
+            keys.map(|&(tenant, key)| Entry::Applied(Operation::keyed(key).with_tenant(tenant)));
         sessions.chain(keys).collect()
     }
 }
@@ -346,11 +347,11 @@ impl Snapshot {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FenceError {
-    /// An operation of the session is being applied; ask again when it is done.
-    #[error("an operation of the session is being applied; ask again")]
+    /// An operation of the session is being applied; retry when it is done.
+    #[error("an operation of the session is being applied; retry")]
     Busy,
     /// A later epoch has begun: another process is the producer now.
-    #[error("epoch {} has begun; whoever asks is not the producer any more", current.0)]
+    #[error("epoch {} has begun; the caller is not the producer any more", current.0)]
     Stale {
         /// That epoch.
         current: Epoch,

@@ -29,7 +29,7 @@ pub(crate) enum Entry {
 
 /// Which file a frame is in, and where: part of its checksum, so that no frame is taken for another.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct FramePosition {
     pub(super) generation: u64,
     pub(super) index: u64,
 }
@@ -61,7 +61,7 @@ struct Fields {
 }
 
 /// `synced`: how many frames of the file were surely on disk when this was written.
-pub(super) fn encode(entry: &Entry, place: Place, synced: u64) -> [u8; FRAME] {
+pub(super) fn encode(entry: &Entry, place: FramePosition, synced: u64) -> [u8; FRAME] {
     let mut fields = match *entry {
         Entry::Head { snapshot } => Fields {
             kind: HEAD,
@@ -120,8 +120,8 @@ fn applied(operation: &Operation) -> Fields {
     }
 }
 
-/// The entry and its `synced`; none where the bytes are not those of a frame at this place.
-pub(super) fn decode(bytes: &[u8], place: Place) -> Option<(Entry, u64)> {
+/// The entry and its `synced`; none if the bytes are not those of a frame at this place.
+pub(super) fn decode(bytes: &[u8], place: FramePosition) -> Option<(Entry, u64)> {
     let fields = Fields::read(bytes, place)?;
     let (tenant, session) = (
         Tenant::from_bytes(fields.tenant),
@@ -146,7 +146,7 @@ pub(super) fn decode(bytes: &[u8], place: Place) -> Option<(Entry, u64)> {
                 }
                 _ => return None,
             };
-            Entry::Applied(operation.of(tenant))
+            Entry::Applied(operation.with_tenant(tenant))
         }
         FENCED => Entry::Fenced(tenant, session, mark.epoch),
         RETIRED => Entry::Retired(tenant, session),
@@ -166,7 +166,7 @@ impl Fields {
         }
     }
 
-    fn write(&self, place: Place) -> [u8; FRAME] {
+    fn write(&self, place: FramePosition) -> [u8; FRAME] {
         let mut bytes = [0; FRAME];
         bytes[0] = self.kind;
         bytes[1] = self.flags;
@@ -181,7 +181,7 @@ impl Fields {
         bytes
     }
 
-    fn read(bytes: &[u8], place: Place) -> Option<Self> {
+    fn read(bytes: &[u8], place: FramePosition) -> Option<Self> {
         let bytes: &[u8; FRAME] = bytes.try_into().ok()?;
         if bytes[CONTENT..] != checksum(&bytes[..CONTENT], place) {
             return None;
@@ -201,7 +201,7 @@ impl Fields {
 }
 
 /// Eight bytes of BLAKE3: it is here already, and 64 bits are enough against accidents.
-fn checksum(content: &[u8], place: Place) -> [u8; 8] {
+fn checksum(content: &[u8], place: FramePosition) -> [u8; 8] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&place.generation.to_le_bytes());
     hasher.update(&place.index.to_le_bytes());
@@ -229,9 +229,9 @@ mod tests {
         vec![
             Entry::Head { snapshot: 17 },
             Entry::Session(tenant, session, progress),
-            Entry::Applied(place.of(tenant)),
+            Entry::Applied(place.with_tenant(tenant)),
             Entry::Applied(place.with_key(key)),
-            Entry::Applied(Operation::keyed(key).of(tenant)),
+            Entry::Applied(Operation::keyed(key).with_tenant(tenant)),
             Entry::Fenced(tenant, session, Epoch(7)),
             Entry::Retired(tenant, session),
         ]
@@ -239,18 +239,18 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_only_in_its_place() {
-        let place = Place {
+        let place = FramePosition {
             generation: 4,
             index: 2,
         };
         for entry in entries() {
             let bytes = encode(&entry, place, 1 << 40);
             assert_eq!(decode(&bytes, place), Some((entry, 1 << 40)));
-            assert_eq!(decode(&bytes, Place { index: 3, ..place }), None);
+            assert_eq!(decode(&bytes, FramePosition { index: 3, ..place }), None);
             assert_eq!(
                 decode(
                     &bytes,
-                    Place {
+                    FramePosition {
                         generation: 5,
                         ..place
                     }
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn any_changed_bit_is_noticed() {
-        let place = Place {
+        let place = FramePosition {
             generation: 1,
             index: 1,
         };

@@ -1,7 +1,7 @@
-//! The journal: what a gate has recorded, on disk.
+//! The journal (write-ahead log): what a gate has recorded, on disk.
 //!
-//! One file: a snapshot, then what was recorded since. When that is long, a new file with a new snapshot takes its
-//! place: written beside it, brought to disk, renamed. A reader takes the newest.
+//! One file: a snapshot, then what was recorded since. When that is long, a new file with a new snapshot replaces it: it is
+//! written under a temporary name, synced, and renamed. A reader takes the newest.
 
 mod frame;
 mod read;
@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 pub(crate) use frame::Entry;
-use frame::{FRAME, Place, encode};
+use frame::{FRAME, FramePosition, encode};
 
-/// When what was recorded is brought to disk.
+/// When the journal is synced to disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fsync {
     /// Before a commit is done: it survives the loss of power. Commits of several threads share a call.
@@ -44,7 +44,7 @@ pub enum JournalError {
         /// Which, counted from 0; frames have 80 bytes.
         frame: u64,
     },
-    /// An earlier write failed, so that nobody knows what is on disk. Open it again.
+    /// An earlier write failed, so that it is unknown what is on disk. Open it again.
     #[error("an earlier write to the journal failed; open it again")]
     Poisoned,
 }
@@ -71,12 +71,12 @@ struct Current {
     generation: u64,
     /// How many frames the snapshot has, with the head.
     snapshot: u64,
-    written: Mutex<Written>,
+    written: Mutex<WriteState>,
     synced: Mutex<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Written {
+struct WriteState {
     frames: u64,
     synced: u64,
 }
@@ -171,7 +171,7 @@ impl Current {
         }
         let mut bytes = Vec::with_capacity(entries.len() * FRAME);
         for (entry, index) in entries.iter().zip(written.frames..) {
-            let place = Place {
+            let place = FramePosition {
                 generation: self.generation,
                 index,
             };
@@ -230,7 +230,7 @@ fn write_new(folder: &Path, generation: u64, snapshot: &[Entry]) -> Result<Curre
         snapshot: snapshot.len() as u64,
     };
     for (entry, index) in std::iter::once(&head).chain(snapshot).zip(0..) {
-        file.write_all(&encode(entry, Place { generation, index }, 0))?;
+        file.write_all(&encode(entry, FramePosition { generation, index }, 0))?;
     }
     let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
     file.sync_all()?;
@@ -247,7 +247,7 @@ impl Current {
             file,
             generation,
             snapshot,
-            written: Mutex::new(Written {
+            written: Mutex::new(WriteState {
                 frames,
                 synced: frames,
             }),

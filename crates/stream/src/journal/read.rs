@@ -5,7 +5,7 @@ use std::io::{BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::JournalError;
-use super::frame::{Entry, FRAME, Place, decode};
+use super::frame::{Entry, FRAME, FramePosition, decode};
 
 /// What a file has to say.
 pub(super) struct Contents {
@@ -101,7 +101,7 @@ impl Frames<'_> {
         if bytes.is_empty() {
             return Ok(None);
         }
-        let place = Place {
+        let place = FramePosition {
             generation: self.generation,
             index: self.index,
         };

@@ -8,12 +8,12 @@ use sqlx::{PgConnection, Row as _};
 
 use super::InboxError;
 use crate::key::{Epoch, IdempotencyKey, SeqNo, SessionId};
-use crate::marks::{Check, Mark, Order, Progress};
+use crate::marks::{Mark, MarkCheck, Order, Progress};
 use crate::operation::{Operation, Tenant};
 
 /// What to do with an operation, once the transaction that it was asked in is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
+pub enum InboxAdmission {
     /// Apply it, in the same transaction.
     Apply,
     /// The same; it passes over `missing` operations from `first` on ([`Order::Monotonic`]).
@@ -37,7 +37,7 @@ pub enum Admission {
     },
 }
 
-impl Admission {
+impl InboxAdmission {
     /// Whether to apply the operation.
     #[must_use]
     pub const fn applies(self) -> bool {
@@ -52,10 +52,10 @@ pub struct Inbox {
     order: Order,
 }
 
-type Known = BTreeMap<(Tenant, SessionId), Progress>;
+type KnownProgress = BTreeMap<(Tenant, SessionId), Progress>;
 
 /// The keys that were asked about: whether each is new, and recorded now.
-type Asked = HashMap<(Tenant, IdempotencyKey), bool>;
+type AskedKeys = HashMap<(Tenant, IdempotencyKey), bool>;
 
 // Locks the sessions' rows, and makes those that aren't there. In one order, so that no two wait for each other.
 const LOCK: &str = "INSERT INTO semel.stream_sessions AS s (consumer, tenant, session, epoch, seqno, fence) \
@@ -95,7 +95,7 @@ impl Inbox {
     }
 
     /// What to do with each of these, in their order, and records it: all in the caller's transaction, in three statements
-    /// at most; in a few more only where a known key comes under a number that would pass over others. Apply what is to be
+    /// at most; in a few more only if a known key comes under a number that would pass over others. Apply what is to be
     /// applied in that transaction, in the same order, and commit; or roll back, and nothing was recorded.
     ///
     /// Roll back wherever one of your own statements failed. A `COMMIT` after that is no error, but rolls back: whoever
@@ -109,10 +109,10 @@ impl Inbox {
         &self,
         transaction: &mut PgConnection,
         operations: &[Operation],
-    ) -> Result<Vec<Admission>, InboxError> {
+    ) -> Result<Vec<InboxAdmission>, InboxError> {
         let sessions: BTreeSet<_> = operations.iter().filter_map(of_session).collect();
         let before = self.lock(transaction, &sessions).await?;
-        let mut asked = Asked::new();
+        let mut asked = AskedKeys::new();
         // Judged as if all keys were new, and again with what is known of them: a mark that a duplicate did not move lets
         // through what would have come too late behind it, and that may have a key to ask about. What was let through
         // once stays so, or its key goes to one before it: no key is recorded in vain.
@@ -133,7 +133,7 @@ impl Inbox {
     /// from which the restarted producer goes on.
     ///
     /// # Errors
-    /// [`InboxError::Stale`] where a later epoch has begun.
+    /// [`InboxError::Stale`] if a later epoch has begun.
     pub async fn fence(
         &self,
         transaction: &mut PgConnection,
@@ -153,8 +153,8 @@ impl Inbox {
         Ok(mark)
     }
 
-    /// Forgets keys that were applied longer than `keep` ago, at most `most` of them. → how many. Do so now and then,
-    /// until it says 0; keep them for longer than a duplicate can be on its way.
+    /// Forgets keys that were applied longer than `keep` ago, at most `most` of them. → how many. Do so from time to time,
+    /// until it says 0; keep them for longer than a duplicate can be in flight.
     ///
     /// # Errors
     /// [`InboxError::Database`].
@@ -173,14 +173,14 @@ impl Inbox {
         &self,
         transaction: &mut PgConnection,
         sessions: &BTreeSet<(Tenant, SessionId)>,
-    ) -> Result<Known, InboxError> {
+    ) -> Result<KnownProgress, InboxError> {
         if sessions.is_empty() {
-            return Ok(Known::new());
+            return Ok(KnownProgress::new());
         }
         let (tenants, ids): (Vec<_>, Vec<_>) = sessions.iter().copied().map(uuids).unzip();
         let lock = sqlx::query(LOCK).persistent(false).bind(&self.consumer);
         let rows = lock.bind(tenants).bind(ids).fetch_all(transaction).await?;
-        let mut known = Known::new();
+        let mut known = KnownProgress::new();
         for row in rows {
             let (tenant, session): (Uuid, Uuid) = (row.try_get(0)?, row.try_get(1)?);
             let number = |at: usize| -> Result<u64, InboxError> {
@@ -196,7 +196,11 @@ impl Inbox {
         Ok(known)
     }
 
-    async fn store(&self, transaction: &mut PgConnection, known: &Known) -> Result<(), InboxError> {
+    async fn store(
+        &self,
+        transaction: &mut PgConnection,
+        known: &KnownProgress,
+    ) -> Result<(), InboxError> {
         if known.is_empty() {
             return Ok(());
         }
@@ -223,7 +227,7 @@ impl Inbox {
         &self,
         transaction: &mut PgConnection,
         wanted: BTreeSet<(Tenant, IdempotencyKey)>,
-        asked: &mut Asked,
+        asked: &mut AskedKeys,
     ) -> Result<(), InboxError> {
         let uuids = |(tenant, key): (Tenant, IdempotencyKey)| {
             (
@@ -270,8 +274,8 @@ fn of_key(operation: &Operation) -> Option<(Tenant, IdempotencyKey)> {
 /// The keys of what may be applied that nobody asked about yet.
 fn unasked(
     operations: &[Operation],
-    admissions: &[Admission],
-    asked: &Asked,
+    admissions: &[InboxAdmission],
+    asked: &AskedKeys,
 ) -> BTreeSet<(Tenant, IdempotencyKey)> {
     let applied = operations.iter().zip(admissions);
     applied
@@ -284,11 +288,11 @@ fn unasked(
 /// What marks and keys say of all operations in turn; a key that nobody asked about counts as new. → where the sessions
 /// are then, and what to do.
 fn judge_all(
-    before: &Known,
+    before: &KnownProgress,
     operations: &[Operation],
-    asked: &Asked,
+    asked: &AskedKeys,
     order: Order,
-) -> Result<(Known, Vec<Admission>), InboxError> {
+) -> Result<(KnownProgress, Vec<InboxAdmission>), InboxError> {
     let mut known = before.clone();
     let mut taken = HashSet::new();
     let mut admissions = Vec::with_capacity(operations.len());
@@ -311,16 +315,16 @@ fn judge_all(
 /// A duplicate by its key uses up the number that is next, or its session would wait for it forever. It passes over
 /// none: nobody would be told (I15).
 fn judge(
-    known: &mut Known,
+    known: &mut KnownProgress,
     operation: &Operation,
     is_duplicate: bool,
     order: Order,
-) -> Result<Admission, InboxError> {
+) -> Result<InboxAdmission, InboxError> {
     let Some((session, at)) = operation.place() else {
         return Ok(if is_duplicate {
-            Admission::Duplicate
+            InboxAdmission::Duplicate
         } else {
-            Admission::Apply
+            InboxAdmission::Apply
         });
     };
     if i64::try_from(at.seqno.0)
@@ -331,15 +335,15 @@ fn judge(
     }
     let progress = known.entry((operation.tenant(), session)).or_default();
     let check = progress.check(at, order);
-    if check == Check::Next || check.applies() && !is_duplicate {
+    if check == MarkCheck::Next || check.applies() && !is_duplicate {
         *progress = progress.advanced(at);
     }
     Ok(match check {
-        Check::Next | Check::Skips { .. } if is_duplicate => Admission::Duplicate,
-        Check::Next => Admission::Apply,
-        Check::Skips { first, missing } => Admission::Skips { first, missing },
-        Check::Duplicate => Admission::Duplicate,
-        Check::Gap { expected } => Admission::Gap { expected },
-        Check::Stale { current } => Admission::Stale { current },
+        MarkCheck::Next | MarkCheck::Skips { .. } if is_duplicate => InboxAdmission::Duplicate,
+        MarkCheck::Next => InboxAdmission::Apply,
+        MarkCheck::Skips { first, missing } => InboxAdmission::Skips { first, missing },
+        MarkCheck::Duplicate => InboxAdmission::Duplicate,
+        MarkCheck::Gap { expected } => InboxAdmission::Gap { expected },
+        MarkCheck::Stale { current } => InboxAdmission::Stale { current },
     })
 }

@@ -4,7 +4,7 @@
 mod inbox;
 mod schema;
 
-pub use inbox::{Admission, Inbox};
+pub use inbox::{Inbox, InboxAdmission};
 pub use schema::{MIGRATIONS, migrate};
 
 /// Why nothing could be said about an operation. Nothing was applied; roll the transaction back.
@@ -18,7 +18,7 @@ pub enum InboxError {
     #[error("a consumer's name has 1 to 128 bytes")]
     Name,
     /// The epoch has ended: whoever asks is not the producer any more.
-    #[error("a later epoch has begun; whoever asks is not the producer any more")]
+    #[error("a later epoch has begun; the caller is not the producer any more")]
     Stale,
     /// PostgreSQL counts to 2⁶³ − 1.
     #[error("a sequence number or an epoch is too large")]

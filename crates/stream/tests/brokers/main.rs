@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use semel_core::clock::{Sleep, SystemTime};
 use semel_core::{Clock, Tick, Timestamp};
-use semel_stream::consume::{Broker, BrokerError, Consumer, Effect, Options, TurnReport};
+use semel_stream::consume::{Broker, BrokerError, Consumer, ConsumerOptions, Effect, TurnReport};
 use semel_stream::postgres::{Inbox, migrate};
 use semel_stream::{Operation, Order};
 use sqlx::postgres::PgPoolOptions;
@@ -95,12 +95,12 @@ async fn database() -> PgPool {
 }
 
 /// So many messages in a transaction, and little patience.
-fn options(batch: usize) -> Options {
-    Options {
+fn options(batch: usize) -> ConsumerOptions {
+    ConsumerOptions {
         batch,
         wait: Duration::from_millis(300),
         again: Duration::from_millis(50),
-        ..Options::default()
+        ..ConsumerOptions::default()
     }
 }
 

@@ -58,7 +58,7 @@ async fn queue(name: &str) -> (Connection, Channel, String) {
 }
 
 async fn consumer(channel: &Channel, queue: &str) -> Rabbit {
-    // All that is on its way, and what is held back, at once.
+    // All that is in flight, and what is held back, at once.
     channel
         .basic_qos(100, BasicQosOptions::default())
         .await

@@ -7,7 +7,7 @@ use async_nats::jetstream;
 use semel_core::clock::{Sleep, SystemTime};
 use semel_core::{Clock, Tick, Timestamp};
 use semel_stream::consume::nats::JetStream;
-use semel_stream::consume::{BrokerError, Consumer, Effect, Options};
+use semel_stream::consume::{BrokerError, Consumer, ConsumerOptions, Effect};
 use semel_stream::postgres::Inbox;
 use semel_stream::{Operation, Order};
 use sqlx::PgConnection;
@@ -72,9 +72,9 @@ pub(crate) async fn consume(nats: &str, postgres: &str) {
         tokio::task::yield_now().await;
     };
     let inbox = Inbox::new(DURABLE, Order::Contiguous).expect("a name");
-    let options = Options {
+    let options = ConsumerOptions {
         batch: 200,
-        ..Options::default()
+        ..ConsumerOptions::default()
     };
     let clock = Arc::new(TokioClock(SystemTime::default()));
     let forever = std::future::pending();

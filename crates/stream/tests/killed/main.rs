@@ -104,7 +104,7 @@ async fn effects_happen_once_while_consumers_and_the_server_are_killed() {
         consumers[(kills - 1) % 2] = Process::start(&nats.url(), &postgres.url());
     }
     let sent = sending.await.unwrap();
-    // What is still on its way is a duplicate. Let it come.
+    // What is still in flight is a duplicate. Let it come.
     tick.tick().await;
     println!(
         "{expected} operations, {sent} messages, {kills} consumers killed, {restarts} restarts"

@@ -1,5 +1,5 @@
 //! Any interleaving of duplicates, reorderings, losses, failures, crashes and restarts of a hundred producers: each
-//! operation is applied once, in order where it has a number. Checked against a model that only counts.
+//! operation is applied once, in order if it has a number. Checked against a model that only counts.
 //!
 //! `SEMEL_STREAM_OPERATIONS=10000000` makes it a long run; a failure names its seed.
 
@@ -38,7 +38,7 @@ fn run(bug: Option<Bug>, operations: u64) -> Result<world::Seen, String> {
 fn each_operation_is_applied_once_and_in_order() {
     let seen = run(None, total()).unwrap_or_else(|what| panic!("{what}"));
     println!("{seen:?}");
-    // All of it happened, and not just now and then.
+    // All of it happened, and not just from time to time.
     let least = total() / 1_000;
     assert!(seen.applied >= total());
     for count in [seen.duplicates, seen.gaps, seen.stale, seen.failures] {

@@ -10,7 +10,7 @@ pub(crate) enum Kind {
     Keyed,
 }
 
-/// Something on its way.
+/// Something in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message {
     pub(crate) producer: usize,

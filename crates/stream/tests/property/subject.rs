@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use semel_stream::{
-    Batch, Epoch, FenceError, Fsync, Gate, IdempotencyStore, Limits, Mark, Operation, Order,
-    SessionId, Tenant, Verdict,
+    Batch, Epoch, FenceError, Fsync, Gate, GateLimits, GateVerdict, IdempotencyStore, Mark,
+    Operation, Order, SessionId, Tenant,
 };
 
 /// One mistake.
@@ -62,11 +62,11 @@ impl Subject {
         self.gate().batch()
     }
 
-    pub(crate) fn offer(&self, batch: &mut Batch<'_>, operation: &Operation) -> Verdict {
+    pub(crate) fn offer(&self, batch: &mut Batch<'_>, operation: &Operation) -> GateVerdict {
         if self.bug == Some(Bug::RecordsAtTheCheck) && operation.place().is_none() {
             let key = operation.key().expect("a place or a key");
             if !self.checked.check_and_record(key) {
-                return Verdict::Duplicate;
+                return GateVerdict::Duplicate;
             }
         }
         batch.offer(&self.seen(operation))
@@ -76,7 +76,8 @@ impl Subject {
     fn seen(&self, operation: &Operation) -> Operation {
         match (self.bug, operation.place()) {
             (Some(Bug::EpochIgnored), Some((session, at))) => {
-                Operation::sequenced(session, Mark::new(0, at.seqno.0)).of(operation.tenant())
+                Operation::sequenced(session, Mark::new(0, at.seqno.0))
+                    .with_tenant(operation.tenant())
             }
             _ => *operation,
         }
@@ -133,7 +134,7 @@ fn half_a_frame(folder: &Path) {
     }
 }
 
-fn limits(bug: Option<Bug>) -> Limits {
+fn limits(bug: Option<Bug>) -> GateLimits {
     let window = if bug == Some(Bug::SmallWindow) {
         50
     } else {
@@ -143,10 +144,10 @@ fn limits(bug: Option<Bug>) -> Limits {
         Some(Bug::GapsPassedOver) => Order::Monotonic,
         _ => Order::Contiguous,
     };
-    Limits {
+    GateLimits {
         window,
         order,
         shards: 1,
-        ..Limits::default()
+        ..GateLimits::default()
     }
 }

@@ -2,7 +2,7 @@
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use semel_stream::Verdict;
+use semel_stream::GateVerdict;
 
 use crate::producer::{Kind, Message, Producer};
 use crate::subject::{Bug, Subject};
@@ -12,7 +12,7 @@ const PRODUCERS: usize = 100;
 /// So many messages are on their way at once, any of which may come next.
 const ON_THE_WAY: usize = 300;
 
-/// A message that was on its way for so many operations is next. Two thirds of the window: what failed then comes
+/// A message that was in flight for so many operations is next. Two thirds of the window: what failed then comes
 /// again still within it.
 const LATEST: u64 = 2_600;
 
@@ -175,15 +175,15 @@ impl World {
         let mut again = Vec::new();
         for message in &taken {
             match subject.offer(&mut batch, &message.operation) {
-                Verdict::Apply(ticket) if self.random.random_bool(0.99) => {
+                GateVerdict::Apply(ticket) if self.random.random_bool(0.99) => {
                     batch.applied(ticket);
                     effects.push(*message);
                 }
-                Verdict::Apply(_) => {
+                GateVerdict::Apply(_) => {
                     self.seen.failures += 1;
                     again.push(*message);
                 }
-                Verdict::Duplicate => {
+                GateVerdict::Duplicate => {
                     self.seen.duplicates += 1;
                     let is_one = is_duplicate(&self.producers[message.producer], message, &effects);
                     if !is_one {
@@ -192,20 +192,22 @@ impl World {
                         ));
                     }
                 }
-                Verdict::Gap { .. } => {
+                GateVerdict::Gap { .. } => {
                     self.seen.gaps += 1;
                     // Sent again by the network, or lost, and then by its producer.
                     if self.random.random_bool(0.7) {
                         again.push(*message);
                     }
                 }
-                Verdict::Stale { .. } => {
+                GateVerdict::Stale { .. } => {
                     self.seen.stale += 1;
                     if message.epoch == self.producers[message.producer].epoch {
                         return Err(format!("{message:?} is of the present epoch"));
                     }
                 }
-                other @ (Verdict::Busy | Verdict::Full) => return Err(format!("{other:?}")),
+                other @ (GateVerdict::Busy | GateVerdict::Full) => {
+                    return Err(format!("{other:?}"));
+                }
             }
         }
         let early = subject.bug == Some(Bug::MarkBeforeEffect);

@@ -1,4 +1,5 @@
-//! Goes through every state of the protocol's model, within bounds, and says which properties hold.
+//! Model checker: explores every state of the protocol's model within bounds, and reports which
+//! properties hold.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Parser;
 use semel_testkit::model::{
-    Break, Outcome, Space, check, exhibits, full, moving_outcomes, quick, violation,
+    Break, ModelOutcome, Space, check, exhibits, full, moving_outcomes, quick, violation,
 };
 use serde::Serialize;
 
@@ -39,7 +40,7 @@ const PROGRESS: Duration = Duration::from_secs(5);
 
 #[derive(Serialize)]
 struct Report {
-    configs: Vec<Outcome>,
+    configs: Vec<ModelOutcome>,
     total_states: usize,
     ok: bool,
 }
@@ -80,7 +81,7 @@ fn run(spaces: &[Space], threads: usize) -> Report {
         .collect();
     let total_states = configs.iter().map(|outcome| outcome.states).sum();
     let seconds: f64 = configs.iter().map(|outcome| outcome.seconds).sum();
-    let ok = configs.iter().all(Outcome::is_ok) && unreached(spaces, &configs).is_empty();
+    let ok = configs.iter().all(ModelOutcome::is_ok) && unreached(spaces, &configs).is_empty();
     let verdict = if ok {
         "every property holds"
     } else {
@@ -95,7 +96,7 @@ fn run(spaces: &[Space], threads: usize) -> Report {
 }
 
 /// What no space of moves has reached, where all of them were gone through.
-fn unreached(spaces: &[Space], outcomes: &[Outcome]) -> Vec<&'static str> {
+fn unreached(spaces: &[Space], outcomes: &[ModelOutcome]) -> Vec<&'static str> {
     let moves = |space: &Space| matches!(space, Space::Move(_));
     if spaces.iter().filter(|space| moves(space)).count()
         < quick().iter().filter(|space| moves(space)).count()
@@ -113,7 +114,7 @@ fn unreached(spaces: &[Space], outcomes: &[Outcome]) -> Vec<&'static str> {
     missing
 }
 
-fn go_through(space: Space, threads: usize) -> Outcome {
+fn go_through(space: Space, threads: usize) -> ModelOutcome {
     let mut said = Duration::ZERO;
     let outcome = check(space, threads, |states, elapsed| {
         if elapsed >= said + PROGRESS {
@@ -125,7 +126,7 @@ fn go_through(space: Space, threads: usize) -> Outcome {
             );
         }
     });
-    let Outcome {
+    let ModelOutcome {
         name,
         states,
         depth,
@@ -137,7 +138,7 @@ fn go_through(space: Space, threads: usize) -> Outcome {
         let holds = if property.holds { "holds" } else { "FAILS" };
         println!("  {holds}  {:9}  {}", property.expectation, property.name);
     }
-    let broken = |outcome: &Outcome| {
+    let broken = |outcome: &ModelOutcome| {
         outcome
             .properties
             .iter()

@@ -1,4 +1,5 @@
-//! Many simulated worlds, one for each seed: the real engine among faults, judged by the protocol's rules.
+//! Deterministic simulation: the real engine in many worlds of faults, one for each seed, judged by
+//! the rules of the protocol.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,4 +1,5 @@
-//! Millions of random sequences on the memory store, each answer compared with the reference.
+//! Soak test: millions of random sequences on the memory store, each answer compared with the
+//! reference.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use futures_util::FutureExt as _;
 use semel_core::clock::SystemTime;
 use semel_core::{MemoryConfig, MemoryStore, StoreAdmin};
 use semel_testkit::clock::FakeClock;
-use semel_testkit::reference::{self, Report, Tally};
+use semel_testkit::reference::{self, DifferenceReport, Tally};
 
 /// Holds the memory store to the protocol, written a second time, over random sequences.
 #[derive(Parser)]
@@ -80,7 +81,7 @@ fn main() -> anyhow::Result<ExitCode> {
 /// What a thread tells: a block of sequences without a difference, or a difference.
 enum News {
     Same { sequences: u64, tally: Tally },
-    Differs(Box<Report>),
+    Differs(Box<DifferenceReport>),
 }
 
 fn make(clock: &FakeClock) -> Arc<dyn StoreAdmin> {
@@ -128,7 +129,7 @@ fn block(first_seed: u64, sequences: u64) -> News {
 struct Outcome {
     sequences: u64,
     tally: Tally,
-    differences: Vec<Report>,
+    differences: Vec<DifferenceReport>,
 }
 
 fn collect(told: &mpsc::Receiver<News>, wanted: u64, elapsed: &dyn Fn() -> Duration) -> Outcome {

@@ -1,4 +1,5 @@
-//! Prints the test vectors as one JSON object: file name to contents. `cargo xtask generate` writes them.
+//! Prints the test vectors as one JSON object: file name to contents. `cargo xtask generate` writes
+//! them.
 
 fn main() {
     let files: serde_json::Map<String, serde_json::Value> = semel_testkit::vectors::all()

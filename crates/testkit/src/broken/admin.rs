@@ -12,7 +12,7 @@ use semel_core::{
 };
 
 use super::claims::round_trip;
-use super::store::Kept;
+use super::store::StoreContents;
 use super::{BrokenStore, Bug};
 
 impl StoreAdmin for BrokenStore {
@@ -65,7 +65,7 @@ impl StoreAdmin for BrokenStore {
                 };
                 !self.has(Bug::SweepRemovesNothing) && Record::decode(packed).is_ok_and(takes)
             };
-            let find = |kept: &Kept| -> Vec<Address> {
+            let find = |kept: &StoreContents| -> Vec<Address> {
                 let gone = kept.records.iter().filter(|(_, packed)| goes(packed));
                 gone.map(|(address, _)| *address).take(most).collect()
             };
@@ -152,7 +152,12 @@ impl BrokenStore {
     }
 
     /// The fitting records after `after`, by address.
-    fn after(&self, kept: &Kept, query: &Query, after: Option<Address>) -> Vec<(Address, Record)> {
+    fn after(
+        &self,
+        kept: &StoreContents,
+        query: &Query,
+        after: Option<Address>,
+    ) -> Vec<(Address, Record)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let later = kept.records.range((from, Bound::Unbounded));
         let read =
@@ -161,7 +166,7 @@ impl BrokenStore {
             .collect()
     }
 
-    fn page(&self, kept: &Kept, query: &Query) -> StoreResult<Page> {
+    fn page(&self, kept: &StoreContents, query: &Query) -> StoreResult<Page> {
         let after = match &query.after {
             None => None,
             Some(cursor) => match parse(cursor) {
@@ -184,8 +189,8 @@ impl BrokenStore {
         })
     }
 
-    /// Pages told by how many records came before them.
-    fn counted(&self, kept: &Kept, query: &Query) -> StoreResult<Page> {
+    /// Pages by offset, as a store with this bug returns them.
+    fn counted(&self, kept: &StoreContents, query: &Query) -> StoreResult<Page> {
         let skip = match &query.after {
             None => 0,
             Some(Cursor(text)) => match text.strip_prefix('n').map(str::parse::<usize>) {
@@ -205,8 +210,8 @@ impl BrokenStore {
         })
     }
 
-    /// How many records can't be read; told with the last page.
-    fn unreadable(&self, kept: &Kept, more: bool) -> usize {
+    /// The number of unreadable records, reported with the last page.
+    fn unreadable(&self, kept: &StoreContents, more: bool) -> usize {
         if more || self.has(Bug::UnreadablePassedOver) {
             return 0;
         }

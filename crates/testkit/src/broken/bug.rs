@@ -1,4 +1,4 @@
-//! The bugs, each with the check that has to catch it.
+//! The seeded bugs, each with the check that must catch it.
 
 /// Hands the list of bugs to another macro: `/// what it does` `name Variant "check";`.
 #[doc(hidden)]
@@ -197,7 +197,8 @@ macro_rules! with_seeded_bugs {
             restore_overwrites RestoreOverwrites "p43_what_is_there_is_kept";
             /// A restored record does not take the place of a released one.
             restore_leaves_released RestoreLeavesReleased "p43_a_released_record_is_replaced";
-            /// A restored record has the fence that it brought, though a larger one was given out here.
+            /// A restored record has the fence that it brought, though a larger one was given out
+            /// here.
             restored_fence_goes_back RestoredFenceGoesBack "p43_a_released_record_is_replaced";
             /// What has expired lives again when it is restored.
             restore_revives RestoreRevives "p43_the_expired_is_not_restored";

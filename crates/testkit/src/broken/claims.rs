@@ -1,4 +1,4 @@
-//! How a broken store goes about a claim, and about what it keeps.
+//! The claim path and the storage of a broken store.
 
 use std::time::Duration;
 

@@ -6,10 +6,10 @@
 //!
 //! ```
 //! use semel_testkit::broken::Bug;
-//! use semel_testkit::conformance::Check;
+//! use semel_testkit::conformance::ConformanceCheck;
 //!
 //! for bug in Bug::ALL {
-//!     assert!(Check::named(bug.expected_check()).is_some(), "{}", bug.name());
+//!     assert!(ConformanceCheck::named(bug.expected_check()).is_some(), "{}", bug.name());
 //! }
 //! ```
 

@@ -1,4 +1,4 @@
-//! How a broken store takes a record from another one.
+//! Restoring a record of another store, with a bug.
 
 use semel_core::protocol::{self, Decision};
 use semel_core::{Fence, Identity, Record, Restored, State, StoreResult, Timestamp};

@@ -230,10 +230,10 @@ fn mangled(bug: Bug, answer: &Answer) -> Arc<Answer> {
             Body::Omitted { bytes: 0 }
         }
         (Bug::OmittedLengthLost, Body::Omitted { .. }) => Body::Omitted { bytes: 0 },
-        (Bug::BodyElsewhereIsOmitted, Body::Elsewhere { bytes, .. }) => Body::Omitted { bytes },
-        (Bug::DigestCut, Body::Elsewhere { bytes, mut digest }) => {
+        (Bug::BodyElsewhereIsOmitted, Body::External { bytes, .. }) => Body::Omitted { bytes },
+        (Bug::DigestCut, Body::External { bytes, mut digest }) => {
             digest[16..].fill(0);
-            Body::Elsewhere { bytes, digest }
+            Body::External { bytes, digest }
         }
         (_, body) => body,
     };

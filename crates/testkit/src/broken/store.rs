@@ -21,8 +21,8 @@ use super::settle;
 
 /// A store that keeps every rule but the one that its bug breaks. Clones share the records.
 ///
-/// Without a bug it is a sound store that packs every record into bytes and unpacks it again, so the
-/// suite run against it covers the packed form too.
+/// Without a bug it is a sound store that packs every record into bytes and unpacks it again, so
+/// the suite run against it covers the packed form too.
 #[derive(Clone)]
 pub struct BrokenStore {
     pub(super) shared: Arc<Shared>,
@@ -34,12 +34,12 @@ pub(super) struct Shared {
     pub(super) bug: Option<Bug>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) capacity: Option<usize>,
-    pub(super) kept: Mutex<Kept>,
+    pub(super) kept: Mutex<StoreContents>,
     pub(super) hub: Hub,
 }
 
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct StoreContents {
     pub(super) records: BTreeMap<Address, Bytes>,
     /// What was removed, as expired records: their fences are still needed (P22).
     graves: BTreeMap<Address, Bytes>,
@@ -51,7 +51,7 @@ pub(super) struct Kept {
     watched: BTreeSet<Address>,
 }
 
-impl Kept {
+impl StoreContents {
     /// Removes a record, and remembers its fence.
     pub(super) fn bury(&mut self, address: &Address) {
         let Some(packed) = self.records.remove(address) else {
@@ -124,7 +124,11 @@ impl BrokenStore {
     }
 
     /// The record of `identity`, expired or not, or what is left of it.
-    pub(super) fn load(&self, kept: &Kept, identity: &Identity) -> StoreResult<Option<Record>> {
+    pub(super) fn load(
+        &self,
+        kept: &StoreContents,
+        identity: &Identity,
+    ) -> StoreResult<Option<Record>> {
         let address = identity.address();
         let Some(packed) = kept.records.get(&address) else {
             let grave = kept
@@ -146,7 +150,7 @@ impl BrokenStore {
 
     pub(super) fn save(
         &self,
-        kept: &mut Kept,
+        kept: &mut StoreContents,
         identity: &Identity,
         record: &Record,
     ) -> StoreResult<()> {
@@ -171,7 +175,7 @@ impl BrokenStore {
         Ok(())
     }
 
-    fn bury_expired(&self, kept: &mut Kept) {
+    fn bury_expired(&self, kept: &mut StoreContents) {
         let now = self.now();
         let expired = |packed: &Bytes| Record::decode(packed).is_ok_and(|r| r.is_expired(now));
         let gone = kept.records.iter().filter(|(_, packed)| expired(packed));

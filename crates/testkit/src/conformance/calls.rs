@@ -9,7 +9,7 @@ use semel_core::{
     Resolved, Settled, Settlement,
 };
 
-use super::{Scene, Verdict};
+use super::{CheckVerdict, Scene};
 
 impl Scene {
     /// Sends a claim.
@@ -50,7 +50,7 @@ impl Scene {
     }
 
     /// Sends a claim that has to be refused for its payload, and to change nothing.
-    pub async fn mismatch(&self, claim: &Claim) -> Verdict {
+    pub async fn mismatch(&self, claim: &Claim) -> CheckVerdict {
         let before = self.read(&claim.identity).await?;
         match self.claim(claim).await? {
             Claimed::Mismatch => self.unchanged(&claim.identity, &before).await,
@@ -68,7 +68,7 @@ impl Scene {
     }
 
     /// Sends a renewal that has to be accepted.
-    pub async fn held(&self, lease: &Grant, checkpoint: Option<&[u8]>) -> Verdict {
+    pub async fn held(&self, lease: &Grant, checkpoint: Option<&[u8]>) -> CheckVerdict {
         let renewed = self.renew(lease, checkpoint).await?;
         ensure!(
             renewed == Renewed::Held,
@@ -78,7 +78,7 @@ impl Scene {
     }
 
     /// Sends a renewal that has to be Lost, and to change nothing.
-    pub async fn renew_is_lost(&self, lease: &Grant) -> Verdict {
+    pub async fn renew_is_lost(&self, lease: &Grant) -> CheckVerdict {
         let before = self.read(&lease.identity).await?;
         let renewed = self.renew(lease, Some(b"from a stale owner")).await?;
         ensure!(
@@ -97,7 +97,7 @@ impl Scene {
     }
 
     /// Sends a settlement that has to be accepted.
-    pub async fn settled(&self, lease: &Grant, settlement: &Settlement) -> Verdict {
+    pub async fn settled(&self, lease: &Grant, settlement: &Settlement) -> CheckVerdict {
         let settled = self.settle(lease, settlement).await?;
         ensure!(
             settled == Settled::Done,
@@ -107,7 +107,7 @@ impl Scene {
     }
 
     /// Sends a settlement that has to be Lost, and to change nothing.
-    pub async fn settle_is_lost(&self, lease: &Grant, settlement: &Settlement) -> Verdict {
+    pub async fn settle_is_lost(&self, lease: &Grant, settlement: &Settlement) -> CheckVerdict {
         let before = self.read(&lease.identity).await?;
         let settled = self.settle(lease, settlement).await?;
         ensure!(
@@ -131,7 +131,12 @@ impl Scene {
     }
 
     /// Sends a resolution that has to be accepted.
-    pub async fn resolved(&self, id: &Identity, fence: Fence, resolution: &Resolution) -> Verdict {
+    pub async fn resolved(
+        &self,
+        id: &Identity,
+        fence: Fence,
+        resolution: &Resolution,
+    ) -> CheckVerdict {
         let resolved = self.resolve(id, fence, resolution).await?;
         ensure!(
             resolved == Resolved::Done,
@@ -146,7 +151,7 @@ impl Scene {
         id: &Identity,
         fence: Fence,
         with: &Resolution,
-    ) -> Verdict {
+    ) -> CheckVerdict {
         let before = self.read(id).await?;
         let resolved = self.resolve(id, fence, with).await?;
         let refused = resolved == Resolved::NotInDoubt;
@@ -170,7 +175,7 @@ impl Scene {
     }
 
     /// Checks that the record is, in every field, what it was.
-    pub async fn unchanged(&self, identity: &Identity, before: &Option<Record>) -> Verdict {
+    pub async fn unchanged(&self, identity: &Identity, before: &Option<Record>) -> CheckVerdict {
         let after = self.read(identity).await?;
         ensure!(
             after == *before,

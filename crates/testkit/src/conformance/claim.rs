@@ -1,14 +1,14 @@
-//! P5, P6, P8: who wins, and who has to wait.
+//! P5, P6, P8: which claim wins, and which has to wait.
 
 use anyhow::ensure;
 use bytes::Bytes;
 use semel_core::{Claim, CrashPolicy, Record, Settlement, State};
 
 use super::make::{again, answer, complete, other_payload, settlements, under};
-use super::{Scene, Verdict};
+use super::{CheckVerdict, Scene};
 
 /// The first claim of a key wins, and the record says on which terms.
-pub(super) async fn p05_absent_is_won(scene: Scene) -> Verdict {
+pub(super) async fn p05_absent_is_won(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     ensure!(
         scene.read(&claim.identity).await?.is_none(),
@@ -67,7 +67,7 @@ pub(super) async fn p05_absent_is_won(scene: Scene) -> Verdict {
 }
 
 /// A released key is free, and its next run is a first attempt.
-pub(super) async fn p05_released_is_won(scene: Scene) -> Verdict {
+pub(super) async fn p05_released_is_won(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let first = scene.won(&claim).await?;
     scene.held(&first, Some(b"progress")).await?;
@@ -86,7 +86,7 @@ pub(super) async fn p05_released_is_won(scene: Scene) -> Verdict {
 }
 
 /// A released key forgets its payload too: nothing happened under it.
-pub(super) async fn p05_released_is_won_with_another_payload(scene: Scene) -> Verdict {
+pub(super) async fn p05_released_is_won_with_another_payload(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let first = scene.won(&claim).await?;
     scene.settled(&first, &Settlement::Release).await?;
@@ -101,7 +101,7 @@ pub(super) async fn p05_released_is_won_with_another_payload(scene: Scene) -> Ve
 }
 
 /// Whoever released a key may claim it anew, even with the same token, and gets a new lease.
-pub(super) async fn p05_released_is_won_by_the_same_token(scene: Scene) -> Verdict {
+pub(super) async fn p05_released_is_won_by_the_same_token(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let first = scene.won(&claim).await?;
     scene.settled(&first, &Settlement::Release).await?;
@@ -118,7 +118,7 @@ pub(super) async fn p05_released_is_won_by_the_same_token(scene: Scene) -> Verdi
 }
 
 /// An expired record counts as absent for a claim, whatever its state was and whatever its payload.
-pub(super) async fn p05_expired_is_won(scene: Scene) -> Verdict {
+pub(super) async fn p05_expired_is_won(scene: Scene) -> CheckVerdict {
     let terms = scene.expiring(CrashPolicy::Hold)?;
     let running = scene.fresh_on(terms)?;
     let lease = scene.won(&running).await?;
@@ -156,7 +156,7 @@ pub(super) async fn p05_expired_is_won(scene: Scene) -> Verdict {
 }
 
 /// A claim sent again after a lost reply wins the lease that it won before.
-pub(super) async fn p06_resent_claim_wins_the_same_lease(scene: Scene) -> Verdict {
+pub(super) async fn p06_resent_claim_wins_the_same_lease(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let first = scene.won(&claim).await?;
     let before = scene.read(&claim.identity).await?;
@@ -168,7 +168,7 @@ pub(super) async fn p06_resent_claim_wins_the_same_lease(scene: Scene) -> Verdic
 }
 
 /// The same holds after the lease has lapsed, under either policy: it is still that owner's.
-pub(super) async fn p06_resent_claim_after_lapse_wins_the_same_lease(scene: Scene) -> Verdict {
+pub(super) async fn p06_resent_claim_after_lapse_wins_the_same_lease(scene: Scene) -> CheckVerdict {
     let mut leases = Vec::new();
     for crash in [CrashPolicy::Takeover, CrashPolicy::Hold] {
         let claim = scene.fresh_on(scene.lapsing(crash)?)?;
@@ -185,7 +185,9 @@ pub(super) async fn p06_resent_claim_after_lapse_wins_the_same_lease(scene: Scen
 }
 
 /// The right token with another payload is a mismatch all the same.
-pub(super) async fn p06_resent_claim_with_another_payload_is_a_mismatch(scene: Scene) -> Verdict {
+pub(super) async fn p06_resent_claim_with_another_payload_is_a_mismatch(
+    scene: Scene,
+) -> CheckVerdict {
     let claim = scene.fresh()?;
     scene.won(&claim).await?;
     scene
@@ -197,7 +199,7 @@ pub(super) async fn p06_resent_claim_with_another_payload_is_a_mismatch(scene: S
 }
 
 /// Once somebody took over, the old claim sent again is nobody's.
-pub(super) async fn p06_resent_claim_after_takeover_is_busy(scene: Scene) -> Verdict {
+pub(super) async fn p06_resent_claim_after_takeover_is_busy(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh_on(scene.lapsing(CrashPolicy::Takeover)?)?;
     scene.won(&claim).await?;
     scene.lapse().await;
@@ -207,7 +209,7 @@ pub(super) async fn p06_resent_claim_after_takeover_is_busy(scene: Scene) -> Ver
 }
 
 /// Everybody else is told that the key is busy, since when, and for how long at most.
-pub(super) async fn p08_busy_while_the_lease_lives(scene: Scene) -> Verdict {
+pub(super) async fn p08_busy_while_the_lease_lives(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     scene.won(&claim).await?;
     let before = scene.read(&claim.identity).await?;
@@ -225,7 +227,7 @@ pub(super) async fn p08_busy_while_the_lease_lives(scene: Scene) -> Verdict {
 }
 
 /// A busy answer counts attempts, and the time since the very first.
-pub(super) async fn p08_busy_counts_attempts(scene: Scene) -> Verdict {
+pub(super) async fn p08_busy_counts_attempts(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh_on(scene.lapsing(CrashPolicy::Takeover)?)?;
     scene.won(&claim).await?;
     scene.lapse().await;
@@ -242,7 +244,7 @@ pub(super) async fn p08_busy_counts_attempts(scene: Scene) -> Verdict {
 }
 
 /// A claim that says it is a retry is answered as any other, whatever it finds.
-pub(super) async fn p04_a_retry_is_answered_alike(scene: Scene) -> Verdict {
+pub(super) async fn p04_a_retry_is_answered_alike(scene: Scene) -> CheckVerdict {
     let retry = |claim: &Claim| Claim {
         retry: true,
         ..again(claim)

@@ -1,14 +1,14 @@
-//! P10 and P11: when nobody knows whether the effect happened.
+//! P10 and P11: records in doubt, whose outcome is unknown.
 
 use anyhow::ensure;
 use bytes::Bytes;
 use semel_core::{CrashPolicy, Record, Settlement, State};
 
 use super::make::{again, complete};
-use super::{Scene, Verdict};
+use super::{CheckVerdict, Scene};
 
 /// Under `hold`, the first claim after the lapse finds the doubt and writes it down.
-pub(super) async fn p10_hold_is_in_doubt_after_lapse(scene: Scene) -> Verdict {
+pub(super) async fn p10_hold_is_in_doubt_after_lapse(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh_on(scene.lapsing(CrashPolicy::Hold)?)?;
     let lease = scene.won(&claim).await?;
     scene.held(&lease, Some(b"charge sent")).await?;
@@ -45,7 +45,7 @@ pub(super) async fn p10_hold_is_in_doubt_after_lapse(scene: Scene) -> Verdict {
 }
 
 /// Until somebody claims, a lapsed lease stays as it was: reading decides nothing.
-pub(super) async fn p10_reading_puts_nothing_in_doubt(scene: Scene) -> Verdict {
+pub(super) async fn p10_reading_puts_nothing_in_doubt(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh_on(scene.lapsing(CrashPolicy::Hold)?)?;
     let lease = scene.won(&claim).await?;
     let before = scene.read(&claim.identity).await?;
@@ -55,7 +55,7 @@ pub(super) async fn p10_reading_puts_nothing_in_doubt(scene: Scene) -> Verdict {
 }
 
 /// Under `takeover`, the attempts are counted, and when they are used up the key is in doubt.
-pub(super) async fn p10_attempts_used_up(scene: Scene) -> Verdict {
+pub(super) async fn p10_attempts_used_up(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh_on(scene.lapsing_after(CrashPolicy::Takeover, 3)?)?;
     for attempt in 1..=3 {
         let lease = scene.won(&again(&claim)).await?;
@@ -82,7 +82,7 @@ pub(super) async fn p10_attempts_used_up(scene: Scene) -> Verdict {
 }
 
 /// A doubt stays one, however often and however late it is asked about.
-pub(super) async fn p11_in_doubt_stays_in_doubt(scene: Scene) -> Verdict {
+pub(super) async fn p11_in_doubt_stays_in_doubt(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh_on(scene.lapsing(CrashPolicy::Takeover)?)?;
     let lease = scene.won(&claim).await?;
     scene.held(&lease, Some(b"progress")).await?;
@@ -109,7 +109,7 @@ pub(super) async fn p11_in_doubt_stays_in_doubt(scene: Scene) -> Verdict {
 }
 
 /// The owner's own claim, sent again, finds the doubt like any other.
-pub(super) async fn p11_the_owner_finds_the_doubt_too(scene: Scene) -> Verdict {
+pub(super) async fn p11_the_owner_finds_the_doubt_too(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let lease = scene.won(&claim).await?;
     scene.settled(&lease, &Settlement::Doubt).await?;

@@ -1,4 +1,4 @@
-//! P44: bodies that are kept beside their records.
+//! P44: bodies that are stored outside of their records (blobs).
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use semel_core::{Answer, Body, Settlement};
 
 use super::listing::{everything, walk};
 use super::make::again;
-use super::{Scene, Verdict};
+use super::{CheckVerdict, Scene};
 
-/// A body that is kept beside the record is known by its length and its whole digest. Who looks for it and finds
-/// nothing says that it was not kept.
-pub(super) async fn p44_a_body_kept_elsewhere_is_named_exactly(scene: Scene) -> Verdict {
+/// A body that is kept beside the record is known by its length and its whole digest. Who looks for
+/// it and finds nothing says that it was not kept.
+pub(super) async fn p44_a_body_kept_elsewhere_is_named_exactly(scene: Scene) -> CheckVerdict {
     for (bytes, first) in [(1, 0), (u64::MAX, 0xff), (64 << 10, 7)] {
         let mut digest = *b"a digest that no body ever has..";
         digest[0] = first;
-        let named = Body::Elsewhere { bytes, digest };
+        let named = Body::External { bytes, digest };
         let answer = Answer {
             head: Bytes::from_static(b"200 ok"),
             body: named.clone(),

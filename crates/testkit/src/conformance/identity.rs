@@ -1,4 +1,4 @@
-//! P2, P24, P25: whose record it is, and that it is used only if it can be understood.
+//! P2, P24, P25: a record belongs to one identity, and is used only if its format is known.
 
 use std::fmt::Debug;
 
@@ -10,10 +10,10 @@ use semel_core::{
 };
 
 use super::make::{again, answer, claim_in, complete};
-use super::{Scene, Verdict};
+use super::{CheckVerdict, Scene};
 
 /// The same key in another tenant, scope or environment is another key, all through its life.
-pub(super) async fn p02_namespaces_never_meet(scene: Scene) -> Verdict {
+pub(super) async fn p02_namespaces_never_meet(scene: Scene) -> CheckVerdict {
     let terms = scene.lasting(CrashPolicy::Takeover)?;
     let environment = scene.environment();
     let elsewhere = format!("{environment}-");
@@ -45,7 +45,7 @@ pub(super) async fn p02_namespaces_never_meet(scene: Scene) -> Verdict {
 }
 
 /// Deleting, resolving or settling one key leaves its neighbours alone.
-pub(super) async fn p02_neighbours_are_left_alone(scene: Scene) -> Verdict {
+pub(super) async fn p02_neighbours_are_left_alone(scene: Scene) -> CheckVerdict {
     let (ours, theirs) = (scene.fresh()?, scene.fresh()?);
     let lease = scene.won(&ours).await?;
     scene.won(&theirs).await?;
@@ -60,7 +60,7 @@ pub(super) async fn p02_neighbours_are_left_alone(scene: Scene) -> Verdict {
 }
 
 /// Namespaces are text: of any script, empty but for the scope, as long as allowed, with quotes.
-pub(super) async fn p02_namespaces_are_text(scene: Scene) -> Verdict {
+pub(super) async fn p02_namespaces_are_text(scene: Scene) -> CheckVerdict {
     let terms = scene.lasting(CrashPolicy::Takeover)?;
     let longest = "ß".repeat(MAX_PART_BYTES / 2);
     let parts = [
@@ -104,7 +104,7 @@ pub(super) async fn p02_namespaces_are_text(scene: Scene) -> Verdict {
 }
 
 /// A record under the right address with another seal is another key's: an error, for every call.
-pub(super) async fn p24_anothers_record_is_an_error(scene: Scene) -> Verdict {
+pub(super) async fn p24_anothers_record_is_an_error(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let lease = scene.won(&claim).await?;
     let stranger = Identity::from_halves(&claim.identity.address(), &[7; 16]);
@@ -114,7 +114,7 @@ pub(super) async fn p24_anothers_record_is_an_error(scene: Scene) -> Verdict {
 }
 
 /// A record that a later version wrote is an error for every call, and is never taken for absent.
-pub(super) async fn p25_an_unknown_version_is_an_error(scene: Scene) -> Verdict {
+pub(super) async fn p25_an_unknown_version_is_an_error(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let lease = scene.won(&claim).await?;
     if !scene.subject().spoil(&claim.identity).await {
@@ -133,7 +133,12 @@ pub(super) async fn p25_an_unknown_version_is_an_error(scene: Scene) -> Verdict 
 }
 
 /// Every call under `stranger` is refused, and the record at that address stays its owner's.
-async fn uses_nothing(scene: &Scene, claim: &Claim, lease: &Grant, stranger: Identity) -> Verdict {
+async fn uses_nothing(
+    scene: &Scene,
+    claim: &Claim,
+    lease: &Grant,
+    stranger: Identity,
+) -> CheckVerdict {
     let before = scene.read(&claim.identity).await?;
     let claim_there = Claim {
         identity: stranger,
@@ -152,7 +157,7 @@ async fn uses_nothing(scene: &Scene, claim: &Claim, lease: &Grant, stranger: Ide
     scene.unchanged(&claim.identity, &before).await
 }
 
-async fn refuses(scene: &Scene, claim: &Claim, lease: &Grant) -> Verdict {
+async fn refuses(scene: &Scene, claim: &Claim, lease: &Grant) -> CheckVerdict {
     let store = scene.store();
     let (identity, fence) = (&claim.identity, lease.fence);
     is_refused("claim", &store.claim(&again(claim)).await)?;
@@ -165,7 +170,7 @@ async fn refuses(scene: &Scene, claim: &Claim, lease: &Grant) -> Verdict {
     is_refused("read", &store.read(identity).await)
 }
 
-fn is_refused<T: Debug>(call: &str, result: &StoreResult<T>) -> Verdict {
+fn is_refused<T: Debug>(call: &str, result: &StoreResult<T>) -> CheckVerdict {
     match result {
         Ok(answer) => bail!("{call} used the record: {answer:?}"),
         Err(error) => {

@@ -1,4 +1,4 @@
-//! P29: what operators see.
+//! P29: listings for operators.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use semel_core::store::{Cursor, Page, Query};
 use semel_core::{Certainty, CrashPolicy, Identity, Record, Settlement, State};
 
 use super::make::{complete, settlements};
-use super::{Scene, Verdict};
+use super::{CheckVerdict, Scene};
 
 pub(super) fn everything(scene: &Scene) -> Query {
     Query {
@@ -45,8 +45,9 @@ pub(super) async fn walk(
     bail!("a listing never came to its end")
 }
 
-/// However small the pages, each record is listed, as often as the store says, and as `read` shows it.
-pub(super) async fn p29_each_record_is_listed_once(scene: Scene) -> Verdict {
+/// However small the pages, each record is listed, as often as the store says, and as `read` shows
+/// it.
+pub(super) async fn p29_each_record_is_listed_once(scene: Scene) -> CheckVerdict {
     let mut expected = BTreeMap::new();
     for _ in 0..23 {
         let claim = scene.fresh()?;
@@ -77,7 +78,7 @@ pub(super) async fn p29_each_record_is_listed_once(scene: Scene) -> Verdict {
 }
 
 /// Filters by environment, tenant and scope are exact, also where they look like patterns.
-pub(super) async fn p29_filters_are_exact(scene: Scene) -> Verdict {
+pub(super) async fn p29_filters_are_exact(scene: Scene) -> CheckVerdict {
     let terms = scene.lasting(CrashPolicy::Takeover)?;
     let parts = [
         "a", "ab", "A", "%", "_", "*", "a%", "a*", "[a]", "ä", "a'b", "\\",
@@ -148,7 +149,7 @@ pub(super) async fn p29_filters_are_exact(scene: Scene) -> Verdict {
 }
 
 /// An empty filter asks for what is empty, not for everything.
-pub(super) async fn p29_an_empty_filter_means_empty(scene: Scene) -> Verdict {
+pub(super) async fn p29_an_empty_filter_means_empty(scene: Scene) -> CheckVerdict {
     let terms = scene.lasting(CrashPolicy::Takeover)?;
     let without = scene.claim_of("", "scope", "key-1", terms)?;
     scene.won(&without).await?;
@@ -167,7 +168,7 @@ pub(super) async fn p29_an_empty_filter_means_empty(scene: Scene) -> Verdict {
 
 /// A filter by state shows where operations stand: a lapsed lease that may not be taken over is in
 /// doubt, one that may be is running.
-pub(super) async fn p29_states_are_as_they_stand(scene: Scene) -> Verdict {
+pub(super) async fn p29_states_are_as_they_stand(scene: Scene) -> CheckVerdict {
     let mut expected: BTreeMap<State, Vec<Identity>> = BTreeMap::new();
     for settlement in settlements() {
         let lease = scene.won(&scene.fresh()?).await?;
@@ -215,7 +216,7 @@ pub(super) async fn p29_states_are_as_they_stand(scene: Scene) -> Verdict {
 }
 
 /// A listing follows a record from state to state.
-pub(super) async fn p29_a_listing_is_current(scene: Scene) -> Verdict {
+pub(super) async fn p29_a_listing_is_current(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let lease = scene.won(&claim).await?;
     let only = |state| Query {
@@ -249,7 +250,7 @@ pub(super) async fn p29_a_listing_is_current(scene: Scene) -> Verdict {
 }
 
 /// While other keys come and go, whatever is there throughout is listed as often as the store says.
-pub(super) async fn p29_traffic_disturbs_no_listing(scene: Scene) -> Verdict {
+pub(super) async fn p29_traffic_disturbs_no_listing(scene: Scene) -> CheckVerdict {
     let mut there = Vec::new();
     for _ in 0..24 {
         there.push(scene.won(&scene.fresh()?).await?);
@@ -289,7 +290,7 @@ pub(super) async fn p29_traffic_disturbs_no_listing(scene: Scene) -> Verdict {
 }
 
 /// A record that can't be read is not listed, and is counted.
-pub(super) async fn p29_what_cannot_be_read_is_counted(scene: Scene) -> Verdict {
+pub(super) async fn p29_what_cannot_be_read_is_counted(scene: Scene) -> CheckVerdict {
     let mut spoilt = Vec::new();
     for index in 0..5 {
         let claim = scene.fresh()?;
@@ -331,7 +332,7 @@ pub(super) async fn p29_what_cannot_be_read_is_counted(scene: Scene) -> Verdict 
 }
 
 /// A cursor that the store never gave out is refused.
-pub(super) async fn p29_a_bad_cursor_is_refused(scene: Scene) -> Verdict {
+pub(super) async fn p29_a_bad_cursor_is_refused(scene: Scene) -> CheckVerdict {
     scene.won(&scene.fresh()?).await?;
     for text in ["not a cursor", "", "0", "'; --"] {
         let query = Query {

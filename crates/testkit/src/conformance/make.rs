@@ -1,4 +1,4 @@
-//! The values that checks send: tokens, claims, answers, settlements.
+//! Values that checks send: tokens, claims, answers, settlements.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use semel_core::env::{Entropy as _, SystemEntropy};
 use semel_core::{
-    Answer, Body, Claim, CrashPolicy, Fingerprint, Identity, Key, Namespace, Secret, Settlement,
-    Terms, Token,
+    Answer, Body, Claim, ClaimTerms, CrashPolicy, Fingerprint, Identity, Key, Namespace, Secret,
+    Settlement, Token,
 };
 
 /// 128 bits that no other check has.
@@ -15,28 +15,32 @@ pub(super) fn chance() -> u128 {
     SystemEntropy.next_u128()
 }
 
-/// A token that nobody had before.
+/// A new token.
 pub(super) fn token() -> Token {
     Token(chance())
 }
 
-/// Terms, checked.
+/// ClaimTerms, checked.
 pub(super) fn terms(
     lease: Duration,
     retention: Duration,
     crash: CrashPolicy,
     attempts: u16,
-) -> anyhow::Result<Terms> {
-    Ok(Terms::new(lease, retention, crash, attempts)?)
+) -> anyhow::Result<ClaimTerms> {
+    Ok(ClaimTerms::new(lease, retention, crash, attempts)?)
 }
 
 /// A claim of `key` in `namespace`.
-pub(super) fn claim_in(namespace: Namespace, key: &str, terms: Terms) -> anyhow::Result<Claim> {
+pub(super) fn claim_in(
+    namespace: Namespace,
+    key: &str,
+    terms: ClaimTerms,
+) -> anyhow::Result<Claim> {
     let secret = Secret::none();
     let key = Key::parse(key)?;
     Ok(Claim {
         retry: false,
-        identity: Identity::of(&secret, &namespace, &key),
+        identity: Identity::new(&secret, &namespace, &key),
         fingerprint: Fingerprint::builder(&secret).part(b"the payload").finish(),
         token: token(),
         terms,
@@ -70,7 +74,7 @@ pub(super) fn other_payload(claim: &Claim) -> Claim {
 }
 
 /// The same request from a caller that is configured otherwise.
-pub(super) fn under(claim: &Claim, terms: Terms) -> Claim {
+pub(super) fn under(claim: &Claim, terms: ClaimTerms) -> Claim {
     Claim {
         terms,
         ..again(claim)

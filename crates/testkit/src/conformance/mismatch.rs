@@ -1,12 +1,12 @@
-//! P7: a key that was used with another payload yields nothing.
+//! P7: a key that was used with another payload is refused.
 
 use semel_core::{CrashPolicy, Resolution, Settlement};
 
 use super::make::{again, answer, complete, other_payload};
-use super::{Scene, Verdict};
+use super::{CheckVerdict, Scene};
 
 /// Another payload is refused while the first still runs.
-pub(super) async fn p07_mismatch_while_running(scene: Scene) -> Verdict {
+pub(super) async fn p07_mismatch_while_running(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     scene.won(&claim).await?;
     scene.mismatch(&other_payload(&claim)).await?;
@@ -14,7 +14,7 @@ pub(super) async fn p07_mismatch_while_running(scene: Scene) -> Verdict {
 }
 
 /// Another payload takes over nothing, and puts nothing in doubt.
-pub(super) async fn p07_mismatch_when_lapsed(scene: Scene) -> Verdict {
+pub(super) async fn p07_mismatch_when_lapsed(scene: Scene) -> CheckVerdict {
     let takeover = scene.fresh_on(scene.lapsing(CrashPolicy::Takeover)?)?;
     let hold = scene.fresh_on(scene.lapsing(CrashPolicy::Hold)?)?;
     scene.won(&takeover).await?;
@@ -25,7 +25,7 @@ pub(super) async fn p07_mismatch_when_lapsed(scene: Scene) -> Verdict {
 }
 
 /// Another payload is refused once the first is completed: no answer is given away.
-pub(super) async fn p07_mismatch_when_completed(scene: Scene) -> Verdict {
+pub(super) async fn p07_mismatch_when_completed(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let lease = scene.won(&claim).await?;
     scene.settled(&lease, &complete("the answer")).await?;
@@ -34,7 +34,7 @@ pub(super) async fn p07_mismatch_when_completed(scene: Scene) -> Verdict {
 }
 
 /// Another payload is refused once the first has failed.
-pub(super) async fn p07_mismatch_when_failed(scene: Scene) -> Verdict {
+pub(super) async fn p07_mismatch_when_failed(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let lease = scene.won(&claim).await?;
     scene
@@ -44,7 +44,7 @@ pub(super) async fn p07_mismatch_when_failed(scene: Scene) -> Verdict {
 }
 
 /// Another payload is refused while the first is in doubt, and after the doubt is resolved.
-pub(super) async fn p07_mismatch_when_in_doubt(scene: Scene) -> Verdict {
+pub(super) async fn p07_mismatch_when_in_doubt(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let lease = scene.won(&claim).await?;
     scene.settled(&lease, &Settlement::Doubt).await?;

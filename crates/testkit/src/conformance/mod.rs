@@ -23,9 +23,10 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Each check works in a namespace that nobody used before, so that suites may share a server. Nothing
-//! is skipped: what a store can't do it says in its [`Capabilities`](semel_core::Capabilities) or its
-//! [`Stats`](semel_core::store::Stats), and the check then holds it to that.
+//! Each check works in a namespace that nobody used before, so that suites may share a server.
+//! Nothing is skipped: what a store can't do it says in its
+//! [`Capabilities`](semel_core::Capabilities) or its [`Stats`](semel_core::store::Stats), and the
+//! check then holds it to that.
 
 mod calls;
 mod claim;
@@ -59,20 +60,20 @@ use std::time::Duration;
 use semel_core::{BoxFuture, Identity, StoreAdmin};
 
 pub use memory::MemorySubject;
-pub use registry::{ALL, Check};
-pub use report::{Report, Row, run, test};
+pub use registry::{ALL, ConformanceCheck};
+pub use report::{ConformanceReport, Row, run, test};
 pub use scene::Scene;
 
 /// What a check gives: nothing, or why the store does not keep the rule.
-pub type Verdict = anyhow::Result<()>;
+pub type CheckVerdict = anyhow::Result<()>;
 
 /// A store, as the suite sees it.
 pub trait Subject: Send + Sync + 'static {
     /// The store under test.
     fn store(&self) -> Arc<dyn StoreAdmin>;
 
-    /// A second handle to the same records that shares as little as possible with the first: its own
-    /// connections where the store has any. Stands for another process.
+    /// A second handle to the same records that shares as little as possible with the first: its
+    /// own connections where the store has any. Stands for another process.
     fn another(&self) -> Arc<dyn StoreAdmin>;
 
     /// Lets at least `time` pass on the store's clock.
@@ -85,9 +86,10 @@ pub trait Subject: Send + Sync + 'static {
     /// more. `None` where the kind has no capacity; its statistics must then say so (P26).
     fn tiny(&self) -> BoxFuture<'_, Option<Arc<dyn StoreAdmin>>>;
 
-    /// Changes the stored record of `identity`, behind the store's back, into what a later version of
-    /// Semel might have written: a format version that this one doesn't know. Answers `false` where
-    /// records are not kept as bytes; such a store must neither outlive nor leave its process (P25).
+    /// Changes the stored record of `identity`, behind the store's back, into what a later version
+    /// of Semel might have written: a format version that this one doesn't know. Answers `false`
+    /// where records are not kept as bytes; such a store must neither outlive nor leave its process
+    /// (P25).
     fn spoil<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, bool>;
 }
 

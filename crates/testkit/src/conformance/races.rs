@@ -1,4 +1,4 @@
-//! P4: claims that race. However many ask at once, one runs; and the effects are counted.
+//! P4: racing claims. One of them wins, and its effect runs once.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,13 +10,14 @@ use semel_core::{Answer, Claim, Claimed, CrashPolicy, Grant, Settlement, protoco
 use tokio::sync::Barrier;
 
 use super::make::{again, answer, complete};
-use super::{Scene, Verdict};
+use super::{CheckVerdict, Scene};
 
 /// How many race.
 pub(super) const RACERS: usize = 12;
 /// How often.
 pub(super) const ROUNDS: usize = 20;
-/// How often where each round waits out a lease. Keys are claimed ahead, so the wait is one for all.
+/// How often where each round waits out a lease. Keys are claimed ahead, so the wait is one for
+/// all.
 pub(super) const LAPSED_ROUNDS: usize = 12;
 
 /// How often a caller asks for an answer before it gives up.
@@ -74,7 +75,7 @@ async fn one_wins(scene: &Scene, claim: &Claim) -> anyhow::Result<Grant> {
 }
 
 /// Of many who claim a new key at once, one wins and the others find it busy.
-pub(super) async fn p04_a_new_key_has_one_winner(scene: Scene) -> Verdict {
+pub(super) async fn p04_a_new_key_has_one_winner(scene: Scene) -> CheckVerdict {
     for _ in 0..ROUNDS {
         let claim = scene.fresh()?;
         let winner = one_wins(&scene, &claim).await?;
@@ -88,7 +89,7 @@ pub(super) async fn p04_a_new_key_has_one_winner(scene: Scene) -> Verdict {
 }
 
 /// So with a released key: each round's winner releases it for the next.
-pub(super) async fn p04_a_released_key_has_one_winner(scene: Scene) -> Verdict {
+pub(super) async fn p04_a_released_key_has_one_winner(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     for _ in 0..ROUNDS {
         let winner = one_wins(&scene, &claim).await?;
@@ -98,7 +99,7 @@ pub(super) async fn p04_a_released_key_has_one_winner(scene: Scene) -> Verdict {
 }
 
 /// So with a deleted key.
-pub(super) async fn p04_a_deleted_key_has_one_winner(scene: Scene) -> Verdict {
+pub(super) async fn p04_a_deleted_key_has_one_winner(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     for _ in 0..ROUNDS {
         one_wins(&scene, &claim).await?;
@@ -108,7 +109,7 @@ pub(super) async fn p04_a_deleted_key_has_one_winner(scene: Scene) -> Verdict {
 }
 
 /// So with a key whose record has expired.
-pub(super) async fn p04_an_expired_key_has_one_winner(scene: Scene) -> Verdict {
+pub(super) async fn p04_an_expired_key_has_one_winner(scene: Scene) -> CheckVerdict {
     let mut claims = Vec::new();
     for _ in 0..LAPSED_ROUNDS {
         let claim = scene.fresh_on(scene.expiring(CrashPolicy::Hold)?)?;
@@ -125,7 +126,7 @@ pub(super) async fn p04_an_expired_key_has_one_winner(scene: Scene) -> Verdict {
 }
 
 /// So with a lapsed lease: one takes over.
-pub(super) async fn p04_a_lapsed_lease_has_one_winner(scene: Scene) -> Verdict {
+pub(super) async fn p04_a_lapsed_lease_has_one_winner(scene: Scene) -> CheckVerdict {
     let mut claims = Vec::new();
     for _ in 0..LAPSED_ROUNDS {
         let claim = scene.fresh_on(scene.lapsing(CrashPolicy::Takeover)?)?;
@@ -146,7 +147,7 @@ pub(super) async fn p04_a_lapsed_lease_has_one_winner(scene: Scene) -> Verdict {
 }
 
 /// Under `hold` nobody wins a lapsed lease, and all are told of the same doubt.
-pub(super) async fn p04_a_held_lease_has_no_winner(scene: Scene) -> Verdict {
+pub(super) async fn p04_a_held_lease_has_no_winner(scene: Scene) -> CheckVerdict {
     let mut leases = Vec::new();
     for _ in 0..LAPSED_ROUNDS {
         let claim = scene.fresh_on(scene.lapsing(CrashPolicy::Hold)?)?;
@@ -171,7 +172,7 @@ pub(super) async fn p04_a_held_lease_has_no_winner(scene: Scene) -> Verdict {
 }
 
 /// One claim sent many times at once is one claim: all its copies win the same lease.
-pub(super) async fn p06_copies_of_a_claim_win_one_lease(scene: Scene) -> Verdict {
+pub(super) async fn p06_copies_of_a_claim_win_one_lease(scene: Scene) -> CheckVerdict {
     for _ in 0..ROUNDS {
         let claim = scene.fresh()?;
         let grants = race(&scene, |scene, _| {
@@ -193,9 +194,9 @@ pub(super) async fn p06_copies_of_a_claim_win_one_lease(scene: Scene) -> Verdict
     Ok(())
 }
 
-/// Claim, run, settle; whoever loses asks again until the answer is there. The effect runs once, and
-/// everybody gets its answer.
-pub(super) async fn p12_racing_callers_run_one_effect(scene: Scene) -> Verdict {
+/// Claim, run, settle; whoever loses asks again until the answer is there. The effect runs once,
+/// and everybody gets its answer.
+pub(super) async fn p12_racing_callers_run_one_effect(scene: Scene) -> CheckVerdict {
     for round in 0..ROUNDS {
         let claim = scene.fresh()?;
         let effects = Arc::new(AtomicUsize::new(0));
@@ -215,8 +216,9 @@ pub(super) async fn p12_racing_callers_run_one_effect(scene: Scene) -> Verdict {
     Ok(())
 }
 
-/// The same where the first runs release the key instead: as many effects as releases, and one more.
-pub(super) async fn p12_each_release_runs_one_more_effect(scene: Scene) -> Verdict {
+/// The same where the first runs release the key instead: as many effects as releases, and one
+/// more.
+pub(super) async fn p12_each_release_runs_one_more_effect(scene: Scene) -> CheckVerdict {
     const RELEASES: usize = 5;
     let claim = scene.fresh()?;
     let effects = Arc::new(AtomicUsize::new(0));

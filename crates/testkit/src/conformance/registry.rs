@@ -1,9 +1,8 @@
-//! The list of checks. The only one: the table that programs run and the tests that a macro makes both
-//! come from it, so that neither can know a check that the other doesn't.
+//! The registry of checks. The table for programs and the generated tests both come from it.
 
 use semel_core::BoxFuture;
 
-use super::{Scene, Verdict};
+use super::{CheckVerdict, Scene};
 use super::{
     claim, doubt, elsewhere, identity, listing, mismatch, races, renew, replay, resend, resolve,
     restore, room, settle, storms, takeover, terms, time, wake,
@@ -11,16 +10,16 @@ use super::{
 
 /// One check.
 #[derive(Clone, Copy)]
-pub struct Check {
+pub struct ConformanceCheck {
     /// Its name: the rule's number, then what has to hold.
     pub name: &'static str,
     /// The rules and invariants that it is about.
     pub rules: &'static str,
     /// Runs it.
-    pub run: fn(Scene) -> BoxFuture<'static, Verdict>,
+    pub run: fn(Scene) -> BoxFuture<'static, CheckVerdict>,
 }
 
-impl Check {
+impl ConformanceCheck {
     /// The check of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
@@ -28,7 +27,7 @@ impl Check {
     }
 }
 
-impl std::fmt::Debug for Check {
+impl std::fmt::Debug for ConformanceCheck {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Check({})", self.name)
     }
@@ -184,7 +183,7 @@ macro_rules! with_conformance_checks {
 macro_rules! table {
     (() $($module:ident $name:ident $rules:literal;)*) => {
         /// Every check, in the order of the rules.
-        pub const ALL: &[Check] = &[$(Check {
+        pub const ALL: &[ConformanceCheck] = &[$(ConformanceCheck {
             name: stringify!($name),
             rules: $rules,
             run: |scene| Box::pin($module::$name(scene)),
@@ -197,8 +196,8 @@ with_conformance_checks!(table!());
 /// Makes one test per check: `conformance_tests!(module_name, async || subject)`.
 ///
 /// The second argument is an async closure or function that makes a fresh
-/// [`Subject`](crate::conformance::Subject); each test calls it once, inside a runtime of its own with
-/// several threads.
+/// [`Subject`](crate::conformance::Subject); each test calls it once, inside a runtime of its own
+/// with several threads.
 #[macro_export]
 macro_rules! conformance_tests {
     ($module:ident, $subject:expr) => {

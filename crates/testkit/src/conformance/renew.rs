@@ -1,13 +1,13 @@
-//! P14 and P15: an owner keeps its lease, and its progress.
+//! P14 and P15: an owner renews its lease, and keeps its checkpoint.
 
 use anyhow::ensure;
-use semel_core::{Claim, CrashPolicy, Fence, Grant, Record, Terms};
+use semel_core::{Claim, ClaimTerms, CrashPolicy, Fence, Grant, Record};
 
 use super::make::{again, complete, settlements, token, under};
-use super::{Scene, Verdict};
+use super::{CheckVerdict, Scene};
 
 /// A renewal moves the time of the last write, and nothing else.
-pub(super) async fn p14_a_renewal_is_held(scene: Scene) -> Verdict {
+pub(super) async fn p14_a_renewal_is_held(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let lease = scene.won(&claim).await?;
     let before = scene.record(&claim.identity).await?;
@@ -27,13 +27,13 @@ pub(super) async fn p14_a_renewal_is_held(scene: Scene) -> Verdict {
 }
 
 /// A renewed lease outlives the span it began with.
-pub(super) async fn p14_a_renewed_lease_lives_its_full_span(scene: Scene) -> Verdict {
+pub(super) async fn p14_a_renewed_lease_lives_its_full_span(scene: Scene) -> CheckVerdict {
     // As long as a late retention, so that a slow test machine doesn't outsleep it.
     let (span, lasting) = (
         scene.late_retention(),
         scene.lasting(CrashPolicy::Takeover)?,
     );
-    let terms = Terms::new(span, lasting.retention(), CrashPolicy::Takeover, 10)?;
+    let terms = ClaimTerms::new(span, lasting.retention(), CrashPolicy::Takeover, 10)?;
     let claim = scene.fresh_on(terms)?;
     let lease = scene.won(&claim).await?;
     scene.pass(span * 6 / 10).await;
@@ -43,7 +43,7 @@ pub(super) async fn p14_a_renewed_lease_lives_its_full_span(scene: Scene) -> Ver
 }
 
 /// A renewal keeps the record too, for its full retention.
-pub(super) async fn p14_a_renewal_restarts_the_retention(scene: Scene) -> Verdict {
+pub(super) async fn p14_a_renewal_restarts_the_retention(scene: Scene) -> CheckVerdict {
     let terms = scene.expiring_late(CrashPolicy::Hold)?;
     let claim = scene.fresh_on(terms)?;
     let lease = scene.won(&claim).await?;
@@ -54,7 +54,7 @@ pub(super) async fn p14_a_renewal_restarts_the_retention(scene: Scene) -> Verdic
 }
 
 /// A lapsed lease that nobody took over is still its owner's to renew.
-pub(super) async fn p14_a_lapsed_lease_can_be_renewed(scene: Scene) -> Verdict {
+pub(super) async fn p14_a_lapsed_lease_can_be_renewed(scene: Scene) -> CheckVerdict {
     for crash in [CrashPolicy::Takeover, CrashPolicy::Hold] {
         let claim = scene.fresh_on(scene.lapsing(crash)?)?;
         let lease = scene.won(&claim).await?;
@@ -71,7 +71,7 @@ pub(super) async fn p14_a_lapsed_lease_can_be_renewed(scene: Scene) -> Verdict {
 }
 
 /// After a takeover, the old owner's renewal is lost.
-pub(super) async fn p14_a_stale_renewal_is_lost(scene: Scene) -> Verdict {
+pub(super) async fn p14_a_stale_renewal_is_lost(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh_on(scene.lapsing(CrashPolicy::Takeover)?)?;
     let stale = scene.won(&claim).await?;
     scene.lapse().await;
@@ -82,7 +82,7 @@ pub(super) async fn p14_a_stale_renewal_is_lost(scene: Scene) -> Verdict {
 }
 
 /// The right token with another fence is not the lease.
-pub(super) async fn p14_a_renewal_needs_the_fence(scene: Scene) -> Verdict {
+pub(super) async fn p14_a_renewal_needs_the_fence(scene: Scene) -> CheckVerdict {
     let lease = scene.won(&scene.fresh()?).await?;
     for fence in [lease.fence.0 - 1, lease.fence.0 + 1] {
         scene
@@ -96,7 +96,9 @@ pub(super) async fn p14_a_renewal_needs_the_fence(scene: Scene) -> Verdict {
 }
 
 /// However long ago it was claimed: what was renewed in time is settled, and replayed.
-pub(super) async fn p14_what_was_renewed_past_its_first_retention_settles(scene: Scene) -> Verdict {
+pub(super) async fn p14_what_was_renewed_past_its_first_retention_settles(
+    scene: Scene,
+) -> CheckVerdict {
     let claim = scene.fresh_on(scene.expiring_late(CrashPolicy::Takeover)?)?;
     let lease = scene.won(&claim).await?;
     // In small steps: a renewal may come late by two thirds of the retention.
@@ -110,7 +112,7 @@ pub(super) async fn p14_what_was_renewed_past_its_first_retention_settles(scene:
 }
 
 /// The right fence with another token is not the lease.
-pub(super) async fn p14_a_renewal_needs_the_token(scene: Scene) -> Verdict {
+pub(super) async fn p14_a_renewal_needs_the_token(scene: Scene) -> CheckVerdict {
     let lease = scene.won(&scene.fresh()?).await?;
     scene
         .renew_is_lost(&Grant {
@@ -121,7 +123,7 @@ pub(super) async fn p14_a_renewal_needs_the_token(scene: Scene) -> Verdict {
 }
 
 /// What is settled, or in doubt, cannot be renewed.
-pub(super) async fn p14_a_settled_lease_cannot_be_renewed(scene: Scene) -> Verdict {
+pub(super) async fn p14_a_settled_lease_cannot_be_renewed(scene: Scene) -> CheckVerdict {
     for settlement in settlements() {
         let lease = scene.won(&scene.fresh()?).await?;
         scene.settled(&lease, &settlement).await?;
@@ -131,7 +133,7 @@ pub(super) async fn p14_a_settled_lease_cannot_be_renewed(scene: Scene) -> Verdi
 }
 
 /// A renewal makes no record where there is none.
-pub(super) async fn p14_an_absent_lease_cannot_be_renewed(scene: Scene) -> Verdict {
+pub(super) async fn p14_an_absent_lease_cannot_be_renewed(scene: Scene) -> CheckVerdict {
     let deleted = scene.won(&scene.fresh()?).await?;
     scene.store().delete(&deleted.identity).await?;
     scene.renew_is_lost(&deleted).await?;
@@ -142,7 +144,7 @@ pub(super) async fn p14_an_absent_lease_cannot_be_renewed(scene: Scene) -> Verdi
 }
 
 /// A checkpoint replaces the last one, an empty one too.
-pub(super) async fn p15_a_checkpoint_replaces_the_last(scene: Scene) -> Verdict {
+pub(super) async fn p15_a_checkpoint_replaces_the_last(scene: Scene) -> CheckVerdict {
     let lease = scene.won(&scene.fresh()?).await?;
     for checkpoint in ["first", "second", ""] {
         scene.held(&lease, Some(checkpoint.as_bytes())).await?;
@@ -157,7 +159,7 @@ pub(super) async fn p15_a_checkpoint_replaces_the_last(scene: Scene) -> Verdict 
 }
 
 /// A renewal without a checkpoint keeps the last.
-pub(super) async fn p15_a_plain_renewal_keeps_the_checkpoint(scene: Scene) -> Verdict {
+pub(super) async fn p15_a_plain_renewal_keeps_the_checkpoint(scene: Scene) -> CheckVerdict {
     let lease = scene.won(&scene.fresh()?).await?;
     scene.held(&lease, Some(b"kept")).await?;
     scene.held(&lease, None).await?;
@@ -167,7 +169,7 @@ pub(super) async fn p15_a_plain_renewal_keeps_the_checkpoint(scene: Scene) -> Ve
 }
 
 /// A checkpoint is bytes: every value of a byte, in a takeover and in a doubt.
-pub(super) async fn p15_a_checkpoint_is_binary(scene: Scene) -> Verdict {
+pub(super) async fn p15_a_checkpoint_is_binary(scene: Scene) -> CheckVerdict {
     let bytes: Vec<u8> = (0..=255).collect();
     let taken = scene.fresh_on(scene.lapsing(CrashPolicy::Takeover)?)?;
     let doubted = scene.fresh_on(scene.lapsing(CrashPolicy::Hold)?)?;

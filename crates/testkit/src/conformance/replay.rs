@@ -1,4 +1,4 @@
-//! P12 and P27: answers come back byte for byte, up to their bounds.
+//! P12 and P27: answers are replayed byte for byte, up to the limits.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use semel_core::{Answer, Body, Claim, Record, Settlement, State};
 
 use super::make::{again, answer, complete};
-use super::{Scene, Verdict};
+use super::{CheckVerdict, Scene};
 
 async fn answered(scene: &Scene, answer: &Answer) -> anyhow::Result<Claim> {
     let claim = scene.fresh()?;
@@ -18,7 +18,7 @@ async fn answered(scene: &Scene, answer: &Answer) -> anyhow::Result<Claim> {
     Ok(claim)
 }
 
-async fn comes_back(scene: &Scene, answer: &Answer) -> Verdict {
+async fn comes_back(scene: &Scene, answer: &Answer) -> CheckVerdict {
     let claim = answered(scene, answer).await?;
     let replay = scene.replayed(&again(&claim)).await?;
     ensure!(
@@ -52,7 +52,7 @@ fn bytes(length: usize) -> Bytes {
 }
 
 /// A completed key is answered from its record, as often as asked, without changing it.
-pub(super) async fn p12_completed_is_replayed(scene: Scene) -> Verdict {
+pub(super) async fn p12_completed_is_replayed(scene: Scene) -> CheckVerdict {
     let claim = answered(&scene, &answer("the answer")).await?;
     let record = scene.record(&claim.identity).await?;
     for _ in 0..3 {
@@ -91,7 +91,7 @@ pub(super) async fn p12_completed_is_replayed(scene: Scene) -> Verdict {
 }
 
 /// A final failure is kept and replayed like an answer.
-pub(super) async fn p12_failed_is_replayed(scene: Scene) -> Verdict {
+pub(super) async fn p12_failed_is_replayed(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let lease = scene.won(&claim).await?;
     scene
@@ -114,7 +114,7 @@ pub(super) async fn p12_failed_is_replayed(scene: Scene) -> Verdict {
 }
 
 /// The owner's own claim, sent again, is answered from the record too.
-pub(super) async fn p12_the_owner_is_replayed_too(scene: Scene) -> Verdict {
+pub(super) async fn p12_the_owner_is_replayed_too(scene: Scene) -> CheckVerdict {
     let claim = answered(&scene, &answer("the answer")).await?;
     let replay = scene.replayed(&claim).await?;
     ensure!(
@@ -126,7 +126,7 @@ pub(super) async fn p12_the_owner_is_replayed_too(scene: Scene) -> Verdict {
 }
 
 /// Another process sees the answer as soon as the settlement was acknowledged.
-pub(super) async fn p12_another_process_is_replayed(scene: Scene) -> Verdict {
+pub(super) async fn p12_another_process_is_replayed(scene: Scene) -> CheckVerdict {
     let elsewhere = scene.from_another_process();
     for round in 0..10 {
         let body = format!("answer {round}");
@@ -144,8 +144,9 @@ pub(super) async fn p12_another_process_is_replayed(scene: Scene) -> Verdict {
     Ok(())
 }
 
-/// Head and body are bytes: every value of a byte, zeros at the ends, text that looks like a format.
-pub(super) async fn p12_replay_is_byte_equal(scene: Scene) -> Verdict {
+/// Head and body are bytes: every value of a byte, zeros at the ends, text that looks like a
+/// format.
+pub(super) async fn p12_replay_is_byte_equal(scene: Scene) -> CheckVerdict {
     let every: Bytes = (0..=255).collect();
     let reverse: Bytes = (0..=255).rev().collect();
     comes_back(
@@ -180,7 +181,7 @@ pub(super) async fn p12_replay_is_byte_equal(scene: Scene) -> Verdict {
 }
 
 /// The largest head, and a body of one mebibyte.
-pub(super) async fn p27_a_full_head_and_a_mebibyte(scene: Scene) -> Verdict {
+pub(super) async fn p27_a_full_head_and_a_mebibyte(scene: Scene) -> CheckVerdict {
     let head = bytes(Answer::MAX_HEAD_BYTES);
     let most = scene.store().capabilities().max_answer_bytes;
     let body = (1 << 20).min(most.saturating_sub(head.len()));
@@ -195,7 +196,7 @@ pub(super) async fn p27_a_full_head_and_a_mebibyte(scene: Scene) -> Verdict {
 }
 
 /// The largest answer that the store says it takes.
-pub(super) async fn p27_the_largest_answer(scene: Scene) -> Verdict {
+pub(super) async fn p27_the_largest_answer(scene: Scene) -> CheckVerdict {
     let most = scene.store().capabilities().max_answer_bytes;
     let hard = Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES;
     ensure!(most > 0 && most <= hard, "{most} bytes are out of bounds");
@@ -212,7 +213,7 @@ pub(super) async fn p27_the_largest_answer(scene: Scene) -> Verdict {
 }
 
 /// A body that was not kept is replayed as such, with its length, and the effect is not run again.
-pub(super) async fn p27_an_omitted_body_stays_omitted(scene: Scene) -> Verdict {
+pub(super) async fn p27_an_omitted_body_stays_omitted(scene: Scene) -> CheckVerdict {
     for bytes in [0, 1, 17 << 20, u64::MAX] {
         let head = Bytes::from_static(b"200 ok");
         comes_back(
@@ -228,7 +229,7 @@ pub(super) async fn p27_an_omitted_body_stays_omitted(scene: Scene) -> Verdict {
 }
 
 /// An empty body is a body, and an empty head a head.
-pub(super) async fn p27_an_empty_body_is_kept(scene: Scene) -> Verdict {
+pub(super) async fn p27_an_empty_body_is_kept(scene: Scene) -> CheckVerdict {
     let empty = Body::Kept(Bytes::new());
     comes_back(
         &scene,
@@ -257,7 +258,7 @@ pub(super) async fn p27_an_empty_body_is_kept(scene: Scene) -> Verdict {
 }
 
 /// The largest checkpoint survives, beside the largest head.
-pub(super) async fn p27_the_largest_checkpoint(scene: Scene) -> Verdict {
+pub(super) async fn p27_the_largest_checkpoint(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let lease = scene.won(&claim).await?;
     let checkpoint = bytes(Record::MAX_CHECKPOINT_BYTES);

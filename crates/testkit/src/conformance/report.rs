@@ -1,11 +1,11 @@
-//! Running checks, and what came out.
+//! Runs checks, and reports the results.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::registry::{ALL, Check};
-use super::{Scene, Subject, Verdict};
+use super::registry::{ALL, ConformanceCheck};
+use super::{CheckVerdict, Scene, Subject};
 
 /// How long a check may take, in real time, before it counts as stuck.
 const STUCK: Duration = Duration::from_secs(120);
@@ -23,14 +23,14 @@ pub struct Row {
 
 /// What came out of a suite: one row per check, none left out.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct ConformanceReport {
     /// Which store.
     pub store: &'static str,
     /// The rows, in the order of the rules.
     pub rows: Vec<Row>,
 }
 
-impl Report {
+impl ConformanceReport {
     /// The names of the checks that failed.
     #[must_use]
     pub fn failures(&self) -> Vec<&str> {
@@ -50,7 +50,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ConformanceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let failed = self.failures().len();
         writeln!(
@@ -78,7 +78,7 @@ impl fmt::Display for Report {
 ///
 /// Must be called inside a Tokio runtime with time enabled and, for the races to be races, several
 /// threads.
-pub async fn run(subject: Arc<dyn Subject>) -> Report {
+pub async fn run(subject: Arc<dyn Subject>) -> ConformanceReport {
     let store = subject.store().capabilities().name;
     let mut rows = Vec::with_capacity(ALL.len());
     for check in ALL {
@@ -92,11 +92,11 @@ pub async fn run(subject: Arc<dyn Subject>) -> Report {
             failure,
         });
     }
-    Report { store, rows }
+    ConformanceReport { store, rows }
 }
 
 /// Runs one check; a panic and a check that never ends are failures like any other.
-async fn one(check: &Check, subject: Arc<dyn Subject>) -> Verdict {
+async fn one(check: &ConformanceCheck, subject: Arc<dyn Subject>) -> CheckVerdict {
     let task = tokio::spawn((check.run)(Scene::new(subject)));
     let abort = task.abort_handle();
     match tokio::time::timeout(STUCK, task).await {
@@ -115,7 +115,7 @@ async fn one(check: &Check, subject: Arc<dyn Subject>) -> Verdict {
 /// # Panics
 /// Where the check fails, or there is none of that name.
 pub fn test<S: Subject>(name: &str, subject: impl AsyncFnOnce() -> S) {
-    let Some(check) = Check::named(name) else {
+    let Some(check) = ConformanceCheck::named(name) else {
         panic!("there is no check called {name}")
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()

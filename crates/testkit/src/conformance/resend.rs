@@ -1,4 +1,4 @@
-//! P28: a call that was given up may have happened or not; it may be sent again, and disturbs nobody.
+//! P28: a call with an unknown outcome may be sent again, and does no harm.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use semel_core::{Claimed, CrashPolicy, Renewed, Resolution, Settled, Settlement};
 
 use super::make::{again, answer, complete};
-use super::{Scene, Verdict};
+use super::{CheckVerdict, Scene};
 
 /// How often a call is polled before it is dropped: not at all, once, and so often that some of it
 /// is likely under way.
@@ -28,7 +28,7 @@ async fn give_up<T>(call: impl Future<Output = T>, times: usize) {
 }
 
 /// A claim that was given up is sent again and wins; to anybody else the key is then busy.
-pub(super) async fn p28_a_dropped_claim_is_sent_again(scene: Scene) -> Verdict {
+pub(super) async fn p28_a_dropped_claim_is_sent_again(scene: Scene) -> CheckVerdict {
     for times in POLLS {
         let claim = scene.fresh()?;
         give_up(scene.store().claim(&claim), times).await;
@@ -46,7 +46,7 @@ pub(super) async fn p28_a_dropped_claim_is_sent_again(scene: Scene) -> Verdict {
 }
 
 /// A claim that was given up leaves the key either free or busy, and a lapse later free to take.
-pub(super) async fn p28_a_dropped_claim_blocks_nobody(scene: Scene) -> Verdict {
+pub(super) async fn p28_a_dropped_claim_blocks_nobody(scene: Scene) -> CheckVerdict {
     let mut keys = Vec::new();
     for times in POLLS {
         let claim = scene.fresh_on(scene.lapsing(CrashPolicy::Takeover)?)?;
@@ -64,7 +64,7 @@ pub(super) async fn p28_a_dropped_claim_blocks_nobody(scene: Scene) -> Verdict {
 }
 
 /// A settlement that was given up is sent again and is done, with one answer.
-pub(super) async fn p28_a_dropped_settlement_is_sent_again(scene: Scene) -> Verdict {
+pub(super) async fn p28_a_dropped_settlement_is_sent_again(scene: Scene) -> CheckVerdict {
     for times in POLLS {
         let claim = scene.fresh()?;
         let lease = scene.won(&claim).await?;
@@ -83,7 +83,7 @@ pub(super) async fn p28_a_dropped_settlement_is_sent_again(scene: Scene) -> Verd
 }
 
 /// So is a renewal, and a resolution.
-pub(super) async fn p28_a_dropped_renewal_is_sent_again(scene: Scene) -> Verdict {
+pub(super) async fn p28_a_dropped_renewal_is_sent_again(scene: Scene) -> CheckVerdict {
     for times in POLLS {
         let lease = scene.won(&scene.fresh()?).await?;
         let checkpoint = Bytes::from_static(b"progress");
@@ -105,7 +105,7 @@ pub(super) async fn p28_a_dropped_renewal_is_sent_again(scene: Scene) -> Verdict
 }
 
 /// A reply that nobody waits for any more is never given to the next call.
-pub(super) async fn p28_a_dropped_call_answers_no_other(scene: Scene) -> Verdict {
+pub(super) async fn p28_a_dropped_call_answers_no_other(scene: Scene) -> CheckVerdict {
     let mut keys = Vec::new();
     for index in 0..4 {
         let claim = scene.fresh()?;
@@ -131,7 +131,7 @@ pub(super) async fn p28_a_dropped_call_answers_no_other(scene: Scene) -> Verdict
         );
         let record = scene.record(&asked.identity).await?;
         ensure!(
-            record.is_of(&asked.identity),
+            record.belongs_to(&asked.identity),
             "round {round}: another call's record"
         );
     }

@@ -1,10 +1,10 @@
-//! P19: a person, or a recover hook, ends a doubt.
+//! P19: a person or a recover hook resolves a doubt.
 
 use anyhow::ensure;
 use semel_core::{Claim, CrashPolicy, Fence, Grant, Resolution, Settlement, State};
 
 use super::make::{again, answer, settlements};
-use super::{Scene, Verdict};
+use super::{CheckVerdict, Scene};
 
 fn resolutions() -> [Resolution; 3] {
     let [complete, fail] = ["it happened", "it failed"].map(answer);
@@ -23,7 +23,7 @@ async fn doubt(scene: &Scene) -> anyhow::Result<(Claim, Grant)> {
 }
 
 /// A doubt resolved as completed is replayed from then on.
-pub(super) async fn p19_a_doubt_can_be_completed(scene: Scene) -> Verdict {
+pub(super) async fn p19_a_doubt_can_be_completed(scene: Scene) -> CheckVerdict {
     let (claim, lease) = doubt(&scene).await?;
     let resolution = Resolution::Complete(answer("it happened"));
     scene
@@ -44,7 +44,7 @@ pub(super) async fn p19_a_doubt_can_be_completed(scene: Scene) -> Verdict {
 }
 
 /// A doubt resolved as failed is replayed as a failure.
-pub(super) async fn p19_a_doubt_can_be_failed(scene: Scene) -> Verdict {
+pub(super) async fn p19_a_doubt_can_be_failed(scene: Scene) -> CheckVerdict {
     let (claim, lease) = doubt(&scene).await?;
     let resolution = Resolution::Fail(answer("it failed"));
     scene
@@ -65,7 +65,7 @@ pub(super) async fn p19_a_doubt_can_be_failed(scene: Scene) -> Verdict {
 }
 
 /// A doubt resolved as released frees the key.
-pub(super) async fn p19_a_doubt_can_be_released(scene: Scene) -> Verdict {
+pub(super) async fn p19_a_doubt_can_be_released(scene: Scene) -> CheckVerdict {
     let (claim, lease) = doubt(&scene).await?;
     scene
         .resolved(&claim.identity, lease.fence, &Resolution::Release)
@@ -86,7 +86,7 @@ pub(super) async fn p19_a_doubt_can_be_released(scene: Scene) -> Verdict {
 }
 
 /// A lapse that no claim has noticed is a doubt already, if it may not be taken over.
-pub(super) async fn p19_an_unnoticed_lapse_can_be_resolved(scene: Scene) -> Verdict {
+pub(super) async fn p19_an_unnoticed_lapse_can_be_resolved(scene: Scene) -> CheckVerdict {
     let held = scene.fresh_on(scene.lapsing(CrashPolicy::Hold)?)?;
     let used_up = scene.fresh_on(scene.lapsing_after(CrashPolicy::Takeover, 1)?)?;
     let mut leases = Vec::new();
@@ -105,7 +105,7 @@ pub(super) async fn p19_an_unnoticed_lapse_can_be_resolved(scene: Scene) -> Verd
 }
 
 /// A resolution that names another fence than the doubt's was meant for another run.
-pub(super) async fn p19_a_resolution_needs_the_fence(scene: Scene) -> Verdict {
+pub(super) async fn p19_a_resolution_needs_the_fence(scene: Scene) -> CheckVerdict {
     let (claim, lease) = doubt(&scene).await?;
     for fence in [Fence(lease.fence.0 - 1), Fence(lease.fence.0 + 1), Fence(0)] {
         for resolution in resolutions() {
@@ -118,7 +118,7 @@ pub(super) async fn p19_a_resolution_needs_the_fence(scene: Scene) -> Verdict {
 }
 
 /// A run that is under way is nobody's to resolve, and neither is one that may be taken over.
-pub(super) async fn p19_a_run_cannot_be_resolved(scene: Scene) -> Verdict {
+pub(super) async fn p19_a_run_cannot_be_resolved(scene: Scene) -> CheckVerdict {
     let live = scene.fresh_on(scene.lasting(CrashPolicy::Hold)?)?;
     let lapsed = scene.fresh_on(scene.lapsing(CrashPolicy::Takeover)?)?;
     let mut leases = Vec::new();
@@ -137,7 +137,7 @@ pub(super) async fn p19_a_run_cannot_be_resolved(scene: Scene) -> Verdict {
 }
 
 /// What is settled, absent, deleted or expired is not in doubt.
-pub(super) async fn p19_only_a_doubt_can_be_resolved(scene: Scene) -> Verdict {
+pub(super) async fn p19_only_a_doubt_can_be_resolved(scene: Scene) -> CheckVerdict {
     let absent = scene.fresh()?;
     let resolution = Resolution::Complete(answer("made up"));
     scene
@@ -170,7 +170,7 @@ pub(super) async fn p19_only_a_doubt_can_be_resolved(scene: Scene) -> Verdict {
 }
 
 /// The same resolution sent again is done, and changes nothing.
-pub(super) async fn p19_a_resent_resolution_is_done(scene: Scene) -> Verdict {
+pub(super) async fn p19_a_resent_resolution_is_done(scene: Scene) -> CheckVerdict {
     for resolution in resolutions() {
         let (claim, lease) = doubt(&scene).await?;
         scene
@@ -186,7 +186,7 @@ pub(super) async fn p19_a_resent_resolution_is_done(scene: Scene) -> Verdict {
 }
 
 /// A doubt is resolved once: the second opinion comes too late, and so does the owner's.
-pub(super) async fn p19_a_doubt_is_resolved_once(scene: Scene) -> Verdict {
+pub(super) async fn p19_a_doubt_is_resolved_once(scene: Scene) -> CheckVerdict {
     for first in resolutions() {
         let (claim, lease) = doubt(&scene).await?;
         scene.resolved(&claim.identity, lease.fence, &first).await?;

@@ -1,4 +1,4 @@
-//! P43: records that another store kept.
+//! P43: records that are copied from another store.
 
 use std::time::Duration;
 
@@ -9,9 +9,10 @@ use semel_core::{
 
 use super::make::{again, complete, settlements, token};
 use super::races::{ROUNDS, race};
-use super::{Scene, Verdict};
+use super::{CheckVerdict, Scene};
 
-/// The record of a claim that was won and settled so, as it would come from another store: here it is gone.
+/// The record of a claim that was won and settled so, as it would come from another store: here it
+/// is gone.
 async fn taken_away(scene: &Scene, claim: &Claim, how: &Settlement) -> anyhow::Result<Record> {
     let grant = scene.won(claim).await?;
     scene.settled(&grant, how).await?;
@@ -27,14 +28,14 @@ async fn restore(scene: &Scene, claim: &Claim, record: &Record) -> anyhow::Resul
     Ok(scene.store().restore(&claim.identity, record).await?)
 }
 
-async fn written(scene: &Scene, claim: &Claim, record: &Record) -> Verdict {
+async fn written(scene: &Scene, claim: &Claim, record: &Record) -> CheckVerdict {
     let restored = restore(scene, claim, record).await?;
     ensure!(restored == Restored::Written, "it was not written");
     Ok(())
 }
 
 /// Whatever its state, it is read as it was, and a claim is answered from it.
-pub(super) async fn p43_a_restored_record_is_as_it_was(scene: Scene) -> Verdict {
+pub(super) async fn p43_a_restored_record_is_as_it_was(scene: Scene) -> CheckVerdict {
     for settlement in settlements() {
         let claim = scene.fresh()?;
         let record = taken_away(&scene, &claim, &settlement).await?;
@@ -58,7 +59,7 @@ pub(super) async fn p43_a_restored_record_is_as_it_was(scene: Scene) -> Verdict 
 }
 
 /// A record that runs, is done or is in doubt is not replaced, and a lease on it goes on.
-pub(super) async fn p43_what_is_there_is_kept(scene: Scene) -> Verdict {
+pub(super) async fn p43_what_is_there_is_kept(scene: Scene) -> CheckVerdict {
     for settlement in settlements() {
         if settlement == Settlement::Release {
             continue;
@@ -78,7 +79,7 @@ pub(super) async fn p43_what_is_there_is_kept(scene: Scene) -> Verdict {
 }
 
 /// A released record gives way, and its fence stays if it is the larger one.
-pub(super) async fn p43_a_released_record_is_replaced(scene: Scene) -> Verdict {
+pub(super) async fn p43_a_released_record_is_replaced(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let record = taken_away(&scene, &claim, &complete("from elsewhere")).await?;
     let owner = scene.won(&again(&claim)).await?;
@@ -92,7 +93,7 @@ pub(super) async fn p43_a_released_record_is_replaced(scene: Scene) -> Verdict {
 }
 
 /// What has expired stays absent.
-pub(super) async fn p43_the_expired_is_not_restored(scene: Scene) -> Verdict {
+pub(super) async fn p43_the_expired_is_not_restored(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh_on(scene.expiring(CrashPolicy::Takeover)?)?;
     let record = taken_away(&scene, &claim, &complete("long ago")).await?;
     scene.expire().await;
@@ -102,7 +103,7 @@ pub(super) async fn p43_the_expired_is_not_restored(scene: Scene) -> Verdict {
 }
 
 /// Its retention goes on; it does not start over.
-pub(super) async fn p43_a_restored_record_expires_when_it_would_have(scene: Scene) -> Verdict {
+pub(super) async fn p43_a_restored_record_expires_when_it_would_have(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh_on(scene.expiring_late(CrashPolicy::Takeover)?)?;
     let record = taken_away(&scene, &claim, &complete("a while ago")).await?;
     let half = scene.late_retention() / 2;
@@ -117,7 +118,7 @@ pub(super) async fn p43_a_restored_record_expires_when_it_would_have(scene: Scen
 }
 
 /// Sent again after a lost reply, it is written; another record is not.
-pub(super) async fn p43_a_resent_record_is_written(scene: Scene) -> Verdict {
+pub(super) async fn p43_a_resent_record_is_written(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let record = taken_away(&scene, &claim, &complete("from elsewhere")).await?;
     for _ in 0..3 {
@@ -132,8 +133,9 @@ pub(super) async fn p43_a_resent_record_is_written(scene: Scene) -> Verdict {
     Ok(())
 }
 
-/// Either the record was first, and every claim is a replay, or a claim was, and the record stays out.
-pub(super) async fn p43_a_record_and_claims_have_one_winner(scene: Scene) -> Verdict {
+/// Either the record was first, and every claim is a replay, or a claim was, and the record stays
+/// out.
+pub(super) async fn p43_a_record_and_claims_have_one_winner(scene: Scene) -> CheckVerdict {
     for _ in 0..ROUNDS {
         let claim = scene.fresh()?;
         let record = taken_away(&scene, &claim, &complete("from elsewhere")).await?;

@@ -1,10 +1,10 @@
-//! P26: a store without room refuses a new key, and forgets none.
+//! P26: a full store refuses new keys, and keeps all records.
 
 use anyhow::{Context as _, bail, ensure};
-use semel_core::{Certainty, Claim, CrashPolicy, Grant, Settlement, StoreErrorKind, Terms};
+use semel_core::{Certainty, Claim, ClaimTerms, CrashPolicy, Grant, Settlement, StoreErrorKind};
 
 use super::make::{again, answer, complete};
-use super::{Scene, Verdict};
+use super::{CheckVerdict, Scene};
 
 /// A store with room for no more keys than these, which run under `terms`.
 struct Full {
@@ -14,7 +14,7 @@ struct Full {
 
 /// Fills a tiny store. `None` where stores of this kind are bounded by nothing of their own, which
 /// their statistics must then say.
-async fn fill(scene: &Scene, terms: Terms) -> anyhow::Result<Option<Full>> {
+async fn fill(scene: &Scene, terms: ClaimTerms) -> anyhow::Result<Option<Full>> {
     let Some(tiny) = scene.subject().tiny().await else {
         let capacity = scene.store().stats().await?.capacity;
         ensure!(
@@ -41,7 +41,7 @@ async fn fill(scene: &Scene, terms: Terms) -> anyhow::Result<Option<Full>> {
     Ok(Some(Full { scene, running }))
 }
 
-async fn is_full(scene: &Scene) -> Verdict {
+async fn is_full(scene: &Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     match scene.store().claim(&claim).await {
         Ok(answer) => bail!("expected a full store to refuse, got {answer:?}"),
@@ -66,7 +66,7 @@ async fn is_full(scene: &Scene) -> Verdict {
 }
 
 /// A new key is refused, and every live record is still there, whatever its state.
-pub(super) async fn p26_full_refuses_a_new_key(scene: Scene) -> Verdict {
+pub(super) async fn p26_full_refuses_a_new_key(scene: Scene) -> CheckVerdict {
     let terms = scene.lapsing(CrashPolicy::Hold)?;
     let Some(Full { scene, running }) = fill(&scene, terms).await? else {
         return Ok(());
@@ -91,7 +91,7 @@ pub(super) async fn p26_full_refuses_a_new_key(scene: Scene) -> Verdict {
 }
 
 /// Renewing, settling, and claiming a released key again need no new room.
-pub(super) async fn p26_full_still_renews_and_settles(scene: Scene) -> Verdict {
+pub(super) async fn p26_full_still_renews_and_settles(scene: Scene) -> CheckVerdict {
     let terms = scene.lasting(CrashPolicy::Takeover)?;
     let Some(Full { scene, running }) = fill(&scene, terms).await? else {
         return Ok(());
@@ -108,7 +108,7 @@ pub(super) async fn p26_full_still_renews_and_settles(scene: Scene) -> Verdict {
 }
 
 /// What has expired, or was deleted, makes room.
-pub(super) async fn p26_the_expired_make_room(scene: Scene) -> Verdict {
+pub(super) async fn p26_the_expired_make_room(scene: Scene) -> CheckVerdict {
     let terms = scene.expiring(CrashPolicy::Takeover)?;
     let Some(Full { scene, running }) = fill(&scene, terms).await? else {
         return Ok(());

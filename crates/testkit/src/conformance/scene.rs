@@ -1,9 +1,9 @@
-//! [`Scene`]: one check's corner of a store, its spans, and the claims made in it.
+//! [`Scene`]: the part of a store that one check uses, with its spans and claims.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel_core::{Claim, CrashPolicy, Namespace, StoreAdmin, Terms};
+use semel_core::{Claim, ClaimTerms, CrashPolicy, Namespace, StoreAdmin};
 
 use super::make::{chance, claim_in, terms};
 use super::{Spans, Subject};
@@ -12,7 +12,8 @@ use super::{Spans, Subject};
 const LONG_LEASE: Duration = Duration::from_secs(300);
 /// A retention that no check outlasts where time is real, and that doesn't litter a shared server.
 const LONG_RETENTION: Duration = Duration::from_secs(600);
-/// Time enough for the calls of a check, on a server that writes each to its disk beside five other tests.
+/// Time enough for the calls of a check, on a server that writes each to its disk beside five other
+/// tests.
 const TIME_TO_ACT: Duration = Duration::from_secs(6);
 /// Attempts that no check uses up, unless it says otherwise.
 const MANY: u16 = 10;
@@ -26,7 +27,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// A corner of `subject` that nobody used before.
+    /// An unused part of `subject`.
     #[must_use]
     pub fn new(subject: Arc<dyn Subject>) -> Self {
         let store = subject.store();
@@ -97,8 +98,8 @@ impl Scene {
         self.pass(self.late_retention() + self.spans().grace).await;
     }
 
-    /// Terms under which neither lease nor record ends during a check.
-    pub fn lasting(&self, crash: CrashPolicy) -> anyhow::Result<Terms> {
+    /// ClaimTerms under which neither lease nor record ends during a check.
+    pub fn lasting(&self, crash: CrashPolicy) -> anyhow::Result<ClaimTerms> {
         terms(
             LONG_LEASE.max(self.spans().lease * 4),
             self.long_retention(),
@@ -107,23 +108,24 @@ impl Scene {
         )
     }
 
-    /// Terms with a lease short enough to wait for its end.
-    pub fn lapsing(&self, crash: CrashPolicy) -> anyhow::Result<Terms> {
+    /// ClaimTerms with a lease short enough to wait for its end.
+    pub fn lapsing(&self, crash: CrashPolicy) -> anyhow::Result<ClaimTerms> {
         self.lapsing_after(crash, MANY)
     }
 
     /// Like [`Scene::lapsing`], with at most `attempts` runs.
-    pub fn lapsing_after(&self, crash: CrashPolicy, attempts: u16) -> anyhow::Result<Terms> {
+    pub fn lapsing_after(&self, crash: CrashPolicy, attempts: u16) -> anyhow::Result<ClaimTerms> {
         terms(self.spans().lease, self.long_retention(), crash, attempts)
     }
 
-    /// Terms with a retention short enough to wait for its end.
-    pub fn expiring(&self, crash: CrashPolicy) -> anyhow::Result<Terms> {
+    /// ClaimTerms with a retention short enough to wait for its end.
+    pub fn expiring(&self, crash: CrashPolicy) -> anyhow::Result<ClaimTerms> {
         terms(self.spans().lease, self.spans().retention, crash, MANY)
     }
 
-    /// Like [`Scene::expiring`], for a check that needs the record before its end: it has seconds for that.
-    pub fn expiring_late(&self, crash: CrashPolicy) -> anyhow::Result<Terms> {
+    /// Like [`Scene::expiring`], for a check that needs the record before its end: it has seconds
+    /// for that.
+    pub fn expiring_late(&self, crash: CrashPolicy) -> anyhow::Result<ClaimTerms> {
         terms(self.spans().lease, self.late_retention(), crash, MANY)
     }
 
@@ -145,7 +147,7 @@ impl Scene {
     }
 
     /// The claim of a key that nobody used before, under `terms`.
-    pub fn fresh_on(&self, terms: Terms) -> anyhow::Result<Claim> {
+    pub fn fresh_on(&self, terms: ClaimTerms) -> anyhow::Result<Claim> {
         let key = format!("key-{:032x}", chance());
         self.claim_of("tenant", "scope", &key, terms)
     }
@@ -156,7 +158,7 @@ impl Scene {
         tenant: &str,
         scope: &str,
         key: &str,
-        terms: Terms,
+        terms: ClaimTerms,
     ) -> anyhow::Result<Claim> {
         let namespace = Namespace::new(&self.environment, tenant, scope)?;
         claim_in(namespace, key, terms)

@@ -1,14 +1,14 @@
-//! P16–P18: how a lease ends, and how often.
+//! P16–P18: settlements end a lease exactly once.
 
 use anyhow::ensure;
 use bytes::Bytes;
 use semel_core::{Answer, CrashPolicy, Fence, Grant, Record, Settlement, State};
 
 use super::make::{again, answer, complete, settlements, token, under};
-use super::{Scene, Verdict};
+use super::{CheckVerdict, Scene};
 
 /// Every settlement is written as what it is, and leaves the rest of the record alone.
-pub(super) async fn p16_a_settlement_is_written(scene: Scene) -> Verdict {
+pub(super) async fn p16_a_settlement_is_written(scene: Scene) -> CheckVerdict {
     for settlement in settlements() {
         let claim = scene.fresh()?;
         let lease = scene.won(&claim).await?;
@@ -31,7 +31,7 @@ pub(super) async fn p16_a_settlement_is_written(scene: Scene) -> Verdict {
 }
 
 /// The right token with another fence settles nothing.
-pub(super) async fn p16_a_settlement_needs_the_fence(scene: Scene) -> Verdict {
+pub(super) async fn p16_a_settlement_needs_the_fence(scene: Scene) -> CheckVerdict {
     let lease = scene.won(&scene.fresh()?).await?;
     for fence in [lease.fence.0 - 1, lease.fence.0 + 1] {
         let other = Grant {
@@ -46,7 +46,7 @@ pub(super) async fn p16_a_settlement_needs_the_fence(scene: Scene) -> Verdict {
 }
 
 /// The right fence with another token settles nothing.
-pub(super) async fn p16_a_settlement_needs_the_token(scene: Scene) -> Verdict {
+pub(super) async fn p16_a_settlement_needs_the_token(scene: Scene) -> CheckVerdict {
     let lease = scene.won(&scene.fresh()?).await?;
     let other = Grant {
         token: token(),
@@ -59,7 +59,7 @@ pub(super) async fn p16_a_settlement_needs_the_token(scene: Scene) -> Verdict {
 }
 
 /// After a takeover, the old owner settles nothing: not while the new one runs, not afterwards.
-pub(super) async fn p16_a_stale_settlement_is_lost(scene: Scene) -> Verdict {
+pub(super) async fn p16_a_stale_settlement_is_lost(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh_on(scene.lapsing(CrashPolicy::Takeover)?)?;
     let stale = scene.won(&claim).await?;
     scene.lapse().await;
@@ -84,7 +84,7 @@ pub(super) async fn p16_a_stale_settlement_is_lost(scene: Scene) -> Verdict {
 }
 
 /// A call that gave up cannot free the key for another under its successor.
-pub(super) async fn p16_a_stale_release_frees_nothing(scene: Scene) -> Verdict {
+pub(super) async fn p16_a_stale_release_frees_nothing(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh_on(scene.lapsing(CrashPolicy::Takeover)?)?;
     let stale = scene.won(&claim).await?;
     scene.lapse().await;
@@ -95,7 +95,7 @@ pub(super) async fn p16_a_stale_release_frees_nothing(scene: Scene) -> Verdict {
 }
 
 /// A settlement makes no record where there is none: not after a deletion, not after expiry.
-pub(super) async fn p16_an_absent_lease_settles_nothing(scene: Scene) -> Verdict {
+pub(super) async fn p16_an_absent_lease_settles_nothing(scene: Scene) -> CheckVerdict {
     let deleted = scene.won(&scene.fresh()?).await?;
     scene.store().delete(&deleted.identity).await?;
     let expired = scene.fresh_on(scene.expiring(CrashPolicy::Takeover)?)?;
@@ -110,7 +110,7 @@ pub(super) async fn p16_an_absent_lease_settles_nothing(scene: Scene) -> Verdict
 }
 
 /// A settlement after a deletion does not reach the record that came after it.
-pub(super) async fn p16_a_deleted_lease_settles_nothing_later(scene: Scene) -> Verdict {
+pub(super) async fn p16_a_deleted_lease_settles_nothing_later(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let stale = scene.won(&claim).await?;
     scene.store().delete(&claim.identity).await?;
@@ -122,7 +122,7 @@ pub(super) async fn p16_a_deleted_lease_settles_nothing_later(scene: Scene) -> V
 }
 
 /// An owner that comes late, but before anybody took over, is heard: it knows what happened.
-pub(super) async fn p17_a_late_settlement_is_accepted(scene: Scene) -> Verdict {
+pub(super) async fn p17_a_late_settlement_is_accepted(scene: Scene) -> CheckVerdict {
     let mut late = Vec::new();
     for crash in [CrashPolicy::Takeover, CrashPolicy::Hold] {
         for settlement in settlements() {
@@ -144,7 +144,7 @@ pub(super) async fn p17_a_late_settlement_is_accepted(scene: Scene) -> Verdict {
 }
 
 /// The same after the lapse was noticed and the record put in doubt.
-pub(super) async fn p17_a_late_settlement_ends_a_noticed_doubt(scene: Scene) -> Verdict {
+pub(super) async fn p17_a_late_settlement_ends_a_noticed_doubt(scene: Scene) -> CheckVerdict {
     for settlement in settlements() {
         let claim = scene.fresh_on(scene.lapsing(CrashPolicy::Hold)?)?;
         let lease = scene.won(&claim).await?;
@@ -162,7 +162,7 @@ pub(super) async fn p17_a_late_settlement_ends_a_noticed_doubt(scene: Scene) -> 
 }
 
 /// An owner that was in doubt itself may learn what happened, and say so.
-pub(super) async fn p17_an_owner_may_end_its_own_doubt(scene: Scene) -> Verdict {
+pub(super) async fn p17_an_owner_may_end_its_own_doubt(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let lease = scene.won(&claim).await?;
     scene.settled(&lease, &Settlement::Doubt).await?;
@@ -177,7 +177,7 @@ pub(super) async fn p17_an_owner_may_end_its_own_doubt(scene: Scene) -> Verdict 
 }
 
 /// The same settlement sent again is done, and changes nothing, not even the time.
-pub(super) async fn p18_a_resent_settlement_is_done(scene: Scene) -> Verdict {
+pub(super) async fn p18_a_resent_settlement_is_done(scene: Scene) -> CheckVerdict {
     for settlement in settlements() {
         let lease = scene.won(&scene.fresh()?).await?;
         scene.settled(&lease, &settlement).await?;
@@ -190,7 +190,7 @@ pub(super) async fn p18_a_resent_settlement_is_done(scene: Scene) -> Verdict {
 }
 
 /// Another settlement of what is completed, failed or released is lost.
-pub(super) async fn p18_another_settlement_is_lost(scene: Scene) -> Verdict {
+pub(super) async fn p18_another_settlement_is_lost(scene: Scene) -> CheckVerdict {
     let mut second = settlements().to_vec();
     second.push(complete("another answer"));
     second.push(Settlement::Fail(answer("the answer")));
@@ -208,7 +208,7 @@ pub(super) async fn p18_another_settlement_is_lost(scene: Scene) -> Verdict {
 }
 
 /// A second answer of the same owner never replaces the first: all replays are alike.
-pub(super) async fn p18_the_first_answer_stays(scene: Scene) -> Verdict {
+pub(super) async fn p18_the_first_answer_stays(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let lease = scene.won(&claim).await?;
     scene.settled(&lease, &complete("the first")).await?;

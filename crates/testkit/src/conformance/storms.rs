@@ -1,4 +1,4 @@
-//! Calls of different kinds that race for one record: one of them comes first, and the others see it.
+//! Races between calls of different kinds on one record.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -8,19 +8,20 @@ use std::task::Poll;
 use anyhow::{bail, ensure};
 use parking_lot::Mutex;
 use semel_core::{
-    Claimed, CrashPolicy, Fence, Renewed, Resolution, Resolved, Settled, Settlement, Terms,
+    ClaimTerms, Claimed, CrashPolicy, Fence, Renewed, Resolution, Resolved, Settled, Settlement,
 };
 
 use super::make::{again, answer, complete, under};
 use super::races::{LAPSED_ROUNDS, RACERS, ROUNDS, race};
-use super::{Scene, Verdict};
+use super::{CheckVerdict, Scene};
 
 /// A late renewal and a takeover: the lease is prolonged or passed on, never both, never neither.
-pub(super) async fn p14_renewal_and_takeover_exclude_each_other(scene: Scene) -> Verdict {
-    // Longer than a rival is on its way on a slow machine: one that comes after the renewed lease would win, and rightly.
+pub(super) async fn p14_renewal_and_takeover_exclude_each_other(scene: Scene) -> CheckVerdict {
+    // Longer than a rival is on its way on a slow machine: one that comes after the renewed lease
+    // would win, and rightly.
     let span = scene.spans().lease * 4;
     let retention = scene.lasting(CrashPolicy::Takeover)?.retention();
-    let terms = Terms::new(span, retention, CrashPolicy::Takeover, 10)?;
+    let terms = ClaimTerms::new(span, retention, CrashPolicy::Takeover, 10)?;
     let mut leases = Vec::new();
     for _ in 0..LAPSED_ROUNDS {
         let claim = scene.fresh_on(terms)?;
@@ -43,9 +44,9 @@ pub(super) async fn p14_renewal_and_takeover_exclude_each_other(scene: Scene) ->
     Ok(())
 }
 
-/// A late settlement and a takeover: either the answer stands and is replayed, or a new run has begun
-/// and the settlement is lost.
-pub(super) async fn p16_settlement_and_takeover_exclude_each_other(scene: Scene) -> Verdict {
+/// A late settlement and a takeover: either the answer stands and is replayed, or a new run has
+/// begun and the settlement is lost.
+pub(super) async fn p16_settlement_and_takeover_exclude_each_other(scene: Scene) -> CheckVerdict {
     let mut leases = Vec::new();
     for _ in 0..LAPSED_ROUNDS {
         let claim = scene.fresh_on(scene.lapsing(CrashPolicy::Takeover)?)?;
@@ -79,7 +80,7 @@ pub(super) async fn p16_settlement_and_takeover_exclude_each_other(scene: Scene)
 }
 
 /// Many different settlements of one lease at once: one is done, and the record says that one.
-pub(super) async fn p18_one_of_many_settlements_is_done(scene: Scene) -> Verdict {
+pub(super) async fn p18_one_of_many_settlements_is_done(scene: Scene) -> CheckVerdict {
     for _ in 0..ROUNDS {
         let claim = scene.fresh()?;
         let lease = scene.won(&claim).await?;
@@ -107,7 +108,7 @@ pub(super) async fn p18_one_of_many_settlements_is_done(scene: Scene) -> Verdict
 }
 
 /// One settlement sent many times at once is one settlement: all its copies are done.
-pub(super) async fn p18_copies_of_a_settlement_are_done(scene: Scene) -> Verdict {
+pub(super) async fn p18_copies_of_a_settlement_are_done(scene: Scene) -> CheckVerdict {
     for round in 0..ROUNDS {
         let lease = scene.won(&scene.fresh()?).await?;
         let settlement = &super::make::settlements()[round % 4];
@@ -121,7 +122,7 @@ pub(super) async fn p18_copies_of_a_settlement_are_done(scene: Scene) -> Verdict
 }
 
 /// Many different resolutions of one doubt at once: one is done, and the record says that one.
-pub(super) async fn p19_one_of_many_resolutions_is_done(scene: Scene) -> Verdict {
+pub(super) async fn p19_one_of_many_resolutions_is_done(scene: Scene) -> CheckVerdict {
     for _ in 0..ROUNDS {
         let claim = scene.fresh()?;
         let lease = scene.won(&claim).await?;
@@ -154,7 +155,7 @@ pub(super) async fn p19_one_of_many_resolutions_is_done(scene: Scene) -> Verdict
 }
 
 /// A sweep that runs while expired keys are claimed anew removes none of the new records.
-pub(super) async fn p21_a_sweep_takes_no_fresh_claim(scene: Scene) -> Verdict {
+pub(super) async fn p21_a_sweep_takes_no_fresh_claim(scene: Scene) -> CheckVerdict {
     let mut claims = Vec::new();
     for _ in 0..RACERS * 5 {
         let claim = scene.fresh_on(scene.expiring(CrashPolicy::Hold)?)?;
@@ -211,7 +212,7 @@ pub(super) async fn p21_a_sweep_takes_no_fresh_claim(scene: Scene) -> Verdict {
 
 /// In a storm of claims and releases no fence comes twice, and each is larger than all that were
 /// known when it was asked for.
-pub(super) async fn p22_fences_grow_in_a_storm(scene: Scene) -> Verdict {
+pub(super) async fn p22_fences_grow_in_a_storm(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let given = Arc::new(Mutex::new(Vec::<Fence>::new()));
     race(&scene, |scene, _| {

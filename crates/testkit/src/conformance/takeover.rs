@@ -1,13 +1,14 @@
-//! P9: whoever comes after a lapse goes on where the last owner stopped.
+//! P9: a takeover continues where the last owner stopped.
 
 use anyhow::ensure;
 use semel_core::{Claimed, CrashPolicy};
 
 use super::make::again;
-use super::{Scene, Verdict};
+use super::{CheckVerdict, Scene};
 
-/// A lapsed lease is taken over: another attempt, a larger fence, and the old lease is worth nothing.
-pub(super) async fn p09_lapsed_is_taken_over(scene: Scene) -> Verdict {
+/// A lapsed lease is taken over: another attempt, a larger fence, and the old lease is worth
+/// nothing.
+pub(super) async fn p09_lapsed_is_taken_over(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh_on(scene.lapsing(CrashPolicy::Takeover)?)?;
     let first = scene.won(&claim).await?;
     let before = scene.record(&claim.identity).await?;
@@ -42,7 +43,7 @@ pub(super) async fn p09_lapsed_is_taken_over(scene: Scene) -> Verdict {
 }
 
 /// What the last owner kept is given to the next.
-pub(super) async fn p09_takeover_hands_on_the_checkpoint(scene: Scene) -> Verdict {
+pub(super) async fn p09_takeover_hands_on_the_checkpoint(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh_on(scene.lapsing(CrashPolicy::Takeover)?)?;
     let first = scene.won(&claim).await?;
     scene.held(&first, Some(b"step 3 of 5")).await?;
@@ -69,7 +70,7 @@ pub(super) async fn p09_takeover_hands_on_the_checkpoint(scene: Scene) -> Verdic
 }
 
 /// Nobody takes over before the lease has ended on the store's own clock.
-pub(super) async fn p09_no_takeover_before_the_lease_ended(scene: Scene) -> Verdict {
+pub(super) async fn p09_no_takeover_before_the_lease_ended(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh_on(scene.lapsing(CrashPolicy::Takeover)?)?;
     scene.won(&claim).await?;
     let before = scene.record(&claim.identity).await?;

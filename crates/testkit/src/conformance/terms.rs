@@ -4,10 +4,10 @@ use anyhow::ensure;
 use semel_core::{CrashPolicy, Settlement};
 
 use super::make::{again, under};
-use super::{Scene, Verdict};
+use super::{CheckVerdict, Scene};
 
 /// A caller that is configured for takeover cannot take over what was begun under `hold`.
-pub(super) async fn p13_stored_hold_beats_the_askers_takeover(scene: Scene) -> Verdict {
+pub(super) async fn p13_stored_hold_beats_the_askers_takeover(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh_on(scene.lapsing(CrashPolicy::Hold)?)?;
     let lease = scene.won(&claim).await?;
     scene.lapse().await;
@@ -28,7 +28,7 @@ pub(super) async fn p13_stored_hold_beats_the_askers_takeover(scene: Scene) -> V
 
 /// A caller that is configured for `hold` takes over what was begun under takeover, and its own
 /// policy is not written.
-pub(super) async fn p13_stored_takeover_beats_the_askers_hold(scene: Scene) -> Verdict {
+pub(super) async fn p13_stored_takeover_beats_the_askers_hold(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh_on(scene.lapsing(CrashPolicy::Takeover)?)?;
     scene.won(&claim).await?;
     scene.lapse().await;
@@ -54,7 +54,7 @@ pub(super) async fn p13_stored_takeover_beats_the_askers_hold(scene: Scene) -> V
 }
 
 /// A caller that allows more attempts, or fewer, changes nothing about the number stored.
-pub(super) async fn p13_stored_attempts_beat_the_askers(scene: Scene) -> Verdict {
+pub(super) async fn p13_stored_attempts_beat_the_askers(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh_on(scene.lapsing_after(CrashPolicy::Takeover, 2)?)?;
     scene.won(&claim).await?;
     scene.lapse().await;
@@ -76,7 +76,7 @@ pub(super) async fn p13_stored_attempts_beat_the_askers(scene: Scene) -> Verdict
 }
 
 /// Spans are the owner's: whoever takes over holds the lease for as long as it asked.
-pub(super) async fn p13_a_takeover_brings_its_own_spans(scene: Scene) -> Verdict {
+pub(super) async fn p13_a_takeover_brings_its_own_spans(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh_on(scene.lapsing(CrashPolicy::Takeover)?)?;
     scene.won(&claim).await?;
     scene.lapse().await;
@@ -94,7 +94,7 @@ pub(super) async fn p13_a_takeover_brings_its_own_spans(scene: Scene) -> Verdict
 }
 
 /// A released key was never used: its next claim brings all its terms.
-pub(super) async fn p13_a_released_key_takes_new_terms(scene: Scene) -> Verdict {
+pub(super) async fn p13_a_released_key_takes_new_terms(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh_on(scene.lasting(CrashPolicy::Hold)?)?;
     let lease = scene.won(&claim).await?;
     scene.settled(&lease, &Settlement::Release).await?;

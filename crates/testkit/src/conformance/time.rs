@@ -2,13 +2,13 @@
 
 use anyhow::ensure;
 use semel_core::store::Query;
-use semel_core::{Claim, CrashPolicy, Fence, Grant, Resolution, Settlement, Terms};
+use semel_core::{Claim, ClaimTerms, CrashPolicy, Fence, Grant, Resolution, Settlement};
 
 use super::make::{again, complete, settlements};
-use super::{Scene, Verdict};
+use super::{CheckVerdict, Scene};
 
 /// One record per state, each on these terms, with its lease.
-async fn one_of_each(scene: &Scene, terms: Terms) -> anyhow::Result<Vec<(Claim, Grant)>> {
+async fn one_of_each(scene: &Scene, terms: ClaimTerms) -> anyhow::Result<Vec<(Claim, Grant)>> {
     let running = scene.fresh_on(terms)?;
     let mut all = vec![(running.clone(), scene.won(&running).await?)];
     for settlement in settlements() {
@@ -21,7 +21,7 @@ async fn one_of_each(scene: &Scene, terms: Terms) -> anyhow::Result<Vec<(Claim, 
 }
 
 /// From the moment of expiry a record counts as absent for every call, removed or not.
-pub(super) async fn p20_expired_is_absent_at_once(scene: Scene) -> Verdict {
+pub(super) async fn p20_expired_is_absent_at_once(scene: Scene) -> CheckVerdict {
     let all = one_of_each(&scene, scene.expiring_late(CrashPolicy::Hold)?).await?;
     for (claim, _) in &all {
         scene.record(&claim.identity).await?;
@@ -59,7 +59,7 @@ pub(super) async fn p20_expired_is_absent_at_once(scene: Scene) -> Verdict {
 }
 
 /// An answer lives for its full retention from the moment it was written.
-pub(super) async fn p20_settling_restarts_the_retention(scene: Scene) -> Verdict {
+pub(super) async fn p20_settling_restarts_the_retention(scene: Scene) -> CheckVerdict {
     let terms = scene.expiring_late(CrashPolicy::Hold)?;
     let claim = scene.fresh_on(terms)?;
     let lease = scene.won(&claim).await?;
@@ -70,14 +70,15 @@ pub(super) async fn p20_settling_restarts_the_retention(scene: Scene) -> Verdict
 }
 
 /// Asking for an answer doesn't keep it longer.
-pub(super) async fn p20_replaying_does_not_prolong(scene: Scene) -> Verdict {
+pub(super) async fn p20_replaying_does_not_prolong(scene: Scene) -> CheckVerdict {
     let terms = scene.expiring_late(CrashPolicy::Hold)?;
     let claim = scene.fresh_on(terms)?;
     let lease = scene.won(&claim).await?;
     scene.settled(&lease, &complete("the answer")).await?;
     scene.pass(terms.retention() / 2).await;
     let replay = scene.replayed(&again(&claim)).await?;
-    // Prolonged, it would be all of it; half of it is told to a few milliseconds, where the store's clock is guessed.
+    // Prolonged, it would be all of it; half of it is told to a few milliseconds, where the store's
+    // clock is guessed.
     ensure!(
         replay.expires_in < terms.retention() * 3 / 4,
         "expires in {:?}",
@@ -90,7 +91,7 @@ pub(super) async fn p20_replaying_does_not_prolong(scene: Scene) -> Verdict {
 }
 
 /// A sweep removes what has expired, and the keys stay usable.
-pub(super) async fn p21_sweep_removes_the_expired(scene: Scene) -> Verdict {
+pub(super) async fn p21_sweep_removes_the_expired(scene: Scene) -> CheckVerdict {
     let all = one_of_each(&scene, scene.expiring(CrashPolicy::Hold)?).await?;
     scene.expire().await;
     let before = scene.store().stats().await?.records;
@@ -117,7 +118,7 @@ pub(super) async fn p21_sweep_removes_the_expired(scene: Scene) -> Verdict {
 }
 
 /// A sweep leaves alone whatever has not expired: running, lapsed, in doubt, settled or released.
-pub(super) async fn p21_sweep_leaves_live_records(scene: Scene) -> Verdict {
+pub(super) async fn p21_sweep_leaves_live_records(scene: Scene) -> CheckVerdict {
     let expired = one_of_each(&scene, scene.expiring(CrashPolicy::Hold)?).await?;
     let mut live = Vec::new();
     for crash in [CrashPolicy::Takeover, CrashPolicy::Hold] {
@@ -164,7 +165,7 @@ async fn sweep_all(scene: &Scene) -> anyhow::Result<usize> {
 }
 
 /// A deleted key is as new, whatever its state was, and the old lease is worth nothing.
-pub(super) async fn p22_a_deleted_key_is_new(scene: Scene) -> Verdict {
+pub(super) async fn p22_a_deleted_key_is_new(scene: Scene) -> CheckVerdict {
     let lasting = scene.lasting(CrashPolicy::Hold)?;
     for (claim, lease) in one_of_each(&scene, lasting).await? {
         ensure!(
@@ -191,10 +192,10 @@ pub(super) async fn p22_a_deleted_key_is_new(scene: Scene) -> Verdict {
 }
 
 /// A key that is claimed long after its deletion lives as long as any other.
-pub(super) async fn p22_a_deleted_key_lives_its_full_span(scene: Scene) -> Verdict {
+pub(super) async fn p22_a_deleted_key_lives_its_full_span(scene: Scene) -> CheckVerdict {
     // The retention is short; a lease that is shorter still would lapse on a slow machine.
     let span = scene.late_retention();
-    let claim = scene.fresh_on(Terms::new(span, span, CrashPolicy::Hold, 10)?)?;
+    let claim = scene.fresh_on(ClaimTerms::new(span, span, CrashPolicy::Hold, 10)?)?;
     scene.won(&claim).await?;
     scene.store().delete(&claim.identity).await?;
     scene.expire_late().await;
@@ -214,7 +215,7 @@ pub(super) async fn p22_a_deleted_key_lives_its_full_span(scene: Scene) -> Verdi
 }
 
 /// Fences grow across releases.
-pub(super) async fn p22_fences_grow_across_release(scene: Scene) -> Verdict {
+pub(super) async fn p22_fences_grow_across_release(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let mut last = Fence(0);
     for _ in 0..5 {
@@ -225,7 +226,7 @@ pub(super) async fn p22_fences_grow_across_release(scene: Scene) -> Verdict {
 }
 
 /// Fences grow across deletions, after releases too.
-pub(super) async fn p22_fences_grow_across_delete(scene: Scene) -> Verdict {
+pub(super) async fn p22_fences_grow_across_delete(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let mut last = Fence(0);
     for _ in 0..5 {
@@ -239,7 +240,7 @@ pub(super) async fn p22_fences_grow_across_delete(scene: Scene) -> Verdict {
 }
 
 /// Fences grow across expiry.
-pub(super) async fn p22_fences_grow_across_expiry(scene: Scene) -> Verdict {
+pub(super) async fn p22_fences_grow_across_expiry(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh_on(scene.expiring(CrashPolicy::Takeover)?)?;
     let mut last = Fence(0);
     grows(&scene, &claim, &mut last).await?;
@@ -248,7 +249,7 @@ pub(super) async fn p22_fences_grow_across_expiry(scene: Scene) -> Verdict {
 }
 
 /// Fences grow across expiry when a sweep has removed the record.
-pub(super) async fn p22_fences_grow_across_sweep(scene: Scene) -> Verdict {
+pub(super) async fn p22_fences_grow_across_sweep(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh_on(scene.expiring(CrashPolicy::Takeover)?)?;
     let mut last = Fence(0);
     grows(&scene, &claim, &mut last).await?;
@@ -258,7 +259,7 @@ pub(super) async fn p22_fences_grow_across_sweep(scene: Scene) -> Verdict {
 }
 
 /// Fences grow across takeovers and resolved doubts.
-pub(super) async fn p22_fences_grow_across_takeover(scene: Scene) -> Verdict {
+pub(super) async fn p22_fences_grow_across_takeover(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh_on(scene.lapsing_after(CrashPolicy::Takeover, 2)?)?;
     let mut last = Fence(0);
     grows(&scene, &claim, &mut last).await?;
@@ -280,7 +281,7 @@ async fn grows(scene: &Scene, claim: &Claim, last: &mut Fence) -> anyhow::Result
 }
 
 /// Spans are measured on the store's clock: none is longer than was agreed, and time left shrinks.
-pub(super) async fn p23_spans_are_the_stores(scene: Scene) -> Verdict {
+pub(super) async fn p23_spans_are_the_stores(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let lease = scene.won(&claim).await?;
     let first = scene.busy(&again(&claim)).await?;

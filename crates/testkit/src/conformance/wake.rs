@@ -1,4 +1,4 @@
-//! P34, as far as a store goes: wake-ups come as reliably as the store says.
+//! P34: wake-ups of waiters, as reliable as the store promises.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use semel_core::wake::Wakeup;
 use semel_core::{Resolution, Settlement};
 
 use super::make::{again, answer, complete, settlements};
-use super::{Scene, Verdict};
+use super::{CheckVerdict, Scene};
 
 /// How long to wait for a wake-up. Real time: a wake-up is an event, not a span.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -22,7 +22,7 @@ async fn comes(wakeup: Wakeup) -> bool {
 
 /// Tries wake-ups one after the other and holds the store to its word: exact ones all come, hints
 /// mostly do, and none comes from a store that has none.
-async fn try_all<W, R>(scene: &Scene, woken: W) -> Verdict
+async fn try_all<W, R>(scene: &Scene, woken: W) -> CheckVerdict
 where
     W: Fn(Scene, usize) -> R,
     R: Future<Output = anyhow::Result<bool>>,
@@ -39,7 +39,7 @@ where
     judge(wake, came, of)
 }
 
-fn judge(wake: Wake, came: usize, of: usize) -> Verdict {
+fn judge(wake: Wake, came: usize, of: usize) -> CheckVerdict {
     match wake {
         Wake::Exact => ensure!(
             came == of,
@@ -52,7 +52,7 @@ fn judge(wake: Wake, came: usize, of: usize) -> Verdict {
 }
 
 /// Whoever waits is woken by every kind of settlement, from another process too.
-pub(super) async fn p34_a_settlement_wakes(scene: Scene) -> Verdict {
+pub(super) async fn p34_a_settlement_wakes(scene: Scene) -> CheckVerdict {
     try_all(&scene, |scene, round| async move {
         let settler = scene.from_another_process();
         let claim = scene.fresh()?;
@@ -68,7 +68,7 @@ pub(super) async fn p34_a_settlement_wakes(scene: Scene) -> Verdict {
 }
 
 /// Whoever waits is woken when a doubt is resolved.
-pub(super) async fn p34_a_resolution_wakes(scene: Scene) -> Verdict {
+pub(super) async fn p34_a_resolution_wakes(scene: Scene) -> CheckVerdict {
     try_all(&scene, |scene, _| async move {
         let operator = scene.from_another_process();
         let claim = scene.fresh()?;
@@ -88,7 +88,7 @@ pub(super) async fn p34_a_resolution_wakes(scene: Scene) -> Verdict {
 }
 
 /// A settlement between the watch and the wait is not missed: a wake-up counts from its making.
-pub(super) async fn p34_an_early_settlement_is_not_missed(scene: Scene) -> Verdict {
+pub(super) async fn p34_an_early_settlement_is_not_missed(scene: Scene) -> CheckVerdict {
     try_all(&scene, |scene, _| async move {
         let claim = scene.fresh()?;
         let lease = scene.won(&claim).await?;
@@ -100,7 +100,7 @@ pub(super) async fn p34_an_early_settlement_is_not_missed(scene: Scene) -> Verdi
 }
 
 /// All who wait for one key are woken, and a waiter that left takes nobody's wake-up with it.
-pub(super) async fn p34_all_waiters_wake(scene: Scene) -> Verdict {
+pub(super) async fn p34_all_waiters_wake(scene: Scene) -> CheckVerdict {
     let wake = scene.store().capabilities().wake;
     let claim = scene.fresh()?;
     let lease = scene.won(&claim).await?;

@@ -1,4 +1,4 @@
-//! Every call of a store, sent through whatever befalls it.
+//! Implements the store's calls, each sent through the injected faults.
 
 use bytes::Bytes;
 use rand::RngExt as _;
@@ -10,7 +10,7 @@ use semel_core::{
     Restored, Settled, Settlement, Store, StoreAdmin, StoreResult, Timestamp,
 };
 
-use super::{Call, FaultyStore};
+use super::{CallKind, FaultyStore};
 
 #[deny(
     clippy::missing_trait_methods,
@@ -18,9 +18,11 @@ use super::{Call, FaultyStore};
 )]
 impl Store for FaultyStore {
     fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
-        Box::pin(self.through(Call::Claim, Some(claim.token), move |store| {
-            store.claim(claim)
-        }))
+        Box::pin(
+            self.through(CallKind::Claim, Some(claim.token), move |store| {
+                store.claim(claim)
+            }),
+        )
     }
 
     fn renew<'a>(
@@ -29,7 +31,7 @@ impl Store for FaultyStore {
         checkpoint: Option<&'a Bytes>,
     ) -> BoxFuture<'a, StoreResult<Renewed>> {
         let send = move |store: &'a dyn StoreAdmin| store.renew(lease, checkpoint);
-        Box::pin(self.through(Call::Renew, Some(lease.token), send))
+        Box::pin(self.through(CallKind::Renew, Some(lease.token), send))
     }
 
     fn settle<'a>(
@@ -38,7 +40,7 @@ impl Store for FaultyStore {
         settlement: &'a Settlement,
     ) -> BoxFuture<'a, StoreResult<Settled>> {
         let send = move |store: &'a dyn StoreAdmin| store.settle(lease, settlement);
-        Box::pin(self.through(Call::Settle, Some(lease.token), send))
+        Box::pin(self.through(CallKind::Settle, Some(lease.token), send))
     }
 
     fn resolve<'a>(
@@ -48,11 +50,11 @@ impl Store for FaultyStore {
         resolution: &'a Resolution,
     ) -> BoxFuture<'a, StoreResult<Resolved>> {
         let send = move |store: &'a dyn StoreAdmin| store.resolve(identity, fence, resolution);
-        Box::pin(self.through(Call::Resolve, None, send))
+        Box::pin(self.through(CallKind::Resolve, None, send))
     }
 
     fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
-        Box::pin(self.through(Call::Read, None, move |store| store.read(identity)))
+        Box::pin(self.through(CallKind::Read, None, move |store| store.read(identity)))
     }
 
     fn watch(&self, identity: &Identity) -> Wakeup {
@@ -79,11 +81,11 @@ impl Store for FaultyStore {
 )]
 impl StoreAdmin for FaultyStore {
     fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, StoreResult<Page>> {
-        Box::pin(self.through(Call::List, None, move |store| store.list(query)))
+        Box::pin(self.through(CallKind::List, None, move |store| store.list(query)))
     }
 
     fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
-        Box::pin(self.through(Call::Delete, None, move |store| store.delete(identity)))
+        Box::pin(self.through(CallKind::Delete, None, move |store| store.delete(identity)))
     }
 
     fn restore<'a>(
@@ -91,25 +93,25 @@ impl StoreAdmin for FaultyStore {
         identity: &'a Identity,
         record: &'a Record,
     ) -> BoxFuture<'a, StoreResult<Restored>> {
-        Box::pin(self.through(Call::Restore, None, move |store| {
+        Box::pin(self.through(CallKind::Restore, None, move |store| {
             store.restore(identity, record)
         }))
     }
 
     fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
-        Box::pin(self.through(Call::Sweep, None, move |store| store.sweep(most)))
+        Box::pin(self.through(CallKind::Sweep, None, move |store| store.sweep(most)))
     }
 
     fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
-        Box::pin(self.through(Call::Sweep, None, move |store| store.expired(most)))
+        Box::pin(self.through(CallKind::Sweep, None, move |store| store.expired(most)))
     }
 
     fn now(&self) -> BoxFuture<'_, StoreResult<Timestamp>> {
-        Box::pin(self.through(Call::Stats, None, move |store| store.now()))
+        Box::pin(self.through(CallKind::Stats, None, move |store| store.now()))
     }
 
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
-        Box::pin(self.through(Call::Stats, None, move |store| store.stats()))
+        Box::pin(self.through(CallKind::Stats, None, move |store| store.stats()))
     }
 
     fn connections(&self) -> Option<Connections> {
@@ -117,6 +119,6 @@ impl StoreAdmin for FaultyStore {
     }
 
     fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {
-        Box::pin(self.through(Call::Diagnose, None, move |store| store.diagnose()))
+        Box::pin(self.through(CallKind::Diagnose, None, move |store| store.diagnose()))
     }
 }

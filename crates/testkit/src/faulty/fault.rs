@@ -1,4 +1,4 @@
-//! What may befall a call, and how likely.
+//! The faults of a call, and their probabilities.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use rand::rngs::StdRng;
 
 /// The calls of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Call {
+pub enum CallKind {
     /// [`Store::claim`](semel_core::Store::claim).
     Claim,
     /// [`Store::renew`](semel_core::Store::renew).
@@ -32,7 +32,7 @@ pub enum Call {
     Diagnose,
 }
 
-impl Call {
+impl CallKind {
     /// Whether the call is one of the hot path, which chance may befall. An operator's calls meet
     /// scripted faults only: sent twice, they rightly answer otherwise the second time.
     pub(super) const fn is_hot(self) -> bool {

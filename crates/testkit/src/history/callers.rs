@@ -1,19 +1,18 @@
-//! What callers were told, and whether that can be so: the rules that hold whatever is between callers and effect, a
-//! library, a sidecar or somebody else's layer.
+//! Rules for what callers were told. They hold for a library, a sidecar or another layer alike.
 //!
-//! They need no store's history: an answer that was told is told to everybody, and ends the matter.
+//! They need no history of the store: every caller of a key must get the same final answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::check::Violation;
-use super::event::{Ask, Call, Effect, Ending, History, Reply};
+use super::event::{CallRecord, CallReply, CallRequest, EffectRecord, History, KeyEnding};
 use super::view::may_have_happened;
 
 /// What one caller was told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct CallerReport {
     /// Who asked.
     pub client: u32,
     /// For which key.
@@ -25,14 +24,14 @@ pub struct Told {
     /// When it was told.
     pub end: u64,
     /// What it was told.
-    pub what: Outcome,
+    pub what: CallerOutcome,
 }
 
-/// What a caller is told.
+/// The outcome of a call for its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outcome {
+pub enum CallerOutcome {
     /// The answer, or the final failure, by its mark.
-    Answer(Ending),
+    Answer(KeyEnding),
     /// Nobody knows whether it happened.
     InDoubt,
     /// The key was used with another payload.
@@ -47,40 +46,44 @@ pub enum Outcome {
 
 /// What a caller knows for good after that.
 #[must_use]
-pub const fn is_final(outcome: Outcome) -> bool {
+pub const fn is_final(outcome: CallerOutcome) -> bool {
     matches!(
         outcome,
-        Outcome::Answer(_) | Outcome::InDoubt | Outcome::Mismatch
+        CallerOutcome::Answer(_) | CallerOutcome::InDoubt | CallerOutcome::Mismatch
     )
 }
 
 /// How the rules are to be read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reading<'h> {
-    /// The calls to the store, where they are known: then an answer must have been recorded before it is told (P33). What
-    /// comes after an operator has sent a key's deletion is of another life of it, and the owner of a lease that an
-    /// operator unlocked may begin late.
+    /// The calls to the store, where they are known: then an answer must have been recorded before
+    /// it is told (P33). What comes after an operator has sent a key's deletion is of another life
+    /// of it, and the owner of a lease that an operator unlocked may begin late.
     pub store: Option<&'h History>,
     /// Whether no crash and no lapse is about: then a key has one effect.
     pub undisturbed: bool,
 }
 
-/// What in `told` and `effects` can't be: for keys that don't expire within the history, and that nobody deletes unless the
-/// store's history says so.
+/// What in `reports` and `effects` can't be: for keys that don't expire within the history, and
+/// that nobody deletes unless the store's history says so.
 #[must_use]
-pub fn check(told: &[Told], effects: &[Effect], reading: Reading<'_>) -> Vec<Violation> {
+pub fn check(
+    reports: &[CallerReport],
+    effects: &[EffectRecord],
+    reading: Reading<'_>,
+) -> Vec<Violation> {
     let mut keys: BTreeMap<&str, Key<'_>> = BTreeMap::new();
-    for one in told {
-        keys.entry(&one.key).or_default().told.push(one);
+    for one in reports {
+        keys.entry(&one.key).or_default().reports.push(one);
     }
     for effect in effects {
         keys.entry(&effect.key).or_default().effects.push(effect);
     }
     let recorded = reading.store.map(recorded);
-    let operated = reading.store.map(Operated::of).unwrap_or_default();
+    let operated = reading.store.map(OperatorActions::of).unwrap_or_default();
     let mut found = Vec::new();
     for (key, of) in &mut keys {
-        let mut wrong = |invariant, sentence: String, effects: Vec<&Effect>| {
+        let mut wrong = |invariant, sentence: String, effects: Vec<&EffectRecord>| {
             found.push(Violation {
                 invariant,
                 key: (*key).to_owned(),
@@ -108,12 +111,13 @@ pub fn check(told: &[Told], effects: &[Effect], reading: Reading<'_>) -> Vec<Vio
 fn recorded(history: &History) -> BTreeMap<(&str, u64), u64> {
     let mut recorded = BTreeMap::new();
     for call in &history.calls {
-        let (Ask::Settle { ending, .. } | Ask::Resolve { ending, .. }) = call.ask else {
+        let (CallRequest::Settle { ending, .. } | CallRequest::Resolve { ending, .. }) = call.ask
+        else {
             continue;
         };
         let refused = matches!(
             call.reply,
-            Reply::Lost | Reply::NotInDoubt | Reply::Failed { definite: true }
+            CallReply::Lost | CallReply::NotInDoubt | CallReply::Failed { definite: true }
         );
         if let (Some(mark), false) = (mark_of(ending), refused) {
             let first = recorded.entry((&*call.key, mark)).or_insert(call.start);
@@ -125,24 +129,24 @@ fn recorded(history: &History) -> BTreeMap<(&str, u64), u64> {
 
 /// What operators did to keys.
 #[derive(Default)]
-struct Operated<'h> {
+struct OperatorActions<'h> {
     /// When the first deletion of a key was sent that may have happened.
     deleted: BTreeMap<&'h str, u64>,
     /// The leases that operators may have ended in their owners' names.
     unlocked: BTreeSet<(&'h str, u64)>,
 }
 
-impl<'h> Operated<'h> {
+impl<'h> OperatorActions<'h> {
     fn of(history: &'h History) -> Self {
         let mut this = Self::default();
-        let happened = |call: &&Call| may_have_happened(call);
+        let happened = |call: &&CallRecord| may_have_happened(call);
         for call in history.calls.iter().filter(happened) {
             match call.ask {
-                Ask::Delete => {
+                CallRequest::Delete => {
                     let first = this.deleted.entry(&call.key).or_insert(call.start);
                     *first = (*first).min(call.start);
                 }
-                Ask::Settle { fence, .. } if call.is_operators() => {
+                CallRequest::Settle { fence, .. } if call.is_operators() => {
                     this.unlocked.insert((&call.key, fence));
                 }
                 _ => {}
@@ -151,45 +155,46 @@ impl<'h> Operated<'h> {
         this
     }
 
-    /// Only what was told and begun before the first deletion is of the key's first life for certain.
+    /// Only what was told and begun before the first deletion is of the key's first life for
+    /// certain.
     fn leave_later_lives_out(&self, key: &str, of: &mut Key<'_>) {
         if let Some(deleted) = self.deleted.get(key) {
-            of.told.retain(|told| told.end < *deleted);
+            of.reports.retain(|report| report.end < *deleted);
             of.effects.retain(|effect| effect.start < *deleted);
         }
     }
 
-    fn is_unlocked(&self, effect: &Effect) -> bool {
+    fn is_unlocked(&self, effect: &EffectRecord) -> bool {
         self.unlocked.contains(&(&*effect.key, effect.fence))
     }
 }
 
-const fn mark_of(ending: Ending) -> Option<u64> {
+const fn mark_of(ending: KeyEnding) -> Option<u64> {
     match ending {
-        Ending::Completed(mark) | Ending::Failed(mark) => Some(mark),
+        KeyEnding::Completed(mark) | KeyEnding::Failed(mark) => Some(mark),
         _ => None,
     }
 }
 
 #[derive(Default)]
 struct Key<'h> {
-    told: Vec<&'h Told>,
-    effects: Vec<&'h Effect>,
+    reports: Vec<&'h CallerReport>,
+    effects: Vec<&'h EffectRecord>,
 }
 
-type Wrong<'a, 'h> = dyn FnMut(&'static str, String, Vec<&'h Effect>) + 'a;
+type ReportViolation<'a, 'h> = dyn FnMut(&'static str, String, Vec<&'h EffectRecord>) + 'a;
 
 impl<'h> Key<'h> {
-    fn answers(&self) -> impl Iterator<Item = (&'h Told, Ending)> {
-        self.told.iter().filter_map(|told| match told.what {
-            Outcome::Answer(ending) => Some((*told, ending)),
+    fn answers(&self) -> impl Iterator<Item = (&'h CallerReport, KeyEnding)> {
+        self.reports.iter().filter_map(|report| match report.what {
+            CallerOutcome::Answer(ending) => Some((*report, ending)),
             _ => None,
         })
     }
 
     /// I2: all are told the same.
-    fn one_answer(&self, wrong: &mut Wrong<'_, 'h>) {
-        let different: Vec<Ending> = self.answers().map(|(_, ending)| ending).collect();
+    fn one_answer(&self, wrong: &mut ReportViolation<'_, 'h>) {
+        let different: Vec<KeyEnding> = self.answers().map(|(_, ending)| ending).collect();
         if let Some(other) = different.iter().find(|ending| **ending != different[0]) {
             let (first, whom) = (different[0], different.len());
             let sentence = format!("{whom} callers were told {first:?} and {other:?}");
@@ -197,12 +202,18 @@ impl<'h> Key<'h> {
         }
     }
 
-    /// I2, I9: once somebody has the answer, nothing is done any more, but by an owner whose lease an operator took away.
-    fn nothing_after_the_answer(&self, operated: &Operated<'_>, wrong: &mut Wrong<'_, 'h>) {
-        let Some(first) = self.answers().map(|(told, _)| told.end).min() else {
+    /// I2, I9: once somebody has the answer, nothing is done any more, but by an owner whose lease
+    /// an operator took away.
+    fn nothing_after_the_answer(
+        &self,
+        operated: &OperatorActions<'_>,
+        wrong: &mut ReportViolation<'_, 'h>,
+    ) {
+        let Some(first) = self.answers().map(|(report, _)| report.end).min() else {
             return;
         };
-        let is_late = |effect: &&&Effect| effect.start > first && !operated.is_unlocked(effect);
+        let is_late =
+            |effect: &&&EffectRecord| effect.start > first && !operated.is_unlocked(effect);
         if let Some(late) = self.effects.iter().find(is_late) {
             let sentence = format!("a caller had the answer at {first}, and it was done again");
             wrong("I9", sentence, vec![late]);
@@ -210,8 +221,8 @@ impl<'h> Key<'h> {
     }
 
     /// I7: an answer is for one payload.
-    fn one_payload(&self, wrong: &mut Wrong<'_, 'h>) {
-        let payloads: BTreeSet<u64> = self.answers().map(|(told, _)| told.payload).collect();
+    fn one_payload(&self, wrong: &mut ReportViolation<'_, 'h>) {
+        let payloads: BTreeSet<u64> = self.answers().map(|(report, _)| report.payload).collect();
         if payloads.len() > 1 {
             let sentence = "callers with different payloads were given the answer".to_owned();
             wrong("I7", sentence, self.effects.clone());
@@ -222,15 +233,15 @@ impl<'h> Key<'h> {
     fn answers_are_recorded(
         &self,
         recorded: &BTreeMap<(&str, u64), u64>,
-        wrong: &mut Wrong<'_, 'h>,
+        wrong: &mut ReportViolation<'_, 'h>,
     ) {
-        for (told, ending) in self.answers() {
+        for (report, ending) in self.answers() {
             let Some(mark) = mark_of(ending) else {
                 continue;
             };
-            let at = recorded.get(&(&*told.key, mark));
-            if at.is_none_or(|at| *at > told.end) {
-                let sentence = format!("client {} was told {ending:?}, unrecorded", told.client);
+            let at = recorded.get(&(&*report.key, mark));
+            if at.is_none_or(|at| *at > report.end) {
+                let sentence = format!("client {} was told {ending:?}, unrecorded", report.client);
                 wrong("P33", sentence, self.effects.clone());
                 return;
             }

@@ -1,10 +1,10 @@
-//! The verdict on a history.
+//! Checks a history against the invariants.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use super::event::{Call, Effect, History};
+use super::event::{CallRecord, EffectRecord, History};
 use super::order::{self, Order};
 use super::rules;
 use super::view::{Endings, View};
@@ -19,13 +19,14 @@ pub struct Violation {
     /// What happened, in a sentence.
     pub sentence: String,
     /// The calls that show it, and no others.
-    pub calls: Vec<Call>,
+    pub calls: Vec<CallRecord>,
     /// The effects that show it.
-    pub effects: Vec<Effect>,
+    pub effects: Vec<EffectRecord>,
 }
 
 impl Violation {
-    /// Whether a store that went back to an earlier record explains it: something was lost between the first call that shows it and the last.
+    /// Whether a store that went back to an earlier record explains it: something was lost between
+    /// the first call that shows it and the last.
     #[must_use]
     pub fn may_be_a_loss(&self, losses: &[(u64, u64)]) -> bool {
         let starts = self.calls.iter().map(|call| call.start);
@@ -41,7 +42,8 @@ impl Violation {
         is_across && self.can_be_of_a_loss()
     }
 
-    /// Whether a lost record can explain it at all: not fences that go back, answers of another key and releases of what had begun.
+    /// Whether a lost record can explain it at all: not fences that go back, answers of another key
+    /// and releases of what had begun.
     #[must_use]
     pub fn can_be_of_a_loss(&self) -> bool {
         !matches!(self.invariant, "I1" | "I8" | "I13")
@@ -77,10 +79,11 @@ pub fn check_with_slack(history: &History, slack: Duration) -> Vec<Violation> {
 
 /// What was decided of a history.
 #[derive(Debug, Default)]
-pub struct Checked {
+pub struct CheckResult {
     /// What a store that keeps the protocol cannot have done.
     pub violations: Vec<Violation>,
-    /// The keys of which acknowledged writes were lost, each shown: no order explains its calls, unless the store went back to an earlier record.
+    /// The keys of which acknowledged writes were lost, each shown: no order explains its calls,
+    /// unless the store went back to an earlier record.
     pub lost: BTreeSet<String>,
 }
 
@@ -89,8 +92,8 @@ pub struct Checked {
 pub struct Clocks {
     /// How far it and the history's may run apart over the length of a lease or retention.
     pub slack: Duration,
-    /// How long after the end of a lease or retention the store may still decide as if it were just before it: a store that
-    /// knows the time only roughly ends nothing early that way.
+    /// How long after the end of a lease or retention the store may still decide as if it were just
+    /// before it: a store that knows the time only roughly ends nothing early that way.
     pub margin: Duration,
 }
 
@@ -103,16 +106,17 @@ impl From<Duration> for Clocks {
     }
 }
 
-/// Like [`check_with_slack`], where the store may have gone back to an earlier record of a key at some moment within each of `losses`, in ticks: as an
-/// asynchronous replica does that takes over. Fences grow all the same.
+/// Like [`check_with_slack`], where the store may have gone back to an earlier record of a key at
+/// some moment within each of `losses`, in ticks: as an asynchronous replica does that takes over.
+/// Fences grow all the same.
 #[must_use]
 pub fn check_with_losses(
     history: &History,
     clocks: impl Into<Clocks>,
     losses: &[(u64, u64)],
-) -> Checked {
+) -> CheckResult {
     let endings = Endings::of(history);
-    let mut checked = Checked::default();
+    let mut checked = CheckResult::default();
     for view in View::each(history, clocks.into()) {
         let mut found = Vec::new();
         for rule in rules::ALL {

@@ -1,8 +1,8 @@
 //! Concurrent callers that misbehave in every way that real ones do: they crash, come late, send
 //! twice, settle what isn't theirs any more, reuse keys. All from a seed.
 //!
-//! They record what they do; [`check`](super::check) tells what the store did about it. They keep to
-//! their own side of the protocol: an effect is run only under a lease just won, once, and under
+//! They record what they do; [`check`](super::check) tells what the store did about it. They keep
+//! to their own side of the protocol: an effect is run only under a lease just won, once, and under
 //! `hold` nothing is released whose effect has begun.
 
 use std::collections::VecDeque;
@@ -12,13 +12,13 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use semel_core::{
-    Answer, Certainty, Claim, Claimed, Clock, CrashPolicy, Fence, Fingerprint, Grant, Identity,
-    Key, Namespace, Resolution, Secret, Settled, Settlement, Store as _, StoreAdmin, StoreResult,
-    Terms, Token,
+    Answer, Certainty, Claim, ClaimTerms, Claimed, Clock, CrashPolicy, Fence, Fingerprint, Grant,
+    Identity, Key, Namespace, Resolution, Secret, Settled, Settlement, Store as _, StoreAdmin,
+    StoreResult, Token,
 };
 
-use super::told::micros;
-use super::{History, Log, Recorder};
+use super::replies::micros;
+use super::{History, HistoryLog, Recorder};
 use crate::conformance::Subject;
 
 /// How many do how much.
@@ -46,7 +46,8 @@ pub enum Flaw {
     CountsFromTheLastSending,
     /// An owner gives its key back while its effect is at work (I17).
     ReleasesAtWork,
-    /// An owner calls its run a doubt while its effect is at work, and an operator frees the key (I17).
+    /// An owner calls its run a doubt while its effect is at work, and an operator frees the key
+    /// (I17).
     DoubtsAtWork,
 }
 
@@ -77,13 +78,13 @@ impl Flaw {
     }
 }
 
-/// Lets clients loose on `subject`, half of them as another process; gives what happened. `clock` has
-/// to run as fast as the store's.
+/// Lets clients loose on `subject`, half of them as another process; gives what happened. `clock`
+/// has to run as fast as the store's.
 ///
 /// # Panics
 /// Where a client panics.
 pub async fn run(subject: Arc<dyn Subject>, clock: Arc<dyn Clock>, plan: Plan) -> History {
-    let log = Log::new(clock);
+    let log = HistoryLog::new(clock);
     let environment = format!("clients-{}", plan.seed);
     let mut tasks = Vec::new();
     for client in 0..plan.clients {
@@ -116,7 +117,7 @@ struct Client {
 
 impl Client {
     fn new(
-        log: &Log,
+        log: &HistoryLog,
         store: Arc<dyn StoreAdmin>,
         client: u32,
         subject: &Arc<dyn Subject>,
@@ -197,7 +198,9 @@ impl Client {
 
     /// An answer that nobody else gives.
     fn answer(&mut self) -> Arc<Answer> {
-        Arc::new(Answer::of(self.rng.random::<u128>().to_be_bytes().to_vec()))
+        Arc::new(Answer::from_body(
+            self.rng.random::<u128>().to_be_bytes().to_vec(),
+        ))
     }
 
     /// Claims a key, again where the reply was lost, and goes on as told.
@@ -220,7 +223,8 @@ impl Client {
             Ok(Claimed::Won(lease)) => {
                 let deadline = sent.saturating_add(micros(lease.lease) / 10 * 9);
                 self.own(lease, claim.terms.crash(), deadline).await;
-                // A copy of the claim may turn up at any time. Whatever it is told, nobody acts on it.
+                // A copy of the claim may turn up at any time. Whatever it is told, nobody acts on
+                // it.
                 if self.chance(0.15) {
                     drop(self.store.claim(&claim).await);
                 }
@@ -363,7 +367,7 @@ fn claim(
 ) -> Claim {
     let parts = || {
         let namespace = Namespace::new(environment, "", "scope").ok()?;
-        let terms = Terms::new(lease, lease * 10, crash, 3).ok()?;
+        let terms = ClaimTerms::new(lease, lease * 10, crash, 3).ok()?;
         Some((namespace, terms, Key::parse(&format!("key-{index}")).ok()?))
     };
     let Some((namespace, terms, key)) = parts() else {
@@ -372,7 +376,7 @@ fn claim(
     let secret = Secret::none();
     Claim {
         retry: false,
-        identity: Identity::of(&secret, &namespace, &key),
+        identity: Identity::new(&secret, &namespace, &key),
         fingerprint: Fingerprint::builder(&secret).part(payload).finish(),
         token,
         terms,

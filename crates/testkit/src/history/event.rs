@@ -1,4 +1,5 @@
-//! What a history is made of. Plain numbers and text: a history outlives the process that wrote it.
+//! The events of a history, as plain numbers and text: a history outlives the process that wrote
+//! it.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// One call to a store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Call {
+pub struct CallRecord {
     /// Who called.
     pub client: u32,
     /// Whose record: the identity in hexadecimal.
@@ -22,17 +23,17 @@ pub struct Call {
     /// When it was answered, on that clock.
     pub ended: Option<u64>,
     /// What was asked.
-    pub ask: Ask,
+    pub ask: CallRequest,
     /// What was answered.
-    pub reply: Reply,
+    pub reply: CallReply,
 }
 
 /// Added to the number of a client that acts as an operator.
 pub const OPERATOR: u32 = 1 << 31;
 
-impl Call {
-    /// Whether an operator sent it. A settlement by an operator is an unlock: it ends a lease in its owner's name, and the
-    /// owner may be at work.
+impl CallRecord {
+    /// Whether an operator sent it. A settlement by an operator is an unlock: it ends a lease in
+    /// its owner's name, and the owner may be at work.
     #[must_use]
     pub const fn is_operators(&self) -> bool {
         self.client & OPERATOR != 0
@@ -41,7 +42,7 @@ impl Call {
 
 /// What was asked of a store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Ask {
+pub enum CallRequest {
     /// To be the one who runs.
     Claim {
         /// Of whom.
@@ -73,14 +74,14 @@ pub enum Ask {
         /// Whose.
         token: u128,
         /// As what.
-        ending: Ending,
+        ending: KeyEnding,
     },
     /// To end a doubt.
     Resolve {
         /// Which doubt.
         fence: u64,
         /// As what.
-        ending: Ending,
+        ending: KeyEnding,
     },
     /// To forget the record.
     Delete,
@@ -90,7 +91,7 @@ pub enum Ask {
 
 /// How an operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Ending {
+pub enum KeyEnding {
     /// With an answer, told by its mark.
     Completed(u64),
     /// With a final failure, told by its mark.
@@ -101,7 +102,7 @@ pub enum Ending {
     InDoubt,
 }
 
-impl Ending {
+impl KeyEnding {
     /// Whether nothing can follow it but a new life of the key.
     #[must_use]
     pub const fn is_answer(self) -> bool {
@@ -109,7 +110,7 @@ impl Ending {
     }
 }
 
-impl From<&Settlement> for Ending {
+impl From<&Settlement> for KeyEnding {
     fn from(settlement: &Settlement) -> Self {
         match settlement {
             Settlement::Complete(answer) => Self::Completed(answer_mark(answer)),
@@ -120,7 +121,7 @@ impl From<&Settlement> for Ending {
     }
 }
 
-impl From<&Resolution> for Ending {
+impl From<&Resolution> for KeyEnding {
     fn from(resolution: &Resolution) -> Self {
         Self::from(&Settlement::from(resolution.clone()))
     }
@@ -128,16 +129,16 @@ impl From<&Resolution> for Ending {
 
 /// Where a record stood when it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stand {
+pub struct KeyStanding {
     /// Under which fence.
     pub fence: u64,
     /// How it ended; `None` while it runs.
-    pub ending: Option<Ending>,
+    pub ending: Option<KeyEnding>,
 }
 
 /// What a store answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Reply {
+pub enum CallReply {
     /// The lease is the asker's.
     Won {
         /// Which lease.
@@ -154,7 +155,7 @@ pub enum Reply {
     /// Somebody else runs it.
     Busy,
     /// It is done.
-    Replay(Ending),
+    Replay(KeyEnding),
     /// The key was used with another payload.
     Mismatch,
     /// Nobody knows whether it happened.
@@ -173,7 +174,7 @@ pub enum Reply {
     /// It is forgotten; whether there was anything to forget.
     Deleted(bool),
     /// What a read showed.
-    Seen(Option<Stand>),
+    Seen(Option<KeyStanding>),
     /// An error. Where it is not `definite`, the call may have happened, or may yet happen.
     Failed {
         /// Whether it says that nothing was changed.
@@ -185,7 +186,7 @@ pub enum Reply {
 
 /// One run of an effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Effect {
+pub struct EffectRecord {
     /// Who ran it.
     pub client: u32,
     /// For which key.
@@ -196,7 +197,7 @@ pub struct Effect {
     pub attempt: u16,
     /// When it began.
     pub start: u64,
-    /// When it began, as [`Call::began`].
+    /// When it began, as [`CallRecord::began`].
     pub began: u64,
     /// When it was over; `None` where it never was.
     pub end: Option<u64>,
@@ -206,20 +207,21 @@ pub struct Effect {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
     /// The calls to the store.
-    pub calls: Vec<Call>,
+    pub calls: Vec<CallRecord>,
     /// The effects that were run.
-    pub effects: Vec<Effect>,
+    pub effects: Vec<EffectRecord>,
 }
 
 impl History {
-    /// Adds what another process saw. Its ticks must be of the same kind: a clock that both can read.
+    /// Adds what another process saw. Its ticks must be of the same kind: a clock that both can
+    /// read.
     pub fn merge(&mut self, other: Self) {
         self.calls.extend(other.calls);
         self.effects.extend(other.effects);
     }
 }
 
-impl fmt::Display for Call {
+impl fmt::Display for CallRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let end = self.end.map_or("…".to_owned(), |end| end.to_string());
         write!(
@@ -230,7 +232,7 @@ impl fmt::Display for Call {
     }
 }
 
-impl fmt::Display for Effect {
+impl fmt::Display for EffectRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let end = self.end.map_or("…".to_owned(), |end| end.to_string());
         let Self {

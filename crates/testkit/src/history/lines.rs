@@ -1,4 +1,4 @@
-//! A history as lines: what a process has written so far is there, however it ends.
+//! A history as JSON lines, so that everything is on disk when a process is killed.
 
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
@@ -6,8 +6,8 @@ use std::io::{BufRead, Write};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::callers::Told;
-use super::event::{Call, Effect, History, Reply};
+use super::callers::CallerReport;
+use super::event::{CallRecord, CallReply, EffectRecord, History};
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,21 +17,21 @@ pub enum Line {
         /// Its number in this file.
         number: usize,
         /// The call, without an answer.
-        call: Call,
+        call: CallRecord,
     },
     /// A call was answered.
     Answered {
         /// Which.
         number: usize,
-        /// When, as [`Call::end`].
+        /// When, as [`CallRecord::end`].
         end: u64,
-        /// When, as [`Call::ended`].
+        /// When, as [`CallRecord::ended`].
         ended: u64,
         /// What was answered.
-        reply: Reply,
+        reply: CallReply,
     },
     /// An effect begins. For the checker this line *is* the effect.
-    Began(Effect),
+    Began(EffectRecord),
     /// An effect is over.
     Finished {
         /// Who ran it.
@@ -44,7 +44,7 @@ pub enum Line {
         end: u64,
     },
     /// A caller was told something.
-    Told(Told),
+    Told(CallerReport),
 }
 
 /// Writes lines, each in one piece and at once: no buffer of ours dies with the process.
@@ -60,7 +60,7 @@ impl Pen {
     }
 
     /// → the call's number.
-    pub(super) fn asked(&self, call: Call) -> usize {
+    pub(super) fn asked(&self, call: CallRecord) -> usize {
         let mut pen = self.0.lock();
         let number = pen.0;
         pen.0 += 1;
@@ -69,7 +69,7 @@ impl Pen {
     }
 }
 
-/// Whoever can't write down what it does must do nothing more: the history would accuse others.
+/// A process that can't record its actions must stop, or the history would blame others.
 fn put(out: &mut impl Write, line: &Line) {
     let text = serde_json::to_vec(line).map(|mut text| {
         text.push(b'\n');
@@ -87,11 +87,11 @@ pub struct Read {
     /// Calls and effects.
     pub history: History,
     /// What callers were told.
-    pub told: Vec<Told>,
+    pub reports: Vec<CallerReport>,
 }
 
-/// Reads what one process wrote. A last line that is not whole was being written when the process ended; it counts as
-/// not written.
+/// Reads what one process wrote. A last line that is not whole was being written when the process
+/// ended; it counts as not written.
 ///
 /// # Errors
 /// Where the text can't be read, or a line before the last isn't one.
@@ -137,20 +137,20 @@ impl Read {
                 end,
             } => {
                 let mut effects = self.history.effects.iter_mut().rev();
-                let ours = |effect: &&mut Effect| {
+                let ours = |effect: &&mut EffectRecord| {
                     (effect.client, effect.fence) == (client, fence) && effect.key == key
                 };
                 if let Some(effect) = effects.find(ours) {
                     effect.end = Some(end);
                 }
             }
-            Line::Told(told) => self.told.push(told),
+            Line::Told(report) => self.reports.push(report),
         }
     }
 
     /// Adds what another process wrote.
     pub fn merge(&mut self, other: Self) {
         self.history.merge(other.history);
-        self.told.extend(other.told);
+        self.reports.extend(other.reports);
     }
 }

@@ -1,4 +1,4 @@
-//! [`Log`]: where a history is kept while it happens.
+//! [`HistoryLog`]: collects a history while it happens.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use semel_core::{Clock, StoreAdmin};
 
-use super::callers::Told;
+use super::callers::CallerReport;
 use super::event::History;
 use super::lines::{Line, Pen};
 use super::recorder::Recorder;
 
 /// Where calls and effects are written down. Clones share one history.
 #[derive(Clone)]
-pub struct Log {
+pub struct HistoryLog {
     pub(super) shared: Arc<Shared>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Shared {
     pub(super) pen: Option<Pen>,
 }
 
-impl Log {
+impl HistoryLog {
     /// An empty log. `clock` must run as fast as the store's: spans on it are compared with leases
     /// and retentions.
     #[must_use]
@@ -33,8 +33,9 @@ impl Log {
         Self::over(clock, None)
     }
 
-    /// A log of a process that may be killed: each thing is written as a [`Line`] to `out` before it is acted on, and
-    /// not kept. `clock` must be one that all processes of the history can read: its time in nanoseconds is the tick.
+    /// A log of a process that may be killed: each thing is written as a [`Line`] to `out` before
+    /// it is acted on, and not kept. `clock` must be one that all processes of the history can
+    /// read: its time in nanoseconds is the tick.
     #[must_use]
     pub fn in_lines(clock: Arc<dyn Clock>, out: Box<dyn std::io::Write + Send>) -> Self {
         Self::over(clock, Some(Pen::new(out)))
@@ -52,10 +53,10 @@ impl Log {
         }
     }
 
-    /// Writes down what a caller was told; kept only by a log [in lines](Self::in_lines).
-    pub fn told(&self, told: Told) {
+    /// Records what a caller was told; kept only by a log [in lines](Self::in_lines).
+    pub fn record_report(&self, report: CallerReport) {
         if let Some(pen) = &self.shared.pen {
-            pen.write(&Line::Told(told));
+            pen.write(&Line::Told(report));
         }
     }
 
@@ -91,7 +92,7 @@ impl Log {
     }
 }
 
-impl std::fmt::Debug for Log {
+impl std::fmt::Debug for HistoryLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let history = self.shared.history.lock();
         write!(

@@ -1,4 +1,4 @@
-//! [`Recorder`]: a store that writes down every call.
+//! [`Recorder`]: a store wrapper that records every call.
 
 use std::sync::Arc;
 
@@ -8,24 +8,27 @@ use semel_core::{
     Resolution, Resolved, Settled, Settlement, Store, StoreAdmin, StoreResult,
 };
 
-use super::event::{Ask, Call, Effect, OPERATOR, Reply, checkpoint_mark, key_of, mark};
+use super::event::{
+    CallRecord, CallReply, CallRequest, EffectRecord, OPERATOR, checkpoint_mark, key_of, mark,
+};
 use super::lines::Line;
-use super::log::Log;
-use super::told::{claimed, micros, stand};
+use super::log::HistoryLog;
+use super::replies::{claimed, micros, stand};
 
 /// A store whose calls are written down, for one client.
 ///
-/// What sends calls twice on its own goes above a recorder, not below: a settlement that was done the
-/// first time and refused the second would be written down as refused.
+/// What sends calls twice on its own goes above a recorder, not below: a settlement that was done
+/// the first time and refused the second would be written down as refused.
 #[derive(Clone)]
 pub struct Recorder {
     pub(super) inner: Arc<dyn StoreAdmin>,
-    pub(super) log: Log,
+    pub(super) log: HistoryLog,
     pub(super) client: u32,
 }
 
 impl Recorder {
-    /// The same store, as an operator calls it who sits beside this client: what it settles is an unlock.
+    /// The same store, as an operator calls it who sits beside this client: what it settles is an
+    /// unlock.
     #[must_use]
     pub fn operator(&self) -> Self {
         Self {
@@ -39,7 +42,8 @@ impl Recorder {
         self.start_effect(identity, (fence, attempt), None);
     }
 
-    /// Writes down that an effect begins, unless the time of the log is past `deadline`, in microseconds. → whether it may begin.
+    /// Writes down that an effect begins, unless the time of the log is past `deadline`, in
+    /// microseconds. → whether it may begin.
     pub fn effect_started_before(
         &self,
         deadline: u64,
@@ -66,7 +70,7 @@ impl Recorder {
         if deadline.is_some_and(|deadline| began >= deadline) {
             return false;
         }
-        let effect = Effect {
+        let effect = EffectRecord {
             client,
             key,
             fence: fence.0,
@@ -96,7 +100,7 @@ impl Recorder {
         }
         let mut history = self.log.shared.history.lock();
         let mut effects = history.effects.iter_mut().rev();
-        let ours = |effect: &&mut Effect| {
+        let ours = |effect: &&mut EffectRecord| {
             effect.client == self.client && effect.key == key && effect.fence == fence.0
         };
         if let Some(effect) = effects.find(ours) {
@@ -104,9 +108,9 @@ impl Recorder {
         }
     }
 
-    /// Writes down a call before it is sent, so that it is known even if nobody sees its reply.
-    fn asked(&self, identity: &Identity, ask: Ask) -> usize {
-        let call = Call {
+    /// Records a call before it is sent, so that it is known even if its reply is lost.
+    fn asked(&self, identity: &Identity, ask: CallRequest) -> usize {
+        let call = CallRecord {
             client: self.client,
             key: key_of(identity),
             began: self.log.time(),
@@ -114,7 +118,7 @@ impl Recorder {
             end: None,
             ended: None,
             ask,
-            reply: Reply::Unanswered,
+            reply: CallReply::Unanswered,
         };
         if let Some(pen) = &self.log.shared.pen {
             return pen.asked(call);
@@ -124,7 +128,7 @@ impl Recorder {
         history.calls.len() - 1
     }
 
-    fn answered(&self, index: usize, reply: Reply) {
+    fn answered(&self, index: usize, reply: CallReply) {
         let (end, ended) = (self.log.tick(), self.log.time());
         if let Some(pen) = &self.log.shared.pen {
             return pen.write(&Line::Answered {
@@ -142,15 +146,15 @@ impl Recorder {
     async fn recorded<'a, T>(
         &self,
         identity: &Identity,
-        ask: Ask,
+        ask: CallRequest,
         send: impl FnOnce() -> BoxFuture<'a, StoreResult<T>> + Send,
-        told: impl Fn(&T) -> Reply + Send,
+        to_reply: impl Fn(&T) -> CallReply + Send,
     ) -> StoreResult<T> {
         let index = self.asked(identity, ask);
         let result = send().await;
         let reply = match &result {
-            Ok(answer) => told(answer),
-            Err(error) => Reply::Failed {
+            Ok(answer) => to_reply(answer),
+            Err(error) => CallReply::Failed {
                 definite: error.certainty == Certainty::Definite,
             },
         };
@@ -165,7 +169,7 @@ impl Recorder {
 )]
 impl Store for Recorder {
     fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
-        let ask = Ask::Claim {
+        let ask = CallRequest::Claim {
             token: claim.token.0,
             payload: mark(&claim.fingerprint),
             hold: claim.terms.crash() == CrashPolicy::Hold,
@@ -173,8 +177,8 @@ impl Store for Recorder {
             retention: micros(claim.terms.retention()),
             max_attempts: claim.terms.max_attempts(),
         };
-        let told = |answer: &Claimed| claimed(&claim.identity, answer);
-        Box::pin(self.recorded(&claim.identity, ask, || self.inner.claim(claim), told))
+        let to_reply = |answer: &Claimed| claimed(&claim.identity, answer);
+        Box::pin(self.recorded(&claim.identity, ask, || self.inner.claim(claim), to_reply))
     }
 
     fn renew<'a>(
@@ -182,17 +186,17 @@ impl Store for Recorder {
         lease: &'a Grant,
         checkpoint: Option<&'a Bytes>,
     ) -> BoxFuture<'a, StoreResult<Renewed>> {
-        let ask = Ask::Renew {
+        let ask = CallRequest::Renew {
             fence: lease.fence.0,
             token: lease.token.0,
             checkpoint: checkpoint.map(|checkpoint| checkpoint_mark(checkpoint)),
         };
-        let told = |answer: &Renewed| match answer {
-            Renewed::Held => Reply::Held,
-            Renewed::Lost => Reply::Lost,
+        let to_reply = |answer: &Renewed| match answer {
+            Renewed::Held => CallReply::Held,
+            Renewed::Lost => CallReply::Lost,
         };
         let send = move || self.inner.renew(lease, checkpoint);
-        Box::pin(self.recorded(&lease.identity, ask, send, told))
+        Box::pin(self.recorded(&lease.identity, ask, send, to_reply))
     }
 
     fn settle<'a>(
@@ -201,17 +205,17 @@ impl Store for Recorder {
         settlement: &'a Settlement,
     ) -> BoxFuture<'a, StoreResult<Settled>> {
         let (fence, token) = (lease.fence.0, lease.token.0);
-        let ask = Ask::Settle {
+        let ask = CallRequest::Settle {
             fence,
             token,
             ending: settlement.into(),
         };
-        let told = |answer: &Settled| match answer {
-            Settled::Done => Reply::Done,
-            Settled::Lost => Reply::Lost,
+        let to_reply = |answer: &Settled| match answer {
+            Settled::Done => CallReply::Done,
+            Settled::Lost => CallReply::Lost,
         };
         let send = move || self.inner.settle(lease, settlement);
-        Box::pin(self.recorded(&lease.identity, ask, send, told))
+        Box::pin(self.recorded(&lease.identity, ask, send, to_reply))
     }
 
     fn resolve<'a>(
@@ -220,21 +224,26 @@ impl Store for Recorder {
         fence: Fence,
         resolution: &'a Resolution,
     ) -> BoxFuture<'a, StoreResult<Resolved>> {
-        let ask = Ask::Resolve {
+        let ask = CallRequest::Resolve {
             fence: fence.0,
             ending: resolution.into(),
         };
-        let told = |answer: &Resolved| match answer {
-            Resolved::Done => Reply::Done,
-            Resolved::NotInDoubt => Reply::NotInDoubt,
+        let to_reply = |answer: &Resolved| match answer {
+            Resolved::Done => CallReply::Done,
+            Resolved::NotInDoubt => CallReply::NotInDoubt,
         };
         let send = move || self.inner.resolve(identity, fence, resolution);
-        Box::pin(self.recorded(identity, ask, send, told))
+        Box::pin(self.recorded(identity, ask, send, to_reply))
     }
 
     fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
-        let told = |found: &Option<Record>| Reply::Seen(found.as_ref().map(stand));
-        Box::pin(self.recorded(identity, Ask::Read, || self.inner.read(identity), told))
+        let to_reply = |found: &Option<Record>| CallReply::Seen(found.as_ref().map(stand));
+        Box::pin(self.recorded(
+            identity,
+            CallRequest::Read,
+            || self.inner.read(identity),
+            to_reply,
+        ))
     }
 
     semel_core::forward_store!(|self| self.inner => watch, capabilities);
@@ -247,8 +256,13 @@ impl Store for Recorder {
 )]
 impl StoreAdmin for Recorder {
     fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
-        let told = |found: &bool| Reply::Deleted(*found);
-        Box::pin(self.recorded(identity, Ask::Delete, || self.inner.delete(identity), told))
+        let to_reply = |found: &bool| CallReply::Deleted(*found);
+        Box::pin(self.recorded(
+            identity,
+            CallRequest::Delete,
+            || self.inner.delete(identity),
+            to_reply,
+        ))
     }
 
     semel_core::forward_store!(|self| self.inner => list, restore, sweep, expired, now, stats, connections, diagnose);

@@ -1,4 +1,4 @@
-//! A store on a clock that its callers move.
+//! A store on a clock that its callers advance.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The checker is held to account: stores and clients with one bug each, and the rule that has to find it.
+//! Mutation tests of the checker: stores and clients with one bug each, and the rule that must find
+//! it.
 
 use std::sync::Arc;
 

@@ -1,19 +1,21 @@
-//! One key's part of a history, laid out for the rules.
+//! The history of one key, indexed for the rules.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use super::check::{Clocks, Violation};
-use super::event::{Ask, Call, Effect, Ending, History, Reply};
+use super::event::{CallRecord, CallReply, CallRequest, EffectRecord, History, KeyEnding};
 
 /// Which keys anybody ever tried to end in which way.
-pub(super) struct Endings<'h>(HashMap<Ending, BTreeSet<&'h str>>);
+pub(super) struct Endings<'h>(HashMap<KeyEnding, BTreeSet<&'h str>>);
 
 impl<'h> Endings<'h> {
     pub(super) fn of(history: &'h History) -> Self {
         let mut endings: HashMap<_, BTreeSet<_>> = HashMap::new();
         for call in &history.calls {
-            if let Ask::Settle { ending, .. } | Ask::Resolve { ending, .. } = call.ask {
+            if let CallRequest::Settle { ending, .. } | CallRequest::Resolve { ending, .. } =
+                call.ask
+            {
                 endings.entry(ending).or_default().insert(&*call.key);
             }
         }
@@ -21,7 +23,7 @@ impl<'h> Endings<'h> {
     }
 
     /// Whether another key than `key` was ended so.
-    pub(super) fn elsewhere(&self, ending: Ending, key: &str) -> bool {
+    pub(super) fn elsewhere(&self, ending: KeyEnding, key: &str) -> bool {
         self.0
             .get(&ending)
             .is_some_and(|keys| keys.iter().any(|other| *other != key))
@@ -32,8 +34,8 @@ impl<'h> Endings<'h> {
 pub(super) struct View<'h> {
     pub(super) key: &'h str,
     /// By start.
-    pub(super) calls: Vec<&'h Call>,
-    pub(super) effects: Vec<&'h Effect>,
+    pub(super) calls: Vec<&'h CallRecord>,
+    pub(super) effects: Vec<&'h EffectRecord>,
     /// Every claim that was told it won, by fence, then by start.
     pub(super) wins: Vec<Win<'h>>,
     /// How far the clocks may be apart.
@@ -45,7 +47,7 @@ pub(super) struct View<'h> {
 /// A claim that was told it won.
 #[derive(Clone, Copy)]
 pub(super) struct Win<'h> {
-    pub(super) call: &'h Call,
+    pub(super) call: &'h CallRecord,
     pub(super) fence: u64,
     pub(super) token: u128,
     pub(super) attempt: u16,
@@ -58,11 +60,11 @@ pub(super) struct Win<'h> {
 /// A settlement or a resolution.
 #[derive(Clone, Copy)]
 pub(super) struct End<'h> {
-    pub(super) call: &'h Call,
+    pub(super) call: &'h CallRecord,
     pub(super) fence: u64,
     /// `None` for a resolution.
     pub(super) token: Option<u128>,
-    pub(super) ending: Ending,
+    pub(super) ending: KeyEnding,
 }
 
 impl<'h> View<'h> {
@@ -112,7 +114,7 @@ impl<'h> View<'h> {
     /// Every settlement and resolution.
     pub(super) fn ends(&self) -> impl Iterator<Item = End<'h>> {
         self.calls.iter().filter_map(|call| match call.ask {
-            Ask::Settle {
+            CallRequest::Settle {
                 fence,
                 token,
                 ending,
@@ -122,7 +124,7 @@ impl<'h> View<'h> {
                 token: Some(token),
                 ending,
             }),
-            Ask::Resolve { fence, ending } => Some(End {
+            CallRequest::Resolve { fence, ending } => Some(End {
                 call,
                 fence,
                 token: None,
@@ -133,30 +135,33 @@ impl<'h> View<'h> {
     }
 
     /// Whether the record may have been deleted after `from` was sent and before `to` was answered.
-    pub(super) fn may_be_deleted(&self, from: &Call, to: &Call) -> bool {
-        let deletes = self.calls.iter().filter(|call| call.ask == Ask::Delete);
+    pub(super) fn may_be_deleted(&self, from: &CallRecord, to: &CallRecord) -> bool {
+        let deletes = self
+            .calls
+            .iter()
+            .filter(|call| call.ask == CallRequest::Delete);
         let mut others = deletes.filter(|call| !std::ptr::eq(**call, to));
         others.any(|call| may_have_happened(call) && between(call, from, to))
     }
 
     /// Whether the key may have been given back between `from` and `to`: by a settlement or a
     /// resolution of a fence from `fence` on.
-    pub(super) fn may_be_released(&self, fence: u64, from: &Call, to: &Call) -> bool {
+    pub(super) fn may_be_released(&self, fence: u64, from: &CallRecord, to: &CallRecord) -> bool {
         self.ends().any(|end| {
-            let releases = end.ending == Ending::Released && end.fence >= fence;
+            let releases = end.ending == KeyEnding::Released && end.fence >= fence;
             releases && may_have_happened(end.call) && between(end.call, from, to)
         })
     }
 
     /// Whether the record that `lease` wrote may have expired by the time `to` was answered.
-    pub(super) fn may_be_expired(&self, lease: &Win<'_>, to: &Call) -> bool {
+    pub(super) fn may_be_expired(&self, lease: &Win<'_>, to: &CallRecord) -> bool {
         let written = self.last_written(lease, to);
         let ended = to.ended.unwrap_or(u64::MAX);
         ended.saturating_add(self.slack) >= written.saturating_add(lease.retention)
     }
 
     /// Whether `lease` may have lapsed by the time `to` was answered.
-    pub(super) fn may_be_lapsed(&self, lease: &Win<'_>, to: &Call) -> bool {
+    pub(super) fn may_be_lapsed(&self, lease: &Win<'_>, to: &CallRecord) -> bool {
         let written = self.last_written(lease, to);
         let ended = to.ended.unwrap_or(u64::MAX);
         ended.saturating_add(self.slack) >= written.saturating_add(lease.lease)
@@ -164,10 +169,10 @@ impl<'h> View<'h> {
 
     /// The earliest that the last write under `lease` can have been. Settlements are left out: one
     /// that was sent before may have been written then.
-    fn last_written(&self, lease: &Win<'_>, to: &Call) -> u64 {
+    fn last_written(&self, lease: &Win<'_>, to: &CallRecord) -> u64 {
         let renewals = self.calls.iter().filter(|call| match call.ask {
-            Ask::Renew { fence, .. } => {
-                fence == lease.fence && call.reply == Reply::Held && is_before(call, to)
+            CallRequest::Renew { fence, .. } => {
+                fence == lease.fence && call.reply == CallReply::Held && is_before(call, to)
             }
             _ => false,
         });
@@ -179,7 +184,7 @@ impl<'h> View<'h> {
     /// When the claim that won `lease` was first sent: a copy whose reply was lost may have won it.
     pub(super) fn first_sent(&self, lease: &Win<'_>) -> u64 {
         let copies = self.calls.iter().filter(|call| match call.ask {
-            Ask::Claim { token, .. } => token == lease.token && until(call) == u64::MAX,
+            CallRequest::Claim { token, .. } => token == lease.token && until(call) == u64::MAX,
             _ => false,
         });
         copies
@@ -188,9 +193,9 @@ impl<'h> View<'h> {
     }
 
     /// Whether a claim other than those of `token` may have won between `from` and `to`.
-    pub(super) fn may_be_anothers(&self, token: u128, from: &Call, to: &Call) -> bool {
+    pub(super) fn may_be_anothers(&self, token: u128, from: &CallRecord, to: &CallRecord) -> bool {
         self.calls.iter().any(|call| match call.ask {
-            Ask::Claim { token: other, .. } => {
+            CallRequest::Claim { token: other, .. } => {
                 other != token && may_have_happened(call) && between(call, from, to)
             }
             _ => false,
@@ -198,11 +203,11 @@ impl<'h> View<'h> {
     }
 
     /// Whether any claim may have won while one of these calls, or the time between them, went by.
-    pub(super) fn may_be_claimed(&self, one: &Call, other: &Call) -> bool {
+    pub(super) fn may_be_claimed(&self, one: &CallRecord, other: &CallRecord) -> bool {
         let from = one.start.min(other.start);
         let to = until(one).max(until(other));
         self.calls.iter().any(|call| {
-            let claim = matches!(call.ask, Ask::Claim { .. }) && may_have_happened(call);
+            let claim = matches!(call.ask, CallRequest::Claim { .. }) && may_have_happened(call);
             claim && until(call) > from && call.start < to
         })
     }
@@ -228,7 +233,7 @@ impl<'h> View<'h> {
         &self,
         invariant: &'static str,
         sentence: String,
-        calls: &[&Call],
+        calls: &[&CallRecord],
     ) -> Violation {
         let calls = calls.iter().map(|call| (*call).clone()).collect();
         Violation {
@@ -241,8 +246,8 @@ impl<'h> View<'h> {
     }
 }
 
-fn win(call: &Call) -> Option<Win<'_>> {
-    let Ask::Claim {
+fn win(call: &CallRecord) -> Option<Win<'_>> {
+    let CallRequest::Claim {
         payload,
         hold,
         lease,
@@ -252,7 +257,7 @@ fn win(call: &Call) -> Option<Win<'_>> {
     else {
         return None;
     };
-    let Reply::Won {
+    let CallReply::Won {
         fence,
         token,
         attempt,
@@ -274,32 +279,32 @@ fn win(call: &Call) -> Option<Win<'_>> {
 }
 
 /// Whether `first` was answered before `second` was sent.
-pub(super) fn is_before(first: &Call, second: &Call) -> bool {
+pub(super) fn is_before(first: &CallRecord, second: &CallRecord) -> bool {
     until(first) < second.start
 }
 
 /// Whether `call` can have taken effect after `from` was sent and before `to` was answered.
-pub(super) fn between(call: &Call, from: &Call, to: &Call) -> bool {
+pub(super) fn between(call: &CallRecord, from: &CallRecord, to: &CallRecord) -> bool {
     until(call) > from.start && call.start < until(to)
 }
 
 /// When a call's effect is surely over: a call of unknown outcome may arrive at any time.
-pub(super) fn until(call: &Call) -> u64 {
+pub(super) fn until(call: &CallRecord) -> u64 {
     match call.reply {
-        Reply::Unanswered | Reply::Failed { definite: false } => u64::MAX,
+        CallReply::Unanswered | CallReply::Failed { definite: false } => u64::MAX,
         _ => call.end.unwrap_or(u64::MAX),
     }
 }
 
 /// Whether a call that asks for a change may have made it.
-pub(super) fn may_have_happened(call: &Call) -> bool {
+pub(super) fn may_have_happened(call: &CallRecord) -> bool {
     matches!(
         call.reply,
-        Reply::Won { .. }
-            | Reply::Held
-            | Reply::Done
-            | Reply::Deleted(_)
-            | Reply::Unanswered
-            | Reply::Failed { definite: false }
+        CallReply::Won { .. }
+            | CallReply::Held
+            | CallReply::Done
+            | CallReply::Deleted(_)
+            | CallReply::Unanswered
+            | CallReply::Failed { definite: false }
     )
 }

@@ -1,5 +1,5 @@
-//! What every step of the store is held to: the invariants, written from the specification in the
-//! model's own numbers, and not with the predicates that the shipped functions use themselves.
+//! Audits every step of the store against the invariants, written from the specification and
+//! independent of the shipped functions.
 
 use semel_core::{CrashPolicy, Settlement, State};
 

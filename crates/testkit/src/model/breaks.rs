@@ -1,4 +1,4 @@
-//! Rules that can be switched off, one decision each, to show that the properties notice.
+//! Rules that can be switched off, to show that the properties notice.
 
 use std::fmt;
 

@@ -18,7 +18,7 @@ use super::spaces::Space;
 
 /// What a run over one space found.
 #[derive(Clone, Debug, Serialize)]
-pub struct Outcome {
+pub struct ModelOutcome {
     /// Of the space.
     pub name: &'static str,
     /// Different states, all of them visited.
@@ -42,7 +42,7 @@ pub struct PropertyOutcome {
     pub holds: bool,
 }
 
-impl Outcome {
+impl ModelOutcome {
     /// Whether every property holds.
     #[must_use]
     pub fn is_ok(&self) -> bool {
@@ -55,7 +55,7 @@ pub fn check(
     space: Space,
     threads: usize,
     progress: impl FnMut(usize, Duration) + Send,
-) -> Outcome {
+) -> ModelOutcome {
     let mut properties = Vec::new();
     let (states, depth, seconds) = match space {
         Space::Store(config) => explore(
@@ -76,12 +76,13 @@ pub fn check(
             |model| {
                 let names = (moving_rules().collect(), moving_outcomes().collect());
                 properties = outcomes(&model.findings, names, |_| false);
-                // Each outcome of a move has to be reached in one of its spaces: see `moving_outcomes`.
+                // Each outcome of a move has to be reached in one of its spaces: see
+                // `moving_outcomes`.
                 properties.retain(|property| property.holds || property.expectation == "always");
             },
         ),
     };
-    Outcome {
+    ModelOutcome {
         name: space.name(),
         states,
         depth,
@@ -93,10 +94,11 @@ pub fn check(
 /// Which states are visited first.
 #[derive(Clone, Copy)]
 enum Order {
-    /// Keeps one number per state, where breadth first keeps its whole frontier. But each state on its list has the way
-    /// that led to it.
+    /// Keeps one number per state, where breadth first keeps its whole frontier. But each state on
+    /// its list has the way that led to it.
     Depth,
-    /// For smaller spaces in which a node may wait and ask again: that makes for ways as long as the space is large.
+    /// For smaller spaces in which a node may wait and ask again: that makes for ways as long as
+    /// the space is large.
     Breadth,
 }
 

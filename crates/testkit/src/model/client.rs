@@ -64,7 +64,8 @@ impl Protocol {
         world.clients[client].phase = Phase::Working { fence, crash };
     }
 
-    /// A call got no answer. A claim may have won, or may yet; a late winner's renewal was its last try.
+    /// A call got no answer. A claim may have won, or may yet; a late winner's renewal was its last
+    /// try.
     pub(super) fn no_answer(&self, world: &mut World, client: usize) {
         let now = world.now;
         let at = &mut world.clients[client];

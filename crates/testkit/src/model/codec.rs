@@ -6,9 +6,9 @@ use bytes::Bytes;
 use semel_core::{
     Answer, Body, Claim, CrashPolicy, Digest, Fence, Fingerprint, Identity, Key, Namespace,
 };
-use semel_core::{Record, Resolution, Secret, Settlement, Terms, Timestamp, Token};
+use semel_core::{ClaimTerms, Record, Resolution, Secret, Settlement, Timestamp, Token};
 
-use super::config::{Asker, Config, TICK};
+use super::config::{Asker, ModelConfig, TICK};
 use super::world::{AnswerNo, FenceNo, OPERATORS_ANSWER, Resolve, Row, Ticks, Verdict};
 
 /// Tokens that one client may have in use at a time.
@@ -43,10 +43,10 @@ pub(super) fn free_token(client: usize, taken: impl Fn(u8) -> bool) -> u8 {
 }
 
 impl Codec {
-    pub(super) fn new(config: &Config) -> Self {
+    pub(super) fn new(config: &ModelConfig) -> Self {
         let namespace = Namespace::new("", "", "model").expect("a scope");
         let key = Key::parse("the-key").expect("a key");
-        let identity = Identity::of(&Secret::none(), &namespace, &key);
+        let identity = Identity::new(&Secret::none(), &namespace, &key);
         let asks = config
             .clients
             .iter()
@@ -153,7 +153,7 @@ pub(super) fn answer_no(answer: &Answer) -> AnswerNo {
     let number = AnswerNo::from_be_bytes([answer.head[0], answer.head[1]]);
     match &answer.body {
         Body::Kept(_) => number,
-        Body::Elsewhere { .. } => number | ELSEWHERE,
+        Body::External { .. } => number | ELSEWHERE,
         Body::Omitted { .. } => number | OMITTED,
     }
 }
@@ -177,7 +177,8 @@ pub(super) fn resolution(resolve: Resolve) -> Resolution {
     }
 }
 
-/// Mark an answer whose body lies elsewhere (P44), and one whose body was not kept (P27). No fence is as large.
+/// Mark an answer whose body lies elsewhere (P44), and one whose body was not kept (P27). No fence
+/// is as large.
 pub(super) const ELSEWHERE: AnswerNo = 0xff00;
 pub(super) const OMITTED: AnswerNo = 0xfe00;
 /// Answers that can be marked.
@@ -200,7 +201,7 @@ pub(super) fn answer(number: AnswerNo) -> Arc<Answer> {
     let bytes = 2;
     let (of, mark) = parts(number);
     let body = match mark {
-        ELSEWHERE => Body::Elsewhere {
+        ELSEWHERE => Body::External {
             bytes,
             digest: digest(of),
         },
@@ -238,10 +239,11 @@ fn fingerprint(payload: u8) -> Fingerprint {
     Fingerprint::from_bytes(bytes)
 }
 
-fn terms(config: &Config, crash: CrashPolicy) -> Terms {
+fn terms(config: &ModelConfig, crash: CrashPolicy) -> ClaimTerms {
     let lease = TICK * u32::from(config.lease);
     let retention = TICK * u32::from(config.retention);
-    Terms::new(lease, retention, crash, u16::from(config.max_attempts)).expect("terms in bounds")
+    ClaimTerms::new(lease, retention, crash, u16::from(config.max_attempts))
+        .expect("terms in bounds")
 }
 
 pub(super) fn small<N: TryInto<u8>>(number: N) -> u8 {

@@ -12,7 +12,7 @@ pub(super) const TICK: Duration = Duration::from_millis(5);
 
 /// One bounded space of behaviours.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct ModelConfig {
     /// What it is called in reports.
     pub name: &'static str,
     /// Which rules are broken.
@@ -38,7 +38,7 @@ pub struct Config {
     pub(super) beyond: &'static [&'static [&'static str]],
 }
 
-impl Config {
+impl ModelConfig {
     /// The same space under other rules.
     #[must_use]
     pub const fn with(self, breaks: Breaks) -> Self {
@@ -85,7 +85,7 @@ pub(super) const OTHER_HOLDS: Asker = Asker {
 };
 
 /// What all spaces have in common: a lease of two ticks, so that one can pass half of it.
-pub(super) const BASE: Config = Config {
+pub(super) const BASE: ModelConfig = ModelConfig {
     name: "",
     breaks: Breaks::NONE,
     clients: &[],

@@ -1,7 +1,7 @@
-//! For every broken rule: the property that notices, in a space small enough to see how.
+//! For every broken rule: the property that detects it, in a small space.
 
 use super::breaks::{Break, Breaks};
-use super::config::{BASE, Config, HOLDS, OTHER_TAKES, Renewals, TAKES};
+use super::config::{BASE, HOLDS, ModelConfig, OTHER_TAKES, Renewals, TAKES};
 use super::moving;
 use super::spaces::Space;
 use super::world::Verdict;
@@ -24,7 +24,7 @@ pub fn exhibits() -> Vec<Exhibit> {
     let of_a_store = all.map(|&(broken, property, space)| Exhibit {
         broken,
         property,
-        space: Space::Store(Config {
+        space: Space::Store(ModelConfig {
             name: broken.name(),
             breaks: space.breaks.and(broken),
             ..space
@@ -34,7 +34,7 @@ pub fn exhibits() -> Vec<Exhibit> {
     let of_a_move = of_a_move.map(|&(broken, property, space)| Exhibit {
         broken,
         property,
-        space: Space::Move(moving::Config {
+        space: Space::Move(moving::MovingConfig {
             name: broken.name(),
             breaks: space.breaks.and(broken),
             ..space
@@ -43,7 +43,7 @@ pub fn exhibits() -> Vec<Exhibit> {
     of_a_store.chain(of_a_move).collect()
 }
 
-const SMALL: Config = Config {
+const SMALL: ModelConfig = ModelConfig {
     name: "small",
     horizon: 3,
     losses: 0,
@@ -54,43 +54,43 @@ const SMALL: Config = Config {
     operator: false,
     ..BASE
 };
-const ONE: Config = Config {
+const ONE: ModelConfig = ModelConfig {
     clients: &[TAKES],
     ..SMALL
 };
-const TWO: Config = Config {
+const TWO: ModelConfig = ModelConfig {
     clients: &[TAKES, TAKES],
     ..SMALL
 };
-const TWO_HOLD: Config = Config {
+const TWO_HOLD: ModelConfig = ModelConfig {
     clients: &[HOLDS, HOLDS],
     ..SMALL
 };
-const TWO_POLICIES: Config = Config {
+const TWO_POLICIES: ModelConfig = ModelConfig {
     clients: &[TAKES, HOLDS],
     ..SMALL
 };
-const TWO_PAYLOADS: Config = Config {
+const TWO_PAYLOADS: ModelConfig = ModelConfig {
     clients: &[TAKES, OTHER_TAKES],
     ..SMALL
 };
-const CHECKPOINTS: Config = Config {
+const CHECKPOINTS: ModelConfig = ModelConfig {
     renewals: Renewals::Both,
     ..TWO
 };
 /// The store looks, and swaps later; the owner renews.
-const TWO_STEPS: Config = Config {
+const TWO_STEPS: ModelConfig = ModelConfig {
     two_steps: true,
     renewals: Renewals::Plain,
     ..TWO
 };
-const LOST_REPLY: Config = Config { losses: 1, ..ONE };
-const OPERATED: Config = Config {
+const LOST_REPLY: ModelConfig = ModelConfig { losses: 1, ..ONE };
+const OPERATED: ModelConfig = ModelConfig {
     operator: true,
     ..TWO_HOLD
 };
 /// One client whose messages are repeated and overtaken: its token is used under two fences.
-const REPEATED: Config = Config {
+const REPEATED: ModelConfig = ModelConfig {
     strays: 2,
     renewals: Renewals::Plain,
     ..ONE
@@ -105,9 +105,9 @@ const P15: &str = "P15 a checkpoint is kept and handed on";
 const P19: &str = "P19 a resolution ends the doubt it names";
 const HOLD: &str = "hold: at most one effect";
 
-type Shown = (Break, &'static str, Config);
+type ExhibitRow = (Break, &'static str, ModelConfig);
 
-const STORE: &[Shown] = &[
+const STORE: &[ExhibitRow] = &[
     (Break::TakeoverTooEarly, I5, TWO),
     (
         Break::TakeoverTooEarly,
@@ -119,7 +119,7 @@ const STORE: &[Shown] = &[
     (
         Break::TakeoverPastAttempts,
         I5,
-        Config {
+        ModelConfig {
             max_attempts: 1,
             ..TWO
         },
@@ -153,11 +153,12 @@ const STORE: &[Shown] = &[
     (Break::RenewAnyFence, I3, REPEATED),
     (Break::SettleAnyLease, I3, TWO),
     (Break::SettleAnyFence, I3, REPEATED),
-    // While fences grow, the token is a second line that nothing reaches. Without them it holds alone.
+    // While fences grow, the token is a second line that nothing reaches. Without them it holds
+    // alone.
     (
         Break::SettleAnyToken,
         I3,
-        Config {
+        ModelConfig {
             breaks: Breaks::of(Break::FenceAfterExpiry),
             ..TWO
         },
@@ -177,7 +178,7 @@ const STORE: &[Shown] = &[
     (
         Break::ResolveAnyFence,
         P19,
-        Config {
+        ModelConfig {
             horizon: 4,
             verdicts: NOTHING,
             ..OPERATED
@@ -198,7 +199,7 @@ const STORE: &[Shown] = &[
     ),
 ];
 
-const CLIENT: &[Shown] = &[
+const CLIENT: &[ExhibitRow] = &[
     (
         Break::NoDeadline,
         "I4 no effect starts past the deadline",
@@ -206,7 +207,11 @@ const CLIENT: &[Shown] = &[
     ),
     (Break::NoDeadline, I4, ONE),
     (Break::DeadlineFromResend, I4, LOST_REPLY),
-    (Break::DeadlineFromRetry, I4, Config { strays: 1, ..TWO }),
+    (
+        Break::DeadlineFromRetry,
+        I4,
+        ModelConfig { strays: 1, ..TWO },
+    ),
     (
         Break::ReleaseUnderHold,
         "I13 release only where nothing happened, or may again",
@@ -221,7 +226,7 @@ const CLIENT: &[Shown] = &[
     (
         Break::AnswerUnsettled,
         "P33 an answer given is the answer recorded",
-        Config { strays: 1, ..ONE },
+        ModelConfig { strays: 1, ..ONE },
     ),
 ];
 

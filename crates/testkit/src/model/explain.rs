@@ -1,4 +1,4 @@
-//! A path in words, one line per step.
+//! Explains a path of the model, one line per step.
 
 use stateright::Path;
 

@@ -1,4 +1,4 @@
-//! The rules that a step can break, remembered in the state as one bit each.
+//! The rules that a step can break, as one bit each in the state.
 
 use super::world::Ghost;
 

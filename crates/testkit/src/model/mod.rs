@@ -1,9 +1,10 @@
-//! The protocol as a Stateright model: every order of events, within bounds, against every invariant.
+//! The protocol as a Stateright model: every order of events, within bounds, against every
+//! invariant.
 //!
-//! What is checked is what ships. The model's store hands its record to
-//! [`semel_core::protocol`]'s `claim`, `renew`, `settle` and `resolve`, and writes what they say.
-//! Around it are clients that do what the engine does (claim, wait, start, renew, settle), a network
-//! that delays, repeats and loses, crashes, a clock, a sweep and an operator.
+//! What is checked is what ships. The model's store hands its record to [`semel_core::protocol`]'s
+//! `claim`, `renew`, `settle` and `resolve`, and writes what they say. Around it are clients that
+//! do what the engine does (claim, wait, start, renew, settle), a network that delays, repeats and
+//! loses, crashes, a clock, a sweep and an operator.
 //!
 //! | file | what is in it |
 //! |---|---|
@@ -44,11 +45,11 @@ use stateright::{Model, Property};
 
 pub use breaks::{Break, Breaks};
 pub use check::{
-    Counterexample, Outcome, PropertyOutcome, check, moving_outcomes, rules, violation,
+    Counterexample, ModelOutcome, PropertyOutcome, check, moving_outcomes, rules, violation,
 };
-pub use config::Config;
+pub use config::ModelConfig;
 pub use exhibits::{Exhibit, exhibits};
-pub use moving::Config as MovingConfig;
+pub use moving::MovingConfig;
 pub use spaces::{Space, full, quick};
 
 use codec::Codec;
@@ -60,7 +61,7 @@ use world::{Call, Client, Ghost, Operator, Phase, Stray, World};
 /// The model: bounds, rules, and what turns the model's numbers into the values that rules take.
 #[derive(Debug)]
 struct Protocol {
-    config: Config,
+    config: ModelConfig,
     rules: Rules,
     codec: Codec,
     findings: Findings,
@@ -69,7 +70,7 @@ struct Protocol {
 }
 
 impl Protocol {
-    fn new(config: Config) -> Self {
+    fn new(config: ModelConfig) -> Self {
         let findings = Findings::default();
         Self {
             config,

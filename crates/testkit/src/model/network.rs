@@ -56,7 +56,8 @@ impl Protocol {
         Some(())
     }
 
-    /// The second step of a store that looked first. Where the record has changed meanwhile, it looks again.
+    /// The second step of a store that looked first. Where the record has changed meanwhile, it
+    /// looks again.
     pub(super) fn swap_for(&self, world: &mut World, client: usize) -> Option<()> {
         let Call::Looked { seen, at, before } = world.clients[client].call else {
             return None;

@@ -193,8 +193,8 @@ fn answers(world: &World) -> impl Iterator<Item = AnswerNo> {
         })
 }
 
-/// Once a lease has lapsed, nobody is told to go on waiting; and where the policy allows it, whoever
-/// asks now is the next owner.
+/// Once a lease has lapsed, nobody is told to go on waiting; and where the policy allows it,
+/// whoever asks now is the next owner.
 fn claimable(model: &Protocol, world: &World) -> bool {
     let Some(row) = world.row else { return true };
     if row.state == State::Running && !model.codec.is_past_lease(&row, world.now) {

@@ -1,4 +1,4 @@
-//! What must be possible: a property that holds because nothing happens shows nothing.
+//! The states that must be reachable, so that no property holds vacuously.
 
 use semel_core::State;
 

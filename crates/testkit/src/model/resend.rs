@@ -1,4 +1,4 @@
-//! I6: what was sent before, sent again, gives the same answer unless the record moved on.
+//! I6: a repeated call gets the same answer, unless the record has moved on.
 
 use semel_core::{Settlement, State};
 

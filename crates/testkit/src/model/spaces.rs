@@ -1,7 +1,7 @@
-//! The spaces that are gone through. Each is bounded so that all of it can be.
+//! The explored spaces, each small enough to be explored completely.
 
 use super::breaks::Breaks;
-use super::config::{BASE, Config, HOLDS, OTHER_HOLDS, OTHER_TAKES, Renewals, TAKES};
+use super::config::{BASE, HOLDS, ModelConfig, OTHER_HOLDS, OTHER_TAKES, Renewals, TAKES};
 use super::moving;
 use super::world::Verdict;
 
@@ -9,9 +9,9 @@ use super::world::Verdict;
 #[derive(Clone, Copy, Debug)]
 pub enum Space {
     /// Of one store.
-    Store(Config),
+    Store(ModelConfig),
     /// Of two, while records move, or of a store and the bodies beside it.
-    Move(moving::Config),
+    Move(moving::MovingConfig),
 }
 
 impl Space {
@@ -55,16 +55,16 @@ pub fn quick() -> Vec<Space> {
     of(QUICK, moving::QUICK)
 }
 
-fn of(store: &[Config], moves: &[moving::Config]) -> Vec<Space> {
+fn of(store: &[ModelConfig], moves: &[moving::MovingConfig]) -> Vec<Space> {
     let store = store.iter().copied().map(Space::Store);
     let moves = moves.iter().copied().map(Space::Move);
     store.chain(moves).collect()
 }
 
-const FULL: &[Config] = &[TAKEOVER, HOLD, MIXED, DELAYED, REPEATED, TWO_STEPS];
+const FULL: &[ModelConfig] = &[TAKEOVER, HOLD, MIXED, DELAYED, REPEATED, TWO_STEPS];
 
-const QUICK: &[Config] = &[
-    Config {
+const QUICK: &[ModelConfig] = &[
+    ModelConfig {
         losses: 0,
         renewals: Renewals::None,
         beyond: &[
@@ -78,14 +78,14 @@ const QUICK: &[Config] = &[
         ],
         ..TAKEOVER
     },
-    Config { crashes: 0, ..HOLD },
-    Config {
+    ModelConfig { crashes: 0, ..HOLD },
+    ModelConfig {
         crashes: 0,
         renewals: Renewals::Checkpoint,
         beyond: &[ATTEMPTS, LANDING],
         ..MIXED
     },
-    Config {
+    ModelConfig {
         crashes: 0,
         beyond: &[
             OTHER_PAYLOAD,
@@ -97,11 +97,11 @@ const QUICK: &[Config] = &[
         ],
         ..DELAYED
     },
-    Config {
+    ModelConfig {
         strays: 1,
         ..REPEATED
     },
-    Config {
+    ModelConfig {
         crashes: 0,
         horizon: 4,
         ..TWO_STEPS
@@ -109,7 +109,7 @@ const QUICK: &[Config] = &[
 ];
 
 /// Three owners in a row, each but the last taken over, with a checkpoint handed on.
-const TAKEOVER: Config = Config {
+const TAKEOVER: ModelConfig = ModelConfig {
     name: "takeover",
     clients: &[TAKES, TAKES, TAKES],
     horizon: 6,
@@ -119,7 +119,7 @@ const TAKEOVER: Config = Config {
 };
 
 /// At most once, with a person to end the doubts, and a caller with another payload.
-const HOLD: Config = Config {
+const HOLD: ModelConfig = ModelConfig {
     name: "hold",
     clients: &[HOLDS, HOLDS, OTHER_HOLDS],
     verdicts: &[Verdict::Complete, Verdict::Retry, Verdict::NoEffect],
@@ -130,7 +130,7 @@ const HOLD: Config = Config {
 };
 
 /// Nodes that are configured differently; every verdict.
-const MIXED: Config = Config {
+const MIXED: ModelConfig = ModelConfig {
     name: "mixed",
     clients: &[HOLDS, TAKES, OTHER_TAKES],
     verdicts: &[
@@ -148,7 +148,7 @@ const MIXED: Config = Config {
 };
 
 /// Messages that arrive late, or twice, or after their sender's crash.
-const DELAYED: Config = Config {
+const DELAYED: ModelConfig = ModelConfig {
     name: "delayed",
     clients: &[TAKES, TAKES, HOLDS],
     horizon: 4,
@@ -159,7 +159,7 @@ const DELAYED: Config = Config {
 };
 
 /// Two such messages at a time.
-const REPEATED: Config = Config {
+const REPEATED: ModelConfig = ModelConfig {
     name: "repeated",
     clients: &[HOLDS, TAKES],
     verdicts: &[Verdict::Complete, Verdict::Retry, Verdict::NoEffect],
@@ -171,7 +171,7 @@ const REPEATED: Config = Config {
 };
 
 /// A store that looks, decides, and swaps what it saw for what it decided, unless that has changed.
-const TWO_STEPS: Config = Config {
+const TWO_STEPS: ModelConfig = ModelConfig {
     name: "two steps",
     clients: &[TAKES, HOLDS],
     horizon: 5,

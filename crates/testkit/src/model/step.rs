@@ -1,4 +1,4 @@
-//! What can happen next, and to whom.
+//! The possible next steps.
 
 use super::Protocol;
 use super::config::Renewals;
@@ -18,8 +18,8 @@ pub(super) enum Step {
     Arrive { client: usize },
     /// The store, which has looked, puts what it decided in the place of what it saw.
     Swap { client: usize },
-    /// The store's reply reaches the client, which acts on it: a winner starts its effect, unless it
-    /// is past its deadline.
+    /// The store's reply reaches the client, which acts on it: a winner starts its effect, unless
+    /// it is past its deadline.
     Deliver { client: usize },
     /// The reply is lost; the client sends the same call again.
     LoseReply { client: usize },
@@ -145,10 +145,10 @@ impl Protocol {
 
 /// Whether nothing else need happen before the client's next step.
 ///
-/// A renewal or a settlement that is sent later, a reply that is read later, is the same as an effect
-/// that takes longer: nobody else can tell. So these go first, which leaves out orders of steps but no
-/// outcome. Not so where the sender counts from when it sent: a claim, the renewal of one that is late,
-/// and the replies that let it start.
+/// A renewal or a settlement that is sent later, a reply that is read later, is the same as an
+/// effect that takes longer: nobody else can tell. So these go first, which leaves out orders of
+/// steps but no outcome. Not so where the sender counts from when it sent: a claim, the renewal of
+/// one that is late, and the replies that let it start.
 fn is_urgent(client: &Client) -> bool {
     let counts_time = matches!(
         client.phase,

@@ -1,5 +1,5 @@
-//! The store's steps: each hands the record to the (shipped) rules, writes what they say, and has the
-//! outcome audited.
+//! The store's steps: each hands the record to the (shipped) rules, writes what they say, and has
+//! the outcome audited.
 
 use semel_core::claim::{Claimed, Renewed, Resolved, Settled};
 use semel_core::protocol::Decision;
@@ -41,8 +41,9 @@ impl Protocol {
         self.rules.claim(found.as_ref(), ask, time(at))
     }
 
-    /// What a look finds that is to be written by a swap later. What needs no write needs no swap; and what is absent can't be
-    /// compared with anything later, so a record is created in one step.
+    /// What a look finds that is to be written by a swap later. What needs no write needs no swap;
+    /// and what is absent can't be compared with anything later, so a record is created in one
+    /// step.
     pub(super) fn looked_at(&self, world: &World, token: u8) -> Option<Row> {
         let row = world.row.filter(|_| self.config.two_steps)?;
         let decision = self.decide(Some(row), token, world.now);
@@ -57,7 +58,8 @@ impl Protocol {
         (seen, at): (Row, Ticks),
     ) -> Option<Reply> {
         let found = world.row?;
-        // One that has expired since is gone, whether anybody has removed it or not (P20): others were told so.
+        // One that has expired since is gone, whether anybody has removed it or not (P20): others
+        // were told so.
         let has_expired =
             self.codec.is_expired(&found, world.now) != self.codec.is_expired(&seen, at);
         if has_expired || self.compared(found) != self.compared(seen) {

@@ -1,7 +1,7 @@
 //! The state of the model: one key in a store, three clients, an operator, and what is on its way.
 //!
-//! Kept small, because tens of millions of these are hashed: times are ticks, fences are microseconds
-//! since the model's beginning, tokens and answers are numbers.
+//! Kept small, because tens of millions of these are hashed: times are ticks, fences are
+//! microseconds since the model's beginning, tokens and answers are numbers.
 
 use semel_core::{CrashPolicy, State};
 
@@ -61,8 +61,9 @@ pub(super) struct Client {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     Idle,
-    /// Its lease, if it wins one, may be as old as `since`: when it sent the claim, or the first under
-    /// this token that got no answer. No further back than a lease: all that is older is as late.
+    /// Its lease, if it wins one, may be as old as `since`: when it sent the claim, or the first
+    /// under this token that got no answer. No further back than a lease: all that is older is as
+    /// late.
     Claiming {
         since: Ticks,
         unanswered: bool,
@@ -130,7 +131,8 @@ pub(super) enum Call {
         again: bool,
         before: Before,
     },
-    /// A store of two steps has looked, and will put what it decided in the place of what it saw (P45).
+    /// A store of two steps has looked, and will put what it decided in the place of what it saw
+    /// (P45).
     Looked {
         seen: Row,
         at: Ticks,
@@ -288,7 +290,8 @@ pub(super) struct Ghost {
     pub(super) alive: bool,
     /// Effects started since the key was last free.
     pub(super) starts: u8,
-    /// The run under `hold` whose effect started, and that nobody has vouched did not happen. 0: none.
+    /// The run under `hold` whose effect started, and that nobody has vouched did not happen. 0:
+    /// none.
     pub(super) hold_run: FenceNo,
     /// One bit per rule that a step has broken.
     pub(super) faults: u32,

@@ -1,4 +1,4 @@
-//! [`MariaDbServer`]: a MariaDB of the test's own.
+//! [`MariaDbServer`]: a private MariaDB of one test.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt as _;
@@ -34,7 +34,8 @@ impl MariaDbServer {
         Self::start_in(settings, &[]).await
     }
 
-    /// Like [`Self::start`], with variables in the server's environment: another clock, for example.
+    /// Like [`Self::start`], with variables in the server's environment: another clock, for
+    /// example.
     ///
     /// # Panics
     /// Where it doesn't start.
@@ -173,8 +174,9 @@ fn launch(
     Private::start(&mut command)
 }
 
-/// The server refuses to run as root; then it runs as the user that its package made. A server removes the temporary
-/// tables that it finds when it starts, those of another too: each has a folder of its own for them.
+/// The server refuses to run as root; then it runs as the user that its package made. A server
+/// removes the temporary tables that it finds when it starts, those of another too: each has a
+/// folder of its own for them.
 fn as_owner(program: &str, folder: &Path) -> Command {
     let mut command = Command::new(program);
     command.env("TMPDIR", folder);

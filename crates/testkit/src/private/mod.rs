@@ -1,7 +1,7 @@
 //! Servers that belong to one test: it may kill, pause and restart them, and change their settings.
 //!
-//! Each is a process on a free loopback port with a folder of its own, killed by its id when it is dropped.
-//! Never do such things to the servers that tests share.
+//! Each is a process on a free loopback port with a folder of its own, killed by its id when it is
+//! dropped. Never do such things to the servers that tests share.
 
 mod mariadb;
 mod nats;
@@ -22,12 +22,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 
-/// Below the range from which the kernel takes the ports of outgoing connections, and below the ports of the
-/// servers that tests share.
+/// Below the range from which the kernel takes the ports of outgoing connections, and below the
+/// ports of the servers that tests share.
 const PORTS: std::ops::Range<u16> = 10_000..20_000;
 
-/// A port that nobody listens on right now, and that no test of any process is given until this process ends: the server
-/// that is to listen there has not been started yet, so a lock on a file keeps the port for it.
+/// A port that nobody listens on right now, and that no test of any process is given until this
+/// process ends: the server that is to listen there has not been started yet, so a lock on a file
+/// keeps the port for it.
 ///
 /// # Panics
 /// Where there is none.
@@ -52,7 +53,8 @@ pub fn free_port() -> u16 {
     panic!("no free port between {} and {}", PORTS.start, PORTS.end);
 }
 
-/// Keeps a port from other processes for as long as the file is open; `None` where another keeps it.
+/// Keeps a port from other processes for as long as the file is open; `None` where another keeps
+/// it.
 fn reserve(port: u16) -> Option<File> {
     let folder = std::env::temp_dir().join("semel-test-ports");
     std::fs::create_dir_all(&folder).expect("a folder under the temp folder");

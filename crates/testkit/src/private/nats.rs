@@ -1,4 +1,4 @@
-//! [`NatsServer`]: a NATS server with JetStream of the test's own.
+//! [`NatsServer`]: a private NATS server with JetStream.
 
 use std::io::Read as _;
 use std::net::{Ipv4Addr, TcpStream};
@@ -21,7 +21,8 @@ pub struct NatsServer {
 }
 
 impl NatsServer {
-    /// Starts the server that `cargo xtask services up nats` has installed, and waits until it answers.
+    /// Starts the server that `cargo xtask services up nats` has installed, and waits until it
+    /// answers.
     ///
     /// # Panics
     /// Where it doesn't start.

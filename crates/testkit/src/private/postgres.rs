@@ -1,4 +1,4 @@
-//! [`PostgresServer`]: a PostgreSQL of the test's own.
+//! [`PostgresServer`]: a private PostgreSQL of one test.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt as _;
@@ -37,7 +37,8 @@ impl PostgresServer {
         Self::start_in(settings, &[]).await
     }
 
-    /// Like [`Self::start`], with variables in the server's environment: another clock, for example.
+    /// Like [`Self::start`], with variables in the server's environment: another clock, for
+    /// example.
     ///
     /// # Panics
     /// Where it doesn't start.
@@ -45,7 +46,8 @@ impl PostgresServer {
         Self::start_at(new_folder("postgres"), settings, environment).await
     }
 
-    /// Like [`Self::start_in`], in this folder, which is removed at the end: on a small disk, for example.
+    /// Like [`Self::start_in`], in this folder, which is removed at the end: on a small disk, for
+    /// example.
     ///
     /// # Panics
     /// Where it doesn't start.
@@ -152,7 +154,8 @@ impl PostgresServer {
     pub async fn recover(&mut self) {
         let mut pause = tokio::time::interval(ASK_EVERY);
         for _ in 0..PATIENCE {
-            // Until the last session of the killed one is gone, the new one refuses to start, sooner or later.
+            // Until the last session of the killed one is gone, the new one refuses to start,
+            // sooner or later.
             if !self.process.runs() {
                 self.process = launch(&self.folder, self.port, &self.settings, &self.environment);
             }

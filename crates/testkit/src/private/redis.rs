@@ -1,4 +1,4 @@
-//! [`RedisServer`]: a Redis or Valkey of the test's own.
+//! [`RedisServer`]: a private Redis or Valkey of one test.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -26,8 +26,8 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts `redis-server` with these arguments after its own, such as `["--appendonly", "yes"]`, and waits
-    /// until it answers. Without arguments it keeps nothing on disk.
+    /// Starts `redis-server` with these arguments after its own, such as `["--appendonly", "yes"]`,
+    /// and waits until it answers. Without arguments it keeps nothing on disk.
     ///
     /// # Panics
     /// Where it doesn't start.
@@ -35,8 +35,8 @@ impl RedisServer {
         Self::start_as(Path::new("redis-server"), "", arguments).await
     }
 
-    /// Like [`Self::start`], with another program (a Valkey) and a file of settings (a sentinel's, which it
-    /// changes itself).
+    /// Like [`Self::start`], with another program (a Valkey) and a file of settings (a sentinel's,
+    /// which it changes itself).
     ///
     /// # Panics
     /// Where it doesn't start.

@@ -1,4 +1,5 @@
-//! Applies one sequence to a store and to the reference, and compares every answer.
+//! Differential test: applies one sequence to a store and to the reference, and compares every
+//! answer.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -9,7 +10,7 @@ use semel_core::{
     Claim, Claimed, Clock as _, Fence, Grant, Identity, StoreAdmin, StoreResult, Token,
 };
 
-use super::op::{KEYS, Lease, Moment, Named, OWNERS, Op};
+use super::op::{KEYS, LeaseChoice, Moment, Named, OWNERS, Op};
 use super::rules::KeyModel;
 use super::tables::{LONGEST_RETENTION, TABLES, Tables};
 use super::tally::{Rule, Tally};
@@ -38,8 +39,8 @@ impl fmt::Display for Difference {
 
 /// Applies `ops` to `store`, whose clock `clock` has to be, and to the reference.
 ///
-/// The store has to be empty of the driver's keys, and is so again afterwards: in the end everything
-/// expires and is swept, and that is compared too.
+/// The store has to be empty of the driver's keys, and is so again afterwards: in the end
+/// everything expires and is swept, and that is compared too.
 ///
 /// # Errors
 /// The first [`Difference`].
@@ -65,7 +66,7 @@ pub async fn compare(
 
 /// What one owner knows of one key.
 #[derive(Clone, Default)]
-struct Held {
+struct LiveLease {
     token: Option<Token>,
     last: Option<Grant>,
     older: Option<Grant>,
@@ -81,7 +82,7 @@ pub(super) struct Run<'a> {
     step: usize,
     tokens: u128,
     pub(super) models: [KeyModel<'static>; KEYS],
-    held: [[Held; OWNERS]; KEYS],
+    held: [[LiveLease; OWNERS]; KEYS],
     winners: [Option<Grant>; KEYS],
 }
 
@@ -289,10 +290,10 @@ impl<'a> Run<'a> {
     }
 
     /// The lease that an owner shows. One that never won shows what it could have made up.
-    fn lease(&self, key: usize, owner: usize, which: Lease) -> Grant {
+    fn lease(&self, key: usize, owner: usize, which: LeaseChoice) -> Grant {
         let held = &self.held[key][owner];
         let chosen = match which {
-            Lease::Older => held.older.as_ref(),
+            LeaseChoice::Older => held.older.as_ref(),
             _ => held.last.as_ref().or(self.winners[key].as_ref()),
         };
         let Some(chosen) = chosen else {
@@ -309,9 +310,9 @@ impl<'a> Run<'a> {
         };
         let mut lease = chosen.clone();
         match which {
-            Lease::Last | Lease::Older => {}
-            Lease::WrongFence => lease.fence.0 += 1,
-            Lease::WrongToken => lease.token.0 ^= 1 << 64,
+            LeaseChoice::Last | LeaseChoice::Older => {}
+            LeaseChoice::WrongFence => lease.fence.0 += 1,
+            LeaseChoice::WrongToken => lease.token.0 ^= 1 << 64,
         }
         lease
     }

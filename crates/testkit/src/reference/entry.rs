@@ -1,4 +1,4 @@
-//! What is kept for one key, and the predicates on it.
+//! The state of one key in the reference, and the predicates on it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::tally::Rule;
 
 /// What is kept. All times are microseconds on the store's clock.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct ReferenceEntry {
     pub(super) state: State,
     pub(super) hold: bool,
     pub(super) fence: u64,
@@ -30,7 +30,7 @@ pub struct Entry {
     pub(super) answer: Option<Arc<Answer>>,
 }
 
-impl Entry {
+impl ReferenceEntry {
     /// The moment from which the lease has lapsed.
     #[must_use]
     pub const fn lease_end(&self) -> u64 {

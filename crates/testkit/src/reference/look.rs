@@ -1,4 +1,4 @@
-//! What a sequence can look at without changing what it says: reads, sweeps and listings.
+//! The reads of a sequence: lookups, sweeps and listings.
 
 use semel_core::store::Query;
 use semel_core::{Identity, Record};

@@ -1,9 +1,9 @@
 //! The protocol written a second time, and a driver that holds a store to it.
 //!
-//! [`KeyModel`] is `spec/protocol.md` as plainly as it can be put: one struct per key, plain integers
-//! for time, no code shared with `semel_core::protocol`. [`Op`] is one step of a random sequence;
-//! [`compare`] applies a sequence to a store and to the models, and stops at the first answer that
-//! differs. [`explain`] shrinks such a sequence to one that can be read.
+//! [`KeyModel`] is `spec/protocol.md` as plainly as it can be put: one struct per key, plain
+//! integers for time, no code shared with `semel_core::protocol`. [`Op`] is one step of a random
+//! sequence; [`compare`] applies a sequence to a store and to the models, and stops at the first
+//! answer that differs. [`explain`] shrinks such a sequence to one that can be read.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -31,8 +31,8 @@ mod tables;
 mod tally;
 
 pub use driver::{Difference, compare};
-pub use entry::Entry;
-pub use op::{Lease, Moment, Named, Op, generate};
+pub use entry::ReferenceEntry;
+pub use op::{LeaseChoice, Moment, Named, Op, generate};
 pub use rules::{KeyModel, Subject};
-pub use shrink::{Make, Report, explain, fresh};
+pub use shrink::{DifferenceReport, Make, explain, fresh};
 pub use tally::{Rule, Tally};

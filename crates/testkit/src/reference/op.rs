@@ -1,7 +1,7 @@
 //! One step of a random sequence, and how a seed becomes a sequence.
 //!
-//! A step names keys, owners and moments by role ("this owner's older lease", "one microsecond before
-//! that lease ends"), so that every sequence, and every part of one, can be applied.
+//! A step names keys, owners and moments by role ("this owner's older lease", "one microsecond
+//! before that lease ends"), so that every sequence, and every part of one, can be applied.
 
 use semel_core::State;
 
@@ -33,7 +33,7 @@ pub enum Op {
         /// By whom.
         owner: usize,
         /// With which of the owner's leases.
-        lease: Lease,
+        lease: LeaseChoice,
         /// With which checkpoint, if any.
         checkpoint: Option<usize>,
     },
@@ -44,7 +44,7 @@ pub enum Op {
         /// By whom.
         owner: usize,
         /// With which of the owner's leases.
-        lease: Lease,
+        lease: LeaseChoice,
         /// To what end.
         settlement: usize,
     },
@@ -89,7 +89,7 @@ pub enum Op {
 
 /// Which lease an owner shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lease {
+pub enum LeaseChoice {
     /// The last one it won, or where it won none, the key's.
     Last,
     /// The one before.
@@ -153,12 +153,12 @@ impl Choices {
         }
     }
 
-    fn lease(&mut self) -> Lease {
+    fn lease(&mut self) -> LeaseChoice {
         match self.below(10) {
-            0..=6 => Lease::Last,
-            7 => Lease::Older,
-            8 => Lease::WrongFence,
-            _ => Lease::WrongToken,
+            0..=6 => LeaseChoice::Last,
+            7 => LeaseChoice::Older,
+            8 => LeaseChoice::WrongFence,
+            _ => LeaseChoice::WrongToken,
         }
     }
 

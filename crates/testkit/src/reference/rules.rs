@@ -1,4 +1,4 @@
-//! The rules P5–P22 and P43 for one key, from the words of the specification.
+//! The rules P5–P22 and P43 for one key, written from the specification.
 
 use bytes::Bytes;
 use semel_core::{
@@ -6,7 +6,7 @@ use semel_core::{
     Resolution, Resolved, Restored, Settled, Settlement, State, Token,
 };
 
-use super::entry::{Entry, micros, span};
+use super::entry::{ReferenceEntry, micros, span};
 use super::tally::Rule;
 
 /// Whose key it is, in the words that a record carries.
@@ -26,10 +26,10 @@ pub struct Subject {
 #[derive(Clone, Debug)]
 pub struct KeyModel<'a> {
     subject: &'a Subject,
-    entry: Option<Entry>,
+    entry: Option<ReferenceEntry>,
     last_fence: u64,
     /// What was last deleted.
-    taken: Option<Entry>,
+    taken: Option<ReferenceEntry>,
 }
 
 impl<'a> KeyModel<'a> {
@@ -52,11 +52,11 @@ impl<'a> KeyModel<'a> {
 
     /// What is kept, expired or not.
     #[must_use]
-    pub const fn entry(&self) -> Option<&Entry> {
+    pub const fn entry(&self) -> Option<&ReferenceEntry> {
         self.entry.as_ref()
     }
 
-    fn live(&mut self, now: u64) -> Option<&mut Entry> {
+    fn live(&mut self, now: u64) -> Option<&mut ReferenceEntry> {
         self.entry.as_mut().filter(|entry| now < entry.expiry())
     }
 
@@ -128,7 +128,7 @@ impl<'a> KeyModel<'a> {
 
     /// P5: a first run, on the terms of this claim.
     fn begin(&mut self, rule: Rule, ask: &Claim, now: u64) -> (Rule, Claimed) {
-        self.entry = Some(Entry {
+        self.entry = Some(ReferenceEntry {
             state: State::Running,
             hold: ask.terms.crash() == CrashPolicy::Hold,
             fence: self.next_fence(now),
@@ -181,7 +181,7 @@ impl<'a> KeyModel<'a> {
         })
     }
 
-    fn owned(&mut self, lease: &Grant, now: u64) -> Option<&mut Entry> {
+    fn owned(&mut self, lease: &Grant, now: u64) -> Option<&mut ReferenceEntry> {
         let (fence, token) = (lease.fence.0, lease.token.0);
         self.live(now)
             .filter(|entry| entry.fence == fence && entry.token == token)
@@ -280,7 +280,8 @@ impl<'a> KeyModel<'a> {
         }
     }
 
-    /// Forgets the record; answers whether a live one was there. The last fence is not forgotten (P22).
+    /// Forgets the record; answers whether a live one was there. The last fence is not forgotten
+    /// (P22).
     pub fn delete(&mut self, now: u64) -> (Rule, bool) {
         match self.entry.take() {
             Some(entry) if now < entry.expiry() => {
@@ -291,10 +292,10 @@ impl<'a> KeyModel<'a> {
         }
     }
 
-    /// What was last deleted, unless it could come back with a fence smaller than one since forgotten: stores
-    /// may forget at different times.
+    /// What was last deleted, unless it could come back with a fence smaller than one since
+    /// forgotten: stores may forget at different times.
     #[must_use]
-    pub fn taken(&self) -> Option<(&Entry, Record)> {
+    pub fn taken(&self) -> Option<(&ReferenceEntry, Record)> {
         let forgotten = self.entry.is_none();
         let entry = self.taken.as_ref();
         let entry = entry.filter(|entry| !forgotten || entry.fence == self.last_fence)?;
@@ -302,11 +303,11 @@ impl<'a> KeyModel<'a> {
     }
 
     /// Brings a record back (P43).
-    pub fn restore(&mut self, mut back: Entry, now: u64) -> (Rule, Restored) {
+    pub fn restore(&mut self, mut back: ReferenceEntry, now: u64) -> (Rule, Restored) {
         let subject = self.subject;
         let mut rule = Rule::Restored;
         if let Some(live) = self.live(now) {
-            let as_brought = Entry {
+            let as_brought = ReferenceEntry {
                 fence: back.fence,
                 ..live.clone()
             };

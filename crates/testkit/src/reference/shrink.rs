@@ -1,4 +1,4 @@
-//! From a sequence that differs to the smallest part of it that still does.
+//! Shrinks a failing sequence to a minimal one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub async fn fresh(make: Make<'_>, ops: &[Op], tally: &mut Tally) -> Result<(), 
 
 /// A difference, for people: how to see it again, and the smallest sequence that shows it.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct DifferenceReport {
     /// The seed of the whole sequence, where it came from one.
     pub seed: Option<u64>,
     /// The steps left after shrinking; all of them where a store of its own shows no difference.
@@ -34,7 +34,7 @@ pub struct Report {
     pub difference: Option<Difference>,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for DifferenceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "the store and the reference differ")?;
         if let Some(seed) = self.seed {
@@ -53,12 +53,12 @@ impl fmt::Display for Report {
 }
 
 /// Shrinks a sequence that differs: leaves out ever smaller parts as long as a difference remains.
-pub async fn explain(make: Make<'_>, seed: Option<u64>, ops: &[Op]) -> Report {
+pub async fn explain(make: Make<'_>, seed: Option<u64>, ops: &[Op]) -> DifferenceReport {
     let mut tally = Tally::default();
     let mut ops = ops.to_vec();
     let mut difference = fresh(make, &ops, &mut tally).await.err();
     if difference.is_none() {
-        return Report {
+        return DifferenceReport {
             seed,
             ops,
             difference,
@@ -77,7 +77,7 @@ pub async fn explain(make: Make<'_>, seed: Option<u64>, ops: &[Op]) -> Report {
             }
         }
         if part == 1 && ops.len() == before {
-            return Report {
+            return DifferenceReport {
                 seed,
                 ops,
                 difference,

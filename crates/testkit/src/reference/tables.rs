@@ -1,12 +1,12 @@
-//! What the steps of a sequence choose from: few values, so that sequences meet.
+//! The values that the steps of a sequence choose from: few, so that steps interact.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use semel_core::{
-    Answer, Body, CrashPolicy, Fingerprint, Identity, Key, Namespace, Resolution, Secret,
-    Settlement, Terms,
+    Answer, Body, ClaimTerms, CrashPolicy, Fingerprint, Identity, Key, Namespace, Resolution,
+    Secret, Settlement,
 };
 
 use super::op::KEYS;
@@ -19,7 +19,7 @@ pub(super) struct Tables {
     pub(super) subjects: [Subject; KEYS],
     pub(super) tenants: [&'static str; 2],
     pub(super) payloads: [Fingerprint; 2],
-    pub(super) terms: [Terms; 12],
+    pub(super) terms: [ClaimTerms; 12],
     pub(super) checkpoints: [Bytes; 3],
     pub(super) settlements: [Settlement; 6],
     pub(super) resolutions: [Resolution; 4],
@@ -31,7 +31,7 @@ pub(super) static TABLES: LazyLock<Tables> = LazyLock::new(|| {
     let subject = |tenant: usize, key: &str| {
         let namespace = Namespace::new("test", tenants[tenant], "charge").expect("a namespace");
         let key = Key::parse(key).expect("a key");
-        let identity = Identity::of(&secret, &namespace, &key);
+        let identity = Identity::new(&secret, &namespace, &key);
         Subject {
             identity,
             namespace,
@@ -91,9 +91,9 @@ const fn kept(bytes: &'static [u8]) -> Body {
     Body::Kept(kept_bytes(bytes))
 }
 
-/// Both policies, one to three attempts, and spans of which one pair has lease and record end at the
-/// same moment.
-fn terms(at: usize) -> Terms {
+/// Both policies, one to three attempts, and spans of which one pair has lease and record end at
+/// the same moment.
+fn terms(at: usize) -> ClaimTerms {
     let crash = [
         CrashPolicy::Takeover,
         CrashPolicy::Takeover,
@@ -101,5 +101,5 @@ fn terms(at: usize) -> Terms {
     ][at % 3];
     let (lease, retention, attempts) = [(10, 60, 3), (25, 25, 2), (20, 40, 2), (10, 30, 1)][at / 3];
     let millis = Duration::from_millis;
-    Terms::new(millis(lease), millis(retention), crash, attempts).expect("fitting terms")
+    ClaimTerms::new(millis(lease), millis(retention), crash, attempts).expect("fitting terms")
 }

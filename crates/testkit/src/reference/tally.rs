@@ -1,4 +1,4 @@
-//! Which rule gave an answer, and how often: a run in which nothing interesting happened shows.
+//! Counts which rule gave each answer, to show that a run covered the rules.
 
 use std::fmt;
 

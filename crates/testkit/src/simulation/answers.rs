@@ -1,31 +1,31 @@
-//! What callers are told, and whether it is true and came in time.
+//! Checks that the answers to callers are true and in time.
 
 use semel_core::engine::{Problem, Ran, Replayed, Response};
 use semel_core::event::BusyReason;
 use semel_core::{Settlement, State, StoreErrorKind};
 
-use super::book::Wrong;
+use super::book::RuleBreach;
 use super::callers::Job;
 use super::sched::Micros;
 use super::world::World;
-use crate::history::Ending;
+use crate::history::KeyEnding;
 
 /// What an answer means to a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum RetryAdvice {
     /// Asking again gives the same.
     Final,
     /// Asking again may give more.
-    AskAgain,
+    Retry,
 }
 
 /// When a request came, by the world's clock, and how long its node had been paused by then.
-pub(super) struct Begun {
+pub(super) struct RequestStart {
     at: Micros,
     paused: Micros,
 }
 
-impl Begun {
+impl RequestStart {
     pub(super) fn now(world: &World, job: &Job) -> Self {
         world.ledger.lock().tally.requests += 1;
         Self {
@@ -35,11 +35,13 @@ impl Begun {
     }
 }
 
-/// The longest that a caller may be kept (P34), by the world's clock, its own effect and its node's pauses aside.
+/// The longest that a caller may be kept (P34), by the world's clock, its own effect and its node's
+/// pauses aside.
 ///
-/// A claim is sent three times at most, with pauses between. There is one before the caller waits, one when its wait is over,
-/// and one after a doubt was ended. The other calls: to end that doubt, to renew a lease that came late, to read what
-/// another answered; and the settlement, which is sent for one lease. Each may last until it is given up.
+/// A claim is sent three times at most, with pauses between. There is one before the caller waits,
+/// one when its wait is over, and one after a doubt was ended. The other calls: to end that doubt,
+/// to renew a lease that came late, to read what another answered; and the settlement, which is
+/// sent for one lease. Each may last until it is given up.
 pub(super) fn longest(world: &World, job: &Job) -> Micros {
     let plan = &world.plan;
     if plan.calm {
@@ -68,7 +70,12 @@ pub(super) fn never_told(world: &World, job: &Job, life: u32) {
 }
 
 /// Judges an answer.
-pub(super) fn told(world: &World, job: &Job, begun: &Begun, response: &Response<u64>) -> Told {
+pub(super) fn told(
+    world: &World,
+    job: &Job,
+    begun: &RequestStart,
+    response: &Response<u64>,
+) -> RetryAdvice {
     let (what, told) = kind(response);
     let wrong = in_time(world, job, begun, response).or_else(|| is_true(world, job, response));
     let wrong = wrong.or_else(|| at_the_end(job, response));
@@ -82,23 +89,28 @@ pub(super) fn told(world: &World, job: &Job, begun: &Begun, response: &Response<
     told
 }
 
-fn kind(response: &Response<u64>) -> (&'static str, Told) {
+fn kind(response: &Response<u64>) -> (&'static str, RetryAdvice) {
     match response {
         Response::Ran(ran) => match ran.state {
-            State::Completed | State::Failed => ("its own answer", Told::Final),
-            _ => ("its own failure", Told::AskAgain),
+            State::Completed | State::Failed => ("its own answer", RetryAdvice::Final),
+            _ => ("its own failure", RetryAdvice::Retry),
         },
-        Response::Replayed(_) => ("an earlier answer", Told::Final),
-        Response::Unprotected(_) => ("its own answer, unprotected", Told::Final),
+        Response::Replayed(_) => ("an earlier answer", RetryAdvice::Final),
+        Response::Unprotected(_) => ("its own answer, unprotected", RetryAdvice::Final),
         Response::Problem(problem) => match problem.is_retryable() {
-            true => (problem.code(), Told::AskAgain),
-            false => (problem.code(), Told::Final),
+            true => (problem.code().as_str(), RetryAdvice::Retry),
+            false => (problem.code().as_str(), RetryAdvice::Final),
         },
     }
 }
 
 /// Nobody is kept past its limit (P34, I10), by the node's own time while it was awake.
-fn in_time(world: &World, job: &Job, begun: &Begun, response: &Response<u64>) -> Option<Wrong> {
+fn in_time(
+    world: &World,
+    job: &Job,
+    begun: &RequestStart,
+    response: &Response<u64>,
+) -> Option<RuleBreach> {
     let paused = world.nodes.lock()[job.node].paused - begun.paused;
     let now = world.sched.now();
     let took = now - begun.at;
@@ -135,7 +147,7 @@ fn in_time(world: &World, job: &Job, begun: &Begun, response: &Response<u64>) ->
 }
 
 /// What a caller is told is what was done (I2, I7, I8, I11, P33).
-fn is_true(world: &World, job: &Job, response: &Response<u64>) -> Option<Wrong> {
+fn is_true(world: &World, job: &Job, response: &Response<u64>) -> Option<RuleBreach> {
     match response {
         Response::Ran(ran) => was_settled(world, job, ran),
         Response::Replayed(replayed) => was_given(world, job, replayed),
@@ -151,7 +163,7 @@ fn is_true(world: &World, job: &Job, response: &Response<u64>) -> Option<Wrong> 
 }
 
 /// A caller is given its answer only once the store has it (P33).
-fn was_settled(world: &World, job: &Job, ran: &Ran<u64>) -> Option<Wrong> {
+fn was_settled(world: &World, job: &Job, ran: &Ran<u64>) -> Option<RuleBreach> {
     let ledger = world.ledger.lock();
     let done = ledger.books[job.key].done.get(&ran.fence.0);
     let as_told = match (ran.state, done) {
@@ -164,9 +176,9 @@ fn was_settled(world: &World, job: &Job, ran: &Ran<u64>) -> Option<Wrong> {
                 State::Failed => Settlement::Fail(answer.into()),
                 _ => Settlement::Complete(answer.into()),
             };
-            *ending == Ending::from(&settlement)
+            *ending == KeyEnding::from(&settlement)
         }
-        (State::Released, Some(Ending::Released)) | (State::InDoubt, Some(_)) => true,
+        (State::Released, Some(KeyEnding::Released)) | (State::InDoubt, Some(_)) => true,
         _ => false,
     };
     (!as_told).then(|| {
@@ -178,7 +190,7 @@ fn was_settled(world: &World, job: &Job, ran: &Ran<u64>) -> Option<Wrong> {
 }
 
 /// An answer is byte for byte what was made, for this key and this payload.
-fn was_given(world: &World, job: &Job, replayed: &Replayed) -> Option<Wrong> {
+fn was_given(world: &World, job: &Job, replayed: &Replayed) -> Option<RuleBreach> {
     let answer = &replayed.replay.answer;
     let number = <[u8; 8]>::try_from(&answer.head[..]).map(u64::from_be_bytes);
     let index = usize::try_from(number.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
@@ -212,7 +224,7 @@ fn was_given(world: &World, job: &Job, replayed: &Replayed) -> Option<Wrong> {
 }
 
 /// When all faults are over and all owners dead, every key is free, answered or in doubt (I10).
-fn at_the_end(job: &Job, response: &Response<u64>) -> Option<Wrong> {
+fn at_the_end(job: &Job, response: &Response<u64>) -> Option<RuleBreach> {
     let Response::Problem(problem) = response else {
         return None;
     };

@@ -1,4 +1,4 @@
-//! What is known of one key, from what the store was seen to do.
+//! The known state of one key, from the store's observed decisions.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use semel_core::{Claim, Claimed, CrashPolicy, Grant, State};
 
 use super::sched::Micros;
-use crate::history::Ending;
+use crate::history::KeyEnding;
 
 /// One key as the outside knows it. Times are the store's unless they say otherwise.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ pub(super) struct Book {
     /// Leases given, and when, on the world's clock.
     pub(super) won: BTreeMap<u64, Micros>,
     /// How leases were ended.
-    pub(super) done: BTreeMap<u64, Ending>,
+    pub(super) done: BTreeMap<u64, KeyEnding>,
     /// When, on the world's clock, somebody deleted the record or set the store's clock.
     pub(super) disturbed: Option<Micros>,
     /// When, on the world's clock, the record was last settled.
@@ -49,7 +49,7 @@ enum Phase {
 }
 
 /// A rule that was broken, and how.
-pub(super) type Wrong = (&'static str, String);
+pub(super) type RuleBreach = (&'static str, String);
 
 impl Book {
     pub(super) fn new(key: usize) -> Self {
@@ -77,7 +77,7 @@ impl Book {
         answer: &Claimed,
         world: Micros,
         now: Micros,
-    ) -> Option<Wrong> {
+    ) -> Option<RuleBreach> {
         let same = claim.fingerprint.as_bytes()[1] == self.payload;
         match answer {
             Claimed::Busy(_) | Claimed::InDoubt(_) if !same => Some((
@@ -109,7 +109,13 @@ impl Book {
         }
     }
 
-    fn given(&mut self, claim: &Claim, grant: &Grant, world: Micros, now: Micros) -> Option<Wrong> {
+    fn given(
+        &mut self,
+        claim: &Claim,
+        grant: &Grant,
+        world: Micros,
+        now: Micros,
+    ) -> Option<RuleBreach> {
         let wrong = match grant.attempt {
             1 => {
                 let live = self.is_surely_live(now) && self.phase != Phase::Released;
@@ -132,7 +138,7 @@ impl Book {
         wrong
     }
 
-    fn taken_over(&self, attempt: u16, grant: &Grant) -> Option<Wrong> {
+    fn taken_over(&self, attempt: u16, grant: &Grant) -> Option<RuleBreach> {
         if attempt > self.max_attempts {
             let sentence = format!("attempt {attempt} of {} was given", self.max_attempts);
             return Some(("I5", sentence));
@@ -151,7 +157,7 @@ impl Book {
         })
     }
 
-    fn in_doubt(&mut self, checkpoint: &Bytes, now: Micros) -> Option<Wrong> {
+    fn in_doubt(&mut self, checkpoint: &Bytes, now: Micros) -> Option<RuleBreach> {
         if *checkpoint != self.checkpoint {
             return Some(("P15", "a doubt lost its checkpoint".to_owned()));
         }
@@ -180,7 +186,7 @@ impl Book {
     pub(super) fn ended(
         &mut self,
         fence: u64,
-        ending: Ending,
+        ending: KeyEnding,
         state: State,
         world: Micros,
         now: Micros,
@@ -216,7 +222,7 @@ impl Book {
     }
 
     /// A renewal or settlement of `fence` was refused: somebody else must have the key, or nobody.
-    pub(super) fn refused(&self, fence: u64, renewal: bool, now: Micros) -> Option<Wrong> {
+    pub(super) fn refused(&self, fence: u64, renewal: bool, now: Micros) -> Option<RuleBreach> {
         let open = match self.phase {
             Phase::Running => true,
             Phase::InDoubt => !renewal,
@@ -233,10 +239,10 @@ impl Book {
     pub(super) fn resolved(
         &self,
         fence: u64,
-        ending: Ending,
+        ending: KeyEnding,
         accepted: bool,
         now: Micros,
-    ) -> Option<Wrong> {
+    ) -> Option<RuleBreach> {
         let again = self.done.get(&fence) == Some(&ending);
         let is_it = fence == self.current && self.is_live(now) && self.is_in_doubt(now);
         match accepted {

@@ -1,4 +1,4 @@
-//! Callers: they ask, lose patience, ask again elsewhere. And the door of a node that they ask at.
+//! Callers, which call, time out and retry elsewhere; and the doors of the nodes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use semel_core::engine::{Doubt, Engine, Recover, Request};
 use semel_core::policy::{OnBusy, Policy, StoreDown};
 use semel_core::{CrashPolicy, Fingerprint, Identity, Resolution, State};
 
-use super::answers::{self, Told};
+use super::answers::{self, RetryAdvice};
 use super::effects::{effect, made};
 use super::sched::{Micros, Place};
 use super::world::World;
@@ -89,8 +89,8 @@ async fn persist(world: &Arc<World>, key: usize, payload: u8) {
             ..job(world, key, payload, node, wait)
         };
         match ask(world, job, hurry).await {
-            Some(Told::Final) => return,
-            Some(Told::AskAgain) if world.dice.one_in(3) => return,
+            Some(RetryAdvice::Final) => return,
+            Some(RetryAdvice::Retry) if world.dice.one_in(3) => return,
             _ => {
                 world
                     .sched
@@ -102,7 +102,11 @@ async fn persist(world: &Arc<World>, key: usize, payload: u8) {
 }
 
 /// Asks a node once; `None` where it is down, dies, or the caller leaves.
-pub(super) async fn ask(world: &Arc<World>, job: Job, hurry: Option<Micros>) -> Option<Told> {
+pub(super) async fn ask(
+    world: &Arc<World>,
+    job: Job,
+    hurry: Option<Micros>,
+) -> Option<RetryAdvice> {
     let node = job.node;
     let (engine, life) = {
         let nodes = world.nodes.lock();
@@ -139,7 +143,7 @@ pub(super) fn job(world: &World, key: usize, payload: u8, node: usize, wait: Mic
         key,
         payload,
         node,
-        identity: Identity::of(&semel_core::Secret::none(), namespace, name),
+        identity: Identity::new(&semel_core::Secret::none(), namespace, name),
         fail_open: world.plan.fail_open && key == 0,
         wait,
         last: false,
@@ -149,8 +153,8 @@ pub(super) fn job(world: &World, key: usize, payload: u8, node: usize, wait: Mic
 }
 
 /// A node's door: hands the request to the engine, and the answer to the caller.
-async fn door(world: Arc<World>, engine: Engine, job: Job, tell: oneshot::Sender<Told>) {
-    let begun = answers::Begun::now(&world, &job);
+async fn door(world: Arc<World>, engine: Engine, job: Job, tell: oneshot::Sender<RetryAdvice>) {
+    let begun = answers::RequestStart::now(&world, &job);
     let request = request(&world, &engine, &job);
     let run = {
         let (world, job) = (Arc::clone(&world), job.clone());
@@ -202,14 +206,15 @@ fn request(world: &Arc<World>, engine: &Engine, job: &Job) -> Request {
         fingerprint,
         Arc::new(policy),
     );
-    let request = request.asked_before(job.again);
+    let request = request.with_retry(job.again);
     if world.dice.one_in(2) {
         return request;
     }
     request.recover_with(recover(world, job))
 }
 
-/// Finds out what became of a run: sometimes it happened, sometimes it didn't, sometimes nobody knows.
+/// Finds out what became of a run: sometimes it happened, sometimes it didn't, sometimes nobody
+/// knows.
 fn recover(world: &Arc<World>, job: &Job) -> Recover {
     let (world, job) = (Arc::clone(world), job.clone());
     Arc::new(move |_: Doubt| {

@@ -1,4 +1,4 @@
-//! Clocks that run wrong: each node's is fast or slow, the store's is set.
+//! Faulty clocks: each node's runs fast or slow, and the store's jumps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

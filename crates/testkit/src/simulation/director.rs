@@ -1,4 +1,4 @@
-//! The course of a world, from the first caller to the last question.
+//! Directs a world from the first caller to the final checks.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

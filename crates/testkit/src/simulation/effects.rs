@@ -1,4 +1,4 @@
-//! Effects: what they do, what they answer, and whether they had the right to begin.
+//! Effects: their actions and answers, and whether they were allowed to begin.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use semel_core::engine::{Lease, Report, Verdict};
 use semel_core::{Answer, Body, State, Store as _};
 
 use super::callers::Job;
-use super::ledger::Made;
+use super::ledger::EffectEntry;
 use super::sched::Micros;
 use super::world::World;
 
@@ -120,7 +120,7 @@ pub(super) fn made(world: &World, key: usize, payload: u8, state: State) -> (u64
         head: Bytes::copy_from_slice(&number.to_be_bytes()),
         body: Body::Kept(body),
     });
-    ledger.made.push(Made {
+    ledger.made.push(EffectEntry {
         key,
         payload,
         answer: Arc::clone(&answer),
@@ -147,7 +147,8 @@ fn began(world: &World, job: &Job, lease: &Lease, nothing_happens: bool) {
     let mut ledger = world.ledger.lock();
     ledger.tally.effects += 1;
     ledger.trace(21, [world.sched.now(), job.key as u64, fence.0]);
-    // What does nothing may be given back by its owner under `hold` too (P36): the history takes an effect for one that did.
+    // What does nothing may be given back by its owner under `hold` too (P36): the history takes an
+    // effect for one that did.
     if !nothing_happens {
         ledger.effect(job.key, job.node, fence.0, lease.attempt());
     }

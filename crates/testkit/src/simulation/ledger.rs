@@ -10,15 +10,15 @@ use std::time::Duration;
 use semel_core::store::StoreResult;
 use semel_core::{Answer, KeyHint, Namespace, Renewed, Resolved, Settled, State, StoreErrorKind};
 
-use super::book::{Book, Wrong};
-use super::op::{Op, Said};
+use super::book::{Book, RuleBreach};
+use super::op::{Op, StoreReply};
 use super::sched::Micros;
 use super::tally::{Breach, Tally};
-use crate::history::{self, Call, Effect, Ending, History, Reply};
+use crate::history::{self, CallRecord, CallReply, EffectRecord, History, KeyEnding};
 
 /// What an effect, or whoever ended a doubt, gave as the answer.
 #[derive(Clone, Debug)]
-pub(super) struct Made {
+pub(super) struct EffectEntry {
     pub(super) key: usize,
     pub(super) payload: u8,
     pub(super) answer: Arc<Answer>,
@@ -42,7 +42,7 @@ pub(super) struct Ledger {
     tick: u64,
     pub(super) history: History,
     pub(super) books: Vec<Book>,
-    pub(super) made: Vec<Made>,
+    pub(super) made: Vec<EffectEntry>,
     pub(super) tally: Tally,
     capacity: Option<usize>,
     names: Vec<(Namespace, KeyHint)>,
@@ -92,14 +92,14 @@ impl Ledger {
     }
 
     /// Notes that a rule was broken for `key`; shows the key's last calls.
-    pub(super) fn breach(&mut self, key: usize, (rule, sentence): Wrong) {
+    pub(super) fn breach(&mut self, key: usize, (rule, sentence): RuleBreach) {
         if self.breaches.len() >= MOST_BREACHES {
             return;
         }
         let name = &self.books[key].name;
         let calls = self.history.calls.iter().rev();
         let calls = calls.filter(|call| call.key == *name).take(8);
-        let mut story: Vec<_> = calls.map(Call::to_string).collect();
+        let mut story: Vec<_> = calls.map(CallRecord::to_string).collect();
         story.reverse();
         let sentence = format!("{name}: {sentence}");
         self.breaches.push(Breach {
@@ -111,12 +111,18 @@ impl Ledger {
     }
 
     /// Notes what the store decided.
-    pub(super) fn decided(&mut self, key: usize, op: &Op, said: &StoreResult<Said>, at: Moment) {
+    pub(super) fn decided(
+        &mut self,
+        key: usize,
+        op: &Op,
+        said: &StoreResult<StoreReply>,
+        at: Moment,
+    ) {
         self.tally.operations += 1;
         let reply = reply(op, said);
         let end = self.tick();
         self.trace(op.code(), [at.world, key as u64, mark(&reply)]);
-        self.history.calls.push(Call {
+        self.history.calls.push(CallRecord {
             client: u32::try_from(at.node).unwrap_or(u32::MAX),
             key: self.books[key].name.clone(),
             start: at.tick,
@@ -133,7 +139,7 @@ impl Ledger {
 
     /// Notes a call that was cut while the store was at it.
     pub(super) fn cut(&mut self, key: usize, op: &Op, at: Moment) {
-        self.history.calls.push(Call {
+        self.history.calls.push(CallRecord {
             client: u32::try_from(at.node).unwrap_or(u32::MAX),
             key: self.books[key].name.clone(),
             start: at.tick,
@@ -141,7 +147,7 @@ impl Ledger {
             began: at.began,
             ended: None,
             ask: op.ask(),
-            reply: Reply::Unanswered,
+            reply: CallReply::Unanswered,
         });
     }
 
@@ -149,9 +155,9 @@ impl Ledger {
         &mut self,
         key: usize,
         op: &Op,
-        said: &StoreResult<Said>,
+        said: &StoreResult<StoreReply>,
         at: Moment,
-    ) -> Option<Wrong> {
+    ) -> Option<RuleBreach> {
         let said = match said {
             Ok(said) => said,
             Err(error) => return self.failed(key, op, error.kind, at.store),
@@ -165,31 +171,33 @@ impl Ledger {
         let book = &mut self.books[key];
         let (world, now) = (at.world, at.store);
         match (op, said) {
-            (Op::Claim(claim), Said::Claimed(answer)) => book.claimed(claim, answer, world, now),
-            (Op::Renew(_, checkpoint), Said::Renewed(Renewed::Held)) => {
+            (Op::Claim(claim), StoreReply::Claimed(answer)) => {
+                book.claimed(claim, answer, world, now)
+            }
+            (Op::Renew(_, checkpoint), StoreReply::Renewed(Renewed::Held)) => {
                 book.renewed(checkpoint.as_ref(), now);
                 None
             }
-            (Op::Settle(lease, settlement), Said::Settled(Settled::Done)) => {
+            (Op::Settle(lease, settlement), StoreReply::Settled(Settled::Done)) => {
                 let (ending, state) = (settlement.into(), settlement.state());
                 book.ended(lease.fence.0, ending, state, world, now);
                 None
             }
-            (Op::Renew(lease, _), Said::Renewed(Renewed::Lost)) => {
+            (Op::Renew(lease, _), StoreReply::Renewed(Renewed::Lost)) => {
                 book.refused(lease.fence.0, true, now)
             }
-            (Op::Settle(lease, _), Said::Settled(Settled::Lost)) => {
+            (Op::Settle(lease, _), StoreReply::Settled(Settled::Lost)) => {
                 book.refused(lease.fence.0, false, now)
             }
-            (Op::Resolve(_, fence, resolution), Said::Resolved(resolved)) => {
-                let (ending, accepted) = (Ending::from(resolution), *resolved == Resolved::Done);
+            (Op::Resolve(_, fence, resolution), StoreReply::Resolved(resolved)) => {
+                let (ending, accepted) = (KeyEnding::from(resolution), *resolved == Resolved::Done);
                 let wrong = book.resolved(fence.0, ending, accepted, now);
                 if accepted {
                     book.ended(fence.0, ending, super::op::state_of(resolution), world, now);
                 }
                 wrong
             }
-            (Op::Read(_), Said::Read(Some(record))) => {
+            (Op::Read(_), StoreReply::Read(Some(record))) => {
                 if !book.is_live(now) {
                     return Some(("I12", "what had expired was read".to_owned()));
                 }
@@ -197,7 +205,7 @@ impl Ledger {
                 let named = record.namespace == *namespace && record.hint == *hint;
                 (!named).then(|| ("P5", "a record forgot whose it is".to_owned()))
             }
-            (Op::Delete(_), Said::Deleted(_)) => {
+            (Op::Delete(_), StoreReply::Deleted(_)) => {
                 book.deleted(world);
                 None
             }
@@ -206,7 +214,7 @@ impl Ledger {
     }
 
     /// The store, which was there and in order, refused (P26).
-    fn failed(&self, key: usize, op: &Op, kind: StoreErrorKind, now: Micros) -> Option<Wrong> {
+    fn failed(&self, key: usize, op: &Op, kind: StoreErrorKind, now: Micros) -> Option<RuleBreach> {
         let live = self.books.iter().filter(|book| book.is_live(now)).count();
         match (kind, op, self.capacity) {
             (StoreErrorKind::Full, Op::Claim(_), Some(most)) if live >= most => None,
@@ -228,7 +236,7 @@ impl Ledger {
     /// Notes an effect that began, for the history.
     pub(super) fn effect(&mut self, key: usize, node: usize, fence: u64, attempt: u16) {
         let start = self.tick();
-        self.history.effects.push(Effect {
+        self.history.effects.push(EffectRecord {
             client: u32::try_from(node).unwrap_or(u32::MAX),
             key: self.books[key].name.clone(),
             fence,
@@ -263,33 +271,37 @@ impl Ledger {
 }
 
 /// What the store said, in the words of a history.
-fn reply(op: &Op, said: &StoreResult<Said>) -> Reply {
+fn reply(op: &Op, said: &StoreResult<StoreReply>) -> CallReply {
     match said {
-        Err(_) => Reply::Failed { definite: true },
-        Ok(Said::Claimed(claimed)) => history::claimed(&op.identity(), claimed),
-        Ok(Said::Renewed(Renewed::Held)) => Reply::Held,
-        Ok(Said::Renewed(Renewed::Lost) | Said::Settled(Settled::Lost)) => Reply::Lost,
-        Ok(Said::Settled(Settled::Done) | Said::Resolved(Resolved::Done)) => Reply::Done,
-        Ok(Said::Resolved(Resolved::NotInDoubt)) => Reply::NotInDoubt,
-        Ok(Said::Read(found)) => Reply::Seen(found.as_deref().map(history::stand)),
-        Ok(Said::Deleted(found)) => Reply::Deleted(*found),
+        Err(_) => CallReply::Failed { definite: true },
+        Ok(StoreReply::Claimed(claimed)) => history::claimed(&op.identity(), claimed),
+        Ok(StoreReply::Renewed(Renewed::Held)) => CallReply::Held,
+        Ok(StoreReply::Renewed(Renewed::Lost) | StoreReply::Settled(Settled::Lost)) => {
+            CallReply::Lost
+        }
+        Ok(StoreReply::Settled(Settled::Done) | StoreReply::Resolved(Resolved::Done)) => {
+            CallReply::Done
+        }
+        Ok(StoreReply::Resolved(Resolved::NotInDoubt)) => CallReply::NotInDoubt,
+        Ok(StoreReply::Read(found)) => CallReply::Seen(found.as_deref().map(history::stand)),
+        Ok(StoreReply::Deleted(found)) => CallReply::Deleted(*found),
     }
 }
 
 /// A number for the trace.
-fn mark(reply: &Reply) -> u64 {
+fn mark(reply: &CallReply) -> u64 {
     match reply {
-        Reply::Won { fence, attempt, .. } => fence << 8 | u64::from(*attempt),
-        Reply::Replay(Ending::Completed(mark) | Ending::Failed(mark)) => *mark,
-        Reply::InDoubt { fence } => *fence,
-        Reply::Seen(Some(stand)) => stand.fence,
-        Reply::Busy => 1,
-        Reply::Mismatch => 2,
-        Reply::Held => 3,
-        Reply::Done => 4,
-        Reply::Lost => 5,
-        Reply::NotInDoubt => 6,
-        Reply::Deleted(found) => 8 + u64::from(*found),
+        CallReply::Won { fence, attempt, .. } => fence << 8 | u64::from(*attempt),
+        CallReply::Replay(KeyEnding::Completed(mark) | KeyEnding::Failed(mark)) => *mark,
+        CallReply::InDoubt { fence } => *fence,
+        CallReply::Seen(Some(stand)) => stand.fence,
+        CallReply::Busy => 1,
+        CallReply::Mismatch => 2,
+        CallReply::Held => 3,
+        CallReply::Done => 4,
+        CallReply::Lost => 5,
+        CallReply::NotInDoubt => 6,
+        CallReply::Deleted(found) => 8 + u64::from(*found),
         _ => 7,
     }
 }

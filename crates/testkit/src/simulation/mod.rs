@@ -1,11 +1,12 @@
-//! Deterministic simulation: the real engine and the real protocol in a world that one seed decides.
+//! Deterministic simulation: the real engine and the real protocol in a world that one seed
+//! decides.
 //!
-//! Several nodes, each with its own [`Engine`](semel_core::engine::Engine) and its own clock, share a
-//! store of packed records over a network that delays, loses, doubles and reorders messages and cuts
-//! calls in half. Nodes die at any step, stop for longer than a lease and come back; the store
-//! restarts and has its clock set; operators sweep, delete and resolve; callers lose patience and ask
-//! elsewhere. There are no threads and no machine clock: time moves to the next timer, and the same
-//! seed gives the same course of events, step by step (its [`Outcome::digest`]).
+//! Several nodes, each with its own [`Engine`](semel_core::engine::Engine) and its own clock, share
+//! a store of packed records over a network that delays, loses, doubles and reorders messages and
+//! cuts calls in half. Nodes die at any step, stop for longer than a lease and come back; the store
+//! restarts and has its clock set; operators sweep, delete and resolve; callers lose patience and
+//! ask elsewhere. There are no threads and no machine clock: time moves to the next timer, and the
+//! same seed gives the same course of events, step by step (its [`SimulationOutcome::digest`]).
 //!
 //! Three judges look at each world:
 //!
@@ -37,6 +38,6 @@ mod tally;
 mod wire;
 mod world;
 
-pub use run::{Outcome, run, run_flawed};
+pub use run::{SimulationOutcome, run, run_flawed};
 pub use tally::{Breach, Tally};
 pub use world::Flaw;

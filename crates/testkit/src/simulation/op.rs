@@ -1,4 +1,4 @@
-//! A call to the store as a message, and its answer.
+//! A store call as a message, and its reply.
 
 use bytes::Bytes;
 use semel_core::{
@@ -7,7 +7,7 @@ use semel_core::{
 };
 
 use crate::broken::BrokenStore;
-use crate::history::{Ask, checkpoint_mark};
+use crate::history::{CallRequest, checkpoint_mark};
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub(super) enum Op {
 
 /// What is answered.
 #[derive(Clone, Debug)]
-pub(super) enum Said {
+pub(super) enum StoreReply {
     Claimed(Claimed),
     Renewed(Renewed),
     Settled(Settled),
@@ -56,9 +56,9 @@ impl Op {
     }
 
     /// In the words of a history.
-    pub(super) fn ask(&self) -> Ask {
+    pub(super) fn ask(&self) -> CallRequest {
         match self {
-            Self::Claim(claim) => Ask::Claim {
+            Self::Claim(claim) => CallRequest::Claim {
                 token: claim.token.0,
                 payload: u64::from(claim.fingerprint.as_bytes()[1]),
                 hold: claim.terms.crash() == CrashPolicy::Hold,
@@ -66,42 +66,42 @@ impl Op {
                 retention: u64::try_from(claim.terms.retention().as_micros()).unwrap_or(u64::MAX),
                 max_attempts: claim.terms.max_attempts(),
             },
-            Self::Renew(lease, checkpoint) => Ask::Renew {
+            Self::Renew(lease, checkpoint) => CallRequest::Renew {
                 fence: lease.fence.0,
                 token: lease.token.0,
                 checkpoint: checkpoint
                     .as_ref()
                     .map(|checkpoint| checkpoint_mark(checkpoint)),
             },
-            Self::Settle(lease, settlement) => Ask::Settle {
+            Self::Settle(lease, settlement) => CallRequest::Settle {
                 fence: lease.fence.0,
                 token: lease.token.0,
                 ending: settlement.into(),
             },
-            Self::Resolve(_, fence, resolution) => Ask::Resolve {
+            Self::Resolve(_, fence, resolution) => CallRequest::Resolve {
                 fence: fence.0,
                 ending: resolution.into(),
             },
-            Self::Read(_) => Ask::Read,
-            Self::Delete(_) => Ask::Delete,
+            Self::Read(_) => CallRequest::Read,
+            Self::Delete(_) => CallRequest::Delete,
         }
     }
 
     /// Lets `store` decide.
-    pub(super) async fn decide(&self, store: &BrokenStore) -> StoreResult<Said> {
+    pub(super) async fn decide(&self, store: &BrokenStore) -> StoreResult<StoreReply> {
         Ok(match self {
-            Self::Claim(claim) => Said::Claimed(store.claim(claim).await?),
+            Self::Claim(claim) => StoreReply::Claimed(store.claim(claim).await?),
             Self::Renew(lease, checkpoint) => {
-                Said::Renewed(store.renew(lease, checkpoint.as_ref()).await?)
+                StoreReply::Renewed(store.renew(lease, checkpoint.as_ref()).await?)
             }
             Self::Settle(lease, settlement) => {
-                Said::Settled(store.settle(lease, settlement).await?)
+                StoreReply::Settled(store.settle(lease, settlement).await?)
             }
             Self::Resolve(identity, fence, resolution) => {
-                Said::Resolved(store.resolve(identity, *fence, resolution).await?)
+                StoreReply::Resolved(store.resolve(identity, *fence, resolution).await?)
             }
-            Self::Read(identity) => Said::Read(store.read(identity).await?.map(Box::new)),
-            Self::Delete(identity) => Said::Deleted(store.delete(identity).await?),
+            Self::Read(identity) => StoreReply::Read(store.read(identity).await?.map(Box::new)),
+            Self::Delete(identity) => StoreReply::Deleted(store.delete(identity).await?),
         })
     }
 }

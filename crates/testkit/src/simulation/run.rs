@@ -16,7 +16,7 @@ use crate::broken::Bug;
 
 /// What became of one world.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct SimulationOutcome {
     /// What happened.
     pub tally: Tally,
     /// What must not have happened. Empty where all is well.
@@ -27,17 +27,17 @@ pub struct Outcome {
 
 /// Runs the world of `seed`, whose store has this bug, or none.
 #[must_use]
-pub fn run(seed: u64, bug: Option<Bug>) -> Outcome {
+pub fn run(seed: u64, bug: Option<Bug>) -> SimulationOutcome {
     run_world(World::new(seed, bug, None))
 }
 
 /// Runs the world of `seed`, whose nodes have this flaw.
 #[must_use]
-pub fn run_flawed(seed: u64, flaw: Flaw) -> Outcome {
+pub fn run_flawed(seed: u64, flaw: Flaw) -> SimulationOutcome {
     run_world(World::new(seed, None, Some(flaw)))
 }
 
-fn run_world(world: Arc<World>) -> Outcome {
+fn run_world(world: Arc<World>) -> SimulationOutcome {
     world
         .sched
         .spawn(Place::World, Box::pin(direct(Arc::clone(&world))));
@@ -54,7 +54,7 @@ fn run_world(world: Arc<World>) -> Outcome {
     let (mut tally, breaches, digest) = world.ledger.into_inner().judge(slack);
     tally.seeds = 1;
     tally.micros = micros;
-    Outcome {
+    SimulationOutcome {
         tally,
         breaches,
         digest,

@@ -1,7 +1,7 @@
 //! Time and tasks of a simulated world: one thread, one queue of timers, one list of what is ready.
 //!
-//! Nothing here asks the machine for anything: time moves only to the next timer, and which of several
-//! ready tasks goes first is up to the seed.
+//! Nothing here asks the machine for anything: time moves only to the next timer, and which of
+//! several ready tasks goes first is up to the seed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

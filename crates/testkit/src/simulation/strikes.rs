@@ -1,4 +1,4 @@
-//! What befalls a world besides its messages: nodes die and stop, the store restarts, clocks are set, operators act.
+//! Faults besides the network: nodes die and pause, the store restarts, clocks jump, operators act.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -117,7 +117,7 @@ fn operate(world: &Arc<World>, _: usize) {
 pub(super) fn act(world: &Arc<World>) {
     let key = looked_at(world);
     let (namespace, name, _) = &world.keys[key];
-    let identity = Identity::of(&Secret::none(), namespace, name);
+    let identity = Identity::new(&Secret::none(), namespace, name);
     let op = match world.dice.below(12) {
         0..3 => return sweep(world),
         3 => Op::Delete(identity),

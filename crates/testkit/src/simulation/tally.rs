@@ -1,4 +1,4 @@
-//! What a run counts, and what it finds.
+//! The counters and findings of a run.
 
 use std::collections::BTreeMap;
 use std::fmt;

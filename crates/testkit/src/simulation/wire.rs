@@ -1,4 +1,4 @@
-//! The way from a node to the store: messages that are late, lost, doubled, cut.
+//! The network between a node and the store: messages are delayed, lost, duplicated, cut.
 
 use std::future::{pending, poll_fn};
 use std::pin::pin;
@@ -15,7 +15,7 @@ use semel_core::{
 };
 
 use super::ledger::Moment;
-use super::op::{Op, Said};
+use super::op::{Op, StoreReply};
 use super::sched::{Micros, Place};
 use super::world::World;
 use crate::broken::BrokenStore;
@@ -55,7 +55,8 @@ impl Fate {
     }
 }
 
-/// How long a message takes: less than a millisecond, or so long that anything may happen meanwhile.
+/// How long a message takes: less than a millisecond, or so long that anything may happen
+/// meanwhile.
 fn delay(world: &World) -> Micros {
     let plan = &world.plan;
     if world.befalls("message late", plan.faults.slow) {
@@ -77,7 +78,7 @@ impl Wire {
         }
     }
 
-    async fn send(&self, op: Op) -> StoreResult<Said> {
+    async fn send(&self, op: Op) -> StoreResult<StoreReply> {
         let world = &self.world;
         if world.befalls("refused", world.plan.faults.refused) {
             return Err(error(Certainty::Definite));
@@ -119,9 +120,9 @@ pub(super) struct Carrier {
     pub(super) store: BrokenStore,
 }
 
-type Tell = oneshot::Sender<StoreResult<Said>>;
+type ReplySender = oneshot::Sender<StoreResult<StoreReply>>;
 
-async fn carry(carrier: Carrier, op: Arc<Op>, fate: Fate, tell: Option<Tell>) {
+async fn carry(carrier: Carrier, op: Arc<Op>, fate: Fate, tell: Option<ReplySender>) {
     let world = &carrier.world;
     world.sched.sleep(fate.there).await;
     if fate.lost_there || world.is_cut_off(carrier.node) || world.is_down() {
@@ -143,7 +144,11 @@ async fn carry(carrier: Carrier, op: Arc<Op>, fate: Fate, tell: Option<Tell>) {
 
 impl Carrier {
     /// Lets the store decide, for at most `cut` steps, and writes down what it did.
-    pub(super) async fn deliver(&self, op: &Op, cut: Option<u32>) -> Option<StoreResult<Said>> {
+    pub(super) async fn deliver(
+        &self,
+        op: &Op,
+        cut: Option<u32>,
+    ) -> Option<StoreResult<StoreReply>> {
         let world = &self.world;
         let key = world.key_of(&op.identity());
         let (tick, began) = (world.ledger.lock().tick(), world.store_clock.micros());
@@ -166,8 +171,8 @@ impl Carrier {
     }
 }
 
-/// Does `work`, and lets others go on wherever it waits; gives it up after so many steps. What a sound store does to a
-/// record is one step.
+/// Does `work`, and lets others go on wherever it waits; gives it up after so many steps. What a
+/// sound store does to a record is one step.
 pub(super) async fn slowly<T>(
     world: &World,
     most: Option<u32>,
@@ -192,7 +197,7 @@ pub(super) async fn slowly<T>(
 macro_rules! answer {
     ($said:expr, $kind:ident) => {
         match $said? {
-            Said::$kind(answer) => Ok(answer),
+            StoreReply::$kind(answer) => Ok(answer),
             _ => Err(error(Certainty::Unknown)),
         }
     };

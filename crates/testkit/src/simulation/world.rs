@@ -1,4 +1,4 @@
-//! A world: nodes with engines, one store, and what befalls them.
+//! A world: nodes with engines, one store, and faults.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use semel_core::engine::{BreakerConfig, CacheConfig, Engine, EngineConfig};
-use semel_core::event::Ignore;
+use semel_core::event::NoopObserver;
 use semel_core::identity::Address;
 use semel_core::{Env, Identity, Key, Namespace, Secret};
 
@@ -21,7 +21,8 @@ use crate::broken::{BrokenStore, Bug};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Flaw {
-    /// A store call without an answer is given up after eight times its limit: callers are kept too long (P34).
+    /// A store call without an answer is given up after eight times its limit: callers are kept too
+    /// long (P34).
     CallsGivenUpLate,
 }
 
@@ -137,7 +138,13 @@ impl World {
             entropy: Arc::new(self.dice.clone()),
         };
         let wire = Arc::new(Wire::new(self, node));
-        let engine = Engine::with(wire, env, Secret::none(), self.config(), Arc::new(Ignore));
+        let engine = Engine::with(
+            wire,
+            env,
+            Secret::none(),
+            self.config(),
+            Arc::new(NoopObserver),
+        );
         let place = &mut nodes[node];
         let before = place.engine.replace(engine);
         place.life = life;
@@ -159,7 +166,8 @@ impl World {
                 first_try: Duration::from_secs(60),
                 open_for: Duration::from_secs(60),
             },
-            // Room for every key of a world: what would be dropped first is not the seed's to decide.
+            // Room for every key of a world: what would be dropped first is not the seed's to
+            // decide.
             cache: CacheConfig {
                 max_bytes: if self.plan.cache { 4 << 20 } else { 0 },
                 max_age: Duration::from_secs(30),
@@ -218,6 +226,6 @@ fn named(index: usize, keys: usize) -> Option<(Namespace, Key, Address)> {
     let scope = if index < keys / 2 { "charge" } else { "refund" };
     let namespace = Namespace::new("simulation", "café", scope).ok()?;
     let key = Key::parse(&format!("order-number-{}", index % (keys / 2).max(1))).ok()?;
-    let identity = Identity::of(&Secret::none(), &namespace, &key);
+    let identity = Identity::new(&Secret::none(), &namespace, &key);
     Some((namespace, key, identity.address()))
 }

@@ -1,4 +1,4 @@
-//! `downstream.json`: the key passed on to a system further down the road (P42).
+//! `downstream.json`: keys for downstream systems (P42).
 
 use semel_core::Identity;
 use serde::Serialize;

@@ -58,14 +58,14 @@ pub(super) fn file() -> File<Case> {
 
 fn case((at, [environment, tenant, scope], key, principal): Input) -> Case {
     let (shown, secret) = secret(at);
-    let namespace = Namespace::of_principal(environment, tenant, scope, principal)
+    let namespace = Namespace::with_principal(environment, tenant, scope, principal)
         .expect("a fitting namespace");
     let rules = KeyRules {
         extra: "é\u{301}".into(),
         ..KeyRules::default()
     };
     let checked = rules.check(key).expect("a fitting key");
-    let identity = Identity::of(&secret, &namespace, &checked);
+    let identity = Identity::new(&secret, &namespace, &checked);
     Case {
         secret: shown,
         environment,

@@ -1,4 +1,5 @@
-//! The test vectors under `spec/vectors`: inputs written by hand here, outputs computed by the core.
+//! The test vectors under `spec/vectors`: inputs written by hand here, outputs computed by the
+//! core.
 //!
 //! Another language reads the files; see `spec/vectors/README.md`. A change of the protocol's bytes
 //! shows as a change of those files.

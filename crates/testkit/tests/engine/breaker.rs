@@ -6,7 +6,7 @@ use semel_core::StoreErrorKind;
 use semel_core::engine::{EngineConfig, Problem, Response};
 use semel_core::event::{BreakerState, Step};
 use semel_core::policy::Policy;
-use semel_testkit::faulty::{Call, Fault, FaultyStore};
+use semel_testkit::faulty::{CallKind, Fault, FaultyStore};
 
 use super::store_down::{faulty, patiently};
 use super::*;
@@ -18,7 +18,7 @@ async fn p35_the_breaker_opens_tries_once_and_closes() {
     let rig = Rig::on(base.clock.clone(), Arc::clone(&base.store), config);
     let effects = Effects::default();
     for _ in 0..6 {
-        store.next(Call::Claim, Fault::Refuse);
+        store.next(CallKind::Claim, Fault::Refuse);
     }
     let changes = |to| move |step: &Step| *step == Step::Breaker { state: to };
     for _ in 0..2 {
@@ -81,7 +81,7 @@ async fn a_store_that_says_no_is_there_so_the_breaker_closes() {
     let rig = Rig::on(clock, Arc::new(store.clone()), EngineConfig::default());
     let effects = Effects::default();
     for _ in 0..5 {
-        store.next(Call::Claim, Fault::Refuse);
+        store.next(CallKind::Claim, Fault::Refuse);
     }
     for _ in 0..2 {
         patiently(&rig, &Policy::default(), &effects).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use semel_core::event::Step;
 use semel_core::policy::Policy;
-use semel_testkit::faulty::{Call, Fault};
+use semel_testkit::faulty::{CallKind, Fault};
 
 use super::store_down::faulty;
 use super::*;
@@ -18,10 +18,10 @@ fn renewals(rig: &Rig) -> usize {
 }
 
 #[tokio::test]
-async fn p32_an_owner_whose_renewals_hang_is_told_at_the_deadline() {
+async fn p32_owner_with_hanging_renewals_is_alerted_at_the_deadline() {
     let (rig, store) = faulty();
     for _ in 0..100 {
-        store.next(Call::Renew, Fault::Hang);
+        store.next(CallKind::Renew, Fault::Hang);
     }
     let owner = rig.start("k", &Policy::default(), |lease| async move {
         lease.lost().await;
@@ -39,11 +39,11 @@ async fn p32_an_owner_whose_renewals_hang_is_told_at_the_deadline() {
 }
 
 #[tokio::test]
-async fn p32_an_effect_that_has_ended_raises_no_alarm_by_a_renewal_that_hangs() {
+async fn p32_hanging_renewal_is_ignored_after_the_effect() {
     let (rig, store) = faulty();
     let (effects, gate) = (Effects::default(), Gate::default());
     for _ in 0..100 {
-        store.next(Call::Renew, Fault::Hang);
+        store.next(CallKind::Renew, Fault::Hang);
     }
     let owner = rig.start("k", &Policy::default(), effects.answer_after("one", &gate));
     settle_down().await;
@@ -65,9 +65,9 @@ async fn p32_a_renewal_that_is_held_too_late_takes_nothing_back() {
         ..EngineConfig::default()
     };
     let rig = Rig::on(rig.clock.clone(), Arc::clone(&rig.store), config);
-    store.next(Call::Renew, Fault::Refuse);
-    store.next(Call::Renew, Fault::Refuse);
-    store.next(Call::Renew, Fault::DelayReply(Duration::from_secs(12)));
+    store.next(CallKind::Renew, Fault::Refuse);
+    store.next(CallKind::Renew, Fault::Refuse);
+    store.next(CallKind::Renew, Fault::DelayReply(Duration::from_secs(12)));
     let (count, opened) = (effects.clone(), gate.clone());
     let owner = rig.start("k", &Policy::default(), |lease| async move {
         lease.lost().await;
@@ -99,8 +99,9 @@ async fn p31_a_lease_won_late_is_renewed_before_its_deadline() {
         lease: Duration::from_secs(6),
         ..Policy::default()
     };
-    // It lands at once, and is answered the second time it is sent, at 5.1 s: 0.3 s before the deadline.
-    store.next(Call::Claim, Fault::DelayReply(Duration::from_secs(60)));
+    // It lands at once, and is answered the second time it is sent, at 5.1 s: 0.3 s before the
+    // deadline.
+    store.next(CallKind::Claim, Fault::DelayReply(Duration::from_secs(60)));
     let owner = rig.start("k", &policy, effects.answer_after("one", &gate));
     settle_down().await;
     for _ in 0..58 {

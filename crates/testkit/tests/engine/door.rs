@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use semel_core::Code;
 use semel_core::engine::{Problem, Request, Response};
-use semel_core::event::{Step, Would};
+use semel_core::event::{ShadowDecision, Step};
 use semel_core::policy::Policy;
 use semel_core::{Fingerprint, Key, Namespace, Resolution};
 
@@ -14,7 +15,7 @@ use super::*;
 async fn keys_of_two_principals_never_meet() {
     let (rig, effects) = (Rig::new(), Effects::default());
     for principal in ["alice", "bob", "", "alice"] {
-        let namespace = Namespace::of_principal("test", "acme", "charge", principal).unwrap();
+        let namespace = Namespace::with_principal("test", "acme", "charge", principal).unwrap();
         let fingerprint = Fingerprint::builder(rig.engine.secret()).finish();
         let (key, policy) = (Key::parse("k").unwrap(), Arc::new(Policy::default()));
         let request = Request::new(&rig.engine, namespace, &key, fingerprint, policy);
@@ -25,7 +26,7 @@ async fn keys_of_two_principals_never_meet() {
         3,
         "alice's second call is the only duplicate"
     );
-    let shown = Namespace::of_principal("test", "acme", "charge", "alice").unwrap();
+    let shown = Namespace::with_principal("test", "acme", "charge", "alice").unwrap();
     assert!(!format!("{shown:?}").contains("alice"));
 }
 
@@ -144,10 +145,10 @@ async fn what_a_door_did_without_a_key_is_reported() {
     let rig = Rig::new();
     let namespace = Namespace::new("test", "", "http").unwrap();
     let refused = Step::Refused {
-        code: "idempotency_key_required",
+        code: Code::KeyRequired,
     };
     let observed = Step::Observed {
-        would: Would::Refuse("idempotency_key_required"),
+        decision: ShadowDecision::Refuse(Code::KeyRequired),
     };
     for step in [Step::Passed, refused, observed] {
         rig.engine.report(&namespace, step);

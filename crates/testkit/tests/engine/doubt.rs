@@ -57,7 +57,7 @@ async fn p40_a_hook_that_knows_it_happened_answers_for_all() {
             wanted,
             "the key that the lost run passed on"
         );
-        Some(Resolution::Complete(Answer::of("charged").into()))
+        Some(Resolution::Complete(Answer::from_body("charged").into()))
     })
     .await;
     assert_eq!(replayed(&response), "charged");

@@ -1,11 +1,12 @@
-//! A claim that got no answer and was given up on may have won: its lease is let go, as nothing was started under it.
+//! A claim that got no answer and was given up on may have won: its lease is let go, as nothing was
+//! started under it.
 
 use std::time::Duration;
 
 use semel_core::engine::{EngineConfig, Problem, Response};
 use semel_core::policy::{Policy, StoreDown};
 use semel_core::{CrashPolicy, State, Token};
-use semel_testkit::faulty::{Call, Fault, FaultyStore};
+use semel_testkit::faulty::{CallKind, Fault, FaultyStore};
 
 use super::store_down::faulty;
 use super::*;
@@ -16,7 +17,7 @@ const A_WHILE: Duration = Duration::from_secs(10);
 /// Asks while every reply to a claim is lost, as often as it is sent.
 async fn asks_in_vain(rig: &Rig, store: &FaultyStore, request: Request) -> Response<String> {
     for _ in 0..3 {
-        store.next(Call::Claim, Fault::LoseReply);
+        store.next(CallKind::Claim, Fault::LoseReply);
     }
     let effect = |_| async { completed("ran") };
     let engine = rig.engine.clone();
@@ -57,11 +58,11 @@ async fn p36_a_claim_that_was_given_up_on_leaves_the_key_free() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_still_away_is_asked_again_for_one_lease() {
+async fn unavailable_store_is_retried_for_one_lease() {
     let (rig, store) = faulty();
     asks_in_vain(&rig, &store, rig.request("k", "payload", &hold())).await;
     for _ in 0..3 {
-        store.next(Call::Read, Fault::Refuse);
+        store.next(CallKind::Read, Fault::Refuse);
     }
     rig.pass(A_WHILE).await;
     assert_eq!(state(&rig).await, State::Released);

@@ -136,7 +136,7 @@ async fn p31_leases_are_renewed_after_the_first_runtime_has_ended() {
 }
 
 #[tokio::test]
-async fn p31_renewals_that_end_with_their_runtime_are_taken_up_by_the_next() {
+async fn p31_next_runtime_continues_the_renewals() {
     let (rig, effects, gate) = (Arc::new(Rig::new()), Effects::default(), Gate::default());
     let dying = runtime();
     let (first, quick) = (Arc::clone(&rig), effects.clone());

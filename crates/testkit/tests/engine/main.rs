@@ -209,7 +209,7 @@ impl Gate {
 fn completed(text: &str) -> Report<String> {
     Report {
         value: text.to_owned(),
-        verdict: Verdict::Complete(Answer::of(text.to_owned())),
+        verdict: Verdict::Complete(Answer::from_body(text.to_owned())),
     }
 }
 
@@ -233,7 +233,7 @@ fn replayed(response: &Response<String>) -> &str {
     match response {
         Response::Replayed(replayed) => match &replayed.replay.answer.body {
             Body::Kept(body) => std::str::from_utf8(body).expect("text"),
-            Body::Omitted { .. } | Body::Elsewhere { .. } => panic!("the body was not kept"),
+            Body::Omitted { .. } | Body::External { .. } => panic!("the body was not kept"),
         },
         other => panic!("expected a replay, got {other:?}"),
     }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use semel_core::engine::{Admitted, Response};
-use semel_core::event::{Step, Would};
+use semel_core::engine::{Admission, Response};
+use semel_core::event::{ShadowDecision, Step};
 use semel_core::policy::{Mode, Policy};
 use semel_core::{State, Token};
-use semel_testkit::faulty::{Call, Fault, FaultyStore};
+use semel_testkit::faulty::{CallKind, Fault, FaultyStore};
 
 use super::store_down::{faulty, patiently};
 use super::*;
@@ -25,8 +25,9 @@ fn observe() -> Policy {
     }
 }
 
-fn would(rig: &Rig, would: Would) -> usize {
-    rig.log.count(|step| *step == Step::Observed { would })
+fn would(rig: &Rig, would: ShadowDecision) -> usize {
+    rig.log
+        .count(|step| *step == Step::Observed { decision: would })
 }
 
 #[tokio::test]
@@ -46,7 +47,7 @@ async fn off_asks_no_store_and_runs_every_time() {
 }
 
 #[tokio::test]
-async fn observe_runs_everything_and_reports_what_enforcing_would_have_done() {
+async fn observe_mode_runs_everything_and_reports_decisions() {
     let (rig, effects, gate) = (Rig::new(), Effects::default(), Gate::default());
     let policy = observe();
     let first = rig.start("k", &policy, effects.answer_after("ran", &gate));
@@ -62,7 +63,11 @@ async fn observe_runs_everything_and_reports_what_enforcing_would_have_done() {
         assert_eq!(unprotected(response), "ran");
     }
     assert_eq!(effects.count(), 4, "every call ran");
-    for what in [Would::Busy, Would::Replay, Would::Mismatch] {
+    for what in [
+        ShadowDecision::Busy,
+        ShadowDecision::Replay,
+        ShadowDecision::Mismatch,
+    ] {
         assert_eq!(would(&rig, what), 1, "{what:?}");
     }
 }
@@ -92,7 +97,7 @@ async fn p39_observe_gives_the_value_while_no_settlement_is_taken() {
     let (rig, store) = faulty();
     let effects = Effects::default();
     for _ in 0..100 {
-        store.next(Call::Settle, Fault::Refuse);
+        store.next(CallKind::Settle, Fault::Refuse);
     }
     let caller = rig.start("k", &observe(), effects.answer("ran"));
     settle_down().await;
@@ -115,7 +120,7 @@ async fn p39_observe_gives_the_value_while_no_settlement_is_taken() {
 async fn p39_observe_records_beside_the_caller_what_was_refused_once() {
     let (rig, store) = faulty();
     let effects = Effects::default();
-    store.next(Call::Settle, Fault::Refuse);
+    store.next(CallKind::Settle, Fault::Refuse);
     let caller = rig.start("k", &observe(), effects.answer("ran"));
     settle_down().await;
     assert!(caller.is_finished(), "no time has passed");
@@ -127,7 +132,7 @@ async fn p39_observe_records_beside_the_caller_what_was_refused_once() {
     assert_eq!(rig.log.count(recorded), 1);
     let second = rig.run("k", &observe(), effects.answer("again")).await;
     assert_eq!((unprotected(&second), effects.count()), ("again", 2));
-    assert_eq!(would(&rig, Would::Replay), 1);
+    assert_eq!(would(&rig, ShadowDecision::Replay), 1);
 }
 
 #[tokio::test]
@@ -151,8 +156,11 @@ async fn p39_observe_gives_its_own_value_after_another_took_over() {
 
 /// The claim is won past its deadline, and the renewal that would help is refused.
 fn comes_too_late(store: &FaultyStore) -> Policy {
-    store.next(Call::Claim, Fault::DelayReply(Duration::from_millis(2_900)));
-    store.next(Call::Renew, Fault::Refuse);
+    store.next(
+        CallKind::Claim,
+        Fault::DelayReply(Duration::from_millis(2_900)),
+    );
+    store.next(CallKind::Renew, Fault::Refuse);
     Policy {
         lease: Duration::from_secs(3),
         ..observe()
@@ -166,7 +174,7 @@ async fn p39_observe_runs_the_effect_of_a_claim_that_was_won_too_late() {
     let policy = comes_too_late(&store);
     let response = patiently(&rig, &policy, &effects).await;
     assert_eq!((unprotected(&response), effects.count()), ("ran", 1));
-    assert_eq!(would(&rig, Would::Unavailable), 1);
+    assert_eq!(would(&rig, ShadowDecision::Unavailable), 1);
     let unleased = Step::EffectBegan { fence: None };
     assert_eq!(rig.log.count(|step| *step == unleased), 1, "by I4");
     // The lease was let go: nobody has to wait until it lapses.
@@ -190,11 +198,11 @@ async fn p37_a_late_lease_of_a_caller_with_its_own_token_is_left_to_it() {
         // It sent the same claim elsewhere meanwhile, and runs its effect under it.
         let same = rig.request("k", "payload", &policy).with_token(Token(7));
         let won = rig.another().engine.admit(same).await;
-        assert!(matches!(won, Admitted::Won(_)), "{won:?}");
+        assert!(matches!(won, Admission::Won(_)), "{won:?}");
         rig.pass(Duration::from_millis(2_950)).await;
         assert!(admitted.is_finished());
         let admitted = admitted.await.unwrap();
-        assert!(!matches!(admitted, Admitted::Won(_)), "{admitted:?}");
+        assert!(!matches!(admitted, Admission::Won(_)), "{admitted:?}");
         let identity = *rig.request("k", "payload", &policy).identity();
         let record = rig.store.read(&identity).await.unwrap();
         assert_eq!(record.unwrap().state, State::Running, "let go");
@@ -202,7 +210,7 @@ async fn p37_a_late_lease_of_a_caller_with_its_own_token_is_left_to_it() {
 }
 
 #[tokio::test]
-async fn p39_observe_lets_an_effect_elsewhere_run_that_was_admitted_too_late() {
+async fn p39_observe_runs_a_remote_effect_admitted_too_late() {
     let (rig, store) = faulty();
     let policy = comes_too_late(&store);
     let (engine, request) = (rig.engine.clone(), rig.request("k", "payload", &policy));
@@ -211,6 +219,6 @@ async fn p39_observe_lets_an_effect_elsewhere_run_that_was_admitted_too_late() {
     rig.pass(Duration::from_secs(3)).await;
     assert!(admitted.is_finished());
     let admitted = admitted.await.unwrap();
-    assert!(matches!(admitted, Admitted::Unprotected), "{admitted:?}");
-    assert_eq!(would(&rig, Would::Unavailable), 1);
+    assert!(matches!(admitted, Admission::Unprotected), "{admitted:?}");
+    assert_eq!(would(&rig, ShadowDecision::Unavailable), 1);
 }

@@ -54,7 +54,7 @@ async fn another_payload_is_refused_while_running_and_afterwards() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_five_hundred_callers_at_once_one_runs_and_all_get_its_answer() {
+async fn five_hundred_concurrent_callers_share_one_run() {
     let effects = Effects::default();
     let rig = Rig::new();
     let policy = Policy {
@@ -78,7 +78,7 @@ async fn of_five_hundred_callers_at_once_one_runs_and_all_get_its_answer() {
 }
 
 #[tokio::test]
-async fn replays_are_numbered_and_come_from_the_local_copy_after_the_first() {
+async fn replays_are_numbered_and_cached() {
     let (rig, effects) = (Rig::new(), Effects::default());
     for _ in 0..4 {
         rig.run("k", &Policy::default(), effects.answer("one"))
@@ -178,7 +178,7 @@ async fn p38_forgetting_a_local_copy_is_at_once() {
 }
 
 #[tokio::test]
-async fn p27_an_answer_too_large_to_keep_is_remembered_and_never_run_again() {
+async fn p27_oversized_answer_is_remembered_and_does_not_run_again() {
     let (rig, effects) = (Rig::new(), Effects::default());
     let policy = Policy {
         max_answer_bytes: 4,
@@ -194,7 +194,7 @@ async fn p27_an_answer_too_large_to_keep_is_remembered_and_never_run_again() {
         *replay.replay.answer,
         Answer {
             body: Body::Omitted { bytes: 9 },
-            ..Answer::of("")
+            ..Answer::from_body("")
         }
     );
     assert_eq!(effects.count(), 1);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use semel_core::engine::{Admitted, EngineConfig, Operated, Unlock};
+use semel_core::engine::{Admission, EngineConfig, OperatorOutcome, Unlock};
 use semel_core::{Fence, Identity, Resolution, State, StoreAdmin};
-use semel_testkit::faulty::{Call, Fault};
+use semel_testkit::faulty::{CallKind, Fault};
 
 use super::leases::claim_and_vanish;
 use super::store_down::faulty;
@@ -27,7 +27,7 @@ async fn looked_at(rig: &Rig) -> (Identity, Fence) {
 
 async fn held(rig: &Rig) -> semel_core::Grant {
     match rig.engine.admit(rig.request("k", "payload", &hold())).await {
-        Admitted::Won(out) => out.grant,
+        Admission::Won(out) => out.grant,
         other => panic!("expected a lease, got {other:?}"),
     }
 }
@@ -41,24 +41,30 @@ async fn an_operator_unlocks_and_resolves_what_was_looked_at() {
         .engine
         .resolve(&identity, fence, &Resolution::Release)
         .await;
-    assert!(matches!(early, Ok(Operated::MovedOn(_))), "it runs");
+    assert!(matches!(early, Ok(OperatorOutcome::MovedOn(_))), "it runs");
     let unlock = |fence| rig.engine.unlock(&identity, fence, Unlock::ByPolicy);
     let other = unlock(semel_core::Fence(fence.0 - 1)).await;
-    assert!(matches!(other, Ok(Operated::MovedOn(_))), "another lease");
+    assert!(
+        matches!(other, Ok(OperatorOutcome::MovedOn(_))),
+        "another lease"
+    );
     let unlocked = unlock(fence).await;
     assert!(matches!(
         unlocked,
-        Ok(Operated::Done {
+        Ok(OperatorOutcome::Done {
             state: State::InDoubt,
             ..
         })
     ));
-    assert!(matches!(unlock(fence).await, Ok(Operated::MovedOn(_))));
-    let answer = Resolution::Complete(Arc::new(Answer::of("found out")));
+    assert!(matches!(
+        unlock(fence).await,
+        Ok(OperatorOutcome::MovedOn(_))
+    ));
+    let answer = Resolution::Complete(Arc::new(Answer::from_body("found out")));
     let resolved = rig.engine.resolve(&identity, fence, &answer).await;
     assert!(matches!(
         resolved,
-        Ok(Operated::Done {
+        Ok(OperatorOutcome::Done {
             state: State::Completed,
             ..
         })
@@ -104,11 +110,11 @@ async fn a_reset_takes_the_local_copy_away_too() {
     let (identity, fence) = looked_at(&rig).await;
     assert!(matches!(
         rig.engine.reset(&admin, &identity, fence).await,
-        Ok(Operated::Done { .. })
+        Ok(OperatorOutcome::Done { .. })
     ));
     assert!(matches!(
         rig.engine.reset(&admin, &identity, fence).await,
-        Ok(Operated::Absent)
+        Ok(OperatorOutcome::Absent)
     ));
     assert_eq!(
         ran(&rig.run("k", &hold(), effects.answer("again")).await),
@@ -126,7 +132,7 @@ async fn a_reset_of_a_record_that_has_moved_on_changes_nothing() {
     ran(&rig.run("k", &policy, effects.answer("taken over")).await);
     let reset = rig.engine.reset(&admin, &before.identity, before.fence);
     let reset = reset.await;
-    let Ok(Operated::MovedOn(found)) = reset else {
+    let Ok(OperatorOutcome::MovedOn(found)) = reset else {
         panic!("{reset:?}")
     };
     assert!(found.fence > before.fence);
@@ -144,17 +150,17 @@ async fn a_reset_whose_reply_is_lost_leaves_no_local_copy() {
     // This makes the local copy.
     replayed(&rig.run("k", &hold(), effects.answer("no")).await);
     let (identity, fence) = looked_at(&rig).await;
-    store.next(Call::Delete, Fault::LoseReply);
+    store.next(CallKind::Delete, Fault::LoseReply);
     let unknown = rig.engine.reset(&admin, &identity, fence).await;
     assert!(unknown.is_err(), "{unknown:?}");
     let again = rig.engine.reset(&admin, &identity, fence).await;
-    assert!(matches!(again, Ok(Operated::Absent)), "{again:?}");
+    assert!(matches!(again, Ok(OperatorOutcome::Absent)), "{again:?}");
     let next = rig.run("k", &hold(), effects.answer("second")).await;
     assert_eq!((ran(&next), effects.count()), ("second", 2));
 }
 
 #[tokio::test]
-async fn a_reset_of_a_record_that_is_gone_takes_the_local_copy_away() {
+async fn reset_of_an_absent_record_clears_the_cache() {
     let (rig, admin) = rig();
     let effects = Effects::default();
     ran(&rig.run("k", &hold(), effects.answer("first")).await);
@@ -163,7 +169,7 @@ async fn a_reset_of_a_record_that_is_gone_takes_the_local_copy_away() {
     // Another process does it.
     assert!(admin.delete(&identity).await.expect("an answer"));
     let absent = rig.engine.reset(&admin, &identity, fence).await;
-    assert!(matches!(absent, Ok(Operated::Absent)), "{absent:?}");
+    assert!(matches!(absent, Ok(OperatorOutcome::Absent)), "{absent:?}");
     let next = rig.run("k", &hold(), effects.answer("second")).await;
     assert_eq!((ran(&next), effects.count()), ("second", 2));
 }
@@ -174,12 +180,15 @@ async fn p38_an_answer_on_its_way_during_a_reset_is_not_kept() {
     let admin: Arc<dyn StoreAdmin> = Arc::new(store.clone());
     let effects = Effects::default();
     ran(&rig.run("k", &hold(), effects.answer("first")).await);
-    store.next(Call::Claim, Fault::DelayReply(Duration::from_secs(1)));
+    store.next(CallKind::Claim, Fault::DelayReply(Duration::from_secs(1)));
     let asked = rig.start("k", &hold(), effects.answer("no"));
     settle_down().await;
     let (identity, fence) = looked_at(&rig).await;
     let reset = rig.engine.reset(&admin, &identity, fence).await;
-    assert!(matches!(reset, Ok(Operated::Done { .. })), "{reset:?}");
+    assert!(
+        matches!(reset, Ok(OperatorOutcome::Done { .. })),
+        "{reset:?}"
+    );
     rig.pass(Duration::from_secs(1)).await;
     // It was asked when the record was there.
     assert_eq!(replayed(&asked.await.unwrap()), "first");
@@ -201,7 +210,7 @@ async fn who_asks_after_an_unlock_is_told_what_the_store_says() {
     let (identity, fence) = looked_at(&rig).await;
     let unlocked = rig.engine.unlock(&identity, fence, Unlock::Release).await;
     assert!(
-        matches!(unlocked, Ok(Operated::Done { .. })),
+        matches!(unlocked, Ok(OperatorOutcome::Done { .. })),
         "{unlocked:?}"
     );
     let next = rig.run("k", &refuse, effects.answer("next")).await;

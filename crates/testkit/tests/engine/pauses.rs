@@ -1,4 +1,5 @@
-//! A wake-up that is followed by Busy is followed by a pause: waiters don't ask as fast as they are told (P34).
+//! A wake-up that is followed by Busy is followed by a pause: waiters don't ask as fast as they are
+//! told (P34).
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,7 +13,8 @@ use super::leases::claim_and_vanish;
 use super::scripted::Scripted;
 use super::*;
 
-/// The pauses of two seconds: 50 ms and half as much again each time, with a few claims before the first.
+/// The pauses of two seconds: 50 ms and half as much again each time, with a few claims before the
+/// first.
 const MOST_CLAIMS: usize = 15;
 
 fn waits(limit: Duration) -> Policy {
@@ -32,7 +34,7 @@ async fn pass_slowly(rig: &Rig, time: Duration) {
 }
 
 #[tokio::test]
-async fn p34_a_waiter_that_is_woken_for_nothing_again_and_again_pauses() {
+async fn p34_waiter_pauses_after_spurious_wake_ups() {
     let (rig, store, other) = Scripted::rig(EngineConfig::default());
     let (effects, gate) = (Effects::default(), Gate::default());
     let policy = waits(Duration::from_secs(30));
@@ -49,7 +51,7 @@ async fn p34_a_waiter_that_is_woken_for_nothing_again_and_again_pauses() {
 }
 
 #[tokio::test]
-async fn p34_a_waiter_at_its_limit_is_told_although_it_is_woken_all_the_time() {
+async fn p34_waiter_ends_at_its_limit_despite_wake_ups() {
     let (rig, store, other) = Scripted::rig(EngineConfig::default());
     let (effects, gate) = (Effects::default(), Gate::default());
     let policy = waits(Duration::from_secs(2));
@@ -63,7 +65,7 @@ async fn p34_a_waiter_at_its_limit_is_told_although_it_is_woken_all_the_time() {
 }
 
 #[tokio::test]
-async fn p34_an_observer_elsewhere_that_is_woken_for_nothing_pauses() {
+async fn p34_remote_observer_pauses_after_spurious_wake_ups() {
     let (rig, store, other) = Scripted::rig(EngineConfig::default());
     let grant = claim_and_vanish(&other, "k", &Policy::default()).await;
     store.wakes_at_once.store(true, Ordering::SeqCst);

@@ -1,4 +1,5 @@
-//! Callers that wait for another's claim of their key are waiters: bounded in number and in time (P34, I14).
+//! Callers that wait for another's claim of their key are waiters: bounded in number and in time
+//! (P34, I14).
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -114,7 +115,7 @@ async fn p34_a_caller_behind_a_claim_that_hangs_leaves_at_its_wait_limit() {
 }
 
 #[tokio::test]
-async fn p34_a_caller_that_may_not_wait_is_held_no_longer_than_one_store_call() {
+async fn p34_caller_without_wait_is_bounded_by_one_store_call() {
     let (rig, store, _) = Scripted::rig(EngineConfig::default());
     let policy = Policy {
         on_busy: OnBusy::Refuse,
@@ -145,7 +146,8 @@ async fn p34_time_behind_a_claim_counts_towards_the_wait_limit() {
     let behind = rig.start("k", &policy, effects.answer("two"));
     settle_down().await;
     rig.pass(Duration::from_secs(4)).await;
-    // The claim that hangs is given up, and the one that is sent again finds the other process's run.
+    // The claim that hangs is given up, and the one that is sent again finds the other process's
+    // run.
     store.claims_hang.store(false, Ordering::SeqCst);
     rig.pass(Duration::from_millis(3_500)).await;
     assert!(!behind.is_finished());

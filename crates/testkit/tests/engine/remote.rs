@@ -5,24 +5,24 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use semel_core::engine::{
-    Admitted, EngineConfig, HandedOut, Problem, RemoteLease, Request, Response, Verdict,
+    Admission, EngineConfig, LeaseHandout, Problem, RemoteLease, Request, Response, Verdict,
 };
 use semel_core::event::{BusyReason, Ending, Step, VerdictKind};
 use semel_core::policy::{OnBusy, Policy};
 use semel_core::{Answer, CrashPolicy, MemoryConfig, MemoryStore, State, StoreAdmin, Token};
 use semel_testkit::clock::FakeClock;
-use semel_testkit::faulty::{Call, Fault, FaultyStore};
+use semel_testkit::faulty::{CallKind, Fault, FaultyStore};
 
 use super::{Effects, Gate, Rig, ran, replayed, settle_down};
 
-fn won(admitted: Admitted) -> HandedOut {
+fn won(admitted: Admission) -> LeaseHandout {
     match admitted {
-        Admitted::Won(out) => out,
+        Admission::Won(out) => out,
         other => panic!("expected a lease, got {other:?}"),
     }
 }
 
-fn named(out: &HandedOut) -> RemoteLease {
+fn named(out: &LeaseHandout) -> RemoteLease {
     RemoteLease {
         identity: out.grant.identity,
         fence: out.grant.fence,
@@ -31,7 +31,7 @@ fn named(out: &HandedOut) -> RemoteLease {
 }
 
 fn complete(text: &str) -> Verdict {
-    Verdict::Complete(Answer::of(text.to_owned()))
+    Verdict::Complete(Answer::from_body(text.to_owned()))
 }
 
 async fn settle(rig: &Rig, lease: RemoteLease, verdict: Verdict) -> Response<()> {
@@ -46,7 +46,7 @@ fn refusing() -> Policy {
 }
 
 impl Rig {
-    async fn admit(&self, key: &str, policy: &Policy) -> Admitted {
+    async fn admit(&self, key: &str, policy: &Policy) -> Admission {
         self.engine
             .admit(self.request(key, "payload", policy))
             .await
@@ -54,7 +54,7 @@ impl Rig {
 }
 
 #[tokio::test]
-async fn an_effect_elsewhere_is_the_same_to_everybody_as_one_here() {
+async fn remote_effect_behaves_like_a_local_one() {
     let rig = Rig::new();
     let lease = named(&won(rig.admit("k", &Policy::default()).await));
     let gate = Gate::default();
@@ -113,18 +113,18 @@ async fn the_other_way_round_an_admission_replays_and_refuses() {
         .await);
     assert!(matches!(
         rig.admit("k", &Policy::default()).await,
-        Admitted::Replayed(_)
+        Admission::Replayed(_)
     ));
     let other = rig.request("k", "another payload", &Policy::default());
     assert!(matches!(
         rig.engine.admit(other).await,
-        Admitted::Problem(Problem::Mismatch)
+        Admission::Problem(Problem::Mismatch)
     ));
     named(&won(rig.admit("k2", &refusing()).await));
     let busy = rig.admit("k2", &refusing()).await;
     assert!(matches!(
         busy,
-        Admitted::Problem(Problem::Busy {
+        Admission::Problem(Problem::Busy {
             why: BusyReason::Policy,
             ..
         })
@@ -140,7 +140,7 @@ async fn p36_verdicts_from_elsewhere_are_settled_by_the_stored_policy() {
         (CrashPolicy::Takeover, Verdict::Unknown, State::InDoubt),
         (
             CrashPolicy::Hold,
-            Verdict::Fail(Answer::of("no")),
+            Verdict::Fail(Answer::from_body("no")),
             State::Failed,
         ),
     ] {
@@ -161,7 +161,7 @@ async fn p36_verdicts_from_elsewhere_are_settled_by_the_stored_policy() {
 }
 
 #[tokio::test]
-async fn an_owner_that_stalls_is_lost_and_told_the_others_answer() {
+async fn stalled_owner_gets_the_new_owners_answer() {
     let rig = Rig::new();
     let first = won(rig.admit("k", &Policy::default()).await);
     assert_eq!(
@@ -191,7 +191,7 @@ async fn an_owner_that_stalls_is_lost_and_told_the_others_answer() {
     ));
     settle(&rig, named(&second), complete("theirs")).await;
     match settle(&rig, named(&first), complete("mine")).await {
-        Response::Replayed(found) => assert_eq!(*found.replay.answer, Answer::of("theirs")),
+        Response::Replayed(found) => assert_eq!(*found.replay.answer, Answer::from_body("theirs")),
         other => panic!("its answer is everybody's: {other:?}"),
     }
     assert!(rig.log.count(|step| matches!(step, Step::LeaseLost { .. })) >= 2);
@@ -233,7 +233,7 @@ async fn whoever_may_not_know_of_a_lease_can_do_nothing_with_it() {
 }
 
 /// A request that waits, and is dropped while it does; the key then gets free. → who wins next.
-async fn abandoned(rig: &Rig, make: impl Fn(Request) -> Request) -> Admitted {
+async fn abandoned(rig: &Rig, make: impl Fn(Request) -> Request) -> Admission {
     let lease = named(&won(rig.admit("k", &Policy::default()).await));
     let waits = make(rig.request("k", "payload", &Policy::default()));
     let engine = rig.engine.clone();
@@ -258,7 +258,7 @@ async fn a_lease_won_for_nobody_is_let_go() {
 async fn a_lease_under_the_callers_own_token_is_kept_for_its_resend() {
     let rig = Rig::new();
     let busy = abandoned(&rig, |request| request.with_token(Token(7))).await;
-    assert!(matches!(busy, Admitted::Problem(Problem::Busy { .. })));
+    assert!(matches!(busy, Admission::Problem(Problem::Busy { .. })));
     let again = rig
         .request("k", "payload", &refusing())
         .with_token(Token(7));
@@ -324,7 +324,7 @@ async fn p37_a_settlement_goes_on_when_its_caller_leaves() {
     let rig = Rig::on(clock, Arc::new(faulty.clone()), EngineConfig::default());
     let out = won(rig.admit("k", &Policy::default()).await);
     let (engine, lease) = (rig.engine.clone(), named(&out));
-    faulty.next(Call::Settle, Fault::LoseRequest);
+    faulty.next(CallKind::Settle, Fault::LoseRequest);
     let settles =
         tokio::spawn(async move { engine.settle(lease, complete("x"), 100, |_| true).await });
     settle_down().await;

@@ -11,7 +11,7 @@ use super::store_down::patiently;
 use super::*;
 
 #[tokio::test]
-async fn p33_a_settlement_is_sent_again_on_every_error_that_may_pass() {
+async fn p33_settlement_is_retried_on_transient_errors() {
     for kind in [
         StoreErrorKind::Unavailable,
         StoreErrorKind::Full,
@@ -50,7 +50,7 @@ async fn p33_a_settlement_is_sent_for_one_lease_and_no_longer() {
 }
 
 #[tokio::test]
-async fn p25_a_settlement_of_a_record_that_cannot_be_read_is_not_sent_again() {
+async fn p25_settlement_of_an_unreadable_record_is_not_retried() {
     let (rig, store, _) = Scripted::rig(EngineConfig::default());
     let (effects, policy) = (Effects::default(), Policy::default());
     let damaged = StoreErrorKind::Record;

@@ -30,7 +30,8 @@ impl Store for Slow {
     fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
         Box::pin(async move {
             self.claims.fetch_add(1, Ordering::SeqCst);
-            // Decided when it is sent, told when the test says: the oldest news that a reply can bring.
+            // Decided when it is sent, told when the test says: the oldest news that a reply can
+            // bring.
             let claimed = self.inner.claim(claim).await;
             match self.permits.acquire().await {
                 Ok(permit) => permit.forget(),

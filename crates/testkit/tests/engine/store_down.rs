@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use semel_core::engine::{EngineConfig, Problem, Response};
-use semel_core::event::{Step, Would};
+use semel_core::event::{ShadowDecision, Step};
 use semel_core::policy::{Mode, Policy, StoreDown};
 use semel_core::{Fence, StoreAdmin};
-use semel_testkit::faulty::{Call, Fault, FaultyStore};
+use semel_testkit::faulty::{CallKind, Fault, FaultyStore};
 
 use super::*;
 
@@ -39,7 +39,7 @@ pub(super) async fn patiently(rig: &Rig, policy: &Policy, effects: &Effects) -> 
 async fn p28_a_claim_whose_reply_is_lost_is_sent_again_and_runs_once() {
     let (rig, store) = faulty();
     let effects = Effects::default();
-    store.next(Call::Claim, Fault::LoseReply);
+    store.next(CallKind::Claim, Fault::LoseReply);
     let response = patiently(&rig, &Policy::default(), &effects).await;
     assert_eq!((ran(&response), effects.count()), ("ran", 1));
     let Response::Ran(ran) = response else {
@@ -53,12 +53,12 @@ async fn p33_a_settlement_that_finds_no_room_is_sent_again() {
     let (rig, store) = faulty();
     let effects = Effects::default();
     for _ in 0..3 {
-        store.next(Call::Settle, Fault::Full);
+        store.next(CallKind::Settle, Fault::Full);
     }
     let response = patiently(&rig, &Policy::default(), &effects).await;
     assert_eq!((ran(&response), effects.count()), ("ran", 1));
     // A claim is not: nothing has happened yet, and its caller need not wait.
-    store.next(Call::Claim, Fault::Full);
+    store.next(CallKind::Claim, Fault::Full);
     let refused = rig
         .run("new", &Policy::default(), effects.answer("x"))
         .await;
@@ -83,7 +83,7 @@ async fn p33_an_answer_that_cannot_be_recorded_is_not_given() {
     let (rig, store) = faulty();
     let effects = Effects::default();
     for _ in 0..100 {
-        store.next(Call::Settle, Fault::Refuse);
+        store.next(CallKind::Settle, Fault::Refuse);
     }
     let response = patiently(&rig, &Policy::default(), &effects).await;
     let Response::Problem(problem) = &response else {
@@ -103,7 +103,7 @@ async fn p35_fail_closed_starts_nothing() {
     let (rig, store) = faulty();
     let effects = Effects::default();
     for _ in 0..3 {
-        store.next(Call::Claim, Fault::Refuse);
+        store.next(CallKind::Claim, Fault::Refuse);
     }
     let response = patiently(&rig, &Policy::default(), &effects).await;
     let Response::Problem(problem) = &response else {
@@ -124,7 +124,7 @@ async fn p35_fail_open_runs_unprotected_and_says_so() {
     let (rig, store) = faulty();
     let effects = Effects::default();
     for _ in 0..3 {
-        store.next(Call::Claim, Fault::Refuse);
+        store.next(CallKind::Claim, Fault::Refuse);
     }
     let policy = Policy {
         store_down: StoreDown::Open,
@@ -141,7 +141,7 @@ async fn observe_never_stands_in_the_way_of_an_outage() {
     let (rig, store) = faulty();
     let effects = Effects::default();
     for _ in 0..3 {
-        store.next(Call::Claim, Fault::Refuse);
+        store.next(CallKind::Claim, Fault::Refuse);
     }
     let policy = Policy {
         mode: Mode::Observe,
@@ -150,16 +150,19 @@ async fn observe_never_stands_in_the_way_of_an_outage() {
     let response = patiently(&rig, &policy, &effects).await;
     assert!(matches!(response, Response::Unprotected(_)), "{response:?}");
     let observed = Step::Observed {
-        would: Would::Unavailable,
+        decision: ShadowDecision::Unavailable,
     };
     assert_eq!(rig.log.count(|step| *step == observed), 1);
 }
 
 #[tokio::test]
-async fn p30_a_claim_answered_after_the_deadline_is_renewed_before_the_effect() {
+async fn p30_late_claim_is_renewed_before_the_effect() {
     let (rig, store) = faulty();
     let (policy, effects) = (short(), Effects::default());
-    store.next(Call::Claim, Fault::DelayReply(Duration::from_millis(2_900)));
+    store.next(
+        CallKind::Claim,
+        Fault::DelayReply(Duration::from_millis(2_900)),
+    );
     let response = patiently(&rig, &policy, &effects).await;
     assert_eq!((ran(&response), effects.count()), ("ran", 1));
     assert_eq!(
@@ -169,11 +172,14 @@ async fn p30_a_claim_answered_after_the_deadline_is_renewed_before_the_effect() 
 }
 
 #[tokio::test]
-async fn p30_without_that_renewal_no_effect_starts_and_the_key_is_free() {
+async fn p30_late_claim_without_renewal_frees_the_key() {
     let (rig, store) = faulty();
     let (policy, effects) = (short(), Effects::default());
-    store.next(Call::Claim, Fault::DelayReply(Duration::from_millis(2_900)));
-    store.next(Call::Renew, Fault::Refuse);
+    store.next(
+        CallKind::Claim,
+        Fault::DelayReply(Duration::from_millis(2_900)),
+    );
+    store.next(CallKind::Renew, Fault::Refuse);
     let response = patiently(&rig, &policy, &effects).await;
     assert!(
         matches!(response, Response::Problem(Problem::Late)),
@@ -185,14 +191,14 @@ async fn p30_without_that_renewal_no_effect_starts_and_the_key_is_free() {
 }
 
 #[tokio::test]
-async fn p30_the_deadline_counts_from_the_first_time_the_claim_was_sent() {
+async fn p30_deadline_counts_from_the_first_sending() {
     let (rig, store) = faulty();
     let policy = Policy {
         lease: Duration::from_secs(6),
         ..Policy::default()
     };
     // It lands at once; its reply comes after the call was given up, so the claim is sent again.
-    store.next(Call::Claim, Fault::DelayReply(Duration::from_secs(60)));
+    store.next(CallKind::Claim, Fault::DelayReply(Duration::from_secs(60)));
     let caller = rig.start("k", &policy, |lease| async move {
         assert_eq!(lease.attempt(), 1);
         completed(&lease.remaining().as_millis().to_string())
@@ -214,7 +220,7 @@ async fn a_store_call_that_hangs_is_given_up() {
     let (rig, store) = faulty();
     let effects = Effects::default();
     for _ in 0..3 {
-        store.next(Call::Claim, Fault::Hang);
+        store.next(CallKind::Claim, Fault::Hang);
     }
     let response = patiently(&rig, &Policy::default(), &effects).await;
     assert!(
@@ -228,8 +234,8 @@ async fn a_store_call_that_hangs_is_given_up() {
 async fn p31_a_failed_renewal_is_tried_again() {
     let (rig, store) = faulty();
     let (effects, gate) = (Effects::default(), Gate::default());
-    store.next(Call::Renew, Fault::Refuse);
-    store.next(Call::Renew, Fault::LoseReply);
+    store.next(CallKind::Renew, Fault::Refuse);
+    store.next(CallKind::Renew, Fault::LoseReply);
     let policy = Policy::default();
     let owner = rig.start("k", &policy, effects.answer_after("one", &gate));
     rig.pass(Duration::from_secs(60)).await;
@@ -246,7 +252,7 @@ async fn p31_a_failed_renewal_is_tried_again() {
 async fn p32_an_owner_that_cannot_renew_in_time_is_told() {
     let (rig, store) = faulty();
     for _ in 0..100 {
-        store.next(Call::Renew, Fault::Refuse);
+        store.next(CallKind::Renew, Fault::Refuse);
     }
     let owner = rig.start("k", &Policy::default(), |lease| async move {
         lease.lost().await;

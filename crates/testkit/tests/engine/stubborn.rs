@@ -1,9 +1,10 @@
-//! Stores that give one and the same answer, whatever they are asked: for answers that a sound store
-//! gives too seldom to test with.
+//! Stores that give one and the same answer, whatever they are asked: for answers that a sound
+//! store gives too seldom to test with.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use semel_core::Code;
 use semel_core::engine::{EngineConfig, Problem, Response};
 use semel_core::event::Step;
 use semel_core::policy::{Policy, StoreDown};
@@ -98,7 +99,7 @@ async fn refused_where_it_fails_open(rig: &Rig) -> Problem {
 }
 
 #[tokio::test]
-async fn p25_a_record_that_cannot_be_read_is_refused_even_where_the_scope_fails_open() {
+async fn p25_unreadable_record_is_refused_even_if_fail_open() {
     for error in [RecordError::UnknownVersion(2), RecordError::Foreign] {
         let rig = match error {
             RecordError::Foreign => rig(|| Err(RecordError::Foreign.into())),
@@ -106,19 +107,19 @@ async fn p25_a_record_that_cannot_be_read_is_refused_even_where_the_scope_fails_
         };
         let problem = refused_where_it_fails_open(&rig).await;
         // A caller who heard that nothing was done might do it in another way.
-        assert_eq!(problem.code(), "idempotency_record_unreadable");
+        assert_eq!(problem.code(), Code::RecordUnreadable);
         assert!(!problem.is_retryable() && problem.to_string().contains("not known"));
     }
 }
 
 #[tokio::test]
-async fn p44_a_body_that_does_not_come_is_told_as_an_answer_that_is_there() {
+async fn p44_missing_body_is_reported_as_answered() {
     let rig = rig(|| {
         let (kind, certainty) = (StoreErrorKind::Body, Certainty::Definite);
         Err(StoreError::new(kind, certainty, "the bucket is away"))
     });
     let problem = refused_where_it_fails_open(&rig).await;
-    assert_eq!(problem.code(), "idempotency_body_unavailable");
+    assert_eq!(problem.code(), Code::BodyUnavailable);
     assert!(problem.is_retryable() && problem.retry_after().is_some());
     assert!(problem.to_string().contains("answered before"), "{problem}");
 }

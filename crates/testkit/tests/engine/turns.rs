@@ -83,7 +83,7 @@ async fn a_thousand_duplicates_are_one_claim() {
 }
 
 #[tokio::test]
-async fn an_answer_is_only_for_those_who_asked_before_it_was_sent() {
+async fn shared_answer_is_only_for_earlier_callers() {
     let (rig, store, other) = slow();
     let (effects, gate) = (Effects::default(), Gate::default());
     let owner = other.start("k", &refuse(), effects.answer_after("one", &gate));
@@ -133,7 +133,7 @@ async fn duplicates_of_another_processs_run_are_two_claims() {
 }
 
 #[tokio::test]
-async fn what_says_nothing_about_another_payload_is_asked_for_it() {
+async fn other_payload_gets_its_own_claim() {
     let (rig, store, other) = slow();
     let effects = Effects::default();
     other.run("k", &refuse(), effects.answer("one")).await;
@@ -254,7 +254,7 @@ async fn who_waits_is_woken_by_a_settlement_of_this_process() {
 }
 
 #[tokio::test]
-async fn p7_an_error_about_a_record_that_is_there_is_not_for_other_payloads() {
+async fn p7_record_error_is_not_shared_with_other_payloads() {
     for kind in [StoreErrorKind::Body, StoreErrorKind::Record] {
         let (rig, store, other) = slow();
         let effects = Effects::default();

@@ -29,7 +29,7 @@ async fn state_after(policy: &Policy, verdict: Verdict) -> State {
 
 #[tokio::test]
 async fn p36_the_table_of_verdicts() {
-    let answer = || Answer::of("x");
+    let answer = || Answer::from_body("x");
     let table = [
         (
             Verdict::Complete(answer()),
@@ -98,7 +98,7 @@ async fn p36_the_stored_policy_decides_not_the_askers() {
 #[tokio::test]
 async fn a_final_failure_is_replayed() {
     let (rig, effects) = (Rig::new(), Effects::default());
-    let declined = Verdict::Fail(Answer::of("declined"));
+    let declined = Verdict::Fail(Answer::from_body("declined"));
     rig.run("k", &Policy::default(), |_| async { said(declined) })
         .await;
     let second = rig

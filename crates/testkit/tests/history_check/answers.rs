@@ -1,22 +1,22 @@
 //! I2, I6, I7, I8, I12: what was answered.
 
-use semel_testkit::history::{Ask, Ending, Reply, Stand};
+use semel_testkit::history::{CallReply, CallRequest, KeyEnding, KeyStanding};
 
 use crate::story::*;
 
 #[test]
 fn i2_a_completed_key_that_runs_again() {
-    let done = || Story::tell(claim(1), won(5, 1)).then(settle(5, 1, ANSWER), Reply::Done);
+    let done = || Story::tell(claim(1), won(5, 1)).then(settle(5, 1, ANSWER), CallReply::Done);
     let late = || done().wait(LEASE);
     late()
         .then(claim(2), won_as(6, 2, 2))
         .breaks("I2", "run again");
     late()
-        .then(Ask::Delete, Reply::Deleted(true))
+        .then(CallRequest::Delete, CallReply::Deleted(true))
         .then(claim(2), won(6, 2))
         .is_fine();
     late()
-        .then(Ask::Delete, UNKNOWN)
+        .then(CallRequest::Delete, UNKNOWN)
         .then(claim(2), won(6, 2))
         .is_fine();
     done().wait(RETENTION).then(claim(2), won(6, 2)).is_fine();
@@ -24,22 +24,23 @@ fn i2_a_completed_key_that_runs_again() {
 
 #[test]
 fn i2_a_settled_lease_that_is_given_again() {
-    let settled = |ending| Story::tell(claim(1), won(5, 1)).then(settle(5, 1, ending), Reply::Done);
+    let settled =
+        |ending| Story::tell(claim(1), won(5, 1)).then(settle(5, 1, ending), CallReply::Done);
     settled(ANSWER)
         .then(claim(1), won(5, 1))
         .breaks("I2", "after it was settled");
-    settled(Ending::Released)
+    settled(KeyEnding::Released)
         .then(claim(1), won(5, 1))
         .breaks("I1", "after it was settled");
-    settled(Ending::Released)
+    settled(KeyEnding::Released)
         .then(claim(1), won(6, 1))
         .is_fine();
 }
 
 #[test]
 fn i2_an_answer_that_changes() {
-    let done = || Story::tell(claim(1), won(5, 1)).then(settle(5, 1, ANSWER), Reply::Done);
-    let asked = |story: Story, ending| story.then(claim(2), Reply::Replay(ending));
+    let done = || Story::tell(claim(1), won(5, 1)).then(settle(5, 1, ANSWER), CallReply::Done);
+    let asked = |story: Story, ending| story.then(claim(2), CallReply::Replay(ending));
     let unsure = || done().then(settle(5, 1, OTHER), UNKNOWN);
     asked(asked(unsure(), ANSWER), OTHER).breaks("I2", "changed without a new run");
     asked(asked(unsure(), ANSWER), ANSWER).is_fine();
@@ -48,13 +49,13 @@ fn i2_an_answer_that_changes() {
 #[test]
 fn i2_an_answer_that_a_read_shows_changed() {
     let read = |story: Story, ending| {
-        let stand = Stand {
+        let stand = KeyStanding {
             fence: 5,
             ending: Some(ending),
         };
-        story.then(Ask::Read, Reply::Seen(Some(stand)))
+        story.then(CallRequest::Read, CallReply::Seen(Some(stand)))
     };
-    let done = Story::tell(claim(1), won(5, 1)).then(settle(5, 1, ANSWER), Reply::Done);
+    let done = Story::tell(claim(1), won(5, 1)).then(settle(5, 1, ANSWER), CallReply::Done);
     let unsure = done.then(settle(5, 1, OTHER), UNKNOWN);
     read(read(unsure, ANSWER), OTHER).breaks("I2", "changed without a new run");
 }
@@ -63,53 +64,57 @@ fn i2_an_answer_that_a_read_shows_changed() {
 fn i2_an_answer_that_nobody_gave() {
     let running = || Story::tell(claim(1), won(5, 1));
     running()
-        .then(claim(2), Reply::Replay(ANSWER))
+        .then(claim(2), CallReply::Replay(ANSWER))
         .breaks("I2", "nobody gave");
-    let unsure = running().then(settle(5, 1, ANSWER), Reply::Unanswered);
-    unsure.then(claim(2), Reply::Replay(ANSWER)).is_fine();
+    let unsure = running().then(settle(5, 1, ANSWER), CallReply::Unanswered);
+    unsure.then(claim(2), CallReply::Replay(ANSWER)).is_fine();
 }
 
 #[test]
 fn i2_a_lease_that_ends_twice() {
-    let done = || Story::tell(claim(1), won(5, 1)).then(settle(5, 1, ANSWER), Reply::Done);
+    let done = || Story::tell(claim(1), won(5, 1)).then(settle(5, 1, ANSWER), CallReply::Done);
     done()
-        .then(settle(5, 1, OTHER), Reply::Done)
+        .then(settle(5, 1, OTHER), CallReply::Done)
         .breaks("I2", "two ways");
     done()
-        .then(settle(5, 1, Ending::InDoubt), Reply::Done)
+        .then(settle(5, 1, KeyEnding::InDoubt), CallReply::Done)
         .breaks("I2", "two ways");
-    done().then(settle(5, 1, ANSWER), Reply::Done).is_fine();
-    let doubted = Story::tell(claim(1), won(5, 1)).then(settle(5, 1, Ending::InDoubt), Reply::Done);
-    doubted.then(settle(5, 1, ANSWER), Reply::Done).is_fine();
+    done().then(settle(5, 1, ANSWER), CallReply::Done).is_fine();
+    let doubted =
+        Story::tell(claim(1), won(5, 1)).then(settle(5, 1, KeyEnding::InDoubt), CallReply::Done);
+    doubted
+        .then(settle(5, 1, ANSWER), CallReply::Done)
+        .is_fine();
 }
 
 #[test]
 fn i6_a_resent_claim_that_is_busy() {
     let running = || Story::tell(claim(1), won(5, 1));
     running()
-        .then(claim(1), Reply::Busy)
+        .then(claim(1), CallReply::Busy)
         .breaks("I6", "found the key busy");
     running()
         .then(claim(2), UNKNOWN)
         .wait(LEASE)
-        .then(claim(1), Reply::Busy)
+        .then(claim(1), CallReply::Busy)
         .is_fine();
 }
 
 #[test]
 fn i6_a_resent_settlement_that_is_lost() {
-    let done = || Story::tell(claim(1), won(5, 1)).then(settle(5, 1, ANSWER), Reply::Done);
+    let done = || Story::tell(claim(1), won(5, 1)).then(settle(5, 1, ANSWER), CallReply::Done);
     done()
-        .then(settle(5, 1, ANSWER), Reply::Lost)
+        .then(settle(5, 1, ANSWER), CallReply::Lost)
         .breaks("I6", "sent again, was refused");
     done()
         .wait(RETENTION)
-        .then(settle(5, 1, ANSWER), Reply::Lost)
+        .then(settle(5, 1, ANSWER), CallReply::Lost)
         .is_fine();
-    let freed = Story::tell(claim(1), won(5, 1)).then(settle(5, 1, Ending::Released), Reply::Done);
+    let freed =
+        Story::tell(claim(1), won(5, 1)).then(settle(5, 1, KeyEnding::Released), CallReply::Done);
     let taken = freed.then(claim(2), won(6, 2));
     taken
-        .then(settle(5, 1, Ending::Released), Reply::Lost)
+        .then(settle(5, 1, KeyEnding::Released), CallReply::Lost)
         .is_fine();
 }
 
@@ -120,37 +125,37 @@ fn i7_a_lease_for_another_payload() {
     lapsed()
         .then(other.clone(), won_as(6, 2, 2))
         .breaks("I7", "given a lease");
-    lapsed().then(other, Reply::Mismatch).is_fine();
+    lapsed().then(other, CallReply::Mismatch).is_fine();
 }
 
 #[test]
 fn i7_an_answer_for_another_payload() {
-    let done = || Story::tell(claim(1), won(5, 1)).then(settle(5, 1, ANSWER), Reply::Done);
+    let done = || Story::tell(claim(1), won(5, 1)).then(settle(5, 1, ANSWER), CallReply::Done);
     let other = claim_with(2, 8, false);
     done()
-        .then(other.clone(), Reply::Replay(ANSWER))
+        .then(other.clone(), CallReply::Replay(ANSWER))
         .breaks("I7", "given the answer");
-    done().then(other, Reply::Mismatch).is_fine();
+    done().then(other, CallReply::Mismatch).is_fine();
 }
 
 #[test]
 fn i7_a_mismatch_with_itself() {
     Story::tell(claim(1), won(5, 1))
-        .then(claim(2), Reply::Mismatch)
+        .then(claim(2), CallReply::Mismatch)
         .breaks("I7", "all payloads");
 }
 
 #[test]
 fn i8_another_keys_answer() {
-    let running = || Story::tell(settle(5, 1, ANSWER), Reply::Lost).elsewhere();
+    let running = || Story::tell(settle(5, 1, ANSWER), CallReply::Lost).elsewhere();
     running()
-        .then(claim(2), Reply::Replay(ANSWER))
+        .then(claim(2), CallReply::Replay(ANSWER))
         .breaks("I8", "another key's answer");
 }
 
 #[test]
 fn i8_another_keys_lease() {
-    let foreign = Reply::Won {
+    let foreign = CallReply::Won {
         fence: 5,
         token: 1,
         attempt: 1,
@@ -167,20 +172,22 @@ fn i12_a_record_that_is_forgotten() {
         .then(claim(2), won(6, 2))
         .breaks("I12", "forgotten");
     lapsed()
-        .then(Ask::Read, Reply::Seen(None))
+        .then(CallRequest::Read, CallReply::Seen(None))
         .breaks("I12", "forgotten");
     lapsed()
-        .then(Ask::Delete, Reply::Deleted(false))
+        .then(CallRequest::Delete, CallReply::Deleted(false))
         .breaks("I12", "forgotten");
     lapsed()
         .wait(RETENTION)
-        .then(Ask::Read, Reply::Seen(None))
+        .then(CallRequest::Read, CallReply::Seen(None))
         .is_fine();
     // A claim sent again shows the lease, and does not prolong it.
     let resent = lapsed().then(claim(1), won(5, 1)).wait(RETENTION - LEASE);
-    resent.then(Ask::Read, Reply::Seen(None)).is_fine();
-    let gone = lapsed().then(Ask::Delete, Reply::Deleted(true));
-    gone.then(Ask::Delete, Reply::Deleted(false))
-        .then(Ask::Read, Reply::Seen(None))
+    resent
+        .then(CallRequest::Read, CallReply::Seen(None))
+        .is_fine();
+    let gone = lapsed().then(CallRequest::Delete, CallReply::Deleted(true));
+    gone.then(CallRequest::Delete, CallReply::Deleted(false))
+        .then(CallRequest::Read, CallReply::Seen(None))
         .is_fine();
 }

@@ -1,6 +1,6 @@
 //! I13, I17: what an operator's unlock explains, and what it doesn't. P15: checkpoints.
 
-use semel_testkit::history::{Ask, Ending, Reply, check};
+use semel_testkit::history::{CallReply, CallRequest, KeyEnding, check};
 
 use crate::story::*;
 
@@ -8,8 +8,10 @@ fn at_work(hold: bool) -> Story {
     Story::tell(claim_with(1, 7, hold), won(5, 1)).long_effect(5)
 }
 
-fn unlock(story: Story, ending: Ending) -> Story {
-    story.then(settle(5, 1, ending), Reply::Done).by_operator()
+fn unlock(story: Story, ending: KeyEnding) -> Story {
+    story
+        .then(settle(5, 1, ending), CallReply::Done)
+        .by_operator()
 }
 
 /// The next owner begins while the last one is at work.
@@ -19,21 +21,21 @@ fn next_owner(story: Story) -> Story {
 
 #[test]
 fn i17_an_operator_may_free_a_key_at_work() {
-    next_owner(unlock(at_work(false), Ending::Released)).is_fine();
+    next_owner(unlock(at_work(false), KeyEnding::Released)).is_fine();
 }
 
 #[test]
 fn i17_an_owner_may_not() {
-    let released = at_work(false).then(settle(5, 1, Ending::Released), Reply::Done);
+    let released = at_work(false).then(settle(5, 1, KeyEnding::Released), CallReply::Done);
     next_owner(released).breaks("I17", "fences 5 and 6");
 }
 
 #[test]
 fn i17_an_unlock_that_was_refused_explains_nothing() {
     let refused = at_work(false)
-        .then(settle(5, 1, Ending::Released), Reply::Lost)
+        .then(settle(5, 1, KeyEnding::Released), CallReply::Lost)
         .by_operator()
-        .then(settle(5, 1, Ending::Released), Reply::Done);
+        .then(settle(5, 1, KeyEnding::Released), CallReply::Done);
     let found = check(&next_owner(refused).history);
     assert!(
         found.iter().any(|violation| violation.invariant == "I17"),
@@ -44,19 +46,19 @@ fn i17_an_unlock_that_was_refused_explains_nothing() {
 #[test]
 fn i17_an_unlock_of_another_lease_explains_nothing() {
     let freed = Story::tell(claim(9), won(4, 9))
-        .then(settle(4, 9, Ending::Released), Reply::Done)
+        .then(settle(4, 9, KeyEnding::Released), CallReply::Done)
         .by_operator()
         .then(claim(1), won(5, 1))
         .long_effect(5);
-    let released = freed.then(settle(5, 1, Ending::Released), Reply::Done);
+    let released = freed.then(settle(5, 1, KeyEnding::Released), CallReply::Done);
     next_owner(released).breaks("I17", "fences 5 and 6");
 }
 
 #[test]
-fn i17_a_doubt_by_an_operator_frees_nothing_until_it_is_resolved() {
-    let doubted = || unlock(at_work(true), Ending::InDoubt);
+fn i17_unlock_into_doubt_frees_nothing_until_resolved() {
+    let doubted = || unlock(at_work(true), KeyEnding::InDoubt);
     let resolved = doubted()
-        .then(resolve(5, Ending::Released), Reply::Done)
+        .then(resolve(5, KeyEnding::Released), CallReply::Done)
         .by_operator();
     next_owner(resolved).is_fine();
     let found = check(&next_owner(doubted()).history);
@@ -68,22 +70,22 @@ fn i17_a_doubt_by_an_operator_frees_nothing_until_it_is_resolved() {
 
 #[test]
 fn i13_an_operator_may_release_what_was_begun_under_hold() {
-    unlock(at_work(true), Ending::Released).is_fine();
+    unlock(at_work(true), KeyEnding::Released).is_fine();
     at_work(true)
-        .then(settle(5, 1, Ending::Released), Reply::Done)
+        .then(settle(5, 1, KeyEnding::Released), CallReply::Done)
         .breaks("I13", "under hold was released");
 }
 
-fn keep(checkpoint: u64) -> Ask {
-    Ask::Renew {
+fn keep(checkpoint: u64) -> CallRequest {
+    CallRequest::Renew {
         fence: 5,
         token: 1,
         checkpoint: Some(checkpoint),
     }
 }
 
-fn takeover_with(progress: u64) -> Reply {
-    Reply::Won {
+fn takeover_with(progress: u64) -> CallReply {
+    CallReply::Won {
         fence: 6,
         token: 2,
         attempt: 2,
@@ -96,9 +98,9 @@ fn takeover_with(progress: u64) -> Reply {
 fn p15_the_last_checkpoint_is_handed_on() {
     let kept = || {
         Story::tell(claim(1), won(5, 1))
-            .then(keep(8), Reply::Held)
-            .then(keep(9), Reply::Held)
-            .then(renew(5, 1), Reply::Held)
+            .then(keep(8), CallReply::Held)
+            .then(keep(9), CallReply::Held)
+            .then(renew(5, 1), CallReply::Held)
             .wait(LEASE)
     };
     kept().then(claim(2), takeover_with(9)).is_fine();

@@ -2,20 +2,21 @@
 
 use std::time::Duration;
 
-use semel_testkit::history::{Ask, Clocks, Ending, Reply, check_with_losses};
+use semel_testkit::history::{CallReply, CallRequest, Clocks, KeyEnding, check_with_losses};
 
 use crate::story::*;
 
 #[test]
 fn i16_a_busy_key_that_nobody_runs() {
-    let released =
-        || Story::tell(claim(1), won(5, 1)).then(settle(5, 1, Ending::Released), Reply::Done);
+    let released = || {
+        Story::tell(claim(1), won(5, 1)).then(settle(5, 1, KeyEnding::Released), CallReply::Done)
+    };
     released()
-        .then(claim(2), Reply::Busy)
+        .then(claim(2), CallReply::Busy)
         .breaks("I16", "no order");
     released()
-        .then(claim(3), Reply::Unanswered)
-        .then(claim(2), Reply::Busy)
+        .then(claim(3), CallReply::Unanswered)
+        .then(claim(2), CallReply::Busy)
         .is_fine();
 }
 
@@ -24,11 +25,11 @@ fn i16_a_lapsed_lease_that_is_not_taken_over() {
     let running = || Story::tell(claim(1), won(5, 1));
     running()
         .wait(LEASE)
-        .then(claim(2), Reply::Busy)
+        .then(claim(2), CallReply::Busy)
         .breaks("I16", "no order");
     running()
         .wait(LEASE - 1)
-        .then(claim(2), Reply::Busy)
+        .then(claim(2), CallReply::Busy)
         .is_fine();
 }
 
@@ -39,7 +40,7 @@ fn i16_a_lapsed_lease_within_the_margin() {
     let found = |after: u64, clocks: Clocks| {
         let story = Story::tell(claim(1), won(5, 1))
             .wait(after)
-            .then(claim(2), Reply::Busy);
+            .then(claim(2), CallReply::Busy);
         check_with_losses(&story.history, clocks, &[])
             .violations
             .len()
@@ -56,12 +57,12 @@ fn i16_a_lapsed_lease_within_the_margin() {
 /// Several calls without an answer in a row explain what one does not.
 #[test]
 fn i16_unanswered_calls_may_have_happened() {
-    let lapsed = Story::tell(claim(1), Reply::Unanswered)
+    let lapsed = Story::tell(claim(1), CallReply::Unanswered)
         .wait(LEASE)
         .then(claim(2), UNKNOWN)
         .wait(LEASE);
     lapsed.then(claim(3), won_as(7, 3, 3)).is_fine();
-    Story::tell(claim(1), Reply::Unanswered)
+    Story::tell(claim(1), CallReply::Unanswered)
         .wait(LEASE)
         .then(claim(3), won_as(7, 3, 3))
         .breaks("I16", "no order");
@@ -69,8 +70,12 @@ fn i16_unanswered_calls_may_have_happened() {
 
 #[test]
 fn i2_an_acknowledged_answer_that_is_not_told() {
-    let settled = || Story::tell(claim(1), won(5, 1)).then(settle(5, 1, ANSWER), Reply::Done);
-    for stale in [Reply::Busy, Reply::Mismatch, Reply::InDoubt { fence: 5 }] {
+    let settled = || Story::tell(claim(1), won(5, 1)).then(settle(5, 1, ANSWER), CallReply::Done);
+    for stale in [
+        CallReply::Busy,
+        CallReply::Mismatch,
+        CallReply::InDoubt { fence: 5 },
+    ] {
         let story = settled().then(claim(2), stale);
         let found = semel_testkit::history::check(&story.history);
         assert!(
@@ -80,8 +85,10 @@ fn i2_an_acknowledged_answer_that_is_not_told() {
                     .all(|one| ["I2", "I7"].contains(&one.invariant))
         );
     }
-    settled().then(claim(2), Reply::Replay(ANSWER)).is_fine();
-    settled().meanwhile(claim(2), Reply::Busy).is_fine();
+    settled()
+        .then(claim(2), CallReply::Replay(ANSWER))
+        .is_fine();
+    settled().meanwhile(claim(2), CallReply::Busy).is_fine();
 }
 
 /// What a replica that took over has not received is lost; a fence that was told is not.
@@ -89,7 +96,7 @@ fn i2_an_acknowledged_answer_that_is_not_told() {
 fn a_loss_is_shown_or_it_is_none() {
     let lossless = Duration::ZERO;
     let forgotten = Story::tell(claim(1), won(5, 1))
-        .then(settle(5, 1, ANSWER), Reply::Done)
+        .then(settle(5, 1, ANSWER), CallReply::Done)
         .then(claim(2), won(6, 2));
     let between = [(5, 6)];
     let checked = check_with_losses(&forgotten.history, lossless, &between);
@@ -100,21 +107,21 @@ fn a_loss_is_shown_or_it_is_none() {
     assert!(!checked.violations.is_empty() && checked.lost.is_empty());
     // A lost record doesn't bring back a fence, nor another's answer.
     let backwards = Story::tell(claim(1), won(5, 1))
-        .then(settle(5, 1, ANSWER), Reply::Done)
+        .then(settle(5, 1, ANSWER), CallReply::Done)
         .then(claim(2), won(4, 2));
     let checked = check_with_losses(&backwards.history, lossless, &between);
     assert!(!checked.violations.is_empty());
     let invented = Story::tell(claim(1), won(5, 1))
-        .then(settle(5, 1, ANSWER), Reply::Done)
-        .then(claim(2), Reply::Replay(OTHER));
+        .then(settle(5, 1, ANSWER), CallReply::Done)
+        .then(claim(2), CallReply::Replay(OTHER));
     let checked = check_with_losses(&invented.history, lossless, &between);
     assert!(!checked.violations.is_empty() && checked.lost.is_empty());
     // Nothing was lost where nothing is missing.
     let kept = Story::tell(claim(1), won(5, 1))
-        .then(settle(5, 1, ANSWER), Reply::Done)
+        .then(settle(5, 1, ANSWER), CallReply::Done)
         .then(
-            Ask::Read,
-            Reply::Seen(Some(semel_testkit::history::Stand {
+            CallRequest::Read,
+            CallReply::Seen(Some(semel_testkit::history::KeyStanding {
                 fence: 5,
                 ending: Some(ANSWER),
             })),
@@ -130,19 +137,22 @@ fn a_loss_is_shown_or_it_is_none() {
 fn i4_an_effect_that_begins_late() {
     let late = || Story::tell(claim(1), won(5, 1)).wait(LEASE + 1);
     late().effect(5).breaks("I4", "after its lease had ended");
-    late().then(renew(5, 1), Reply::Held).effect(5).is_fine();
+    late()
+        .then(renew(5, 1), CallReply::Held)
+        .effect(5)
+        .is_fine();
 }
 
 /// A claim was under way when the replica took over, and was sent again.
 #[test]
 fn a_loss_is_shown_beside_unanswered_calls() {
     let story = Story::tell(claim(1), won(5, 1))
-        .then(settle(5, 1, ANSWER), Reply::Done)
-        .then(claim(2), Reply::Replay(ANSWER))
+        .then(settle(5, 1, ANSWER), CallReply::Done)
+        .then(claim(2), CallReply::Replay(ANSWER))
         .then(claim(3), UNKNOWN)
         .then(claim(3), won(6, 3))
-        .then(settle(6, 3, OTHER), Reply::Done)
-        .then(claim(4), Reply::Replay(OTHER));
+        .then(settle(6, 3, OTHER), CallReply::Done)
+        .then(claim(4), CallReply::Replay(OTHER));
     let losses = [(1, 9), (100, 200)];
     let checked = check_with_losses(&story.history, Duration::ZERO, &losses);
     assert!(checked.violations.is_empty(), "{:?}", checked.violations);

@@ -1,11 +1,13 @@
 //! Histories made by hand.
 
-use semel_testkit::history::{Ask, Call, Effect, Ending, History, OPERATOR, Reply, check};
+use semel_testkit::history::{
+    CallRecord, CallReply, CallRequest, EffectRecord, History, KeyEnding, OPERATOR, check,
+};
 
 pub(crate) const LEASE: u64 = 30_000_000;
 pub(crate) const RETENTION: u64 = 300_000_000;
-pub(crate) const ANSWER: Ending = Ending::Completed(1);
-pub(crate) const OTHER: Ending = Ending::Completed(2);
+pub(crate) const ANSWER: KeyEnding = KeyEnding::Completed(1);
+pub(crate) const OTHER: KeyEnding = KeyEnding::Completed(2);
 
 /// Writes histories down, one call after the other.
 #[derive(Default)]
@@ -16,15 +18,15 @@ pub(crate) struct Story {
 }
 
 impl Story {
-    pub(crate) fn tell(ask: Ask, reply: Reply) -> Self {
+    pub(crate) fn tell(ask: CallRequest, reply: CallReply) -> Self {
         Self::default().then(ask, reply)
     }
 
     /// The next call begins when the last is over.
-    pub(crate) fn then(mut self, ask: Ask, reply: Reply) -> Self {
+    pub(crate) fn then(mut self, ask: CallRequest, reply: CallReply) -> Self {
         self.tick += 2;
-        let unanswered = reply == Reply::Unanswered;
-        self.history.calls.push(Call {
+        let unanswered = reply == CallReply::Unanswered;
+        self.history.calls.push(CallRecord {
             client: 1,
             key: "aaaa0000".to_owned(),
             start: self.tick,
@@ -55,7 +57,7 @@ impl Story {
     }
 
     /// The next call is sent before the last one is answered.
-    pub(crate) fn meanwhile(mut self, ask: Ask, reply: Reply) -> Self {
+    pub(crate) fn meanwhile(mut self, ask: CallRequest, reply: CallReply) -> Self {
         self.tick -= 2;
         let start = self.tick;
         self = self.then(ask, reply);
@@ -77,7 +79,7 @@ impl Story {
 
     pub(crate) fn effect(mut self, fence: u64) -> Self {
         self.tick += 2;
-        self.history.effects.push(Effect {
+        self.history.effects.push(EffectRecord {
             client: 1,
             key: "aaaa0000".to_owned(),
             fence,
@@ -108,12 +110,12 @@ impl Story {
     }
 }
 
-pub(crate) fn claim(token: u128) -> Ask {
+pub(crate) fn claim(token: u128) -> CallRequest {
     claim_with(token, 7, false)
 }
 
-pub(crate) fn claim_with(token: u128, payload: u64, hold: bool) -> Ask {
-    Ask::Claim {
+pub(crate) fn claim_with(token: u128, payload: u64, hold: bool) -> CallRequest {
+    CallRequest::Claim {
         token,
         payload,
         hold,
@@ -123,12 +125,12 @@ pub(crate) fn claim_with(token: u128, payload: u64, hold: bool) -> Ask {
     }
 }
 
-pub(crate) fn won(fence: u64, token: u128) -> Reply {
+pub(crate) fn won(fence: u64, token: u128) -> CallReply {
     won_as(fence, token, 1)
 }
 
-pub(crate) fn won_as(fence: u64, token: u128, attempt: u16) -> Reply {
-    Reply::Won {
+pub(crate) fn won_as(fence: u64, token: u128, attempt: u16) -> CallReply {
+    CallReply::Won {
         fence,
         token,
         attempt,
@@ -137,27 +139,27 @@ pub(crate) fn won_as(fence: u64, token: u128, attempt: u16) -> Reply {
     }
 }
 
-pub(crate) fn settle(fence: u64, token: u128, ending: Ending) -> Ask {
-    Ask::Settle {
+pub(crate) fn settle(fence: u64, token: u128, ending: KeyEnding) -> CallRequest {
+    CallRequest::Settle {
         fence,
         token,
         ending,
     }
 }
 
-pub(crate) fn renew(fence: u64, token: u128) -> Ask {
-    Ask::Renew {
+pub(crate) fn renew(fence: u64, token: u128) -> CallRequest {
+    CallRequest::Renew {
         fence,
         token,
         checkpoint: None,
     }
 }
 
-pub(crate) fn resolve(fence: u64, ending: Ending) -> Ask {
-    Ask::Resolve { fence, ending }
+pub(crate) fn resolve(fence: u64, ending: KeyEnding) -> CallRequest {
+    CallRequest::Resolve { fence, ending }
 }
 
-pub(crate) const UNKNOWN: Reply = Reply::Failed { definite: false };
+pub(crate) const UNKNOWN: CallReply = CallReply::Failed { definite: false };
 
 pub(crate) fn taken_over() -> Story {
     Story::tell(claim(1), won(5, 1))

@@ -196,7 +196,7 @@ def outcome_of(error: BaseException, terms: Terms) -> tuple[Outcome, AnswerInput
 
 def not_kept(why: Exception, answer: AnswerInput | None) -> SemelError:
     """What a failure for good is told as that could not be recorded."""
-    if isinstance(why, ProblemError) and why.code == "idempotency_lease_lost":
+    if isinstance(why, ProblemError) and why.code == "idempotency_lease_not_held":
         return LeaseLost("it failed here, and the lease was another's by then: ask again for its answer")
     return Unrecorded((answer or {}).get("body"))
 

@@ -250,7 +250,7 @@ def _passed_on(status: int, found: Mapping[str, Any]) -> Plain:
 
 def unsettled(error: Exception) -> Plain:
     """The answer where the effect ran and its outcome could not be recorded."""
-    if isinstance(error, ProblemError) and error.code == "idempotency_lease_lost":
+    if isinstance(error, ProblemError) and error.code == "idempotency_lease_not_held":
         other = error.problem.get("claim")
         if isinstance(other, Mapping):
             return replayed(other)  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from .retry import Course, RetryBudget, RetryPolicy, problem_of
 
 
 def _is_lost(response: httpx.Response) -> bool:
-    return response.status_code == 409 and problem_of(response).get("code") == "idempotency_lease_lost"
+    return response.status_code == 409 and problem_of(response).get("code") == "idempotency_lease_not_held"
 
 
 def _check_way(url: str) -> None:
@@ -170,7 +170,7 @@ class Api(_Base):
         *,
         within: float | None = None,
     ) -> SettleView:
-        """Says what became of the work. A `ProblemError` `idempotency_lease_lost` where the lease was another's."""
+        """Says what became of the work. A `ProblemError` `idempotency_lease_not_held` where the lease was another's."""
         path = f"v1/claims/{claim_id}/settle"
         return _settled(self.send("POST", path, _settlement(token, fence, outcome, answer), within=within))
 

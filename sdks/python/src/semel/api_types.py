@@ -14,7 +14,7 @@ Crash: TypeAlias = Literal["takeover", "hold"]
 
 class Header(TypedDict, closed=True):
     """
-    One header.
+    A header.
     """
 
     name: str
@@ -26,11 +26,11 @@ class Header(TypedDict, closed=True):
 
 class KeysView(TypedDict):
     """
-    Keys for systems further down the road.
+    Idempotency keys for downstream systems.
     """
 
     id: str
-    """Of the claim."""
+    """The id of the claim."""
 
     keys: dict[str, str]
     """The keys, by name."""
@@ -38,56 +38,62 @@ class KeysView(TypedDict):
 
 class LeaseView(TypedDict):
     """
-    The right to run, until a time.
+    The exclusive right to run, until its expiry.
     """
 
     attempt: int
-    """1, or more where earlier owners vanished."""
+    """The attempt number: 1, or more if earlier owners crashed."""
 
     checkpoint: NotRequired[Any]
-    """What the last owner kept, where it vanished after that."""
+    """The checkpoint of the last owner, if it crashed."""
 
     checkpoint_base64: NotRequired[str]
-    """The same in base64, where it isn't JSON."""
+    """The checkpoint as base64, if it is not JSON."""
 
     crash: Crash
-    """The stored crash policy, which may be another than the one asked for."""
+    """The stored crash policy, which may differ from the requested one."""
 
     downstream_keys: NotRequired[dict[str, str]]
-    """Keys for systems further down the road, by the names asked for: the same on every attempt."""
+    """
+    Idempotency keys for downstream systems, by requested name. They are the same on every
+    attempt.
+    """
 
     expires_in_ms: int
-    """How long you may still start things, from when the server answered; a margin is taken off already."""
+    """
+    How long the owner may start further steps, counted from the response. It includes a safety
+    margin.
+    """
 
     fence: int
-    """Larger than that of any earlier lease of the key."""
+    """A number that is larger than the fence of any earlier lease of the key."""
 
     renew_every_ms: int
-    """How often to renew."""
+    """The interval for renewals."""
 
     token: str
-    """The mark of the owner: a secret between you and the server."""
+    """The secret that identifies the owner."""
 
 
 class LookupRequest(TypedDict, closed=True):
     """
-    Which key to look up. The key goes in the body: addresses end up in logs.
+    The key to look up. It is in the body, because URLs end up in logs.
     """
 
     fingerprint: NotRequired[str]
-    """The same, as the caller's own digest."""
+    """A digest of the payload, instead of the payload."""
 
     key: str
-    """The caller's key."""
+    """The idempotency key."""
 
     payload: NotRequired[Any]
-    """Where given, the record is shown only if it is of this payload."""
+    """The payload. If it is set, a record with another payload is not shown."""
 
     scope: str
-    """What is done, such as `charge`."""
+    """The kind of operation, such as `charge`."""
 
     tenant: NotRequired[str]
-    """The tenant. Left out, it is the token's own."""
+    """The tenant. Default: the tenant of the token."""
 
 
 Name: TypeAlias = str
@@ -98,23 +104,26 @@ Outcome: TypeAlias = Literal["complete", "fail", "release", "retry", "doubt"]
 
 class Overrides(TypedDict, closed=True):
     """
-    Changes to the policy for one claim, within what the server allows. What is left out is the server's choice.
+    Overrides of the policy for one claim, within the limits of the server.
     """
 
     crash: NotRequired[Crash]
-    """Decided by the first claim, and stored. `takeover` is refused where the server says `hold`."""
+    """
+    The crash policy, which the first claim of a key sets. `takeover` is refused if the server
+    sets `hold`.
+    """
 
     lease_ms: NotRequired[int]
-    """How long the owner may be silent before it counts as gone."""
+    """How long the owner may be silent before it counts as crashed."""
 
     on_busy: NotRequired[Busy]
-    """What to do while another runs the same key."""
+    """What the claim does while the key is running."""
 
     retention_ms: NotRequired[int]
-    """How long the record lives after it was last written."""
+    """How long the record is kept after its last change."""
 
     wait_ms: NotRequired[int]
-    """How long to wait at most; the server may wait less."""
+    """The maximum wait. The server may wait less."""
 
 
 class ProblemDocument(TypedDict):
@@ -123,25 +132,25 @@ class ProblemDocument(TypedDict):
     """
 
     claimId: NotRequired[str]
-    """Of the claim that it is about."""
+    """The id of the claim that the problem is about."""
 
     code: str
-    """A stable word for it."""
+    """The stable error code."""
 
     detail: str
     """What happened, and what to do."""
 
     retryAfterMs: NotRequired[int]
-    """When asking again is worth it, in milliseconds."""
+    """How long to wait before a retry, in milliseconds."""
 
     retryable: bool
-    """Whether the same request may get an answer later."""
+    """Whether the same request can succeed later."""
 
     status: int
-    """The status of the answer."""
+    """The HTTP status of the response."""
 
     title: str
-    """What it is, in a few words."""
+    """A short summary of the problem."""
 
     type: str
     """`urn:semel:problem:` and the code."""
@@ -149,11 +158,11 @@ class ProblemDocument(TypedDict):
 
 class RenewRequest(TypedDict, closed=True):
     """
-    Keeps the lease, and a checkpoint with it.
+    Renews a lease, optionally with a checkpoint.
     """
 
     checkpoint: NotRequired[Any]
-    """Progress to keep for whoever runs next, should this owner vanish: any JSON, at most 64 KiB."""
+    """Progress for the next owner, if this one crashes: any JSON of at most 64 KiB."""
 
     fence: int
     """The lease's fence."""
@@ -169,164 +178,169 @@ Status: TypeAlias = Literal[
 
 class AnswerInput(TypedDict, closed=True):
     """
-    An answer, to be kept and replayed. One of `body`, `body_base64` and `body_omitted_bytes`, or none.
+    An answer to keep and replay. It has at most one of `body`, `body_base64` and
+    `body_omitted_bytes`.
     """
 
     body: NotRequired[Any]
-    """The body, as JSON. Kept as it is written, byte for byte."""
+    """The body as JSON, which is kept byte for byte."""
 
     body_base64: NotRequired[str]
-    """The body, as bytes in base64."""
+    """The body as base64."""
 
     body_omitted_bytes: NotRequired[int]
-    """The body is too large to send: how many bytes it has. Replays say that it was not kept."""
+    """The size of a body that is too large to send. Replays report that it was not kept."""
 
     headers: NotRequired[list[Header]]
-    """Headers to keep, where the answer is one of HTTP."""
+    """The headers to keep, if the answer is an HTTP response."""
 
     status: NotRequired[int]
-    """An HTTP status, where the answer is one of HTTP."""
+    """The HTTP status, if the answer is an HTTP response."""
 
 
 class AnswerView(TypedDict):
     """
-    An answer from a record. At most one of `body`, `body_base64` and `body_omitted_bytes`.
+    An answer from a record. It has at most one of `body`, `body_base64` and `body_omitted_bytes`.
     """
 
     body: NotRequired[Any]
-    """The body, where it is JSON: as it was first given, byte for byte."""
+    """The body, if it is JSON, byte for byte as it was given."""
 
     body_base64: NotRequired[str]
-    """The body in base64, where it isn't JSON."""
+    """The body as base64, if it is not JSON."""
 
     body_omitted_bytes: NotRequired[int]
-    """The body was too large to keep, or a stream: how long it was; 0 where that isn't known."""
+    """The size of a body that was too large to keep or was a stream; 0 if the size is unknown."""
 
     headers: NotRequired[list[Header]]
     """The headers that were kept."""
 
     status: NotRequired[int]
-    """The HTTP status, where the answer is one of HTTP."""
+    """The HTTP status, if the answer is an HTTP response."""
 
 
 class ClaimRequest(TypedDict, closed=True):
     """
-    Which key, in which scope, of which tenant.
+    The key to claim, with its scope and tenant.
     """
 
     actor: NotRequired[str]
-    """Who asks, for the audit trail alone."""
+    """The caller's name, for the audit trail only."""
 
     derive: NotRequired[list[Name]]
-    """Names of keys for systems further down the road, to be given with the lease."""
+    """Names of downstream keys to return with the lease."""
 
     fingerprint: NotRequired[str]
-    """In place of the payload: a digest of it, made by the caller."""
+    """A digest of the payload, instead of the payload."""
 
     key: str
-    """The caller's key: the same for every retry."""
+    """The idempotency key, which is the same for every retry."""
 
     payload: NotRequired[Any]
-    """What is asked for: any JSON. The same key with another payload is refused."""
+    """The payload of the operation, as any JSON. The same key with another payload is refused."""
 
     policy: NotRequired[Overrides]
-    """Changes to the policy."""
+    """Overrides of the policy."""
 
     retry: NotRequired[bool]
-    """Whether the caller has asked before with this key: spares the store a write that would lose."""
+    """Whether this is a retry. It saves the store a write that would fail."""
 
     scope: str
-    """What is done, such as `charge`."""
+    """The kind of operation, such as `charge`."""
 
     tenant: NotRequired[str]
-    """The tenant. Left out, it is the token's own."""
+    """The tenant. Default: the tenant of the token."""
 
     token: NotRequired[str]
     """
-    128 random bits of the caller's: a claim that is sent again with the same token after a lost reply gets
-    the same lease.
+    128 random bits. If the response to a claim is lost, the same claim with the same token gets
+    the
+    same lease.
     """
 
 
 class ClaimView(TypedDict):
     """
-    A claim, as its answer or a look shows it.
+    A claim.
     """
 
     answer: NotRequired[AnswerView]
-    """The answer, where `status` is `completed` or `failed`."""
+    """The answer, if `status` is `completed` or `failed`."""
 
     attempt: NotRequired[int]
-    """Runs begun since the key was last free."""
+    """The number of runs since the key was last free."""
 
     fence: NotRequired[int]
     """The fence of the current or last lease."""
 
     id: str
-    """The key's hash: what to name the claim by from here on."""
+    """The id of the claim: a hash of the key."""
 
     lease: NotRequired[LeaseView]
-    """The lease, where `status` is `claimed`."""
+    """The lease, if `status` is `claimed`."""
 
     original_time: NotRequired[str]
-    """When the key was first claimed, on the store's clock."""
+    """When the key was first claimed, by the store's clock."""
 
     replay_number: NotRequired[int]
-    """The how-manieth replay by this server; absent where none is counted."""
+    """The 1-based number of this replay by this server; absent if replays are not counted."""
 
     replayed: bool
-    """Whether an earlier run answered."""
+    """Whether the answer is that of an earlier run."""
 
     settled_time: NotRequired[str]
-    """When the answer was stored, on the store's clock."""
+    """When the answer was stored, by the store's clock."""
 
     status: Status
-    """Where it stands."""
+    """The state of the claim."""
 
     took_ms: int
-    """How long the server held this request. A deadline counts from when the request was sent, plus this."""
+    """
+    How long the server processed this request. The lease counts from the time of sending plus
+    this.
+    """
 
 
 class KeysRequest(TypedDict, closed=True):
     """
-    Asks for keys of systems further down the road.
+    A request for downstream keys.
     """
 
     names: list[Name]
-    """One name for each step, such as `psp`."""
+    """One name for each downstream step, such as `psp`."""
 
 
 class RenewView(TypedDict):
     """
-    A lease that was renewed.
+    A renewed lease.
     """
 
     expires_in_ms: int
-    """How long the owner may still start things, from when the server answered."""
+    """How long the owner may start further steps, counted from the response of the server."""
 
     id: str
-    """Of the claim."""
+    """The id of the claim."""
 
     status: Status
     """`running`."""
 
     took_ms: int
-    """How long the server held this request."""
+    """How long the server processed this request."""
 
 
 class SettleRequest(TypedDict, closed=True):
     """
-    Ends the lease.
+    Settles a lease.
     """
 
     answer: NotRequired[AnswerInput]
-    """The answer to keep, with `complete` and `fail`."""
+    """The answer to keep, for `complete` and `fail`."""
 
     fence: int
     """The lease's fence."""
 
     outcome: Outcome
-    """What became of the effect."""
+    """The outcome of the effect."""
 
     token: str
     """The lease's token."""
@@ -334,17 +348,20 @@ class SettleRequest(TypedDict, closed=True):
 
 class SettleView(TypedDict):
     """
-    A claim that was settled.
+    A settled claim.
     """
 
     attempt: int
-    """1, or more where earlier owners vanished."""
+    """The attempt number: 1, or more if earlier owners crashed."""
 
     fence: int
-    """Of the lease."""
+    """The fence of the lease."""
 
     id: str
-    """Of the claim."""
+    """The id of the claim."""
 
     status: Status
-    """What the record says now. `running` where a release could not be recorded: the lease lapses by itself."""
+    """
+    The state of the record. It is `running` if a release could not be recorded; then the lease
+    expires.
+    """

@@ -301,7 +301,7 @@ class AsyncSemel:
         try:
             await lease.settle("complete", answer)
         except ProblemError as error:
-            if error.code != "idempotency_lease_lost":
+            if error.code != "idempotency_lease_not_held":
                 raise Unrecorded(value) from error
             # Another run was quicker: its answer is everybody's.
             other = error.problem.get("claim")

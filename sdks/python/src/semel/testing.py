@@ -115,7 +115,7 @@ class FakeSemel:
         if record is None or not owned:
             done = action == "settle" and record is not None and record.state in ("completed", "failed")
             other: dict[str, Any] = {"claim": self._view(path[1], record, replayed=True)} if done and record else {}
-            return _problem(409, "idempotency_lease_lost", **other)
+            return _problem(409, "idempotency_lease_not_held", **other)
         return self._renew(path[1], record, body) if action == "renew" else self._settle(path[1], record, body)
 
     def _live(self, claim: str) -> _Record | None:
@@ -185,7 +185,7 @@ class FakeSemel:
 
     def _renew(self, claim: str, record: _Record, body: dict[str, Any]) -> httpx.Response:
         if record.state != "running":
-            return _problem(409, "idempotency_lease_lost")
+            return _problem(409, "idempotency_lease_not_held")
         record.lease_end = self._now() + record.lease
         record.checkpoint = body.get("checkpoint", record.checkpoint)
         left = round(record.lease * 1000)
@@ -197,7 +197,7 @@ class FakeSemel:
             outcome = "doubt" if record.crash == "hold" else "release"
         states = {"complete": "completed", "fail": "failed", "release": "released", "doubt": "in_doubt"}
         if record.state not in ("running", states[outcome]):
-            return _problem(409, "idempotency_lease_lost")
+            return _problem(409, "idempotency_lease_not_held")
         record.state = states[outcome]
         record.answer = body.get("answer", {})
         record.expires = self._now() + record.retention

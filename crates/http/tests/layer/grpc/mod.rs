@@ -74,7 +74,7 @@ async fn statuses_that_say_not_now_free_the_key() {
 }
 
 #[tokio::test]
-async fn an_answer_that_ends_without_a_status_is_not_taken_for_done() {
+async fn call_without_a_final_status_is_not_completed() {
     let runs = Runs::default();
     let charges = runs.clone();
     // As through a proxy that loses trailers.
@@ -101,7 +101,7 @@ async fn an_answer_that_ends_without_a_status_is_not_taken_for_done() {
 }
 
 #[tokio::test]
-async fn another_message_under_the_key_is_refused_and_a_key_that_is_none_too() {
+async fn other_message_or_invalid_key_is_refused() {
     let rig = Rig::new(Route::new()).await;
     rig.charge("k", "book").await.unwrap();
     let conflict = rig.charge("k", "car").await.unwrap_err();
@@ -117,7 +117,7 @@ async fn another_message_under_the_key_is_refused_and_a_key_that_is_none_too() {
 }
 
 #[tokio::test]
-async fn a_call_without_a_key_passes_and_a_required_one_is_asked_for() {
+async fn call_without_a_key_passes_unless_one_is_required() {
     let rig = Rig::new(Route::new()).await;
     for _ in 0..2 {
         rig.charge("", "book").await.unwrap();
@@ -132,7 +132,7 @@ async fn a_call_without_a_key_passes_and_a_required_one_is_asked_for() {
 }
 
 #[tokio::test]
-async fn concurrent_calls_get_one_answer_and_a_cancelled_one_goes_on() {
+async fn concurrent_calls_share_one_run_that_survives_cancellation() {
     let rig = Rig::new(Route::new()).await;
     let (a, b) = tokio::join!(rig.charge("k", "slow"), rig.charge("k", "slow"));
     assert_eq!(a.unwrap().into_inner(), b.unwrap().into_inner());
@@ -147,7 +147,7 @@ async fn concurrent_calls_get_one_answer_and_a_cancelled_one_goes_on() {
 }
 
 #[tokio::test]
-async fn streams_pass_without_a_key_and_a_key_on_a_stream_of_requests_is_refused() {
+async fn client_streams_pass_without_a_key_and_are_refused_with_one() {
     let rig = Rig::new(Route::new()).await;
     let upload = async |key: &str| {
         let messages = stream::iter(["a".to_owned(), "b".to_owned()]);
@@ -187,7 +187,7 @@ async fn a_stream_of_answers_that_fits_is_replayed_whole() {
 }
 
 #[tokio::test]
-async fn a_message_too_large_to_keep_is_said_not_run_again() {
+async fn oversized_message_is_reported_and_does_not_run_again() {
     let policy = semel::Policy {
         max_answer_bytes: 10,
         ..semel::Policy::default()

@@ -7,12 +7,12 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// What a server says to the request of that number: a status, and the events of its stream.
+/// The server's answer to a request of this number: a status and the events of the stream.
 type Script = fn(usize) -> (StatusCode, &'static str);
 
 struct Served {
     script: Script,
-    /// After which event each request asks.
+    /// The `Last-Event-ID` of each request.
     asked: Mutex<Vec<Option<String>>>,
 }
 
@@ -37,8 +37,8 @@ async fn answer(State(served): State<Arc<Served>>, headers: HeaderMap) -> Respon
     response
 }
 
-/// A server that follows a script, and how often it was asked.
-async fn served(script: Script) -> (Upstream, Arc<Served>) {
+/// Starts a server that follows a script and records its requests.
+async fn served(script: Script) -> (HttpUpstream, Arc<Served>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let served = Arc::new(Served {
@@ -49,22 +49,22 @@ async fn served(script: Script) -> (Upstream, Arc<Served>) {
         .route("/mcp", get(answer))
         .with_state(Arc::clone(&served));
     tokio::spawn(async move { axum::serve(listener, router).await });
-    (Upstream::new(&url, HeaderMap::new()).unwrap(), served)
+    (HttpUpstream::new(&url, HeaderMap::new()).unwrap(), served)
 }
 
-fn patience(limit: Option<Duration>) -> Patience {
-    Patience::new(semel::tokio_env().clock, limit)
+fn resume_limit(limit: Option<Duration>) -> ResumeLimit {
+    ResumeLimit::new(semel::tokio_env().clock, limit)
 }
 
-/// What a request's stream says, up to its end.
-async fn said(upstream: &Upstream, limit: Duration) -> Vec<Bytes> {
+/// All messages of a request's stream.
+async fn said(upstream: &HttpUpstream, limit: Duration) -> Vec<Bytes> {
     let uri = upstream.uri.clone();
     let asked = upstream.send(Method::GET, &uri, HeaderMap::new(), Body::empty());
     let body = asked.await.unwrap().into_body();
-    let patience = patience(Some(limit));
-    let mut stream = Stream::new(upstream, &uri, HeaderMap::new(), body, patience);
+    let resume_limit = resume_limit(Some(limit));
+    let mut stream = Stream::new(upstream, &uri, HeaderMap::new(), body, resume_limit);
     let mut said = Vec::new();
-    while let Some(Said { text, .. }) = stream.next().await {
+    while let Some(StreamMessage { text, .. }) = stream.next().await {
         said.push(text);
     }
     said
@@ -73,8 +73,8 @@ async fn said(upstream: &Upstream, limit: Duration) -> Vec<Bytes> {
 const LONG: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn a_stream_is_taken_up_again_for_as_long_as_its_call_may_take() {
-    // A server that lets its callers ask again and again, is away for a while, and then has the answer.
+async fn stream_resumes_until_the_call_limit() {
+    // The server closes the stream repeatedly, is unavailable for a while, and then has the answer.
     let (upstream, served) = served(|number| match number {
         0 => (StatusCode::OK, "id: a\nretry: 1\n\n"),
         1..10 => (StatusCode::OK, "id: b\n\n"),
@@ -91,7 +91,7 @@ async fn a_stream_is_taken_up_again_for_as_long_as_its_call_may_take() {
 }
 
 #[tokio::test]
-async fn a_stream_is_given_up_at_the_end_of_its_calls_time() {
+async fn stream_ends_at_the_call_limit() {
     let (upstream, served) = served(|number| match number {
         0 => (StatusCode::OK, "id: a\nretry: 1\n\n"),
         _ => (StatusCode::BAD_GATEWAY, ""),
@@ -102,14 +102,14 @@ async fn a_stream_is_given_up_at_the_end_of_its_calls_time() {
 }
 
 #[tokio::test]
-async fn a_stream_whose_events_have_no_names_can_not_be_taken_up() {
+async fn stream_without_event_ids_cannot_resume() {
     let (upstream, served) = served(|_| (StatusCode::OK, "data: a\n\n")).await;
     assert_eq!(said(&upstream, LONG).await, ["a"]);
     assert_eq!(served.asked().len(), 1);
 }
 
 #[tokio::test]
-async fn what_is_said_unasked_is_listened_to_again_until_the_server_has_no_such_stream() {
+async fn unsolicited_stream_reopens_until_the_server_refuses() {
     let (upstream, served) = served(|number| match number {
         0 => (StatusCode::BAD_GATEWAY, ""),
         1 => (StatusCode::OK, "retry: 1\ndata: a\n\n"),
@@ -118,9 +118,9 @@ async fn what_is_said_unasked_is_listened_to_again_until_the_server_has_no_such_
     })
     .await;
     let uri = upstream.uri.clone();
-    let mut stream = Stream::standing(&upstream, &uri, HeaderMap::new(), patience(None));
+    let mut stream = Stream::unsolicited(&upstream, &uri, HeaderMap::new(), resume_limit(None));
     let mut said = Vec::new();
-    while let Some(Said { text, .. }) = stream.next().await {
+    while let Some(StreamMessage { text, .. }) = stream.next().await {
         said.push(text);
     }
     assert_eq!(said, ["a", "b"]);
@@ -128,10 +128,11 @@ async fn what_is_said_unasked_is_listened_to_again_until_the_server_has_no_such_
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_asked_again() {
+async fn unreachable_server_is_retried() {
     let port = free_port();
-    let upstream = Upstream::new(&format!("http://127.0.0.1:{port}/"), HeaderMap::new()).unwrap();
+    let upstream =
+        HttpUpstream::new(&format!("http://127.0.0.1:{port}/"), HeaderMap::new()).unwrap();
     let uri = upstream.uri.clone();
     let opened = upstream.open(&uri, HeaderMap::new(), None).await;
-    assert!(matches!(opened, Opened::NotNow));
+    assert!(matches!(opened, StreamOpening::NotNow));
 }

@@ -6,10 +6,10 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::settings::Settings;
 
-/// What a server was asked: path and method.
+/// The requests of a server: path and method.
 type Asked = Arc<Mutex<Vec<(String, String)>>>;
 
-/// Lists nothing, and answers calls with the path that they came to.
+/// A server that lists no tools, and answers calls with their path.
 async fn answer(asked: Asked, request: Request<Body>) -> Response<Body> {
     let path = request.uri().to_string();
     let body = request.into_body().collect().await.unwrap().to_bytes();
@@ -20,10 +20,10 @@ async fn answer(asked: Asked, request: Request<Body>) -> Response<Body> {
         "tools/list" => json!({"id": message["id"], "error": {"code": -32603, "message": "no"}}),
         _ => json!({"id": message["id"], "result": {"content": [], "path": path}}),
     };
-    json(said.to_string().into())
+    json_response(said.to_string().into())
 }
 
-/// A proxy in front of a server, and what that was asked.
+/// A proxy in front of a server, and the requests of that server.
 async fn proxy(settings: Settings) -> (Arc<Proxy>, Asked) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -38,11 +38,11 @@ async fn proxy(settings: Settings) -> (Arc<Proxy>, Asked) {
 async fn before(url: &str, settings: Settings) -> Arc<Proxy> {
     let semel = Semel::open("memory://").await.unwrap();
     let gateway = Gateway::new(semel, settings).unwrap();
-    let upstream = Upstream::new(url, HeaderMap::new()).unwrap();
+    let upstream = HttpUpstream::new(url, HeaderMap::new()).unwrap();
     Arc::new(Proxy::new(gateway, upstream, None))
 }
 
-/// Calls a tool. → the status, and the message.
+/// Calls a tool. Returns the status and the message.
 async fn call(proxy: &Arc<Proxy>, path: &str, key: &str) -> (StatusCode, Value) {
     let params = json!({"name": "pay", "arguments": {"idempotencyKey": key}});
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
@@ -55,7 +55,7 @@ async fn call(proxy: &Arc<Proxy>, path: &str, key: &str) -> (StatusCode, Value) 
     (status, serde_json::from_slice(&body).unwrap())
 }
 
-/// Calls a tool with these headers. → the status, and the message.
+/// Calls a tool with these headers. Returns the status and the message.
 async fn call_as(
     proxy: &Arc<Proxy>,
     path: &str,
@@ -82,7 +82,7 @@ fn calls(asked: &Asked) -> usize {
 }
 
 #[tokio::test]
-async fn a_key_that_is_used_with_other_credentials_is_refused() {
+async fn reusing_a_key_with_other_credentials_is_refused() {
     for name in [
         "authorization",
         "x-api-key",
@@ -107,7 +107,7 @@ async fn a_key_that_is_used_with_other_credentials_is_refused() {
 }
 
 #[tokio::test]
-async fn the_header_that_says_who_calls_is_there_exactly_once() {
+async fn principal_header_must_occur_exactly_once() {
     let (proxy, asked) = proxy(Settings::new("test")).await;
     let mut proxy = Arc::into_inner(proxy).unwrap();
     proxy.principal = Some(HeaderName::from_static("x-user"));
@@ -121,7 +121,7 @@ async fn the_header_that_says_who_calls_is_there_exactly_once() {
         assert_eq!(status, StatusCode::FORBIDDEN, "{said}");
     }
     assert_eq!(calls(&asked), 0);
-    // Named in `Connection`, it is read all the same.
+    // The header counts even if `Connection` names it.
     for headers in [
         &[("x-user", "alice"), ("authorization", "1")][..],
         &[
@@ -139,7 +139,7 @@ async fn the_header_that_says_who_calls_is_there_exactly_once() {
 }
 
 #[tokio::test]
-async fn a_credential_of_ours_is_lent_to_the_servers_own_path_alone() {
+async fn own_credential_is_sent_to_the_servers_own_path_only() {
     let (proxy, asked) = proxy(Settings::new("test")).await;
     let mut proxy = Arc::into_inner(proxy).unwrap();
     let token = HeaderValue::from_static("Bearer T0P");
@@ -156,7 +156,7 @@ async fn a_credential_of_ours_is_lent_to_the_servers_own_path_alone() {
 }
 
 #[tokio::test]
-async fn servers_behind_one_address_have_keys_and_tools_of_their_own() {
+async fn servers_behind_one_address_have_separate_keys_and_tools() {
     let (proxy, asked) = proxy(Settings::new("test")).await;
     for (path, is_replay) in [
         ("/mcp", false),
@@ -172,7 +172,7 @@ async fn servers_behind_one_address_have_keys_and_tools_of_their_own() {
         let replayed = result["_meta"]["semel/replayed"] == true;
         assert_eq!(replayed, is_replay, "{path}: {said}");
     }
-    // Each was asked for its list once, though it gave none.
+    // Each server was asked for its list once, although it gave none.
     let lists = asked.lock();
     let lists: Vec<&str> = lists
         .iter()
@@ -183,18 +183,18 @@ async fn servers_behind_one_address_have_keys_and_tools_of_their_own() {
 }
 
 #[test]
-fn callers_do_not_choose_how_much_is_remembered() {
+fn number_of_remembered_catalogs_is_bounded() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let proxy = runtime.block_on(before("http://127.0.0.1:1/mcp", Settings::new("test")));
-    for number in 0..2 * MOST_SERVERS {
+    for number in 0..2 * MAX_SERVERS {
         proxy.catalog(&format!("/{number}?"));
     }
-    assert_eq!(proxy.catalogs.lock().len(), MOST_SERVERS);
+    assert_eq!(proxy.catalogs.lock().len(), MAX_SERVERS);
     assert!(proxy.catalogs.lock().contains_key(""));
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_told_as_without_us_where_calls_are_only_observed() {
+async fn observe_mode_passes_an_unreachable_server_through() {
     let port = semel_testkit::private::free_port();
     let url = format!("http://127.0.0.1:{port}/mcp");
     let mut settings = Settings::new("test");

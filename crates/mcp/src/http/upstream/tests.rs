@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use super::super::client::EVENT_STREAM;
 use super::*;
 
-/// Answers what begins a session, and says something unasked in each of two streams, which end.
+/// A server that answers the handshake, and sends one unsolicited message on each of two streams.
 async fn answer(streams: Arc<AtomicUsize>, request: Request<Body>) -> Response<Body> {
     let (kind, body) = if request.method() == Method::GET {
         let number = streams.fetch_add(1, Ordering::SeqCst);
@@ -33,24 +33,24 @@ async fn answer(streams: Arc<AtomicUsize>, request: Request<Body>) -> Response<B
 }
 
 #[tokio::test]
-async fn what_a_server_says_unasked_is_heard_after_its_stream_has_ended_too() {
+async fn unsolicited_stream_is_reopened_after_it_ends() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let streams = Arc::new(AtomicUsize::new(0));
     let handle = move |request: Request<Body>| answer(Arc::clone(&streams), request);
     let router = Router::new().fallback(handle);
     tokio::spawn(async move { axum::serve(listener, router).await });
-    let upstream = Upstream::new(&url, HeaderMap::new()).unwrap();
+    let upstream = HttpUpstream::new(&url, HeaderMap::new()).unwrap();
     let mut end = upstream.connect(semel::tokio_env().clock, None);
     for message in [
         json!({"jsonrpc": "2.0", "id": 1, "method": "initialize"}),
         json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
     ] {
-        end.told.send(message.to_string().into()).await.unwrap();
+        end.outgoing.send(message.to_string().into()).await.unwrap();
     }
     let mut heard = Vec::new();
     while heard.len() < 2 {
-        let said = tokio::time::timeout(Duration::from_secs(10), end.says.recv()).await;
+        let said = tokio::time::timeout(Duration::from_secs(10), end.incoming.recv()).await;
         let said = said.expect("in time").expect("it talks");
         let said: Value = serde_json::from_slice(&said).unwrap();
         heard.extend(said["params"]["number"].as_u64());

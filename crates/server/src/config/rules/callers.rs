@@ -1,26 +1,32 @@
-//! Who calls, and what a route asks of its callers.
+//! Rules of tenants, principals, tokens and routes.
 
-use super::Judge;
+use super::Rules;
+use crate::config::identity::{Algorithm, IdentitySettings, IdentitySource, Jwt, Verify};
 use crate::config::route::{Compare, RouteSettings};
 use crate::config::tree::Config;
-use crate::config::whose::{Algorithm, From, Jwt, Verify, Whose};
 use crate::config::{is_at_loopback, is_loopback};
 
-impl Judge<'_> {
-    pub(super) fn whose(&mut self, path: &str, whose: &Whose, config: &Config) {
-        match whose.from {
-            From::None | From::Jwt => {}
-            From::Header if whose.header.is_none() => self.wrong(
+impl Rules<'_> {
+    pub(super) fn check_identity(
+        &mut self,
+        path: &str,
+        identity: &IdentitySettings,
+        config: &Config,
+    ) {
+        match identity.from {
+            IdentitySource::None | IdentitySource::Host | IdentitySource::Jwt => {}
+            IdentitySource::Header if identity.header.is_none() => self.report(
                 &format!("{path}.header"),
-                "it comes from a header, and none is named",
-                "name the header that whatever is in front sets, for example \"x-tenant\"",
+                "from is \"header\", and no header is set",
+                "write the header that the proxy in front sets, for example \"x-tenant\"",
             ),
-            From::Header => {}
-            From::Certificate => {
+            IdentitySource::Header => {}
+            IdentitySource::Certificate => {
                 if config.listener.tls.client_ca_file.is_none() {
-                    self.wrong(
+                    self.report(
                         &format!("{path}.from"),
-                        "it comes from clients' certificates, and none are asked for",
+                        "from is \"certificate\", and the listener does not ask for client \
+                         certificates",
                         "set listener.tls.client_ca_file",
                     );
                 }
@@ -28,43 +34,51 @@ impl Judge<'_> {
         }
     }
 
-    /// Said loudly: whoever listens to others should know who they are.
-    pub(super) fn nobody(&mut self, config: &Config) {
+    /// Warns if a public listener cannot tell its callers apart.
+    pub(super) fn warn_of_shared_keys(&mut self, config: &Config) {
         let listener = &config.listener;
-        let asks = listener.tls.client_ca_file.is_some();
-        let is_reached = asks || !is_loopback(&listener.address);
-        if config.principals.from != From::None || !is_reached || config.upstream.urls.is_empty() {
+        let asks_for_certificates = listener.tls.client_ca_file.is_some();
+        let is_public = asks_for_certificates || !is_loopback(&listener.address);
+        if config.principals.from != IdentitySource::None
+            || !is_public
+            || config.upstream.urls.is_empty()
+        {
             return;
         }
-        let fix = match asks {
+        let fix = match asks_for_certificates {
             true => "write principals.from = \"certificate\"",
             false => {
-                "write principals.from = \"jwt\" (with jwt.key_file or jwt.jwks_url), \"header\" (with principals.header and listener.trusted_peers) or \"certificate\""
+                "write principals.from = \"jwt\" (with jwt.key_file or jwt.jwks_url), \"header\" \
+                 (with principals.header and listener.trusted_peers) or \"certificate\""
             }
         };
         self.warn(
             "principals.from",
-            "others can reach this listener, and nothing says who calls: all callers share their keys, and a key that is used with other credentials is refused (422)",
+            "other machines can reach this listener, and callers are not identified: all callers \
+             share their keys, and a key that comes with other credentials is refused (422)",
             fix,
         );
     }
 
-    pub(super) fn jwt(&mut self, config: &Config) {
+    pub(super) fn check_jwt(&mut self, config: &Config) {
         let jwt = &config.jwt;
-        self.file("jwt.key_file", jwt.key_file.as_ref());
-        self.file("jwt.jwks_file", jwt.jwks_file.as_ref());
+        self.check_file("jwt.key_file", jwt.key_file.as_ref());
+        self.check_file("jwt.jwks_file", jwt.jwks_file.as_ref());
         for file in &jwt.key_files {
-            self.file("jwt.key_files", Some(file));
+            self.check_file("jwt.key_files", Some(file));
         }
         let used = [&config.tenants, &config.principals];
-        if !used.iter().any(|whose| whose.from == From::Jwt) {
+        if !used
+            .iter()
+            .any(|identity| identity.from == IdentitySource::Jwt)
+        {
             return;
         }
         let has_key = jwt.key_file.is_some()
             || !jwt.key_files.is_empty()
             || jwt.jwks_file.is_some()
             || jwt.jwks_url.is_some();
-        self.claims(jwt);
+        self.check_keys_and_claims(jwt);
         match (jwt.verify, has_key) {
             (Verify::Signature, false) => {
                 let what = match jwt.algorithm {
@@ -72,7 +86,7 @@ impl Judge<'_> {
                     Algorithm::Rs256 | Algorithm::Es256 => "the public key (PEM)",
                 };
                 let fix = format!("set jwt.key_file to a file with {what}");
-                self.wrong(
+                self.report(
                     "jwt.key_file",
                     "tokens can't be checked without a key",
                     &fix,
@@ -80,46 +94,47 @@ impl Judge<'_> {
             }
             (Verify::Upstream, _) => self.warn(
                 "jwt.verify",
-                "tokens are believed unchecked: a forged one gets another tenant's replays",
-                "set jwt.key_file, unless something in front has checked them",
+                "tokens are not verified: a forged token gets the replays of another tenant",
+                "set jwt.key_file, unless a proxy in front has verified them",
             ),
             (Verify::Signature, true) => {}
         }
     }
 
-    fn claims(&mut self, jwt: &Jwt) {
+    fn check_keys_and_claims(&mut self, jwt: &Jwt) {
         let is_set = jwt.jwks_file.is_some() || jwt.jwks_url.is_some();
         if is_set && jwt.algorithm == Algorithm::Hs256 {
-            self.wrong(
+            self.report(
                 "jwt.algorithm",
-                "a set of public keys has no shared secret",
-                "write jwt.algorithm = \"RS256\" or \"ES256\", or name the secret's file: jwt.key_file",
+                "HS256 needs a shared secret, and a JWKS has public keys only",
+                "write jwt.algorithm = \"RS256\" or \"ES256\", or set jwt.key_file to the file \
+                 with the secret",
             );
         }
         if let Some(url) = &jwt.jwks_url
             && !url.starts_with("https:")
             && !is_at_loopback(url)
         {
-            self.wrong(
+            self.report(
                 "jwt.jwks_url",
-                "whoever is on the way could put keys of their own in place of these",
+                "without TLS, somebody on the network could replace the keys",
                 "write https://",
             );
         }
         if jwt.audience.is_none() && jwt.issuer.is_none() {
             self.warn(
                 "jwt.audience",
-                "any token that these keys sign is taken, also one for another application",
+                "every token that these keys sign is accepted, also tokens for other applications",
                 "set jwt.audience, jwt.issuer or both",
             );
         }
     }
 
-    pub(super) fn route(&mut self, path: &str, route: &RouteSettings) {
+    pub(super) fn check_route(&mut self, path: &str, route: &RouteSettings) {
         let member = |name: &str| format!("{path}.{name}");
         if route.key_header.is_some() && route.key_field.is_some() {
             let message = "the key can't be both in a header and in the body";
-            self.wrong(
+            self.report(
                 &member("key_field"),
                 message,
                 "keep one of key_header and key_field",
@@ -128,28 +143,28 @@ impl Judge<'_> {
         let print = &route.fingerprint;
         if !print.include.is_empty() && !print.exclude.is_empty() {
             let message = "a body can't be compared by both include and exclude";
-            self.wrong(&member("fingerprint.exclude"), message, "keep one of them");
+            self.report(&member("fingerprint.exclude"), message, "keep one of them");
         }
         let chosen = !print.include.is_empty() || !print.exclude.is_empty();
         if chosen && print.body != Compare::Meaning {
-            let message = "include and exclude work on bodies that are compared by their meaning";
-            self.wrong(
+            let message = "include and exclude require body = \"meaning\"";
+            self.report(
                 &member("fingerprint.body"),
                 message,
                 "write body = \"meaning\"",
             );
         }
-        let terms = crate::stack::policy(route).terms();
+        let terms = route.policy().terms();
         if let Err(error) = terms {
-            let fix = "see lease, retention and max_attempts";
-            self.wrong(&member("lease"), &error.to_string(), fix);
+            let fix = "check lease, retention and max_attempts";
+            self.report(&member("lease"), &error.to_string(), fix);
         }
         if route.methods.is_empty() {
-            let message = "no method is covered";
-            self.wrong(
+            let message = "the list of methods is empty";
+            self.report(
                 &member("methods"),
                 message,
-                "name some, or write mode = \"off\"",
+                "list some methods, or write mode = \"off\"",
             );
         }
     }

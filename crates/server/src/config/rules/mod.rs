@@ -1,76 +1,77 @@
-//! What the settings mean together: contradictions, files that aren't there, and what is unwise.
+//! Rules across settings: contradictions, missing files, and warnings about risky settings.
 
+mod audit;
 mod callers;
-mod ends;
-mod kept;
+mod network;
 
 use std::path::Path;
 
 use super::Finding;
-use super::check::missing;
-use super::source::Said;
+use super::check::new_finding;
+use super::source::RawSettings;
 use super::tree::Config;
 
-pub(super) struct Judged {
-    pub(super) wrong: Vec<Finding>,
+/// The result of all rules.
+pub(super) struct RuleFindings {
+    pub(super) errors: Vec<Finding>,
     pub(super) warnings: Vec<Finding>,
 }
 
-pub(super) fn judge(config: &Config, said: &Said) -> Judged {
-    let mut judge = Judge {
-        said,
-        wrong: Vec::new(),
+pub(super) fn check_rules(config: &Config, raw: &RawSettings) -> RuleFindings {
+    let mut rules = Rules {
+        raw,
+        errors: Vec::new(),
         warnings: Vec::new(),
     };
-    judge.ends(config);
-    judge.listener(config);
-    judge.admin(&config.admin);
-    judge.api(config);
-    judge.jobs(config);
-    judge.audit(&config.audit);
-    judge.whose("tenants", &config.tenants, config);
-    judge.whose("principals", &config.principals, config);
-    judge.nobody(config);
-    judge.jwt(config);
-    judge.route("defaults", &config.defaults);
+    rules.check_endpoints(config);
+    rules.check_listener(config);
+    rules.check_admin(&config.admin);
+    rules.check_api(config);
+    rules.check_jobs(config);
+    rules.check_audit(&config.audit);
+    rules.check_identity("tenants", &config.tenants, config);
+    rules.check_identity("principals", &config.principals, config);
+    rules.warn_of_shared_keys(config);
+    rules.check_jwt(config);
+    rules.check_route("defaults", &config.defaults);
     for (at, route) in config.routes.iter().enumerate() {
         let path = format!("routes[{at}]");
         if route.path.is_empty() {
-            judge.wrong(&path, "a route needs a path", "add path = \"/charges\"");
+            rules.report(&path, "a route needs a path", "add path = \"/charges\"");
         }
-        judge.route(&path, &route.settings);
+        rules.check_route(&path, &route.settings);
     }
-    Judged {
-        wrong: judge.wrong,
-        warnings: judge.warnings,
+    RuleFindings {
+        errors: rules.errors,
+        warnings: rules.warnings,
     }
 }
 
-struct Judge<'a> {
-    said: &'a Said,
-    wrong: Vec<Finding>,
+struct Rules<'a> {
+    raw: &'a RawSettings,
+    errors: Vec<Finding>,
     warnings: Vec<Finding>,
 }
 
-impl Judge<'_> {
-    fn wrong(&mut self, path: &str, message: &str, fix: &str) {
-        let mut finding = missing(path, message, fix);
-        finding.origin = self.said.origin(path);
-        self.wrong.push(finding);
+impl Rules<'_> {
+    fn report(&mut self, path: &str, message: &str, fix: &str) {
+        let mut finding = new_finding(path, message, fix);
+        finding.origin = self.raw.origin(path);
+        self.errors.push(finding);
     }
 
     fn warn(&mut self, path: &str, message: &str, fix: &str) {
-        let mut finding = missing(path, message, fix);
-        finding.origin = self.said.origin(path);
+        let mut finding = new_finding(path, message, fix);
+        finding.origin = self.raw.origin(path);
         self.warnings.push(finding);
     }
 
-    fn file(&mut self, path: &str, file: Option<&String>) {
+    fn check_file(&mut self, path: &str, file: Option<&String>) {
         if let Some(file) = file
             && let Err(error) = std::fs::File::open(Path::new(file))
         {
             let message = format!("the file {file} can't be read: {error}");
-            self.wrong(path, &message, "check its path and who may read it");
+            self.report(path, &message, "check the path and the permissions");
         }
     }
 }

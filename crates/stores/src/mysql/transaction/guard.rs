@@ -1,47 +1,46 @@
-//! A transaction outside of which nothing is committed.
+//! Guards a transaction with a savepoint, so that nothing is committed outside of it.
 //!
-//! These servers may end a transaction under an effect that goes on: a deadlock rolls all of it back, the claim included, and
-//! what the effect sends next would be committed by itself, without the record. So, once the claim is won, the session
-//! commits nothing by itself (`autocommit = 0`): after a deadlock it is in another transaction, which has no mark and is
-//! rolled back.
+//! These servers may end a transaction while its effect goes on: a deadlock rolls back all of it, including the claim, and
+//! the effect's next statements would be committed without the record. So, once the claim is won, the session turns
+//! autocommit off (`autocommit = 0`): after a deadlock it is in a new transaction without our savepoint, which is rolled back.
 //!
-//! An effect may also end it by a statement of its own (`COMMIT`, `ROLLBACK`, a new table). So the session is set to read
-//! only as well. That leaves the open transaction as it is, and one after a deadlock too; every transaction after such a
-//! statement may only read. A write is refused there (1792), by which the one is told from the other.
+//! An effect may also end the transaction with a statement of its own (`COMMIT`, `ROLLBACK`, DDL). So the session is set to
+//! read-only as well. That affects neither the open transaction nor the one after a deadlock, but every transaction after
+//! such a statement may only read. A write is rejected there (1792), which tells the two cases apart.
 
 use sqlx::{Error, MySql, MySqlConnection, Transaction};
 use tokio::runtime::Handle;
 
 use crate::mysql::error::{READ_ONLY, number};
 
-/// The mark is gone if the transaction was ended by anything else than the settlement.
+/// The savepoint. It is gone if anything but the settlement ended the transaction.
 const GUARD: &str = "SAVEPOINT semel_run; SET SESSION TRANSACTION READ ONLY; \
                      SET @semel_autocommit = @@autocommit; SET autocommit = 0";
-/// Stops at its first statement where the mark is gone.
+/// Fails at its first statement if the savepoint is gone.
 const RELEASE: &str = "RELEASE SAVEPOINT semel_run; SET SESSION TRANSACTION READ WRITE";
-/// A write, as far as the server's permission to write goes.
+/// A statement that a read-only transaction rejects, but that changes nothing.
 const WRITE_NOTHING: &str = "UPDATE semel_records SET fence = fence WHERE FALSE";
-/// The commit first: to turn `autocommit` on is to commit.
+/// Commits first, because turning `autocommit` on commits.
 const COMMIT: &str = "COMMIT; SET autocommit = @semel_autocommit";
 const ROLL_BACK: &str =
     "ROLLBACK; SET SESSION TRANSACTION READ WRITE; SET autocommit = @semel_autocommit";
 
-/// An open transaction. Dropped, it is rolled back, and its session is as it was before another gets it.
+/// An open transaction. When dropped, it is rolled back, and its session is restored for the next user.
 pub struct Open {
     /// `None` only once it has ended.
     tx: Option<Transaction<'static, MySql>>,
     is_guarded: bool,
 }
 
-/// What a transaction is found to be at its end.
-pub(super) enum Found {
-    /// The claim's own.
+/// The state of a transaction at its end.
+pub(super) enum TransactionState {
+    /// It is still the claim's transaction.
     Intact,
-    /// The server has rolled the claim's own back; nothing was committed since.
+    /// The server has rolled back the claim's transaction, and nothing was committed since.
     RolledBack(Error),
     /// The effect has ended it by a statement of its own.
     Ended,
-    /// It can't be asked.
+    /// Its connection doesn't answer.
     Lost(Error),
 }
 
@@ -53,22 +52,22 @@ impl Open {
         }
     }
 
-    /// Sets the mark, and the session so that nothing is committed outside of this transaction.
+    /// Sets the savepoint, and the session so that nothing is committed outside of this transaction.
     pub(super) async fn guard(mut self) -> Result<Self, Error> {
         self.is_guarded = true;
         self.send(GUARD).await?;
         Ok(self)
     }
 
-    /// Takes the mark away; says what became of the transaction where it is gone.
-    pub(super) async fn release(&mut self) -> Found {
+    /// Releases the savepoint. If it is gone, finds out why.
+    pub(super) async fn release(&mut self) -> TransactionState {
         let Err(gone) = self.send(RELEASE).await else {
-            return Found::Intact;
+            return TransactionState::Intact;
         };
         match self.send(WRITE_NOTHING).await {
-            Ok(()) => Found::RolledBack(gone),
-            Err(error) if number(&error) == Some(READ_ONLY) => Found::Ended,
-            Err(_) => Found::Lost(gone),
+            Ok(()) => TransactionState::RolledBack(gone),
+            Err(error) if number(&error) == Some(READ_ONLY) => TransactionState::Ended,
+            Err(_) => TransactionState::Lost(gone),
         }
     }
 
@@ -89,7 +88,7 @@ impl Open {
         }
     }
 
-    /// → whether that was answered. If not, the connection is gone, and the transaction goes with it.
+    /// Rolls back. Returns whether the server answered. If not, the connection is gone, and the transaction with it.
     pub(super) async fn roll_back(mut self) -> bool {
         match self.tx.take() {
             Some(tx) if self.is_guarded => end(tx).await,
@@ -115,7 +114,7 @@ async fn end(mut tx: Transaction<'static, MySql>) -> bool {
 impl Drop for Open {
     fn drop(&mut self) {
         let tx = self.tx.take().filter(|_| self.is_guarded);
-        // Without a runtime nobody can use the pool any more.
+        // Without a runtime the pool is unusable anyway.
         if let (Some(tx), Ok(runtime)) = (tx, Handle::try_current()) {
             runtime.spawn(end(tx));
         }

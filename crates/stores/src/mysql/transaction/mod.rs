@@ -1,4 +1,4 @@
-//! Transactions on MariaDB and MySQL: other claims find an open one by a look that doesn't wait (`NOWAIT`).
+//! Transactions on MariaDB and MySQL. Other claims detect an open one by a read that doesn't wait (`NOWAIT`).
 
 mod guard;
 mod settle;
@@ -12,16 +12,16 @@ use super::MySqlStore;
 use super::error::{
     DEADLOCK, DUPLICATE, LOCK_NOWAIT, LOCK_WAIT, My, has_number, not_sent, number, store_error,
 };
-use super::row::{self, Seen};
+use super::row::{self, RowRecord};
 use super::sql::prepared;
 use super::statements::{TRIES, insert, swap};
-use crate::sql::records::{Statements as _, busy, first_run};
+use crate::sql::records::{Statements as _, busy};
 use crate::sql::transaction::{Run, Transact};
 use guard::Open;
 
 /// A store for one run, in a transaction on the caller's own pool.
 pub type Transactional = crate::sql::transaction::Transactional<My>;
-/// The transaction, as the effect works in it: a connection that can't be committed by mistake. Dropping it gives it back.
+/// The transaction that the effect works in: a connection that can't be committed by mistake. Dropping it returns it.
 pub type Tx = crate::sql::transaction::Tx<My>;
 
 impl Transact for My {
@@ -61,11 +61,11 @@ impl Transact for My {
     }
 }
 
-/// How a claim inside a transaction went.
-enum Inside {
+/// The outcome of a claim inside a transaction.
+enum TxClaim {
     /// The answer, and whether something was written.
     Answered(Claimed, bool),
-    /// Somebody came between: ask again from the beginning.
+    /// Another session interfered: claim again from the beginning.
     Overtaken,
 }
 
@@ -87,28 +87,28 @@ impl Run<My> {
                 None => self.begin(&mut tx, ask).await?,
             };
             match inside {
-                Inside::Answered(answer @ Claimed::Won(_), _) => {
+                TxClaim::Answered(answer @ Claimed::Won(_), _) => {
                     let open = Open::new(tx).guard().await.map_err(store_error)?;
                     self.keep(open, ask);
                     return Ok(answer);
                 }
-                Inside::Answered(answer, true) => {
+                TxClaim::Answered(answer, true) => {
                     tx.commit().await.map_err(store_error)?;
                     return Ok(answer);
                 }
-                // Nothing was written: whether the rollback is answered doesn't matter.
-                Inside::Answered(answer, false) => {
+                // Nothing was written, so the rollback needs no answer.
+                TxClaim::Answered(answer, false) => {
                     let _ = tx.rollback().await;
                     return Ok(answer);
                 }
-                // Before the next claim, which must not meet what is being rolled back.
-                Inside::Overtaken => drop(Open::new(tx).roll_back().await),
+                // Awaited before the next claim, which must not meet the writes that are being rolled back.
+                TxClaim::Overtaken => drop(Open::new(tx).roll_back().await),
             }
         }
         Ok(protocol::overtaken())
     }
 
-    /// Whether no other transaction has a row under way; asked outside of the caller's, so that nothing stays locked.
+    /// Whether no other transaction has a row in progress; asked outside of the caller's, so that nothing stays locked.
     async fn is_free(&self, ask: &Claim) -> StoreResult<bool> {
         let address = ask.identity.address();
         let statement = || prepared(&self.store.inner.sql.look_locked).bind(address.to_vec());
@@ -124,7 +124,7 @@ impl Run<My> {
     }
 
     /// A first run.
-    async fn begin(&self, tx: &mut MySqlConnection, ask: &Claim) -> StoreResult<Inside> {
+    async fn begin(&self, tx: &mut MySqlConnection, ask: &Claim) -> StoreResult<TxClaim> {
         let inserted = insert(&self.store.inner.sql.insert_inside, ask);
         let fence = match inserted.execute(&mut *tx).await {
             Ok(done) => done.last_insert_id(),
@@ -136,8 +136,8 @@ impl Run<My> {
             true => fence,
             false => self.lift_fence(tx, ask, floor + 1).await?,
         };
-        let grant = first_run(ask, Fence(fence));
-        Ok(Inside::Answered(Claimed::Won(grant), true))
+        let grant = Grant::first_run(ask, Fence(fence));
+        Ok(TxClaim::Answered(Claimed::Won(grant), true))
     }
 
     /// The server's clock is behind the fences of records that were removed (P22).
@@ -156,7 +156,7 @@ impl Run<My> {
     }
 
     /// A run in the place of a record that is over, locked before anything is decided.
-    async fn take_over(&self, tx: &mut MySqlConnection, ask: &Claim) -> StoreResult<Inside> {
+    async fn take_over(&self, tx: &mut MySqlConnection, ask: &Claim) -> StoreResult<TxClaim> {
         let address = ask.identity.address().to_vec();
         let look = prepared(&self.store.inner.sql.look_locked).bind(address);
         let row: Option<MySqlRow> = match look.fetch_optional(&mut *tx).await {
@@ -164,14 +164,14 @@ impl Run<My> {
             Err(error) => return lost(error, ask),
         };
         let Some(row) = row else {
-            return Ok(Inside::Overtaken); // Free again.
+            return Ok(TxClaim::Overtaken); // Free again.
         };
-        let seen: Seen = row::check(row::parse(&row).map_err(store_error)?, &ask.identity)?;
+        let seen: RowRecord = row::check(row::parse(&row).map_err(store_error)?, &ask.identity)?;
         let decision = protocol::claim(Some(&seen.record), ask, seen.now);
         let Some(write) = decision.write else {
-            return Ok(Inside::Answered(decision.answer, false));
+            return Ok(TxClaim::Answered(decision.answer, false));
         };
-        // Locked by this transaction, so nobody else can have changed it.
+        // Locked by this transaction, so no other session can have changed it.
         let swapped = swap(
             &self.store.inner.sql.swap,
             seen.address,
@@ -181,19 +181,19 @@ impl Run<My> {
         .execute(tx)
         .await;
         match swapped {
-            Ok(done) if done.rows_affected() > 0 => Ok(Inside::Answered(decision.answer, true)),
-            Ok(_) => Ok(Inside::Overtaken),
+            Ok(done) if done.rows_affected() > 0 => Ok(TxClaim::Answered(decision.answer, true)),
+            Ok(_) => Ok(TxClaim::Overtaken),
             Err(error) => lost(error, ask),
         }
     }
 }
 
-/// What a statement that failed inside a transaction says about the claim.
-fn lost(error: Error, ask: &Claim) -> Result<Inside, StoreError> {
+/// The outcome of a claim whose statement failed inside a transaction.
+fn lost(error: Error, ask: &Claim) -> Result<TxClaim, StoreError> {
     match number(&error) {
-        // Somebody else's, or given up in favour of somebody: nothing was done yet.
-        Some(DUPLICATE | DEADLOCK) => Ok(Inside::Overtaken),
-        Some(LOCK_WAIT | LOCK_NOWAIT) => Ok(Inside::Answered(busy(ask), false)),
+        // The row belongs to another session, or a lock was lost to one: nothing was done yet.
+        Some(DUPLICATE | DEADLOCK) => Ok(TxClaim::Overtaken),
+        Some(LOCK_WAIT | LOCK_NOWAIT) => Ok(TxClaim::Answered(busy(ask), false)),
         _ => Err(store_error(error)),
     }
 }

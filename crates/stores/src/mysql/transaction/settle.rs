@@ -1,18 +1,18 @@
-//! The end of a transactional run: its settlement is the commit, and where there is none, what became of it is found out.
+//! The end of a transactional run: its settlement is the commit. If there is none, this finds out the outcome.
 //!
-//! A transaction may be over before its settlement. Rolled back by the server, as after a deadlock, nothing of it happened:
-//! nothing was committed since (see `guard`). Ended by a statement of the effect's own, nobody knows what of it was
-//! committed: that is a doubt, and kept outside of the transaction.
+//! A transaction may end before its settlement. If the server rolled it back, as after a deadlock, nothing happened and
+//! nothing was committed since (see `guard`). If the effect ended it with a statement of its own, it is unknown what was
+//! committed: that is a doubt, which is recorded outside of the transaction.
 
 use semel_core::store::StoreResult;
 use semel_core::{Claim, Claimed, Grant, Settled, Settlement, State};
 
-use super::guard::{Found, Open};
+use super::guard::{Open, TransactionState};
 use crate::mysql::error::{My, is_broken, store_error, unexpected};
-use crate::mysql::row::Seen;
+use crate::mysql::row::RowRecord;
 use crate::mysql::statements::settle;
 use crate::sql::records::{self, Statements as _};
-use crate::sql::transaction::{Fate, Run, TxError};
+use crate::sql::transaction::{Run, TxError, TxOutcome};
 
 impl Run<My> {
     pub(super) async fn settle_here(
@@ -35,13 +35,13 @@ impl Run<My> {
                 self.confirm(lease, &ask, settlement).await
             }
             (Settlement::Complete(_), None) => Ok(self.refuse(TxError::Kept)),
-            // The effect has kept it, and it goes with the effect.
+            // The effect still holds the transaction, which ends with it.
             (Settlement::Release, None) if !unanswered => Ok(Settled::Done),
             (_, None) if !unanswered => self.keep_outside(&ask, settlement).await,
             (_, open) => match (self.undo(open, lease, &ask).await?, settlement) {
-                (Fate::Ended, _) => self.keep_doubt(&ask).await,
-                (Fate::RolledBack, Settlement::Release) => Ok(Settled::Done),
-                (Fate::RolledBack, _) => self.keep_outside(&ask, settlement).await,
+                (TxOutcome::Ended, _) => self.keep_doubt(&ask).await,
+                (TxOutcome::RolledBack, Settlement::Release) => Ok(Settled::Done),
+                (TxOutcome::RolledBack, _) => self.keep_outside(&ask, settlement).await,
             },
         }
     }
@@ -56,21 +56,23 @@ impl Run<My> {
         self.store
             .inner
             .takes(settlement.answer().map(|answer| &**answer))?;
-        // A caller that leaves from here on, as one does whose time is up, has to ask what became of it.
+        // A caller that is cancelled from here on, for example by a timeout, has to find out the outcome.
         self.slot.lock().unanswered = true;
-        // Before the settlement, which would otherwise be part of another transaction.
+        // Checked before the settlement, which would otherwise be part of another transaction.
         match open.release().await {
-            Found::Intact => {}
-            Found::RolledBack(error) | Found::Lost(error) if is_broken(&error) => {
+            TransactionState::Intact => {}
+            TransactionState::RolledBack(error) | TransactionState::Lost(error)
+                if is_broken(&error) =>
+            {
                 return self.give_up(open, lease, ask, TxError::RolledBack).await;
             }
-            Found::RolledBack(error) | Found::Lost(error) => {
+            TransactionState::RolledBack(error) | TransactionState::Lost(error) => {
                 return self
                     .give_up(open, lease, ask, TxError::Refused(error))
                     .await;
             }
-            Found::Ended => {
-                self.decide(Fate::Ended);
+            TransactionState::Ended => {
+                self.decide(TxOutcome::Ended);
                 return self.give_up(open, lease, ask, TxError::Ended).await;
             }
         }
@@ -86,11 +88,11 @@ impl Run<My> {
         }
         match open.commit().await {
             Ok(()) => Ok(Settled::Done),
-            // The engine asks again, and `confirm` finds out.
+            // The engine retries, and `confirm` finds out.
             Err(error) if is_broken(&error) => Err(store_error(error)),
             Err(error) => {
                 let settled = self.confirm(lease, ask, settlement).await?;
-                let is_undone = self.fate() == Some(Fate::RolledBack);
+                let is_undone = self.fate() == Some(TxOutcome::RolledBack);
                 match is_undone {
                     true => Ok(self.refuse(TxError::Refused(error))),
                     false => Ok(settled),
@@ -99,7 +101,7 @@ impl Run<My> {
         }
     }
 
-    /// Rolls back, and says why: `why`, unless the effect committed by itself.
+    /// Rolls back, and records the reason: `why`, unless the effect committed on its own.
     async fn give_up(
         &self,
         open: Open,
@@ -109,30 +111,30 @@ impl Run<My> {
     ) -> StoreResult<Settled> {
         let is_over = open.roll_back().await;
         match self.find_fate(lease, ask, is_over).await? {
-            Fate::Ended => self.keep_doubt(ask).await,
-            Fate::RolledBack => Ok(self.refuse(why)),
+            TxOutcome::Ended => self.keep_doubt(ask).await,
+            TxOutcome::RolledBack => Ok(self.refuse(why)),
         }
     }
 
-    /// Finds out what became of a commit that was not answered, by claiming again with the same token: that waits for
-    /// a transaction that is still on its way.
+    /// Finds out the outcome of a commit without an answer, by claiming again with the same token: that waits for a
+    /// transaction that is still open.
     async fn confirm(
         &self,
         lease: &Grant,
         ask: &Claim,
         settlement: &Settlement,
     ) -> StoreResult<Settled> {
-        if self.fate() == Some(Fate::Ended) {
+        if self.fate() == Some(TxOutcome::Ended) {
             return self.keep_doubt(ask).await;
         }
         match records::claim(&*self.store.inner, ask).await? {
             Claimed::Won(grant) if grant.fence == lease.fence => {
-                self.decide(Fate::Ended);
+                self.decide(TxOutcome::Ended);
                 self.keep_doubt(ask).await
             }
             Claimed::Won(grant) => {
                 records::settle(&*self.store.inner, &grant, &Settlement::Release).await?;
-                self.decide(Fate::RolledBack);
+                self.decide(TxOutcome::RolledBack);
                 Ok(self.refuse(TxError::RolledBack))
             }
             Claimed::Replay(replay) if settlement.answer() == Some(&replay.answer) => {
@@ -148,9 +150,9 @@ impl Run<My> {
         }
     }
 
-    /// Rolls back, before anything else is done: the next claim of this key must not meet what is being rolled back.
-    /// → whether that undid all of it.
-    async fn undo(&self, open: Option<Open>, lease: &Grant, ask: &Claim) -> StoreResult<Fate> {
+    /// Rolls back before anything else: the next claim of this key must not meet the writes that are being rolled back.
+    /// Returns whether that undid all of them.
+    async fn undo(&self, open: Option<Open>, lease: &Grant, ask: &Claim) -> StoreResult<TxOutcome> {
         let Some(mut open) = open else {
             return self.find_fate(lease, ask, false).await;
         };
@@ -158,31 +160,33 @@ impl Run<My> {
         let found = open.release().await;
         let is_over = open.roll_back().await;
         match found {
-            Found::Ended => Ok(self.decide(Fate::Ended)),
-            Found::Intact | Found::RolledBack(_) if is_over => Ok(self.decide(Fate::RolledBack)),
+            TransactionState::Ended => Ok(self.decide(TxOutcome::Ended)),
+            TransactionState::Intact | TransactionState::RolledBack(_) if is_over => {
+                Ok(self.decide(TxOutcome::RolledBack))
+            }
             _ => self.find_fate(lease, ask, is_over).await,
         }
     }
 
-    /// What became of a transaction that can't be asked any more. Its running record is there for others only if the effect
-    /// committed it. Where the transaction may still be on its way (`is_over` is false), a claim with the same token waits
+    /// The outcome of a transaction that can't be asked any more. Its running record is there for others only if the effect
+    /// committed it. Where the transaction may still be in flight (`is_over` is false), a claim with the same token waits
     /// for it.
-    async fn find_fate(&self, lease: &Grant, ask: &Claim, is_over: bool) -> StoreResult<Fate> {
+    async fn find_fate(&self, lease: &Grant, ask: &Claim, is_over: bool) -> StoreResult<TxOutcome> {
         if let Some(known) = self.fate() {
             return Ok(known);
         }
         let seen = self.store.inner.look(&ask.identity).await?;
-        if seen.is_some_and(|seen| is_of(&seen, lease)) {
-            return Ok(self.decide(Fate::Ended));
+        if seen.is_some_and(|seen| belongs_to_run(&seen, lease)) {
+            return Ok(self.decide(TxOutcome::Ended));
         }
         if is_over {
-            return Ok(self.decide(Fate::RolledBack));
+            return Ok(self.decide(TxOutcome::RolledBack));
         }
         match records::claim(&*self.store.inner, ask).await? {
-            Claimed::Won(grant) if grant.fence == lease.fence => Ok(self.decide(Fate::Ended)),
+            Claimed::Won(grant) if grant.fence == lease.fence => Ok(self.decide(TxOutcome::Ended)),
             Claimed::Won(grant) => {
                 records::settle(&*self.store.inner, &grant, &Settlement::Release).await?;
-                Ok(self.decide(Fate::RolledBack))
+                Ok(self.decide(TxOutcome::RolledBack))
             }
             Claimed::Busy(_) => {
                 let seen = self.store.inner.look(&ask.identity).await?;
@@ -190,23 +194,23 @@ impl Run<My> {
                     seen.record.state == State::Running && seen.record.token != ask.token
                 });
                 match runs_elsewhere {
-                    true => Ok(self.decide(Fate::RolledBack)),
+                    true => Ok(self.decide(TxOutcome::RolledBack)),
                     false => Err(unexpected("the transaction is not over yet")),
                 }
             }
-            // Another was quicker, so the key was free.
-            _ => Ok(self.decide(Fate::RolledBack)),
+            // Another claim won, so the key was free.
+            _ => Ok(self.decide(TxOutcome::RolledBack)),
         }
     }
 
-    /// Keeps that nobody knows what of the transaction was committed. Not kept where another has taken over.
+    /// Keeps that nobody knows what of the transaction was committed. Not kept if another has taken over.
     async fn keep_doubt(&self, ask: &Claim) -> StoreResult<Settled> {
         let is_kept = match records::claim(&*self.store.inner, ask).await? {
             Claimed::Won(grant) => {
                 records::settle(&*self.store.inner, &grant, &Settlement::Doubt).await?
                     == Settled::Done
             }
-            // By an earlier sending, whose reply was lost.
+            // An earlier attempt has recorded it, and its reply was lost.
             Claimed::InDoubt(_) => {
                 let seen = self.store.inner.look(&ask.identity).await?;
                 seen.is_some_and(|seen| seen.record.token == ask.token)
@@ -228,7 +232,7 @@ impl Run<My> {
     }
 }
 
-/// Whether it is the record of this very run.
-fn is_of(seen: &Seen, lease: &Grant) -> bool {
+/// Whether the record belongs to this run.
+fn belongs_to_run(seen: &RowRecord, lease: &Grant) -> bool {
     seen.record.token == lease.token && seen.record.fence == lease.fence
 }

@@ -10,7 +10,7 @@ use sqlx::{Error, PgConnection, Postgres, Row as _};
 
 use crate::postgres::PostgresStore;
 use crate::postgres::error::{Pg, not_sent, store_error};
-use crate::postgres::row::{self, Seen};
+use crate::postgres::row::{self, RowRecord};
 use crate::postgres::statements::{TRIES, first_run, insert_free, lock, swap};
 use crate::sql::records::{Statements as _, busy};
 use crate::sql::transaction::{Run, Transact};
@@ -114,7 +114,7 @@ impl Run<Pg> {
         &self,
         tx: &mut PgConnection,
         ask: &Claim,
-    ) -> StoreResult<(Option<Seen>, bool)> {
+    ) -> StoreResult<(Option<RowRecord>, bool)> {
         let address = ask.identity.address();
         let is_there = |row: &PgRow| {
             row.try_get::<Option<Uuid>, _>(24)

@@ -14,7 +14,7 @@ use crate::postgres::error::{Pg, is_broken, store_error, unexpected};
 use crate::postgres::row::uuid;
 use crate::postgres::statements::settle;
 use crate::sql::records::{self, Statements as _};
-use crate::sql::transaction::{Fate, Run, TxError};
+use crate::sql::transaction::{Run, TxError, TxOutcome};
 
 impl Run<Pg> {
     pub(super) async fn settle_here(
@@ -34,7 +34,7 @@ impl Run<Pg> {
         let Some(ask) = ask else {
             return Ok(Settled::Lost);
         };
-        if fate == Some(Fate::Ended) {
+        if fate == Some(TxOutcome::Ended) {
             return self.keep_doubt(&ask).await;
         }
         match (settlement, open) {
@@ -47,9 +47,9 @@ impl Run<Pg> {
                     None => self.undo(open, &ask).await?,
                 };
                 match (fate, settlement) {
-                    (Fate::Ended, _) => self.keep_doubt(&ask).await,
-                    (Fate::RolledBack, Settlement::Release) => Ok(Settled::Done),
-                    (Fate::RolledBack, _) => self.keep_outside(&ask, settlement).await,
+                    (TxOutcome::Ended, _) => self.keep_doubt(&ask).await,
+                    (TxOutcome::RolledBack, Settlement::Release) => Ok(Settled::Done),
+                    (TxOutcome::RolledBack, _) => self.keep_outside(&ask, settlement).await,
                 }
             }
         }
@@ -69,14 +69,14 @@ impl Run<Pg> {
             Ok(Some(_)) => {}
             Ok(None) => {
                 roll_back(tx).await;
-                self.decide(Fate::Ended);
+                self.decide(TxOutcome::Ended);
                 return self.keep_doubt(ask).await;
             }
             Err(error) => {
                 roll_back(tx).await;
                 return match self.find_fate(ask).await? {
-                    Fate::Ended => self.keep_doubt(ask).await,
-                    Fate::RolledBack => Ok(self.refuse(why(error))),
+                    TxOutcome::Ended => self.keep_doubt(ask).await,
+                    TxOutcome::RolledBack => Ok(self.refuse(why(error))),
                 };
             }
         }
@@ -89,9 +89,9 @@ impl Run<Pg> {
     }
 
     /// Finds out what became of a commit that was not answered, by claiming again with the same token. One that is still
-    /// on its way is no answer yet: the engine asks again.
+    /// in flight is no answer yet: the engine asks again.
     async fn confirm(&self, ask: &Claim, settlement: &Settlement) -> StoreResult<Settled> {
-        if self.find_fate(ask).await? == Fate::Ended {
+        if self.find_fate(ask).await? == TxOutcome::Ended {
             return self.keep_doubt(ask).await;
         }
         match self.claim_outside(ask).await? {
@@ -114,7 +114,7 @@ impl Run<Pg> {
 
     /// Rolls back, before anything else is done: the next claim of this key must not meet what is being rolled back.
     /// → whether the transaction was still the claim's own.
-    async fn undo(&self, open: Option<Transaction>, ask: &Claim) -> StoreResult<Fate> {
+    async fn undo(&self, open: Option<Transaction>, ask: &Claim) -> StoreResult<TxOutcome> {
         let Some(mut tx) = open else {
             return self.find_fate(ask).await;
         };
@@ -126,16 +126,16 @@ impl Run<Pg> {
         let own = statement.fetch_optional(&mut *tx).await;
         roll_back(tx).await;
         match own {
-            Ok(Some(_)) => Ok(self.decide(Fate::RolledBack)),
-            Ok(None) => Ok(self.decide(Fate::Ended)),
+            Ok(Some(_)) => Ok(self.decide(TxOutcome::RolledBack)),
+            Ok(None) => Ok(self.decide(TxOutcome::Ended)),
             // Aborted by an error, or the connection is gone: the transaction itself can't be asked.
             Err(_) => self.find_fate(ask).await,
         }
     }
 
-    /// What became of a transaction that can't be asked any more. A running record under the run's own token is committed
+    /// The outcome of a transaction that can't be asked any more. A running record under the run's own token is committed
     /// by nobody but the effect.
-    async fn find_fate(&self, ask: &Claim) -> StoreResult<Fate> {
+    async fn find_fate(&self, ask: &Claim) -> StoreResult<TxOutcome> {
         if let Some(known) = self.fate() {
             return Ok(known);
         }
@@ -144,12 +144,12 @@ impl Run<Pg> {
             seen.record.token == ask.token && seen.record.state == State::Running
         });
         Ok(match is_committed {
-            true => self.decide(Fate::Ended),
-            false => self.decide(Fate::RolledBack),
+            true => self.decide(TxOutcome::Ended),
+            false => self.decide(TxOutcome::RolledBack),
         })
     }
 
-    /// Keeps that nobody knows what of the transaction was committed. Not kept where another has taken over.
+    /// Keeps that nobody knows what of the transaction was committed. Not kept if another has taken over.
     async fn keep_doubt(&self, ask: &Claim) -> StoreResult<Settled> {
         if self.keep_outside(ask, &Settlement::Doubt).await? == Settled::Done {
             return Ok(self.refuse(TxError::Ended));

@@ -1,8 +1,8 @@
 //! The claim, the caller's own writes and the settlement as one transaction: both happen, or neither.
 //!
-//! [`Transactional`] is a store for one run. To the engine it is like any other: a claim opens a transaction and leaves it
-//! open if it wins, the effect works in it, and the settlement commits it. Until then nobody else sees the record; other
-//! callers are told that it is busy.
+//! [`Transactional`] is a store for one run. To the engine it is like any other store: a claim opens a transaction and
+//! leaves it open if it wins, the effect works in it, and the settlement commits it. Until then the record is invisible to
+//! others, and other callers get the answer that the key is busy.
 
 mod error;
 mod store;
@@ -65,12 +65,12 @@ pub struct Run<D: Transact> {
 /// The state of a run while its effect doesn't use the transaction.
 pub(crate) struct Slot<O> {
     pub(crate) open: Option<O>,
-    /// What the transaction was opened for, to find out what became of it.
+    /// The claim that the transaction was opened for, to find out whether it was committed.
     pub(crate) ask: Option<Claim>,
-    /// The end of the transaction was sent, and the reply was not seen.
+    /// Whether the end of the transaction was sent without a reply.
     pub(crate) unanswered: bool,
-    /// What became of the transaction, once that is known.
-    pub(crate) fate: Option<Fate>,
+    /// The outcome of the transaction, once it is known.
+    pub(crate) fate: Option<TxOutcome>,
     pub(crate) refused: Option<TxError>,
 }
 
@@ -86,23 +86,23 @@ impl<O> Default for Slot<O> {
     }
 }
 
-/// What became of a transaction that its settlement did not commit.
+/// The outcome of a transaction that its settlement did not commit.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// Nothing of it happened.
+pub(crate) enum TxOutcome {
+    /// It was rolled back.
     RolledBack,
-    /// It ended before its settlement: what the effect wrote may be committed.
+    /// It ended before its settlement, so the effect's writes may be committed.
     Ended,
 }
 
-/// The transaction, as the effect works in it: a connection that can't be committed by mistake. Dropping it gives it back.
+/// The transaction that the effect works in: a connection that can't be committed by mistake. Dropping it returns it.
 pub struct Tx<D: Transact> {
     open: Option<D::Open>,
     run: Arc<Run<D>>,
 }
 
 impl<D: Transact> Transactional<D> {
-    /// For one run on `pool`, which leads to the same database as `store`.
+    /// A store for one run on `pool`, which connects to the same database as `store`.
     #[must_use]
     pub fn new(store: &D::Store, pool: &Pool<D::Db>) -> Self {
         let run = Run {
@@ -113,10 +113,10 @@ impl<D: Transact> Transactional<D> {
         Self { run: Arc::new(run) }
     }
 
-    /// The transaction that the claim opened; a new one where the effect runs without a claim.
+    /// The transaction that the claim opened, or a new one if the effect runs without a claim.
     ///
     /// # Errors
-    /// Where no connection can be had.
+    /// If no connection is available.
     pub async fn transaction(&self) -> StoreResult<Tx<D>> {
         let open = self.run.slot.lock().open.take();
         let open = match open {
@@ -129,10 +129,10 @@ impl<D: Transact> Transactional<D> {
         })
     }
 
-    /// Commits what an effect did that ran without a claim.
+    /// Commits the writes of an effect that ran without a claim.
     ///
     /// # Errors
-    /// [`TxError`] where it was rolled back; `Refused` also where the connection was lost and the outcome is unknown.
+    /// [`TxError`] if it was rolled back; `Refused` also if the connection was lost and the outcome is unknown.
     pub async fn commit_unprotected(&self) -> Result<(), TxError> {
         let open = self.run.slot.lock().open.take().ok_or(TxError::Kept)?;
         D::commit(open).await.map_err(TxError::Refused)
@@ -154,23 +154,23 @@ impl<D: Transact> Clone for Transactional<D> {
 }
 
 impl<D: Transact> Run<D> {
-    /// Notes why the transaction was not committed.
+    /// Records why the transaction was not committed.
     pub(crate) fn refuse(&self, why: TxError) -> Settled {
         self.slot.lock().refused = Some(why);
         Settled::Lost
     }
 
-    /// Notes what became of the transaction. The first finding counts: a claim outside of the transaction is made under the
-    /// same token afterwards.
-    pub(crate) fn decide(&self, fate: Fate) -> Fate {
+    /// Records the outcome of the transaction. The first one counts, because a claim outside of the transaction is made
+    /// under the same token afterwards.
+    pub(crate) fn decide(&self, fate: TxOutcome) -> TxOutcome {
         *self.slot.lock().fate.get_or_insert(fate)
     }
 
-    pub(crate) fn fate(&self) -> Option<Fate> {
+    pub(crate) fn fate(&self) -> Option<TxOutcome> {
         self.slot.lock().fate
     }
 
-    /// The claim won: the transaction waits for its effect.
+    /// Keeps the transaction of a claim that won for its effect.
     pub(crate) fn keep(&self, open: D::Open, ask: &Claim) {
         let mut slot = self.slot.lock();
         (slot.open, slot.ask) = (Some(open), Some(ask.clone()));

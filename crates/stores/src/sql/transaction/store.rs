@@ -1,4 +1,4 @@
-//! A transactional run as the engine sees it: a store like any other.
+//! `impl Store` for a transactional run.
 
 use bytes::Bytes;
 use semel_core::store::{Store, StoreResult};
@@ -12,7 +12,7 @@ impl<D: Transact> Store for Transactional<D> {
         Box::pin(D::claim(&self.run, claim))
     }
 
-    /// Nobody can take over what is not committed.
+    /// Always held: an uncommitted run can't be taken over.
     fn renew<'a>(
         &'a self,
         _: &'a Grant,

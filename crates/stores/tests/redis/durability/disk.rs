@@ -73,7 +73,7 @@ async fn a_server_with_an_append_only_file_loses_nothing_when_it_is_killed() {
     assert!(violations.is_empty(), "{plan:?}: {}", violations[0]);
 }
 
-/// Like [`work`], where the server comes back: until so many are acknowledged, with a pause after what failed.
+/// Like [`work`], if the server comes back: until so many are acknowledged, with a pause after what failed.
 async fn work_on(scene: &Scene, count: usize) -> Told {
     let mut all = Told::default();
     while all.won.len() < count {

@@ -42,7 +42,7 @@ impl Pair {
         }
     }
 
-    /// From now on the replica receives nothing; what is on its way stays there.
+    /// From now on the replica receives nothing; what is in flight stays there.
     fn cut_off(&self, cut_off: bool) {
         self.way.hold(Way::Reply, cut_off);
     }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use semel::{Failure, Semel};
 use semel_core::store::Store as _;
-use semel_core::{Certainty, Claim, Claimed, CrashPolicy, Renewed, Settled, StoreErrorKind, Terms};
+use semel_core::{
+    Certainty, Claim, ClaimTerms, Claimed, CrashPolicy, Renewed, Settled, StoreErrorKind,
+};
 use semel_testkit::private::RedisServer;
 use semel_testkit::proxy::{Cut, Proxy, Way};
 
@@ -155,7 +157,7 @@ async fn an_effect_runs_once_however_its_calls_are_cut() {
     assert_eq!(runs.load(Ordering::SeqCst), number + 1);
 }
 
-/// A claim that was held up on its way arrives when a later lease has come, gone and expired: its fence is larger all the
+/// A claim that was held up in flight arrives when a later lease has come, gone and expired: its fence is larger all the
 /// same (P22), where their records live for less than a minute.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_arrives_late_has_the_larger_fence() {
@@ -163,7 +165,7 @@ async fn a_claim_that_arrives_late_has_the_larger_fence() {
     let (store, other) = (open(&url).await, open(&server.url()).await);
     let corner = scene(server.url()).await;
     let brief = Duration::from_millis(40);
-    let terms = |span| Terms::new(span, span, CrashPolicy::Takeover, 5).unwrap();
+    let terms = |span| ClaimTerms::new(span, span, CrashPolicy::Takeover, 5).unwrap();
     let early = Claim {
         terms: terms(Duration::from_secs(10)),
         ..corner.fresh().unwrap()
@@ -174,7 +176,7 @@ async fn a_claim_that_arrives_late_has_the_larger_fence() {
     };
     proxy.hold(Way::Request, true);
     let held_up = tokio::spawn(async move { store.claim(&early).await });
-    // Long enough to be on its way.
+    // Long enough to be in flight.
     clock().sleep(Duration::from_millis(100)).await;
     let Claimed::Won(first) = other.claim(&later).await.unwrap() else {
         panic!("a fresh key is won");

@@ -39,7 +39,7 @@ async fn intercepted() -> (RedisServer, Interceptor, Semel) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_effect_that_ran_is_settled_whatever_the_server_says_first() {
+async fn effect_is_settled_after_any_server_error() {
     let (_server, way, semel) = intercepted().await;
     for row in ERRORS {
         for times in [1, 2] {

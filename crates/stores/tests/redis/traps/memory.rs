@@ -8,7 +8,7 @@ use semel_core::store::Store as _;
 use semel_core::{Certainty, Claim, Grant, Settlement, StoreErrorKind};
 use semel_stores::redis::RedisStore;
 use semel_testkit::clock::FakeClock;
-use semel_testkit::conformance::{Scene, Verdict};
+use semel_testkit::conformance::{CheckVerdict, Scene};
 use semel_testkit::private::RedisServer;
 
 use crate::support::{again, complete, refused, scene, valkey_program};
@@ -37,7 +37,7 @@ async fn a_full_server_refuses_only_new_keys(program: &Path) {
     scene.won(&new).await.expect("room");
 }
 
-async fn what_is_there_goes_on(scene: &Scene, running: &[(Claim, Grant)]) -> Verdict {
+async fn what_is_there_goes_on(scene: &Scene, running: &[(Claim, Grant)]) -> CheckVerdict {
     let [(one, lease), (two, second), (three, third)] = running else {
         panic!("three keys");
     };

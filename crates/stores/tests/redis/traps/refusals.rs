@@ -227,7 +227,7 @@ async fn an_effect_is_recorded_after_a_server_had_too_many_clients() {
     effect.is_recorded(asked, &semel, "crowded").await;
 }
 
-/// The same where the settlement has to be confirmed by a replica, on a connection of its own.
+/// The same if the settlement has to be confirmed by a replica, on a connection of its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_effect_is_recorded_at_a_level_after_a_server_had_too_many_clients() {
     let mut server = Crowded::start().await;

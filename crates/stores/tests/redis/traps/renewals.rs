@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel_core::store::Store as _;
-use semel_core::{Claim, Claimed, CrashPolicy, Grant, Renewed, Terms};
+use semel_core::{Claim, ClaimTerms, Claimed, CrashPolicy, Grant, Renewed};
 use semel_stores::redis::RedisStore;
 use semel_testkit::clock::FakeClock;
 use semel_testkit::private::RedisServer;
@@ -35,7 +35,7 @@ impl Meeting {
         let winner = open_with(&ahead, &server).await;
         let owner = open_with(&behind, &server).await;
         ahead.advance(LONG);
-        let terms = Terms::new(LEASE, retention, CrashPolicy::Takeover, 5).expect("terms");
+        let terms = ClaimTerms::new(LEASE, retention, CrashPolicy::Takeover, 5).expect("terms");
         let claim = scene(server.url()).await.fresh_on(terms).expect("a claim");
         // Won through one process, renewed through another.
         let Claimed::Won(lease) = winner.claim(&claim).await.expect("an answer") else {

@@ -94,7 +94,7 @@ impl Cluster {
     }
 }
 
-/// A slot on its way: begun, and ended when the test says so.
+/// A slot in flight: begun, and ended when the test says so.
 struct Move<'a> {
     cluster: &'a Cluster,
     slot: String,
@@ -168,7 +168,7 @@ async fn slots_move_under_load_and_nobody_notices() {
             ))
         })
         .collect();
-    // Twenty rounds, and more where the load hardly gets its turn.
+    // Twenty rounds, and more if the load hardly gets its turn.
     for round in 0..400 {
         if round >= 20 && count.load(Ordering::SeqCst) > 100 {
             break;

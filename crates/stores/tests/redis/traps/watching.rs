@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel_core::{Claim, Claimed, CrashPolicy, Store as _, Terms};
+use semel_core::{Claim, ClaimTerms, Claimed, CrashPolicy, Store as _};
 use semel_testkit::private::RedisServer;
 use semel_testkit::proxy::Way;
 
@@ -21,7 +21,7 @@ async fn a_slow_answer_about_the_time_makes_no_fence_smaller() {
     let long = corner.fresh().unwrap();
     let brief = Duration::from_millis(50);
     let short = Claim {
-        terms: Terms::new(brief, brief, CrashPolicy::Takeover, 5).unwrap(),
+        terms: ClaimTerms::new(brief, brief, CrashPolicy::Takeover, 5).unwrap(),
         ..again(&long)
     };
     let Claimed::Won(first) = other.claim(&short).await.unwrap() else {

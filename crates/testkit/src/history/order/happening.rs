@@ -1,15 +1,15 @@
-//! What happens to a key: calls, and losses.
+//! Events of a key: calls, and losses.
 
 use std::collections::HashMap;
 
-use super::super::event::{Ask, Call, Reply};
+use super::super::event::{CallRecord, CallReply, CallRequest};
 use super::super::view::until;
 
 /// Something that happens at one moment.
 pub(super) enum Event<'h> {
     /// A call, and whether it was answered: only then must it have happened.
     Call {
-        call: &'h Call,
+        call: &'h CallRecord,
         index: usize,
         is_answered: bool,
     },
@@ -44,10 +44,10 @@ impl Event<'_> {
 }
 
 /// `None` for a call that surely changed nothing and says nothing.
-pub(super) fn event(index: usize, call: &Call) -> Option<Event<'_>> {
+pub(super) fn event(index: usize, call: &CallRecord) -> Option<Event<'_>> {
     let is_answered = match call.reply {
-        Reply::Failed { definite: true } => return None,
-        Reply::Failed { definite: false } | Reply::Unanswered => false,
+        CallReply::Failed { definite: true } => return None,
+        CallReply::Failed { definite: false } | CallReply::Unanswered => false,
         _ => true,
     };
     Some(Event::Call {
@@ -57,7 +57,8 @@ pub(super) fn event(index: usize, call: &Call) -> Option<Event<'_>> {
     })
 }
 
-/// For each claim without an answer whose token occurs nowhere else: the one before it that asks for the same. They are used up in this order.
+/// For each claim without an answer whose token occurs nowhere else: the one before it that asks
+/// for the same. They are used up in this order.
 pub(super) fn alike(events: &[Event<'_>]) -> Vec<Option<usize>> {
     let mut times: HashMap<u128, usize> = HashMap::new();
     for event in events {
@@ -75,7 +76,7 @@ pub(super) fn alike(events: &[Event<'_>]) -> Vec<Option<usize>> {
             is_answered: false,
             ..
         } = event
-            && let Ask::Claim {
+            && let CallRequest::Claim {
                 token,
                 payload,
                 hold,
@@ -91,11 +92,11 @@ pub(super) fn alike(events: &[Event<'_>]) -> Vec<Option<usize>> {
     before
 }
 
-const fn token_of(ask: &Ask) -> Option<u128> {
+const fn token_of(ask: &CallRequest) -> Option<u128> {
     match ask {
-        Ask::Claim { token, .. } | Ask::Renew { token, .. } | Ask::Settle { token, .. } => {
-            Some(*token)
-        }
+        CallRequest::Claim { token, .. }
+        | CallRequest::Renew { token, .. }
+        | CallRequest::Settle { token, .. } => Some(*token),
         _ => None,
     }
 }

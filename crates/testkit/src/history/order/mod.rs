@@ -1,12 +1,14 @@
-//! I16: the calls for a key can be put in one order, each at a moment between its sending and its answer, in which
-//! [`semel_core::protocol`] gives exactly these answers. In other words: its history is linearizable.
+//! I16: the calls for a key can be put in one order, each at a moment between its sending and its
+//! answer, in which [`semel_core::protocol`] gives exactly these answers. In other words: its
+//! history is linearizable.
 //!
-//! The search is the one of Wing and Gong, with the memory of Lowe: a set of calls that led to the same record is tried once.
+//! The search is the one of Wing and Gong, with the memory of Lowe: a set of calls that led to the
+//! same record is tried once.
 
 mod happening;
-mod held;
 mod key;
 mod search;
+mod state;
 
 use super::check::Violation;
 use super::view::View;
@@ -23,7 +25,8 @@ pub(super) enum Order {
     Impossible(Box<Violation>),
 }
 
-/// Looks for an order of the calls of `view`. Between each of `losses`, in ticks, the store may have gone back to an earlier record.
+/// Looks for an order of the calls of `view`. Between each of `losses`, in ticks, the store may
+/// have gone back to an earlier record.
 pub(super) fn explain(view: &View<'_>, losses: &[(u64, u64)]) -> Order {
     // Most histories need no chain, or a short one; long ones cost much.
     let found = |losses: &[(u64, u64)]| {

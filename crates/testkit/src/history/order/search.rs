@@ -1,15 +1,16 @@
-//! The search for an order.
+//! The search for a linearization.
 
 use std::collections::{HashMap, HashSet};
 
 use super::super::view::View;
 use super::happening::{Event, alike, event};
-use super::held::Terrain;
 use super::key::Key;
+use super::state::Terrain;
 
 /// So many situations are looked at for one key, at most.
 const PATIENCE: usize = 200_000;
-/// The longest chains of unanswered calls that are tried before one answer: in the first search, the second and the third.
+/// The longest chains of unanswered calls that are tried before one answer: in the first search,
+/// the second and the third.
 pub(super) const CHAINS: [usize; 3] = [1, 2, 4];
 /// So many calls are shown, at most.
 const SHOWN: usize = 3;
@@ -33,7 +34,8 @@ pub(super) struct Stuck {
 pub(super) struct Search<'h> {
     events: Vec<Event<'h>>,
     terrain: Terrain,
-    /// By the answered calls that have happened and what they led to: which of the others had happened, none of them a subset of another.
+    /// By the answered calls that have happened and what they led to: which of the others had
+    /// happened, none of them a subset of another.
     seen: HashMap<(Bits, Key), Vec<Bits>>,
     looked_at: usize,
     longest_chain: usize,
@@ -143,7 +145,8 @@ impl<'h> Search<'h> {
         Found::Nothing(self.deepest.1)
     }
 
-    /// Whether nothing as good was looked at: one with the same answers explained, the same record, and no more of the other calls used up.
+    /// Whether nothing as good was looked at: one with the same answers explained, the same record,
+    /// and no more of the other calls used up.
     fn is_new(&mut self, situation: &Situation) -> bool {
         let so_far = (situation.done.clone(), situation.key.clone());
         let all = self.seen.entry(so_far).or_default();
@@ -156,7 +159,8 @@ impl<'h> Search<'h> {
         true
     }
 
-    /// What can happen next: whatever was sent before the first answer that is still to be explained.
+    /// What can happen next: whatever was sent before the first answer that is still to be
+    /// explained.
     fn next(&self, situation: &Situation) -> Vec<usize> {
         let limit = self.limit(situation);
         let sent = self.events.partition_point(|event| event.from() <= limit);
@@ -174,7 +178,8 @@ impl<'h> Search<'h> {
             .unwrap_or(u64::MAX)
     }
 
-    /// An answered call that changes nothing may as well have happened at once: it stands in nobody's way.
+    /// An answered call that changes nothing may as well have happened at once: it stands in
+    /// nobody's way.
     fn take_what_changes_nothing(&self, mut situation: Situation) -> Situation {
         loop {
             let fits = self.next(&situation).into_iter().find(|event| {
@@ -195,8 +200,9 @@ impl<'h> Search<'h> {
         }
     }
 
-    /// Puts on what can follow: an answered call; or one that needs others before it of which nobody knows whether they happened. Such a one that
-    /// makes no difference to the next answer may as well have happened later, so it is tried only right before an answer that needs it.
+    /// Puts on what can follow: an answered call; or one that needs others before it of which
+    /// nobody knows whether they happened. Such a one that makes no difference to the next answer
+    /// may as well have happened later, so it is tried only right before an answer that needs it.
     fn branch(&self, situation: &Situation, open: &mut Vec<Situation>) {
         let (answered, others): (Vec<_>, Vec<_>) = self
             .next(situation)
@@ -207,7 +213,8 @@ impl<'h> Search<'h> {
             .flat_map(|event| self.follow(situation, *event))
             .collect();
         let chains = self.chains(situation, &others);
-        // The last to be put on is the first to be tried: the shortest chains, and calls in the order in which they were sent.
+        // The last to be put on is the first to be tried: the shortest chains, and calls in the
+        // order in which they were sent.
         for chain in chains[1..].iter().rev() {
             for event in answered.iter().rev() {
                 let after = self.follow_or_stay(chain, *event).into_iter();
@@ -221,7 +228,8 @@ impl<'h> Search<'h> {
         open.extend(direct.into_iter().rev());
     }
 
-    /// What calls without an answer may have led to, the shortest chains first; the empty one is the first.
+    /// What calls without an answer may have led to, the shortest chains first; the empty one is
+    /// the first.
     fn chains(&self, situation: &Situation, others: &[usize]) -> Vec<Situation> {
         let mut chains = vec![situation.clone()];
         let mut known = HashSet::from([situation.key.clone()]);
@@ -275,7 +283,8 @@ impl<'h> Search<'h> {
         keys.into_iter().map(follow).collect()
     }
 
-    /// Of claims that nobody heard of again, and that ask for the same, the first one may as well be the one that happened.
+    /// Of claims that nobody heard of again, and that ask for the same, the first one may as well
+    /// be the one that happened.
     fn stands_back(&self, event: usize, situation: &Situation) -> bool {
         let like = self.alike[event];
         like.is_some_and(|earlier| !situation.has(earlier))

@@ -1,10 +1,11 @@
-//! I2: once a settlement is acknowledged, everybody who asks from then on is told of it.
+//! I2: after an acknowledged settlement, every claim sees it.
 
 use super::super::check::Violation;
-use super::super::event::{Ask, Call, Ending, Reply, Stand};
+use super::super::event::{CallRecord, CallReply, CallRequest, KeyEnding, KeyStanding};
 use super::super::view::{Endings, View, Win, is_before};
 
-/// An answer that was acknowledged is there for whoever asks afterwards, until the record is deleted or expires.
+/// An answer that was acknowledged is there for whoever asks afterwards, until the record is
+/// deleted or expires.
 pub(super) fn acknowledged_answers_are_given(
     view: &View<'_>,
     _: &Endings<'_>,
@@ -13,7 +14,7 @@ pub(super) fn acknowledged_answers_are_given(
     let leases = view.leases();
     let answers = view
         .ends()
-        .filter(|end| end.ending.is_answer() && end.call.reply == Reply::Done);
+        .filter(|end| end.ending.is_answer() && end.call.reply == CallReply::Done);
     for end in answers {
         let Some(lease) = leases.iter().find(|win| win.fence == end.fence) else {
             continue;
@@ -32,14 +33,17 @@ pub(super) fn acknowledged_answers_are_given(
 }
 
 /// Whether the reply is one of a record without an answer.
-fn ignores_the_answer(call: &Call, lease: &Win<'_>) -> bool {
+fn ignores_the_answer(call: &CallRecord, lease: &Win<'_>) -> bool {
     let has_its_payload =
-        matches!(call.ask, Ask::Claim { payload, .. } if payload == lease.payload);
+        matches!(call.ask, CallRequest::Claim { payload, .. } if payload == lease.payload);
     match call.reply {
-        Reply::Busy | Reply::InDoubt { .. } => true,
-        Reply::Mismatch => has_its_payload,
-        Reply::Seen(Some(Stand { ending, .. })) => {
-            matches!(ending, None | Some(Ending::InDoubt | Ending::Released))
+        CallReply::Busy | CallReply::InDoubt { .. } => true,
+        CallReply::Mismatch => has_its_payload,
+        CallReply::Seen(Some(KeyStanding { ending, .. })) => {
+            matches!(
+                ending,
+                None | Some(KeyEnding::InDoubt | KeyEnding::Released)
+            )
         }
         _ => false,
     }

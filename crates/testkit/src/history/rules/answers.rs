@@ -1,14 +1,14 @@
 //! I2, I3, I7, I8: which answers are given, and to whom.
 
 use super::super::check::Violation;
-use super::super::event::{Ask, Call, Ending, Reply, Stand};
+use super::super::event::{CallRecord, CallReply, CallRequest, KeyEnding, KeyStanding};
 use super::super::view::{End, Endings, View, is_before, may_have_happened};
 
 /// An answer that somebody was shown: the call and the answer.
-fn shown<'v>(view: &'v View<'_>) -> impl Iterator<Item = (&'v Call, Ending)> {
+fn shown<'v>(view: &'v View<'_>) -> impl Iterator<Item = (&'v CallRecord, KeyEnding)> {
     view.calls.iter().filter_map(|call| match call.reply {
-        Reply::Replay(ending) => Some((*call, ending)),
-        Reply::Seen(Some(Stand {
+        CallReply::Replay(ending) => Some((*call, ending)),
+        CallReply::Seen(Some(KeyStanding {
             ending: Some(ending),
             ..
         })) if ending.is_answer() => Some((*call, ending)),
@@ -17,7 +17,7 @@ fn shown<'v>(view: &'v View<'_>) -> impl Iterator<Item = (&'v Call, Ending)> {
 }
 
 /// The endings that may be where `ending` comes from, as shown by `call`.
-fn sources<'h>(view: &View<'h>, call: &Call, ending: Ending) -> Vec<End<'h>> {
+fn sources<'h>(view: &View<'h>, call: &CallRecord, ending: KeyEnding) -> Vec<End<'h>> {
     let ends = view.ends().filter(|end| end.ending == ending);
     ends.filter(|end| may_have_happened(end.call) && !is_before(call, end.call))
         .collect()
@@ -81,16 +81,16 @@ pub(super) fn answers_stay(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<Vio
 pub(super) fn leases_end_once(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<Violation>) {
     let done: Vec<_> = view
         .ends()
-        .filter(|end| end.call.reply == Reply::Done)
+        .filter(|end| end.call.reply == CallReply::Done)
         .collect();
     for (index, first) in done.iter().enumerate() {
         let others = done[index + 1..]
             .iter()
             .filter(|end| end.fence == first.fence);
         for second in others.filter(|second| second.ending != first.ending) {
-            let doubted = first.ending == Ending::InDoubt || second.ending == Ending::InDoubt;
+            let doubted = first.ending == KeyEnding::InDoubt || second.ending == KeyEnding::InDoubt;
             // By start; a doubt that was sent after an answer had been accepted is one too many.
-            let late = second.ending == Ending::InDoubt && is_before(first.call, second.call);
+            let late = second.ending == KeyEnding::InDoubt && is_before(first.call, second.call);
             if !doubted || late {
                 let sentence = format!("fence {} was ended in two ways", first.fence);
                 found.push(view.violation("I2", sentence, &[first.call, second.call]));
@@ -102,11 +102,11 @@ pub(super) fn leases_end_once(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<
 /// I7: an answer is for whoever asks with its payload, and a mismatch needs another payload.
 pub(super) fn payloads_match(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<Violation>) {
     for call in &view.calls {
-        let Ask::Claim { payload, .. } = call.ask else {
+        let CallRequest::Claim { payload, .. } = call.ask else {
             continue;
         };
         match call.reply {
-            Reply::Replay(ending) => {
+            CallReply::Replay(ending) => {
                 let sources = sources(view, call, ending);
                 let payload_of = |end: &End<'_>| {
                     view.wins
@@ -122,9 +122,9 @@ pub(super) fn payloads_match(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<V
                     found.push(view.violation("I7", sentence, &calls));
                 }
             }
-            Reply::Mismatch => {
+            CallReply::Mismatch => {
                 let other = view.calls.iter().any(|other| match other.ask {
-                    Ask::Claim { payload: of, .. } => {
+                    CallRequest::Claim { payload: of, .. } => {
                         of != payload && may_have_happened(other) && !is_before(call, other)
                     }
                     _ => false,

@@ -1,9 +1,9 @@
-//! I1, I4, I13, I17: when an effect may begin, and beside what.
+//! I1, I4, I13, I17: when an effect may begin, and which effects may overlap.
 
 use std::collections::BTreeMap;
 
 use super::super::check::Violation;
-use super::super::event::{Ask, Effect, Ending, Reply};
+use super::super::event::{CallReply, CallRequest, EffectRecord, KeyEnding};
 use super::super::view::{Endings, View, Win, may_have_happened};
 
 /// I1: an effect runs under a lease that was won before, and a lease runs one effect.
@@ -36,22 +36,23 @@ pub(super) fn effects_need_a_lease(view: &View<'_>, _: &Endings<'_>, found: &mut
     }
 }
 
-/// I13: under `hold`, whoever began its effect doesn't give the key back. An operator may: that is an unlock.
+/// I13: under `hold`, whoever began its effect doesn't give the key back. An operator may: that is
+/// an unlock.
 pub(super) fn releases_are_legal(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<Violation>) {
-    let held = |fence| {
+    let state = |fence| {
         let mut lives = view.wins.iter().filter(|win| win.fence == fence);
         lives.any(|win| win.hold && win.attempt == 1)
     };
     for end in view
         .ends()
-        .filter(|end| end.ending == Ending::Released && end.token.is_some())
+        .filter(|end| end.ending == KeyEnding::Released && end.token.is_some())
         .filter(|end| !end.call.is_operators())
     {
         let began = view
             .effects
             .iter()
             .find(|effect| effect.fence == end.fence && effect.start < end.call.start);
-        let Some(effect) = began.filter(|_| held(end.fence) && may_have_happened(end.call)) else {
+        let Some(effect) = began.filter(|_| state(end.fence) && may_have_happened(end.call)) else {
             continue;
         };
         let sentence = "a key under hold was released after its effect had begun".to_owned();
@@ -72,8 +73,8 @@ pub(super) fn effects_begin_in_time(view: &View<'_>, _: &Endings<'_>, found: &mu
         };
         let renewed = view.calls.iter().filter(|call| {
             let is_held =
-                call.reply == Reply::Held && call.end.is_some_and(|end| end < effect.start);
-            is_held && matches!(call.ask, Ask::Renew { fence, .. } if fence == effect.fence)
+                call.reply == CallReply::Held && call.end.is_some_and(|end| end < effect.start);
+            is_held && matches!(call.ask, CallRequest::Renew { fence, .. } if fence == effect.fence)
         });
         let renewed = renewed.map(|call| call.began);
         let sent = renewed.fold(view.first_sent(lease), u64::max);
@@ -89,12 +90,12 @@ pub(super) fn effects_begin_in_time(view: &View<'_>, _: &Endings<'_>, found: &mu
     }
 }
 
-/// I17: two effects are at work at the same time only where the first one's lease had lapsed, or its record was gone, when the
-/// second lease was won, or an operator had unlocked it. That the first owner gave the key away itself is no reason: its
-/// effect was not over.
+/// I17: two effects are at work at the same time only where the first one's lease had lapsed, or
+/// its record was gone, when the second lease was won, or an operator had unlocked it. That the
+/// first owner gave the key away itself is no reason: its effect was not over.
 pub(super) fn effects_do_not_overlap(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<Violation>) {
     let leases = view.leases();
-    let lease_of = |effect: &Effect| leases.iter().find(|win| win.fence == effect.fence);
+    let lease_of = |effect: &EffectRecord| leases.iter().find(|win| win.fence == effect.fence);
     let mut effects = view.effects.clone();
     effects.sort_by_key(|effect| effect.fence);
     for (index, first) in effects.iter().enumerate() {
@@ -120,9 +121,10 @@ pub(super) fn effects_do_not_overlap(view: &View<'_>, _: &Endings<'_>, found: &m
     }
 }
 
-/// Whether both were surely at work at one moment. When one that never ended was cut short is not known.
-fn overlap(first: &Effect, second: &Effect) -> bool {
-    let begins_within = |one: &Effect, other: &Effect| {
+/// Whether both were surely at work at one moment. When one that never ended was cut short is not
+/// known.
+fn overlap(first: &EffectRecord, second: &EffectRecord) -> bool {
+    let begins_within = |one: &EffectRecord, other: &EffectRecord| {
         one.start <= other.start && one.end.is_some_and(|end| other.start < end)
     };
     begins_within(first, second) || begins_within(second, first)

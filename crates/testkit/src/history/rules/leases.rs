@@ -1,7 +1,7 @@
-//! I1, I5, I12: who had the key when.
+//! I1, I5, I12: the owners of a key over time.
 
 use super::super::check::Violation;
-use super::super::event::{Ask, Ending, Reply};
+use super::super::event::{CallReply, CallRequest, KeyEnding};
 use super::super::view::{Endings, View, Win, is_before};
 
 /// I1: one fence, one token.
@@ -38,10 +38,10 @@ pub(super) fn fences_grow(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<Viol
 /// I1, I8: a grant names its asker, and the key asked for.
 pub(super) fn grants_are_the_askers(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<Violation>) {
     for call in &view.calls {
-        let Ask::Claim { token: asked, .. } = call.ask else {
+        let CallRequest::Claim { token: asked, .. } = call.ask else {
             continue;
         };
-        let Reply::Won { token, own, .. } = call.reply else {
+        let CallReply::Won { token, own, .. } = call.reply else {
             continue;
         };
         if token != asked {
@@ -71,7 +71,8 @@ pub(super) fn each_lease_follows_from_the_last(
                 || view.may_be_deleted(last.call, next.call)
                 || view.may_be_expired(&last, next.call)
         });
-        // Where the larger fence came first, that is what is wrong (I1), and the rest would be guessing.
+        // Where the larger fence came first, that is what is wrong (I1), and the rest would be
+        // guessing.
         let in_order = |last: &Win<'_>| !is_before(next.call, last.call);
         if let Some(last) = last.filter(|last| !freed && in_order(last))
             && let Some((invariant, why)) = wrongly_taken(view, &last, next, hold)
@@ -95,17 +96,17 @@ fn wrongly_taken(
     next: &Win<'_>,
     hold: Option<bool>,
 ) -> Option<(&'static str, &'static str)> {
-    let ended = |is: fn(Ending) -> bool| {
+    let ended = |is: fn(KeyEnding) -> bool| {
         view.ends().any(|end| {
-            let done = end.fence == last.fence && end.call.reply == Reply::Done;
+            let done = end.fence == last.fence && end.call.reply == CallReply::Done;
             done && is(end.ending) && is_before(end.call, next.call)
         })
     };
     if next.payload != last.payload {
         Some(("I7", "another payload was given a lease"))
-    } else if ended(Ending::is_answer) {
+    } else if ended(KeyEnding::is_answer) {
         Some(("I2", "a key that had its answer was run again"))
-    } else if ended(|ending| ending == Ending::InDoubt) {
+    } else if ended(|ending| ending == KeyEnding::InDoubt) {
         Some(("I5", "a key in doubt was run again"))
     } else if hold == Some(true) {
         Some(("I5", "a key under hold was run again"))
@@ -126,7 +127,8 @@ pub(super) fn settled_leases_are_not_given(
 ) {
     for win in &view.wins {
         let mut ends = view.ends().filter(|end| end.fence == win.fence);
-        let over = ends.find(|end| end.call.reply == Reply::Done && is_before(end.call, win.call));
+        let over =
+            ends.find(|end| end.call.reply == CallReply::Done && is_before(end.call, win.call));
         if let Some(end) = over {
             let invariant = if end.ending.is_answer() { "I2" } else { "I1" };
             let sentence = format!("fence {} was given after it was settled", win.fence);
@@ -141,7 +143,8 @@ pub(super) fn records_are_not_forgotten(
     _: &Endings<'_>,
     found: &mut Vec<Violation>,
 ) {
-    let absent = |reply: &Reply| matches!(reply, Reply::Seen(None) | Reply::Deleted(false));
+    let absent =
+        |reply: &CallReply| matches!(reply, CallReply::Seen(None) | CallReply::Deleted(false));
     let leases = view.leases();
     for call in view.calls.iter().filter(|call| absent(&call.reply)) {
         let known = leases.iter().filter(|win| is_before(win.call, call));

@@ -1,4 +1,4 @@
-//! The invariants, as far as a history can show them broken.
+//! The invariants that a history can show to be broken.
 
 mod acknowledged;
 mod answers;

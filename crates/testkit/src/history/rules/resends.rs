@@ -1,7 +1,7 @@
-//! I6: what is sent again is answered as before, unless the record moved on.
+//! I6: a repeated call gets the same answer, unless the record has moved on.
 
 use super::super::check::Violation;
-use super::super::event::{Ask, Reply};
+use super::super::event::{CallReply, CallRequest};
 use super::super::view::{Endings, View, is_before};
 
 /// A claim that won and is sent again doesn't find itself in its own way.
@@ -10,8 +10,12 @@ pub(super) fn resent_claims_win_again(
     _: &Endings<'_>,
     found: &mut Vec<Violation>,
 ) {
-    for call in view.calls.iter().filter(|call| call.reply == Reply::Busy) {
-        let Ask::Claim { token, .. } = call.ask else {
+    for call in view
+        .calls
+        .iter()
+        .filter(|call| call.reply == CallReply::Busy)
+    {
+        let CallRequest::Claim { token, .. } = call.ask else {
             continue;
         };
         let mut own = view.wins.iter().filter(|win| win.token == token);
@@ -31,12 +35,12 @@ pub(super) fn resent_endings_are_done_again(
     found: &mut Vec<Violation>,
 ) {
     let ends: Vec<_> = view.ends().collect();
-    let refused = |reply: &Reply| matches!(reply, Reply::Lost | Reply::NotInDoubt);
+    let refused = |reply: &CallReply| matches!(reply, CallReply::Lost | CallReply::NotInDoubt);
     for again in ends.iter().filter(|end| refused(&end.call.reply)) {
         let first = ends.iter().find(|first| {
             let same = (first.fence, first.token, first.ending)
                 == (again.fence, again.token, again.ending);
-            same && first.call.reply == Reply::Done && is_before(first.call, again.call)
+            same && first.call.reply == CallReply::Done && is_before(first.call, again.call)
         });
         let Some(first) = first else { continue };
         let Some(win) = view.wins.iter().find(|win| win.fence == first.fence) else {

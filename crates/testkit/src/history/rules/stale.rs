@@ -1,17 +1,21 @@
-//! I3: whoever doesn't hold the lease changes nothing.
+//! I3: a caller without the lease changes nothing.
 
 use super::super::check::Violation;
-use super::super::event::{Ask, Call, Reply};
+use super::super::event::{CallRecord, CallReply, CallRequest};
 use super::super::view::{Endings, View, Win, is_before, may_have_happened};
 
 /// A renewal, settlement or resolution that was accepted: the call, its fence and its token.
-fn accepted<'v>(view: &'v View<'_>) -> impl Iterator<Item = (&'v Call, u64, Option<u128>)> {
+fn accepted<'v>(view: &'v View<'_>) -> impl Iterator<Item = (&'v CallRecord, u64, Option<u128>)> {
     view.calls
         .iter()
         .filter_map(|call| match (&call.ask, &call.reply) {
-            (Ask::Renew { fence, token, .. }, Reply::Held) => Some((*call, *fence, Some(*token))),
-            (Ask::Settle { fence, token, .. }, Reply::Done) => Some((*call, *fence, Some(*token))),
-            (Ask::Resolve { fence, .. }, Reply::Done) => Some((*call, *fence, None)),
+            (CallRequest::Renew { fence, token, .. }, CallReply::Held) => {
+                Some((*call, *fence, Some(*token)))
+            }
+            (CallRequest::Settle { fence, token, .. }, CallReply::Done) => {
+                Some((*call, *fence, Some(*token)))
+            }
+            (CallRequest::Resolve { fence, .. }, CallReply::Done) => Some((*call, *fence, None)),
             _ => None,
         })
 }
@@ -39,8 +43,8 @@ pub(super) fn strangers_are_lost(view: &View<'_>, _: &Endings<'_>, found: &mut V
             .iter()
             .any(|win| win.fence == fence && win.token == token);
         let may_have_won = view.calls.iter().any(|claim| match claim.ask {
-            Ask::Claim { token: of, .. } => {
-                let untold = !matches!(claim.reply, Reply::Won { .. });
+            CallRequest::Claim { token: of, .. } => {
+                let untold = !matches!(claim.reply, CallReply::Won { .. });
                 of == token && untold && may_have_happened(claim) && claim.start < call.start
             }
             _ => false,
@@ -58,11 +62,11 @@ pub(super) fn settled_leases_are_lost(
     _: &Endings<'_>,
     found: &mut Vec<Violation>,
 ) {
-    let renewals = accepted(view).filter(|(call, ..)| call.reply == Reply::Held);
+    let renewals = accepted(view).filter(|(call, ..)| call.reply == CallReply::Held);
     for (call, fence, _) in renewals {
         let mut ends = view
             .ends()
-            .filter(|end| end.fence == fence && end.call.reply == Reply::Done);
+            .filter(|end| end.fence == fence && end.call.reply == CallReply::Done);
         if let Some(end) = ends.find(|end| is_before(end.call, call)) {
             let sentence = format!("fence {fence} was renewed after it was settled");
             found.push(view.violation("I3", sentence, &[end.call, call]));
@@ -70,16 +74,17 @@ pub(super) fn settled_leases_are_lost(
     }
 }
 
-/// Once a key was found absent, no lease from before is heard. Where clocks run apart, a record that was found expired may
-/// have been there still, and be there again when the store's clock is set back: only a deletion is for good then.
+/// Once a key was found absent, no lease from before is heard. Where clocks run apart, a record
+/// that was found expired may have been there still, and be there again when the store's clock is
+/// set back: only a deletion is for good then.
 pub(super) fn deleted_leases_are_lost(
     view: &View<'_>,
     _: &Endings<'_>,
     found: &mut Vec<Violation>,
 ) {
-    let is_gone = |win: &Win<'_>, call: &Call| match call.reply {
-        Reply::Deleted(_) => true,
-        Reply::Seen(None) => view.slack == 0 || !view.may_be_expired(win, call),
+    let is_gone = |win: &Win<'_>, call: &CallRecord| match call.reply {
+        CallReply::Deleted(_) => true,
+        CallReply::Seen(None) => view.slack == 0 || !view.may_be_expired(win, call),
         _ => false,
     };
     for (call, fence, _) in accepted(view) {

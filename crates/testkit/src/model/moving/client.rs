@@ -1,4 +1,4 @@
-//! The nodes' steps: what an engine does with what its store says.
+//! The steps of the nodes: what an engine does with the store's replies.
 
 use semel_core::{Certainty, Claimed, CrashPolicy, Renewed, Settled, State, StoreError};
 
@@ -11,7 +11,9 @@ use super::drive::{Ended, how, lease};
 use super::properties::Fault;
 use super::reach::Event;
 use super::step::Trouble;
-use super::world::{Call, Client, Harm, How, Lease, Phase, Place, Said, Sent, Stray, Uses, World};
+use super::world::{
+    Call, Client, CopyReply, Harm, How, Lease, Phase, Place, Sent, Stray, Uses, World,
+};
 
 impl Moving {
     /// P30, as in the model of one store.
@@ -67,11 +69,11 @@ impl Moving {
             Trouble::Refused => {}
         }
         let definite = trouble == Trouble::Refused;
-        self.hear(world, client, Said::Failed { definite });
+        self.hear(world, client, CopyReply::Failed { definite });
         Some(())
     }
 
-    fn hear(&self, world: &mut World, client: usize, said: Said) {
+    fn hear(&self, world: &mut World, client: usize, said: CopyReply) {
         let at = &mut world.clients[client];
         at.heard.get_or_insert_default().push(said);
         let Ok(ended) = self.ended(&world.clients[client]) else {
@@ -272,31 +274,35 @@ impl Moving {
         let heard = at.heard.as_deref().unwrap_or_default();
         let claiming = matches!(at.phase, Phase::Claiming { .. });
         match (at.uses.stores().len(), heard) {
-            (2, [Said::Won { .. }, second, Said::Yes]) if claiming => self.event(match second {
-                Said::Replay { .. } => Event::WrittenBack,
-                Said::InDoubt { .. } => Event::DoubtTakenOver,
-                _ => Event::GivenBack,
-            }),
+            (2, [CopyReply::Won { .. }, second, CopyReply::Yes]) if claiming => {
+                self.event(match second {
+                    CopyReply::Replay { .. } => Event::WrittenBack,
+                    CopyReply::InDoubt { .. } => Event::DoubtTakenOver,
+                    _ => Event::GivenBack,
+                });
+            }
             (
                 2,
                 [
-                    Said::InDoubt { .. },
-                    Said::Found(_),
-                    Said::Found(_),
-                    Said::Yes,
+                    CopyReply::InDoubt { .. },
+                    CopyReply::Found(_),
+                    CopyReply::Found(_),
+                    CopyReply::Yes,
                     ..,
                 ],
             ) => {
                 self.event(Event::DoubtEnded);
             }
-            (1, [Said::Replay { .. }, Said::Failed { .. }]) => self.event(Event::BodyUnanswered),
-            (1, [Said::Failed { .. }, Said::Yes]) => self.event(Event::BodyKeptInRecord),
+            (1, [CopyReply::Replay { .. }, CopyReply::Failed { .. }]) => {
+                self.event(Event::BodyUnanswered);
+            }
+            (1, [CopyReply::Failed { .. }, CopyReply::Yes]) => self.event(Event::BodyKeptInRecord),
             _ => {}
         }
     }
 
     /// What a broken rule makes of a call instead of sending it.
-    fn invented(&self, world: &mut World, client: usize, sent: Sent) -> Option<Said> {
+    fn invented(&self, world: &mut World, client: usize, sent: Sent) -> Option<CopyReply> {
         let at = &world.clients[client];
         let claims = matches!(sent.call, Call::Claim { .. });
         if self.has(Break::MirrorAsksOne) && claims && is_second(at.uses, sent.to) {
@@ -304,21 +310,22 @@ impl Moving {
         }
         if self.has(Break::BodyAfterSettlement) && matches!(sent.call, Call::Put { .. }) {
             world.stray = Stray::Flying(sent);
-            return Some(Said::Yes);
+            return Some(CopyReply::Yes);
         }
         None
     }
 
     /// What a broken rule hears instead of what was said.
-    fn misheard(&self, at: &Client, sent: Sent, said: Said) -> Said {
+    fn misheard(&self, at: &Client, sent: Sent, said: CopyReply) -> CopyReply {
         let claims = matches!(sent.call, Call::Claim { .. }) && is_second(at.uses, sent.to);
-        let ignored = matches!(said, Said::Replay { .. }) && self.has(Break::MirrorIgnoresAnswer);
+        let ignored =
+            matches!(said, CopyReply::Replay { .. }) && self.has(Break::MirrorIgnoresAnswer);
         if claims && ignored { WON } else { said }
     }
 }
 
 /// What a broken rule believes.
-const WON: Said = Said::Won {
+const WON: CopyReply = CopyReply::Won {
     fence: 1,
     attempt: 1,
     checkpoint: false,
@@ -332,7 +339,8 @@ fn is_second(uses: Uses, place: Place) -> bool {
     )
 }
 
-/// No answer: the same claim is sent again, unless that can't help. Where it may have won, its time counts from then.
+/// No answer: the same claim is sent again, unless that can't help. Where it may have won, its time
+/// counts from then.
 fn claim_failed(world: &mut World, client: usize, error: &StoreError) {
     let now = world.now;
     let at = &mut world.clients[client];

@@ -1,19 +1,19 @@
-//! The bounds of a move: who takes part, for how long, and how much may go wrong.
+//! The bounds of a migration: participants, time, and faults.
 
 use super::super::breaks::Breaks;
-use super::super::config::{BASE, Config as Terms};
+use super::super::config::{BASE, ModelConfig as ClaimTerms};
 use super::super::world::{Ticks, Verdict};
 use super::world::Uses;
 
 /// One bounded space of moves.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct MovingConfig {
     /// What it is called in reports.
     pub name: &'static str,
     /// Which rules are broken.
     pub breaks: Breaks,
     /// Clients, spans and attempts.
-    pub(in super::super) terms: Terms,
+    pub(in super::super) terms: ClaimTerms,
     /// What all nodes use at the beginning.
     pub(in super::super) begins: Uses,
     /// How far the clocks of the old and the new store are ahead.
@@ -21,8 +21,8 @@ pub struct Config {
     pub(in super::super) horizon: Ticks,
     /// Requests.
     pub(in super::super) asks: u8,
-    /// How often, in all, one that was told to wait asks again. A claim that one store grants and the other refuses raises
-    /// a fence each time, so without a bound there would be no end.
+    /// How often, in all, one that was told to wait asks again. A claim that one store grants and
+    /// the other refuses raises a fence each time, so without a bound there would be no end.
     pub(in super::super) retries: u8,
     /// Deaths of nodes, or of the copier.
     pub(in super::super) crashes: u8,
@@ -38,7 +38,7 @@ pub struct Config {
     pub(in super::super) harm: bool,
 }
 
-impl Config {
+impl MovingConfig {
     /// The same space under other rules.
     #[must_use]
     pub const fn with(self, breaks: Breaks) -> Self {
@@ -69,11 +69,12 @@ impl Config {
     }
 }
 
-/// What all spaces have in common. Nothing expires: what is forgotten by mistake can't hide behind that.
-pub(in super::super) const MOVE: Config = Config {
+/// What all spaces have in common. Nothing expires: what is forgotten by mistake can't hide behind
+/// that.
+pub(in super::super) const MOVE: MovingConfig = MovingConfig {
     name: "",
     breaks: Breaks::NONE,
-    terms: Terms {
+    terms: ClaimTerms {
         retention: 20,
         ..BASE
     },

@@ -1,4 +1,4 @@
-//! The copier's steps, and those of the rollout.
+//! The steps of the copier and of the rollout.
 
 use semel_core::State;
 use semel_stores::compose::copy::{CopyMode, CopyOutcome};
@@ -59,7 +59,7 @@ impl Moving {
             became != Some(CopyOutcome::Conflict),
             Fault::Conflict,
         );
-        self.event_if(became == Some(CopyOutcome::Mended), Event::Mended);
+        self.event_if(became == Some(CopyOutcome::Repaired), Event::Mended);
         self.event_if(
             became == Some(CopyOutcome::Running),
             Event::RunningElsewhere,
@@ -68,7 +68,8 @@ impl Moving {
             run.pass = CopyMode::Comparing;
             world.copier.run = Some(run);
         } else if !matches!(became, Some(CopyOutcome::Conflict | CopyOutcome::Running)) {
-            // Where it says that some run now under a lease of the old store alone, it is to be run again.
+            // Where it says that some run now under a lease of the old store alone, it is to be run
+            // again.
             world.copier.done = world.copier.done.max(Some(run.begun));
         }
     }

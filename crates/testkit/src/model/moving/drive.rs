@@ -1,4 +1,4 @@
-//! Runs what ships, as far as it has been answered: the mirror, the bodies beside a store, the copier.
+//! Runs the shipped code (mirror, spilled bodies, copier) as far as its calls have been answered.
 
 use std::sync::Arc;
 
@@ -107,7 +107,8 @@ impl Moving {
     }
 }
 
-/// A lease of two stores as the same two would have given it in the other order: the memo has the second's fence.
+/// A lease of two stores as the same two would have given it in the other order: the memo has the
+/// second's fence.
 fn turned(lease: &Lease) -> Lease {
     let (fence, rest) = lease.memo.split_at(size_of::<u64>());
     let twin = u64::from_le_bytes(fence.try_into().expect("eight bytes"));

@@ -1,14 +1,14 @@
-//! For every broken rule of a move: the property that notices, in a space small enough to see how.
+//! For every broken rule of a migration: the property that detects it, in a small space.
 
 use super::super::breaks::Break;
-use super::config::Config;
+use super::config::MovingConfig;
 use super::spaces::{ATTEMPTS, BODIES, CALM, COPIER, TAKEOVER, TO_NEW};
 use super::world::Uses;
 
-type Shown = (Break, &'static str, Config);
+type ExhibitRow = (Break, &'static str, MovingConfig);
 
 /// All of them. Every property of a move is broken by some rule.
-pub(in super::super) const fn exhibits() -> &'static [Shown] {
+pub(in super::super) const fn exhibits() -> &'static [ExhibitRow] {
     SHOWN
 }
 
@@ -27,33 +27,37 @@ const BODY_FIRST: &str = "P44 a record names no body that was not written";
 const BODY: &str = "P44 a body is given as it was, or told as not kept";
 
 /// No time passes.
-const AT_ONCE: Config = Config { horizon: 0, ..CALM };
+const AT_ONCE: MovingConfig = MovingConfig { horizon: 0, ..CALM };
 
-const BOTH: Config = Config {
+const BOTH: MovingConfig = MovingConfig {
     begins: Uses::OldAndNew,
     ..AT_ONCE
 };
 
-const TAKEN_OVER: Config = Config {
+const TAKEN_OVER: MovingConfig = MovingConfig {
     retries: 0,
     ..TAKEOVER
 };
 
-const QUIET: Config = Config {
+const QUIET: MovingConfig = MovingConfig {
     losses: 0,
     crashes: 0,
     ..BODIES
 };
 
-const SHOWN: &[Shown] = &[
+const SHOWN: &[ExhibitRow] = &[
     (Break::RestoreOverRunning, RESTORED, AT_ONCE),
     (Break::RestoreOverAnswer, RESTORED, AT_ONCE),
     (Break::RestoreOverAnswer, I2, AT_ONCE),
-    (Break::RestoreLowersFence, I1, Config { horizon: 1, ..CALM }),
+    (
+        Break::RestoreLowersFence,
+        I1,
+        MovingConfig { horizon: 1, ..CALM },
+    ),
     (
         Break::RestoreTwice,
         RESTORED,
-        Config {
+        MovingConfig {
             horizon: 0,
             asks: 1,
             ..COPIER
@@ -64,7 +68,7 @@ const SHOWN: &[Shown] = &[
     (
         Break::MirrorIgnoresAnswer,
         ONCE,
-        Config {
+        MovingConfig {
             crashes: 0,
             runs: 1,
             ..TO_NEW
@@ -73,19 +77,31 @@ const SHOWN: &[Shown] = &[
     (Break::SecondSettledFirst, AGREE, TAKEN_OVER),
     (Break::CopyAnswersOnly, DOUBT, COPIER),
     (Break::CopyAnswersOnly, AT_MOST_ONE, COPIER),
-    (Break::CopyLeftOut, KNOWN, Config { runs: 0, ..AT_ONCE }),
-    (Break::CopyLeftOut, ONCE, Config { runs: 0, ..AT_ONCE }),
+    (
+        Break::CopyLeftOut,
+        KNOWN,
+        MovingConfig { runs: 0, ..AT_ONCE },
+    ),
+    (
+        Break::CopyLeftOut,
+        ONCE,
+        MovingConfig { runs: 0, ..AT_ONCE },
+    ),
     (
         Break::LastCopyLeftOut,
         KNOWN,
-        Config {
+        MovingConfig {
             horizon: 0,
             runs: 1,
             ..TO_NEW
         },
     ),
     (Break::StepLeftOut, AGREE, TAKEN_OVER),
-    (Break::RolloutsOverlap, ONCE, Config { runs: 0, ..AT_ONCE }),
+    (
+        Break::RolloutsOverlap,
+        ONCE,
+        MovingConfig { runs: 0, ..AT_ONCE },
+    ),
     (Break::TakeoverPastAttempts, RUNS, ATTEMPTS),
     (Break::BodyAfterSettlement, BODY_FIRST, QUIET),
     (Break::BodyGoneIsAbsent, ONCE, QUIET),

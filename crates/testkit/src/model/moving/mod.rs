@@ -1,8 +1,10 @@
 //! Two stores while records move (P43), and bodies beside a store (P44), as a model of their own.
 //!
-//! What is checked is what ships: the stores decide by [`semel_core::protocol`], and [`Mirror`](semel_stores::compose::Mirror),
-//! [`Spill`](semel_stores::compose::Spill) and [`copy_record`](semel_stores::compose::copy::copy_record), which the copier calls for each record, run as
-//! they are. Each of them makes several calls to stores; between any two of these, everything else may happen.
+//! What is checked is what ships: the stores decide by [`semel_core::protocol`], and
+//! [`Mirror`](semel_stores::compose::Mirror), [`Spill`](semel_stores::compose::Spill) and
+//! [`copy_record`](semel_stores::compose::copy::copy_record), which the copier calls for each
+//! record, run as they are. Each of them makes several calls to stores; between any two of these,
+//! everything else may happen.
 //!
 //! | file | what is in it |
 //! |---|---|
@@ -31,7 +33,7 @@ use std::sync::Arc;
 
 use stateright::{Model, Property};
 
-pub use config::Config;
+pub use config::MovingConfig;
 pub(super) use exhibits::exhibits;
 pub(super) use explain::explain;
 pub(super) use properties::ALWAYS;
@@ -49,7 +51,7 @@ use world::{Client, Copier, Ghost, Phase, Shelf, Stray, World};
 
 /// The model of a move.
 pub(super) struct Moving {
-    config: Config,
+    config: MovingConfig,
     rules: Rules,
     codec: Arc<Codec>,
     still: Arc<Still>,
@@ -59,7 +61,7 @@ pub(super) struct Moving {
 }
 
 impl Moving {
-    pub(super) fn new(config: Config) -> Self {
+    pub(super) fn new(config: MovingConfig) -> Self {
         Self {
             config,
             rules: Rules(config.breaks.of_one_store()),
@@ -123,7 +125,8 @@ impl Moving {
             if !self.codec.is_expired(row, now) {
                 continue;
             }
-            // All that is expired is as expired. A life of the key ends when the first store forgets it.
+            // All that is expired is as expired. A life of the key ends when the first store
+            // forgets it.
             row.written = now.saturating_sub(self.config.terms.retention);
             let told = store::answered(row) != 0 && store::answered(row) == world.ghost.given;
             if told || row.token == world.ghost.hold_run {

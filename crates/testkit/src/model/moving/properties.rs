@@ -1,4 +1,4 @@
-//! What must hold at every state of a move.
+//! The properties that must hold at every state of a migration.
 
 use semel_core::{CrashPolicy, State};
 

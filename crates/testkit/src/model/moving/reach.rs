@@ -1,9 +1,10 @@
-//! What must be possible in a move: a property that holds because nothing happens shows nothing.
+//! The states that a migration must be able to reach, so that no property holds vacuously.
 
 use super::Moving;
 use super::world::{Call, Uses};
 
-/// Something that happened on a step. It is noted beside the state, so that it makes no state of its own.
+/// Something that happened on a step. It is noted beside the state, so that it makes no state of
+/// its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Event {
     Effect(Uses),

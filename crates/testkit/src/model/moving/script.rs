@@ -1,5 +1,5 @@
-//! A store that says what it is told to: the shipped code that makes several calls of one is run anew with all that it
-//! has been told so far, and the first call without an answer is the one that it makes next.
+//! A scripted store for shipped code that makes several calls: the code runs again with all replies
+//! so far, and its first call without a reply is its next step.
 
 use std::collections::VecDeque;
 use std::future::{Future, pending, ready};
@@ -18,10 +18,10 @@ use semel_core::{
     Identity, InDoubt, Record, Renewed, Replay, Resolution, Resolved, Restored, Settled,
     Settlement, State, Store, StoreAdmin, StoreError, StoreErrorKind, StoreResult, Tick, Timestamp,
 };
-use semel_stores::compose::Bodies;
+use semel_stores::compose::BodyStore;
 
 use super::super::codec::{self, Codec, answer, answer_no, fence_no, small};
-use super::world::{Call, How, Place, Said, Sent};
+use super::world::{Call, CopyReply, How, Place, Sent};
 use crate::clock::FakeClock;
 
 /// What was said so far, and what is asked next.
@@ -32,7 +32,7 @@ pub(super) struct Script {
 
 #[derive(Default)]
 struct Lines {
-    said: VecDeque<Said>,
+    said: VecDeque<CopyReply>,
     asked: Option<Sent>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Scripted {
 }
 
 impl Script {
-    pub(super) fn new(codec: &Arc<Codec>, said: &[Said]) -> Arc<Self> {
+    pub(super) fn new(codec: &Arc<Codec>, said: &[CopyReply]) -> Arc<Self> {
         let said = said.iter().copied().collect();
         let lines = Mutex::new(Lines { said, asked: None });
         let codec = Arc::clone(codec);
@@ -70,11 +70,11 @@ impl Scripted {
     fn ask<'a, T: Send + 'a>(
         &self,
         call: Call,
-        hear: impl FnOnce(&Codec, Said) -> T,
+        hear: impl FnOnce(&Codec, CopyReply) -> T,
     ) -> BoxFuture<'a, StoreResult<T>> {
         let mut lines = self.script.lines.lock();
         match lines.said.pop_front() {
-            Some(Said::Failed { definite }) => Box::pin(ready(Err(failure(definite)))),
+            Some(CopyReply::Failed { definite }) => Box::pin(ready(Err(failure(definite)))),
             Some(said) => Box::pin(ready(Ok(hear(&self.script.codec, said)))),
             None => {
                 let to = self.place;
@@ -113,7 +113,7 @@ impl Store for Scripted {
             checkpoint: checkpoint.is_some(),
         };
         self.ask(call, |_, said| match said {
-            Said::Yes => Renewed::Held,
+            CopyReply::Yes => Renewed::Held,
             _ => Renewed::Lost,
         })
     }
@@ -129,7 +129,7 @@ impl Store for Scripted {
             how: how(settlement),
         };
         self.ask(call, |_, said| match said {
-            Said::Yes => Settled::Done,
+            CopyReply::Yes => Settled::Done,
             _ => Settled::Lost,
         })
     }
@@ -145,14 +145,14 @@ impl Store for Scripted {
             how: how(&resolution.clone().into()),
         };
         self.ask(call, |_, said| match said {
-            Said::Yes => Resolved::Done,
+            CopyReply::Yes => Resolved::Done,
             _ => Resolved::NotInDoubt,
         })
     }
 
     fn read<'a>(&'a self, _identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
         self.ask(Call::Read, |codec, said| match said {
-            Said::Found(row) => row.map(|row| codec.record(&row)),
+            CopyReply::Found(row) => row.map(|row| codec.record(&row)),
             other => panic!("{other:?} to a read"),
         })
     }
@@ -194,7 +194,7 @@ impl StoreAdmin for Scripted {
     ) -> BoxFuture<'a, StoreResult<Restored>> {
         let row = self.script.codec.row(record);
         self.ask(Call::Restore { row }, |_, said| match said {
-            Said::Yes => Restored::Written,
+            CopyReply::Yes => Restored::Written,
             _ => Restored::Kept,
         })
     }
@@ -224,7 +224,7 @@ impl StoreAdmin for Scripted {
     }
 }
 
-impl Bodies for Scripted {
+impl BodyStore for Scripted {
     fn put<'a>(
         &'a self,
         _identity: &'a Identity,
@@ -242,7 +242,7 @@ impl Bodies for Scripted {
     ) -> BoxFuture<'a, StoreResult<Option<Bytes>>> {
         let answer = codec::of_digest(digest);
         self.ask(Call::Get { answer }, |_, said| match said {
-            Said::Body(body) => body.map(|(answer, as_it_was)| {
+            CopyReply::Body(body) => body.map(|(answer, as_it_was)| {
                 if as_it_was {
                     codec::body(answer)
                 } else {
@@ -258,10 +258,10 @@ impl Bodies for Scripted {
     }
 }
 
-fn claimed(codec: &Codec, token: u8, said: Said) -> Claimed {
+fn claimed(codec: &Codec, token: u8, said: CopyReply) -> Claimed {
     let ask = codec.claim(token);
     match said {
-        Said::Won {
+        CopyReply::Won {
             fence,
             attempt,
             checkpoint,
@@ -276,12 +276,12 @@ fn claimed(codec: &Codec, token: u8, said: Said) -> Claimed {
             crash,
             memo: Bytes::new(),
         }),
-        Said::Busy => Claimed::Busy(Busy {
+        CopyReply::Busy => Claimed::Busy(Busy {
             since: Duration::ZERO,
             attempt: 1,
             retry_after: Duration::ZERO,
         }),
-        Said::Replay {
+        CopyReply::Replay {
             answer: number,
             failed,
         } => Claimed::Replay(Replay {
@@ -296,8 +296,8 @@ fn claimed(codec: &Codec, token: u8, said: Said) -> Claimed {
             settled_at: codec::time(0),
             expires_in: Duration::ZERO,
         }),
-        Said::Mismatch => Claimed::Mismatch,
-        Said::InDoubt { fence } => Claimed::InDoubt(InDoubt {
+        CopyReply::Mismatch => Claimed::Mismatch,
+        CopyReply::InDoubt { fence } => Claimed::InDoubt(InDoubt {
             fence: Fence(u64::from(fence)),
             attempt: 1,
             checkpoint: Bytes::new(),
@@ -335,7 +335,8 @@ impl How {
     }
 }
 
-/// Time stands still while the shipped code runs: nothing is too late by itself, the network decides that.
+/// Time stands still while the shipped code runs: nothing is too late by itself, the network
+/// decides that.
 pub(super) struct Still(pub(super) FakeClock);
 
 impl Clock for Still {

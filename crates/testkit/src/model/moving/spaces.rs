@@ -1,15 +1,15 @@
-//! The spaces of moves that are gone through.
+//! The explored spaces of migrations.
 
-use super::super::config::{BASE, Config as Terms, HOLDS, TAKES};
+use super::super::config::{BASE, HOLDS, ModelConfig as ClaimTerms, TAKES};
 use super::super::world::Verdict;
-use super::config::{Config, MOVE};
+use super::config::{MOVE, MovingConfig};
 use super::world::Uses;
 
 /// The spaces of a full run.
-pub(in super::super) const FULL: &[Config] = QUICK;
+pub(in super::super) const FULL: &[MovingConfig] = QUICK;
 
 /// Those for every change. The broken rules are shown within the same ones.
-pub(in super::super) const QUICK: &[Config] = &[
+pub(in super::super) const QUICK: &[MovingConfig] = &[
     TAKEOVER,
     TO_NEW,
     ATTEMPTS,
@@ -23,9 +23,9 @@ pub(in super::super) const QUICK: &[Config] = &[
 ];
 
 /// Owners that die, and are taken over, from the old store to new and old.
-pub(super) const TAKEOVER: Config = Config {
+pub(super) const TAKEOVER: MovingConfig = MovingConfig {
     name: "moving, takeover",
-    terms: Terms {
+    terms: ClaimTerms {
         clients: &[TAKES, TAKES],
         ..MOVE.terms
     },
@@ -37,7 +37,7 @@ pub(super) const TAKEOVER: Config = Config {
 };
 
 /// The same, from old and new to the end.
-pub(super) const TO_NEW: Config = Config {
+pub(super) const TO_NEW: MovingConfig = MovingConfig {
     name: "moving, takeover, to the end",
     begins: Uses::OldAndNew,
     retries: 0,
@@ -46,9 +46,9 @@ pub(super) const TO_NEW: Config = Config {
 };
 
 /// One attempt only.
-pub(super) const ATTEMPTS: Config = Config {
+pub(super) const ATTEMPTS: MovingConfig = MovingConfig {
     name: "moving, attempts",
-    terms: Terms {
+    terms: ClaimTerms {
         max_attempts: 1,
         ..TAKEOVER.terms
     },
@@ -57,9 +57,9 @@ pub(super) const ATTEMPTS: Config = Config {
 };
 
 /// Doubts that are brought over.
-pub(super) const HOLD: Config = Config {
+pub(super) const HOLD: MovingConfig = MovingConfig {
     name: "moving, hold",
-    terms: Terms {
+    terms: ClaimTerms {
         clients: &[HOLDS, HOLDS],
         ..MOVE.terms
     },
@@ -68,14 +68,14 @@ pub(super) const HOLD: Config = Config {
 };
 
 /// The same, from old and new to the end.
-pub(super) const HOLD_TO_NEW: Config = Config {
+pub(super) const HOLD_TO_NEW: MovingConfig = MovingConfig {
     name: "moving, hold, to the end",
     terms: HOLD.terms,
     ..TO_NEW
 };
 
 /// Nobody dies. Owners give their leases back.
-pub(super) const CALM: Config = Config {
+pub(super) const CALM: MovingConfig = MovingConfig {
     name: "moving, calm",
     crashes: 0,
     retries: 0,
@@ -83,9 +83,9 @@ pub(super) const CALM: Config = Config {
     ..TAKEOVER
 };
 
-/// One node, all the way: calls that arrive late, or whose replies are lost. No lease lapses, or is given
-/// back by its owner: see *Known* in the docs.
-pub(super) const LATE: Config = Config {
+/// One node, all the way: calls that arrive late, or whose replies are lost. No lease lapses, or is
+/// given back by its owner: see *Known* in the docs.
+pub(super) const LATE: MovingConfig = MovingConfig {
     name: "moving, late",
     horizon: 1,
     crashes: 0,
@@ -95,9 +95,9 @@ pub(super) const LATE: Config = Config {
 };
 
 /// One node, all the way: it dies, or the copier does, and the last call of either arrives late.
-pub(super) const COPIER: Config = Config {
+pub(super) const COPIER: MovingConfig = MovingConfig {
     name: "moving, copier",
-    terms: Terms {
+    terms: ClaimTerms {
         clients: &[HOLDS],
         ..MOVE.terms
     },
@@ -108,11 +108,11 @@ pub(super) const COPIER: Config = Config {
     ..TAKEOVER
 };
 
-/// Records that expire on the way. One life of the key: the model does not know when a record was first claimed, by which
-/// `bring` tells two lives apart (its tests show that).
-pub(super) const EXPIRY: Config = Config {
+/// Records that expire on the way. One life of the key: the model does not know when a record was
+/// first claimed, by which `bring` tells two lives apart (its tests show that).
+pub(super) const EXPIRY: MovingConfig = MovingConfig {
     name: "moving, expiry",
-    terms: Terms {
+    terms: ClaimTerms {
         clients: &[TAKES, HOLDS],
         retention: 3,
         ..MOVE.terms
@@ -126,9 +126,9 @@ pub(super) const EXPIRY: Config = Config {
 };
 
 /// Bodies beside a store.
-pub(super) const BODIES: Config = Config {
+pub(super) const BODIES: MovingConfig = MovingConfig {
     name: "bodies elsewhere",
-    terms: Terms {
+    terms: ClaimTerms {
         clients: &[TAKES, HOLDS],
         ..BASE
     },
@@ -148,7 +148,7 @@ mod tests {
 
     /// So what each of them shows does not hold without its broken rule either.
     #[test]
-    fn every_broken_rule_is_shown_within_a_space_that_is_gone_through() {
+    fn every_broken_rule_has_an_exhibit_in_an_explored_space() {
         for (broken, _, space) in exhibits() {
             let gone_through = QUICK
                 .iter()

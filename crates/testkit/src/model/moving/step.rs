@@ -1,4 +1,4 @@
-//! What can happen next, and to whom.
+//! The possible next steps.
 
 use super::super::breaks::Break;
 use super::super::world::Verdict;
@@ -160,7 +160,8 @@ impl Moving {
         }
     }
 
-    /// The documented order: a rollout is finished before the next, and the copier has run before those after it.
+    /// The documented order: a rollout is finished before the next, and the copier has run before
+    /// those after it.
     pub(in super::super) fn next_setting(&self, world: &World, client: usize) -> Option<Uses> {
         let uses = world.clients[client].uses;
         let next = self.after(uses)?;
@@ -188,7 +189,8 @@ fn is_urgent(client: &Client) -> bool {
     client.heard.as_ref().is_some_and(Vec::is_empty) && !counts_time
 }
 
-/// A refusal of the first call is as good as none. Reading may fail, too: that changes nothing either way.
+/// A refusal of the first call is as good as none. Reading may fail, too: that changes nothing
+/// either way.
 fn may_be_refused(sent: Sent) -> bool {
     matches!(
         (sent.to, sent.call),

@@ -1,4 +1,5 @@
-//! The two stores and the bodies: each decides by the shipped functions, and has the outcome audited.
+//! The two stores and the bodies: each decides by the shipped functions, and the outcome is
+//! audited.
 
 use semel_core::claim::{Claimed, Renewed, Resolved, Restored, Settled};
 use semel_core::{Fence, Record, State, Timestamp, Token, protocol};
@@ -9,7 +10,7 @@ use super::super::world::{AnswerNo, Row, Ticks};
 use super::Moving;
 use super::properties::Fault;
 use super::reach::Event;
-use super::world::{Call, Client, Harm, How, Phase, Place, Said, Sent, World};
+use super::world::{Call, Client, CopyReply, Harm, How, Phase, Place, Sent, World};
 
 impl Moving {
     /// Now, on a store's clock.
@@ -24,7 +25,7 @@ impl Moving {
     }
 
     /// A call arrives.
-    pub(super) fn arrive(&self, world: &mut World, sent: Sent) -> Said {
+    pub(super) fn arrive(&self, world: &mut World, sent: Sent) -> CopyReply {
         let store = match sent.to {
             Place::Old => 0,
             Place::New => 1,
@@ -48,7 +49,7 @@ impl Moving {
         found: Option<&Record>,
         call: Call,
         at: Timestamp,
-    ) -> (Said, Option<Record>) {
+    ) -> (CopyReply, Option<Record>) {
         let owner = |fence, token| (Fence(u64::from(fence)), Token(u128::from(token)));
         match call {
             Call::Claim { token } => {
@@ -78,7 +79,7 @@ impl Moving {
                 (yes(decision.answer == Resolved::Done), decision.write)
             }
             Call::Restore { row } => self.restore(found, &self.codec.record(&row), at),
-            Call::Read => (Said::Found(self.live(world, store)), None),
+            Call::Read => (CopyReply::Found(self.live(world, store)), None),
             Call::Put { .. } | Call::Get { .. } => unreachable!("bodies are elsewhere"),
         }
     }
@@ -88,7 +89,7 @@ impl Moving {
         found: Option<&Record>,
         record: &Record,
         at: Timestamp,
-    ) -> (Said, Option<Record>) {
+    ) -> (CopyReply, Option<Record>) {
         let taken = |found: &&Record| {
             let running = found.state == State::Running;
             let settled = matches!(found.state, State::Completed | State::Failed);
@@ -118,16 +119,16 @@ impl Moving {
         elsewhere && world.shelf.harm.is_some() && self.has(Break::BodyGoneIsAbsent)
     }
 
-    fn arrive_at_shelf(&self, world: &mut World, call: Call) -> Said {
+    fn arrive_at_shelf(&self, world: &mut World, call: Call) -> CopyReply {
         match call {
             Call::Put { answer } => {
                 world.shelf.written |= 1 << answer;
                 world.shelf.harm = None;
-                Said::Yes
+                CopyReply::Yes
             }
             Call::Get { answer } => {
                 let written = world.shelf.written & 1 << answer != 0;
-                Said::Body(match world.shelf.harm {
+                CopyReply::Body(match world.shelf.harm {
                     _ if !written => None,
                     Some(Harm::Gone) => None,
                     harm => Some((answer, harm.is_none())),
@@ -137,7 +138,14 @@ impl Moving {
         }
     }
 
-    fn audit(&self, world: &mut World, store: usize, before: Option<Row>, call: Call, said: Said) {
+    fn audit(
+        &self,
+        world: &mut World,
+        store: usize,
+        before: Option<Row>,
+        call: Call,
+        said: CopyReply,
+    ) {
         let now = self.now(world, store);
         let live = before.filter(|row| !self.codec.is_expired(row, now));
         let after = world.rows[store];
@@ -150,11 +158,11 @@ impl Moving {
             Call::Settle {
                 how: How::Complete(answer) | How::Fail(answer),
                 ..
-            } if said == Said::Yes && answer >= ELSEWHERE => {
+            } if said == CopyReply::Yes && answer >= ELSEWHERE => {
                 let written = world.shelf.written & 1 << unmarked(answer) != 0;
                 self.require(world, written, Fault::BodyAfter);
             }
-            Call::Settle { how, .. } if said == Said::Yes => {
+            Call::Settle { how, .. } if said == CopyReply::Yes => {
                 let again = after == before;
                 self.event_if(again, Event::SettledAgain);
                 let working = |client: &Client| matches!(client.phase, Phase::Working { .. });
@@ -177,12 +185,12 @@ impl Moving {
         live: Option<Row>,
         before: Option<Row>,
         row: Row,
-        said: Said,
+        said: CopyReply,
     ) {
         let now = self.now(world, store);
         let after = world.rows[store];
         let expired = self.codec.is_expired(&row, now);
-        let written = said == Said::Yes;
+        let written = said == CopyReply::Yes;
         let fence = before.map_or(row.fence, |before| before.fence.max(row.fence));
         let copy = Some(Row { fence, ..row });
         let free = live.is_none_or(|row| row.state == State::Released);
@@ -204,28 +212,28 @@ impl Moving {
     }
 }
 
-fn claimed(answer: &Claimed) -> Said {
+fn claimed(answer: &Claimed) -> CopyReply {
     match answer {
-        Claimed::Won(grant) => Said::Won {
+        Claimed::Won(grant) => CopyReply::Won {
             fence: fence_no(grant.fence),
             attempt: small(grant.attempt),
             checkpoint: !grant.checkpoint.is_empty(),
             crash: grant.crash,
         },
-        Claimed::Busy(_) => Said::Busy,
-        Claimed::Replay(replay) => Said::Replay {
+        Claimed::Busy(_) => CopyReply::Busy,
+        Claimed::Replay(replay) => CopyReply::Replay {
             answer: answer_no(&replay.answer),
             failed: replay.state == State::Failed,
         },
-        Claimed::Mismatch => Said::Mismatch,
-        Claimed::InDoubt(doubt) => Said::InDoubt {
+        Claimed::Mismatch => CopyReply::Mismatch,
+        Claimed::InDoubt(doubt) => CopyReply::InDoubt {
             fence: fence_no(doubt.fence),
         },
     }
 }
 
-const fn yes(is: bool) -> Said {
-    if is { Said::Yes } else { Said::No }
+const fn yes(is: bool) -> CopyReply {
+    if is { CopyReply::Yes } else { CopyReply::No }
 }
 
 pub(super) const fn is_over(state: State) -> bool {

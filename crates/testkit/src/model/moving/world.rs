@@ -1,4 +1,5 @@
-//! The state: one key in two stores and a place for bodies, nodes that are rolled out, a copier, and what is on its way.
+//! The state: one key in two stores and a blob store, nodes in a rollout, a copier, and messages in
+//! flight.
 
 use bytes::Bytes;
 use semel_core::CrashPolicy;
@@ -16,7 +17,8 @@ pub(in super::super) struct World {
     pub(in super::super) clients: Vec<Client>,
     pub(in super::super) copier: Copier,
     pub(in super::super) stray: Stray,
-    /// What may yet happen: requests, askings of those that wait, deaths of nodes or of the copier, calls without an answer.
+    /// What may yet happen: requests, askings of those that wait, deaths of nodes or of the copier,
+    /// calls without an answer.
     pub(in super::super) asks: u8,
     pub(in super::super) retries: u8,
     pub(in super::super) crashes: u8,
@@ -32,7 +34,8 @@ pub(in super::super) enum Place {
     Bodies,
 }
 
-/// What the place for bodies has: whether each answer's body was ever written there, and what became of it.
+/// What the place for bodies has: whether each answer's body was ever written there, and what
+/// became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(in super::super) struct Shelf {
     /// One bit per answer.
@@ -88,7 +91,7 @@ pub(in super::super) struct Client {
     pub(in super::super) token: u8,
     pub(in super::super) phase: Phase,
     /// A call of the engine that is under way: what was said to the calls that it is made of.
-    pub(in super::super) heard: Option<Vec<Said>>,
+    pub(in super::super) heard: Option<Vec<CopyReply>>,
 }
 
 /// A lease, as the engine has it.
@@ -187,7 +190,7 @@ pub(in super::super) struct Sent {
 
 /// What was said to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in super::super) enum Said {
+pub(in super::super) enum CopyReply {
     Won {
         fence: FenceNo,
         attempt: u8,
@@ -240,7 +243,7 @@ pub(in super::super) struct Run {
 pub(in super::super) struct Listed {
     pub(in super::super) row: Row,
     pub(in super::super) when: Ticks,
-    pub(in super::super) heard: Vec<Said>,
+    pub(in super::super) heard: Vec<CopyReply>,
 }
 
 /// A call that may still arrive although nobody waits for the reply.
@@ -261,7 +264,8 @@ pub(in super::super) struct Ghost {
     pub(in super::super) effects: u8,
     /// Effects started since the key was last free.
     pub(in super::super) starts: u8,
-    /// The token of the run under `hold` whose effect started, and that nobody has vouched did not happen. 0: none.
+    /// The token of the run under `hold` whose effect started, and that nobody has vouched did not
+    /// happen. 0: none.
     pub(in super::super) hold_run: u8,
     /// The answer that a caller was given in this life of the key. 0: none.
     pub(in super::super) given: AnswerNo,

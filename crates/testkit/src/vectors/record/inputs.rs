@@ -51,7 +51,7 @@ pub(super) fn records() -> Vec<(&'static str, Record)> {
             answered(
                 State::Completed,
                 b"200",
-                Body::Elsewhere {
+                Body::External {
                     bytes: 3 << 20,
                     digest: std::array::from_fn(|at| u8::try_from(at * 7).unwrap_or(0)),
                 },

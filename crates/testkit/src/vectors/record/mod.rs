@@ -1,4 +1,4 @@
-//! `record.json`: the packed form of a record, and bytes that are none.
+//! `record.json`: the packed form of a record, and malformed bytes.
 
 mod inputs;
 
@@ -127,7 +127,7 @@ fn case(name: &'static str, record: &Record) -> Case {
             let (body, omitted_bytes, digest) = match &answer.body {
                 Body::Kept(body) => (Some(hex(body)), None, None),
                 Body::Omitted { bytes } => (None, Some(bytes.to_string()), None),
-                Body::Elsewhere { bytes, digest } => {
+                Body::External { bytes, digest } => {
                     (None, Some(bytes.to_string()), Some(hex(digest)))
                 }
             };

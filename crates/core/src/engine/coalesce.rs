@@ -1,0 +1,327 @@
+//! Single-flight for claims: per process and key, one claim is in flight and its answer is shared (request coalescing).
+//!
+//! A thousand duplicates that arrive together would cost a thousand store calls with the same answer. Here they cost
+//! one or two, and each caller still gets the answer that the store would have given it (P4):
+//!
+//! - While an effect of this process runs under a lease that its owner may count on (P30), the record is running with
+//!   that owner's fingerprint. The answer is Busy (P8) or Mismatch (P7), without a store call.
+//! - While a claim is in flight, later callers queue as followers. If the claim wins, the case above applies to them.
+//!   Any other answer goes to the followers that came before the claim was sent; those that came later get the next one.
+//! - If the store gives no answer, all queued followers get that failure (P35). If the failure concerns an existing
+//!   record, only followers with the leader's payload get it: for another payload, a mismatch comes first (P7).
+//!
+//! A follower counts as a waiter, within the bounds of all waiters (P34).
+//!
+//! Once a settlement is sent, only the store knows the state of the key, and is asked again.
+
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_channel::oneshot;
+use hashbrown::HashMap;
+
+use super::lease::HeldLease;
+use crate::claim::Claimed;
+use crate::clock::Tick;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::event::BusyReason;
+use crate::fingerprint::Fingerprint;
+use crate::identity::Identity;
+use crate::sync::Mutex;
+
+const SHARDS: usize = 16;
+
+/// The keys that this process claims or runs.
+#[derive(Default)]
+pub(super) struct ClaimCoalescer {
+    shards: [Mutex<HashMap<Identity, KeyState>>; SHARDS],
+}
+
+/// What this process knows about a key.
+enum KeyState {
+    /// A claim is in flight; these followers came after it was sent.
+    Claiming(Vec<Follower>),
+    /// An effect of this process runs.
+    Running(Fingerprint, Arc<HeldLease>),
+}
+
+/// A caller that waits for the outcome of another caller's claim.
+struct Follower {
+    fingerprint: Fingerprint,
+    reply: oneshot::Sender<FollowerReply>,
+}
+
+/// The store's answer to a claim and the time at which that claim was sent, or why there is no answer.
+pub(super) type ClaimOutcome = Result<(Claimed, Tick), ClaimFailure>;
+
+/// Why a claim got no answer.
+#[derive(Clone, Debug)]
+pub(super) struct ClaimFailure {
+    /// `None` while the breaker is open.
+    pub(super) source: Option<StoreError>,
+    pub(super) retry_after: Duration,
+}
+
+impl ClaimFailure {
+    /// Whether the key has a record that can't be read, or whose body can't be loaded. The key is then not free
+    /// (P25, P44).
+    pub(super) fn is_about_a_record(&self) -> bool {
+        let kind = self.source.as_ref().map(|error| error.kind);
+        matches!(kind, Some(StoreErrorKind::Record | StoreErrorKind::Body))
+    }
+}
+
+/// How a caller that joins a key gets its answer.
+pub(super) enum JoinOutcome {
+    /// The answer is known without a store call.
+    Known(Claimed),
+    /// The caller sends the claim, as the leader.
+    Lead(Leader),
+    /// The caller waits for the outcome of the leader's claim.
+    Follow(oneshot::Receiver<FollowerReply>),
+    /// The caller may not wait: a bound on waiters is reached.
+    Refused(BusyReason),
+}
+
+/// What a follower receives.
+pub(super) enum FollowerReply {
+    /// The outcome of the leader's claim.
+    Outcome(ClaimOutcome),
+    /// The last outcome doesn't apply to it: it is the next leader.
+    Lead(Leader),
+    /// The last outcome doesn't apply to it: it sends a claim of its own, which isn't shared.
+    ClaimAlone,
+}
+
+/// The right to claim a key, and the duty to share the answer.
+pub(super) struct Leader {
+    coalescer: Arc<ClaimCoalescer>,
+    identity: Identity,
+    fingerprint: Fingerprint,
+    /// The followers that came before the claim is sent.
+    group: Vec<Follower>,
+    ended: bool,
+}
+
+impl ClaimCoalescer {
+    /// Joins the callers that claim a key. Calls `become_waiter` if the caller has to wait.
+    pub(super) fn join(
+        self: &Arc<Self>,
+        identity: Identity,
+        fingerprint: Fingerprint,
+        now: Tick,
+        become_waiter: impl FnOnce() -> Result<(), BusyReason>,
+    ) -> JoinOutcome {
+        let mut keys = self.shard(&identity).lock();
+        match keys.get_mut(&identity) {
+            Some(KeyState::Claiming(queue)) => {
+                if let Err(why) = become_waiter() {
+                    return JoinOutcome::Refused(why);
+                }
+                // Remove followers that have given up before the queue grows.
+                if queue.len() == queue.capacity() {
+                    queue.retain(|follower| !follower.reply.is_canceled());
+                }
+                let (reply, receiver) = oneshot::channel();
+                queue.push(Follower { fingerprint, reply });
+                return JoinOutcome::Follow(receiver);
+            }
+            Some(KeyState::Running(theirs, held)) => {
+                if let Some(claimed) = known_answer(held, *theirs, fingerprint, now) {
+                    return JoinOutcome::Known(claimed);
+                }
+            }
+            None => {}
+        }
+        keys.insert(identity, KeyState::Claiming(Vec::new()));
+        drop(keys);
+        JoinOutcome::Lead(Leader {
+            coalescer: Arc::clone(self),
+            identity,
+            fingerprint,
+            group: Vec::new(),
+            ended: false,
+        })
+    }
+
+    /// Stops answering from a lease of this process: an operator has changed the record.
+    pub(super) fn forget(&self, identity: &Identity) {
+        let mut keys = self.shard(identity).lock();
+        if matches!(keys.get(identity), Some(KeyState::Running(..))) {
+            keys.remove(identity);
+        }
+    }
+
+    /// How many keys are being claimed or run.
+    pub(super) fn count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    fn shard(&self, identity: &Identity) -> &Mutex<HashMap<Identity, KeyState>> {
+        // The identity is a digest: any of its bytes spreads keys evenly.
+        &self.shards[usize::from(identity.as_bytes()[31]) % SHARDS]
+    }
+
+    /// Makes one of `waiting`, or of the followers that came meanwhile, the next leader. Forgets the key if there is none.
+    fn promote_follower(self: &Arc<Self>, identity: Identity, mut waiting: Vec<Follower>) {
+        loop {
+            if waiting.is_empty() {
+                let mut keys = self.shard(&identity).lock();
+                match keys.get_mut(&identity) {
+                    Some(KeyState::Claiming(queue)) if !queue.is_empty() => {
+                        waiting = mem::take(queue);
+                    }
+                    Some(KeyState::Claiming(_)) => {
+                        keys.remove(&identity);
+                        return;
+                    }
+                    Some(KeyState::Running(..)) | None => return,
+                }
+            }
+            let Follower { fingerprint, reply } = waiting.swap_remove(0);
+            let leader = Leader {
+                coalescer: Arc::clone(self),
+                identity,
+                fingerprint,
+                group: waiting,
+                ended: false,
+            };
+            match reply.send(FollowerReply::Lead(leader)) {
+                // This follower has given up: try the next one.
+                Err(FollowerReply::Lead(mut leader)) => waiting = leader.end(),
+                _ => return,
+            }
+        }
+    }
+}
+
+/// The store's answer to a claim with `fingerprint` while `held` is certain to be ours; `None` if it isn't.
+fn known_answer(
+    held: &HeldLease,
+    theirs: Fingerprint,
+    fingerprint: Fingerprint,
+    now: Tick,
+) -> Option<Claimed> {
+    let busy = held.busy(now)?;
+    Some(match theirs == fingerprint {
+        true => Claimed::Busy(busy),
+        false => Claimed::Mismatch,
+    })
+}
+
+impl Leader {
+    /// Takes in the followers that came until now. Called right before the claim is sent: they share its answer.
+    pub(super) fn gather_followers(&mut self) {
+        let mut keys = self.coalescer.shard(&self.identity).lock();
+        if let Some(KeyState::Claiming(queue)) = keys.get_mut(&self.identity) {
+            self.group.append(queue);
+        }
+    }
+
+    /// Shares an outcome other than a win with the followers.
+    pub(super) fn share(mut self, outcome: &ClaimOutcome) {
+        let mut group = self.end();
+        if outcome.is_err() {
+            let mut keys = self.coalescer.shard(&self.identity).lock();
+            if let Some(KeyState::Claiming(queue)) = keys.get_mut(&self.identity) {
+                group.append(queue);
+            }
+        }
+        for follower in group {
+            let shared = outcome_for(outcome, self.fingerprint, follower.fingerprint);
+            // A follower that has given up needs no reply.
+            let _ = follower
+                .reply
+                .send(shared.map_or(FollowerReply::ClaimAlone, FollowerReply::Outcome));
+        }
+        self.coalescer.promote_follower(self.identity, Vec::new());
+    }
+
+    /// Ends the claim as won: the lease answers the followers and later callers until the guard is dropped or the lease
+    /// is no longer certain.
+    pub(super) fn start_running(mut self, held: &Arc<HeldLease>, now: Tick) -> RunningGuard {
+        let mut waiting = self.end();
+        let (identity, fingerprint) = (self.identity, self.fingerprint);
+        let guard = RunningGuard {
+            coalescer: Arc::clone(&self.coalescer),
+            held: Arc::clone(held),
+        };
+        if held.busy(now).is_none() {
+            self.coalescer.promote_follower(identity, waiting);
+            return guard;
+        }
+        let running = KeyState::Running(fingerprint, Arc::clone(held));
+        let mut keys = self.coalescer.shard(&identity).lock();
+        let before = keys.insert(identity, running);
+        drop(keys);
+        if let Some(KeyState::Claiming(queue)) = before {
+            waiting.extend(queue);
+        }
+        for follower in waiting {
+            let claimed = known_answer(held, fingerprint, follower.fingerprint, now);
+            let reply = claimed.map(|claimed| FollowerReply::Outcome(Ok((claimed, now))));
+            let _ = follower
+                .reply
+                .send(reply.unwrap_or(FollowerReply::ClaimAlone));
+        }
+        guard
+    }
+
+    fn end(&mut self) -> Vec<Follower> {
+        self.ended = true;
+        mem::take(&mut self.group)
+    }
+}
+
+impl Drop for Leader {
+    /// The leader was cancelled before it got an answer: a follower takes its place.
+    fn drop(&mut self) {
+        if !self.ended {
+            let waiting = self.end();
+            self.coalescer.promote_follower(self.identity, waiting);
+        }
+    }
+}
+
+/// The outcome for a follower with payload `theirs` of a claim with payload `leaders`; `None` if it doesn't apply.
+fn outcome_for(
+    outcome: &ClaimOutcome,
+    leaders: Fingerprint,
+    theirs: Fingerprint,
+) -> Option<ClaimOutcome> {
+    let (claimed, sent) = match outcome {
+        Ok(answer) => answer,
+        // The record's payload is unknown, so each payload has to be claimed on its own (P7).
+        Err(failure) if failure.is_about_a_record() && leaders != theirs => return None,
+        Err(failure) => return Some(Err(failure.clone())),
+    };
+    let claimed = match claimed {
+        Claimed::Won(_) => return None,
+        claimed if leaders == theirs => claimed.clone(),
+        // The record may have the follower's payload, or a third one.
+        Claimed::Mismatch => return None,
+        // The record has the leader's payload: for any other payload, the mismatch comes first (P7).
+        Claimed::Busy(_) | Claimed::Replay(_) | Claimed::InDoubt(_) => Claimed::Mismatch,
+    };
+    Some(Ok((claimed, *sent)))
+}
+
+/// Lets the lease answer other callers of the key while it is held.
+pub(super) struct RunningGuard {
+    coalescer: Arc<ClaimCoalescer>,
+    held: Arc<HeldLease>,
+}
+
+impl Drop for RunningGuard {
+    fn drop(&mut self) {
+        let identity = self.held.subject.identity;
+        let mut keys = self.coalescer.shard(&identity).lock();
+        // A caller that found the lease expired may have replaced the entry.
+        if let Some(KeyState::Running(_, held)) = keys.get(&identity)
+            && Arc::ptr_eq(held, &self.held)
+        {
+            keys.remove(&identity);
+        }
+    }
+}

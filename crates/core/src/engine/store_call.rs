@@ -1,0 +1,83 @@
+//! One timed and reported store call: every call of the engine to its store goes through here.
+
+use super::Shared;
+use super::request::Subject;
+use crate::clock::Tick;
+use crate::env::BoxFuture;
+use crate::error::StoreError;
+use crate::event::{Step, StoreCall};
+use crate::identity::Identity;
+use crate::record::Record;
+use crate::store::{StoreResult, within};
+
+impl Shared {
+    /// Awaits `call` for at most the call limit, and reports how long it took and whether it failed.
+    pub(super) async fn call<T>(
+        &self,
+        subject: &Subject,
+        kind: StoreCall,
+        call: BoxFuture<'_, StoreResult<T>>,
+    ) -> StoreResult<T> {
+        self.call_sent_at(self.tick(), subject, kind, call).await
+    }
+
+    /// As [`Shared::call`], for a caller that already knows the time at which the call was sent.
+    pub(super) async fn call_sent_at<T>(
+        &self,
+        sent: Tick,
+        subject: &Subject,
+        kind: StoreCall,
+        call: BoxFuture<'_, StoreResult<T>>,
+    ) -> StoreResult<T> {
+        let result = within(&*self.env.clock, self.config.call_limit, call).await;
+        self.report_call(sent, subject, kind, result.as_ref().err());
+        result
+    }
+
+    /// Reads a record without knowing its namespace. The report names the namespace of the record, or the
+    /// unknown one if the store returned no record.
+    pub(super) async fn read(&self, identity: &Identity) -> StoreResult<Option<Record>> {
+        let sent = self.tick();
+        let call = self.store.read(identity);
+        let result = within(&*self.env.clock, self.config.call_limit, call).await;
+        if self.timed || result.is_err() {
+            let subject = match &result {
+                Ok(Some(record)) => Subject::from_record(record, *identity),
+                Ok(None) | Err(_) => Subject::unknown(*identity),
+            };
+            self.report_call(sent, &subject, StoreCall::Read, result.as_ref().err());
+        }
+        result
+    }
+
+    fn report_call(
+        &self,
+        sent: Tick,
+        subject: &Subject,
+        call: StoreCall,
+        error: Option<&StoreError>,
+    ) {
+        if self.timed {
+            let took = self.env.clock.now().since(sent);
+            let answered = error.is_none();
+            self.emit(
+                subject,
+                Step::StoreCalled {
+                    call,
+                    took,
+                    answered,
+                },
+            );
+        }
+        if let Some(error) = error {
+            self.emit(
+                subject,
+                Step::StoreFailed {
+                    call,
+                    kind: error.kind,
+                    certainty: error.certainty,
+                },
+            );
+        }
+    }
+}

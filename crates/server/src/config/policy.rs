@@ -1,0 +1,55 @@
+//! Conversion of route settings to the types of the library.
+
+use semel::http::Profile;
+use semel::{CrashPolicy, OnBusy, Policy, StoreDown};
+
+use super::route::{self, RouteSettings};
+
+impl RouteSettings {
+    /// The policy of the route, without the rules of its profile.
+    pub(crate) fn policy(&self) -> Policy {
+        Policy {
+            lease: self.lease.0,
+            retention: self.retention.0,
+            crash: match self.crash {
+                route::Crash::Takeover => CrashPolicy::Takeover,
+                route::Crash::Hold => CrashPolicy::Hold,
+            },
+            max_attempts: self.max_attempts,
+            on_busy: match (self.on_busy, self.http_profile().terms().waits) {
+                (Some(route::OnBusy::Wait), _) | (None, true) => OnBusy::Wait(self.wait.0),
+                (Some(route::OnBusy::Refuse), _) | (None, false) => OnBusy::Refuse,
+            },
+            max_waiters_per_key: self.max_waiters,
+            max_answer_bytes: self.max_answer.bytes(),
+            store_down: match self.store_down {
+                route::StoreDown::Closed => StoreDown::Closed,
+                route::StoreDown::Open => StoreDown::Open,
+            },
+            mode: match self.mode {
+                route::Mode::Enforce => semel::Mode::Enforce,
+                route::Mode::Observe => semel::Mode::Observe,
+                route::Mode::Off => semel::Mode::Off,
+            },
+        }
+    }
+
+    /// The profile of the route, as the HTTP layer has it.
+    pub(crate) const fn http_profile(&self) -> Profile {
+        match self.profile {
+            route::Profile::Ietf => Profile::Ietf,
+            route::Profile::Stripe => Profile::Stripe,
+            route::Profile::Intake => Profile::Intake,
+            route::Profile::Acp => Profile::Acp,
+        }
+    }
+}
+
+impl From<CrashPolicy> for route::Crash {
+    fn from(policy: CrashPolicy) -> Self {
+        match policy {
+            CrashPolicy::Takeover => Self::Takeover,
+            CrashPolicy::Hold => Self::Hold,
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Conversion of the settings to the routes, key rules and engine settings of the library.
+
+use std::sync::Arc;
+
+use http::Method;
+use http::header::HeaderName;
+use semel::KeyRules;
+use semel::http::{BodyLimits, CredentialRules, KeySource, Payload, Route};
+use tokio::sync::Semaphore;
+
+use crate::config::{self, Config, Limits as ProcessLimits, LostAnswer, RouteSettings};
+use crate::identity::IdentityFinders;
+use crate::proxy::{LostAnswerPolicy, RouteConcurrency, UpstreamClient};
+use crate::replay_auth;
+
+/// The rules for keys.
+pub(crate) fn key_rules(config: &Config) -> KeyRules {
+    KeyRules {
+        max_bytes: config.keys.max_bytes,
+        extra: config.keys.extra.clone().into(),
+    }
+}
+
+fn credentials(config: &Config) -> CredentialRules {
+    let names = config.credentials.headers.iter();
+    CredentialRules {
+        headers: names.filter_map(|name| header_name(name)).collect(),
+        cookies: config.credentials.cookies.clone(),
+    }
+}
+
+/// Builds a route of the idempotency layer.
+pub(super) fn build_route(
+    settings: &RouteSettings,
+    finders: &IdentityFinders,
+    client: &UpstreamClient,
+    config: &Config,
+) -> Route {
+    let mut route = Route::new()
+        .credentials(credentials(config))
+        .profile(settings.http_profile())
+        .policy(settings.policy())
+        .methods(methods(&settings.methods))
+        .key(key_source(settings))
+        .payload(payload(&settings.fingerprint))
+        .limits(BodyLimits {
+            request_bytes: settings.max_body.bytes(),
+            request_time: settings.body_time.0,
+            gather_time: settings.gather_time.0,
+            ..BodyLimits::default()
+        })
+        .extension(LostAnswerPolicy {
+            doubts: settings.lost_answer == LostAnswer::Doubt,
+            observes: settings.mode == config::Mode::Observe,
+        });
+    if let Some(most) = settings.max_running {
+        route = route.extension(RouteConcurrency(Arc::new(Semaphore::new(most))));
+    }
+    let url = settings.replay_auth_url.as_deref();
+    if let Some(guard) = replay_auth::build(url, client) {
+        route = route.authorize_replays(guard);
+    }
+    if let Some(required) = settings.require_key {
+        route = route.key_is_required(required);
+    }
+    if let Some(scope) = &settings.scope {
+        route = route.scope(scope);
+    }
+    if let Some(longest) = settings.caller_retention {
+        route = route.caller_ttl(longest.0);
+    }
+    if settings.streams {
+        route = route.streams();
+    }
+    for name in &settings.keep_headers {
+        route = route.keep_header(name);
+    }
+    if let Some(tenant) = finders.tenant.clone().filter(|_| settings.has_tenants) {
+        route = route.multi_tenant().tenant(move |parts| tenant(parts));
+    }
+    if let Some(principal) = finders.principal.clone() {
+        route = route.principal(move |parts| principal(parts));
+    }
+    route
+}
+
+fn methods(names: &[String]) -> Vec<Method> {
+    let method = |name: &String| Method::from_bytes(name.as_bytes()).ok();
+    names.iter().filter_map(method).collect()
+}
+
+fn header_name(text: &str) -> Option<HeaderName> {
+    HeaderName::from_bytes(text.as_bytes()).ok()
+}
+
+fn key_source(settings: &RouteSettings) -> KeySource {
+    let named = settings.key_header.as_deref().and_then(header_name);
+    match (&settings.key_field, named) {
+        (Some(field), _) => KeySource::field(field.clone()),
+        (None, Some(name)) => KeySource::Named(name),
+        (None, None) => KeySource::Header,
+    }
+}
+
+fn payload(fingerprint: &config::Fingerprint) -> Payload {
+    use semel::http::BodyComparison;
+    let paths = |paths: &[String]| paths.iter().cloned().map(Into::into).collect();
+    Payload {
+        method: fingerprint.method,
+        authority: fingerprint.authority,
+        path: fingerprint.path,
+        query: fingerprint.query,
+        content_type: fingerprint.content_type,
+        headers: fingerprint
+            .headers
+            .iter()
+            .filter_map(|name| header_name(name))
+            .collect(),
+        body: match fingerprint.body {
+            config::Compare::Nothing => BodyComparison::Nothing,
+            config::Compare::Bytes => BodyComparison::Bytes,
+            config::Compare::Meaning if !fingerprint.include.is_empty() => {
+                BodyComparison::Only(paths(&fingerprint.include))
+            }
+            config::Compare::Meaning if !fingerprint.exclude.is_empty() => {
+                BodyComparison::Except(paths(&fingerprint.exclude))
+            }
+            config::Compare::Meaning => BodyComparison::Meaning,
+        },
+    }
+}
+
+/// The settings of the engine.
+pub(crate) fn engine_config(config: &Config) -> semel::EngineConfig {
+    let (engine, limits) = (&config.engine, &config.limits);
+    semel::EngineConfig {
+        max_waiters: limits.waiting,
+        max_waiters_per_tenant: ProcessLimits::compute_share(limits.tenant_share, limits.waiting),
+        call_limit: engine.store_timeout.0,
+        breaker: semel::BreakerConfig {
+            failures: engine.breaker_failures,
+            first_try: engine.breaker_first_try.0,
+            open_for: engine.breaker_open_for.0,
+        },
+        cache: semel::CacheConfig {
+            max_bytes: engine.cache_size.0,
+            max_age: engine.cache_age.0,
+        },
+    }
+}

@@ -1,0 +1,271 @@
+//! [`EventLog`]: the observer that writes one structured log line per event.
+//!
+//! A line shows only the first characters of a key and the beginning of its hash.
+
+#![expect(
+    clippy::cognitive_complexity,
+    clippy::too_many_lines,
+    reason = "flat tables of one line per event; the lints count the expansion of tracing's macro"
+)]
+
+use std::time::Duration;
+
+use semel_core::event::{BreakerState, BusyReason, Ending, Event, Observer, Step, StoreCall};
+use tracing::Level;
+
+use super::series::outcome;
+use crate::config;
+use crate::labels;
+
+/// A log line about a request. `log.level = "info,idempotency=debug"` shows them all.
+macro_rules! line {
+    ($level:ident, $event:ident, $name:literal, $message:literal, $($more:tt)*) => {
+        tracing::event!(
+            target: "idempotency",
+            Level::$level,
+            component = "idempotency",
+            event = $name,
+            scope = $event.namespace.scope(),
+            tenant = non_empty($event.namespace.tenant()),
+            key = key_label($event).as_ref().map(tracing::field::display),
+            actor = $event.actor,
+            $($more)*
+            $message
+        )
+    };
+}
+
+mod key_label;
+mod records;
+
+use crate::web::to_millis;
+use key_label::{is_sampled, key_label, non_empty};
+use records::log_record_event;
+
+/// Logs the engine's events.
+pub(super) struct EventLog {
+    backend: &'static str,
+    slow_store: Duration,
+    slow_wait: Duration,
+    debug_percent: u8,
+    info_percent: u8,
+}
+
+impl EventLog {
+    pub(super) const fn new(config: &config::Log, backend: &'static str) -> Self {
+        Self {
+            backend,
+            slow_store: config.slow_store.0,
+            slow_wait: config.slow_wait.0,
+            debug_percent: config.debug_percent,
+            info_percent: config.requests_percent,
+        }
+    }
+
+    fn log_request(&self, event: &Event<'_>, how: Ending, took: Duration) {
+        if !is_sampled(&event.identity, self.info_percent) {
+            return;
+        }
+        let duration_ms = to_millis(took);
+        match how {
+            Ending::Ran => {
+                line!(
+                    INFO,
+                    event,
+                    "idempotency.processed",
+                    "request ran",
+                    duration_ms,
+                );
+            }
+            Ending::Replayed(replay_count) => {
+                line!(
+                    INFO,
+                    event,
+                    "idempotency.replay",
+                    "request answered from the record",
+                    replay_count,
+                    duration_ms,
+                );
+            }
+            Ending::HandedOut => {
+                line!(
+                    INFO,
+                    event,
+                    "idempotency.handed_out",
+                    "lease handed out",
+                    duration_ms,
+                );
+            }
+            // Errors have lines of their own.
+            Ending::Unprotected | Ending::Problem(_) => {
+                line!(
+                    DEBUG,
+                    event,
+                    "idempotency.answered",
+                    "request answered",
+                    outcome = outcome(how),
+                    duration_ms,
+                );
+            }
+        }
+    }
+
+    fn log_store_event(&self, event: &Event<'_>) {
+        let backend = self.backend;
+        match event.step {
+            Step::StoreCalled { call, took, .. } => {
+                let (operation, duration_ms) = (labels::store_call(call), to_millis(took));
+                if took >= self.slow_store {
+                    let threshold_ms = to_millis(self.slow_store);
+                    line!(
+                        WARN,
+                        event,
+                        "idempotency.storage.slow",
+                        "the store was slow",
+                        operation,
+                        backend,
+                        duration_ms,
+                        threshold_ms,
+                    );
+                } else if call == StoreCall::Claim && self.logs_debug(event) {
+                    line!(
+                        DEBUG,
+                        event,
+                        "idempotency.cache.lookup",
+                        "the store was asked",
+                        operation,
+                        backend,
+                        storage_duration_ms = duration_ms,
+                    );
+                }
+            }
+            Step::StoreFailed { call, kind, .. } => {
+                let (operation, error) = (labels::store_call(call), kind.as_str());
+                line!(
+                    ERROR,
+                    event,
+                    "idempotency.storage.error",
+                    "the store did not answer",
+                    operation,
+                    backend,
+                    error,
+                );
+            }
+            Step::Breaker {
+                state: BreakerState::Open,
+            } => {
+                line!(
+                    WARN,
+                    event,
+                    "idempotency.circuit_breaker.opened",
+                    "the circuit breaker is open; the store gets no calls",
+                    backend,
+                );
+            }
+            Step::Breaker {
+                state: BreakerState::HalfOpen,
+            } => {
+                line!(
+                    INFO,
+                    event,
+                    "idempotency.circuit_breaker.half_open",
+                    "the circuit breaker is half-open; one request probes the store",
+                    backend,
+                );
+            }
+            Step::Breaker {
+                state: BreakerState::Closed,
+            } => {
+                line!(
+                    INFO,
+                    event,
+                    "idempotency.circuit_breaker.closed",
+                    "the circuit breaker is closed; the store answers again",
+                    backend,
+                );
+            }
+            Step::BreakerRejected if self.logs_debug(event) => {
+                line!(
+                    DEBUG,
+                    event,
+                    "idempotency.circuit_breaker.rejected",
+                    "the circuit breaker rejected a store call",
+                    backend,
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn log_wait_event(&self, event: &Event<'_>) {
+        match event.step {
+            Step::WaitBegan if self.logs_debug(event) => {
+                line!(
+                    DEBUG,
+                    event,
+                    "idempotency.lock.attempt",
+                    "a request waits for a running one with the same key",
+                );
+            }
+            Step::WaitEnded { waited } if waited >= self.slow_wait => {
+                line!(
+                    WARN,
+                    event,
+                    "idempotency.lock.contention",
+                    "a request waited long for a running one with the same key",
+                    wait_time_ms = to_millis(waited),
+                );
+            }
+            Step::Busy {
+                why: BusyReason::WaitedTooLong,
+            } => {
+                line!(
+                    ERROR,
+                    event,
+                    "idempotency.lock.timeout",
+                    "a request timed out while waiting for a running one with the same key",
+                );
+            }
+            Step::Busy { why } if self.logs_debug(event) => {
+                line!(
+                    DEBUG,
+                    event,
+                    "idempotency.busy",
+                    "a request was refused because another one with the same key is running",
+                    why = labels::busy(why),
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn logs_debug(&self, event: &Event<'_>) -> bool {
+        tracing::enabled!(target: "idempotency", Level::DEBUG)
+            && is_sampled(&event.identity, self.debug_percent)
+    }
+}
+
+impl Observer for EventLog {
+    fn observe(&self, event: &Event<'_>) {
+        match event.step {
+            Step::Answered { how, took, .. } => self.log_request(event, how, took),
+            Step::StoreCalled { .. }
+            | Step::StoreFailed { .. }
+            | Step::Breaker { .. }
+            | Step::BreakerRejected => self.log_store_event(event),
+            Step::WaitBegan | Step::WaitEnded { .. } | Step::Busy { .. } => {
+                self.log_wait_event(event);
+            }
+            Step::Refused { code } if self.logs_debug(event) => {
+                line!(
+                    DEBUG,
+                    event,
+                    "idempotency.refused",
+                    "a request was refused before the store was asked",
+                    code = code.as_str(),
+                );
+            }
+            _ => log_record_event(event),
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The HTTP toolkit of all interfaces: JSON, problem documents, access. Imports no other module.
+//!
+//! | file | is |
+//! |---|---|
+//! | `access` | bearer tokens of tenants, and the loopback rule for interfaces without tokens |
+//! | `failure`, `problem` | errors as RFC 9457 problem documents |
+//! | `json` | bounded JSON requests, query parameters, JSON responses |
+//! | `fallback` | responses for unknown paths and methods |
+//! | `peer`, `headers` | the other end of a connection; edits of header maps |
+//! | `sized_body` | a body that keeps its size hint through wrappers |
+//! | `hex`, `time` | text forms of bytes, times and durations |
+
+mod access;
+mod failure;
+mod fallback;
+mod headers;
+mod hex;
+mod json;
+mod peer;
+mod problem;
+mod sized_body;
+mod time;
+
+pub use access::{Access, AccessError, MIN_TOKEN_BYTES, Tokens, check_exposure};
+pub(crate) use access::{Caller, bearer, digest, require_guard, require_loopback_host};
+pub(crate) use failure::{
+    Failure, Problem400, Problem401, Problem403, Problem404, Problem408, Problem409, Problem413,
+    Problem415, Problem422, Problem429, Problem500, Problem503, ProblemDocument,
+};
+pub(crate) use fallback::{method_not_allowed, with_fallbacks};
+pub(crate) use headers::remove_unless;
+pub(crate) use hex::{hex, unhex};
+pub(crate) use json::{
+    BodyLimits, Json, Query, RecordId, check_text, deserialize_nullable,
+    deserialize_optional_whole, deserialize_present, deserialize_whole, json_response,
+};
+pub use peer::Peer;
+pub(crate) use problem::problem_response;
+pub(crate) use sized_body::{BodyLength, SizedBody};
+pub(crate) use time::{format_time, to_millis};

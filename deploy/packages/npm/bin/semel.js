@@ -1,0 +1,34 @@
+#!/usr/bin/env node
+// Starts the program of the package for this platform, and ends as it ends.
+"use strict";
+
+const { spawn } = require("node:child_process");
+const { constants } = require("node:os");
+
+function program() {
+  const name = `@semel/cli-${process.platform}-${process.arch}`;
+  try {
+    return require.resolve(`${name}/bin/semel`);
+  } catch {
+    console.error(
+      `semel: there is no program for ${process.platform} on ${process.arch}: the package ${name} is not installed.\n` +
+        "    fix: install without --omit=optional; on another platform, build from source",
+    );
+    process.exit(1);
+  }
+}
+
+const child = spawn(program(), process.argv.slice(2), { stdio: "inherit" });
+// The terminal sends its signals to the child, too; the launcher only waits for the child's end.
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {
+  process.on(signal, () => {
+    child.kill(signal);
+  });
+}
+child.on("error", (error) => {
+  console.error(`semel: ${error.message}`);
+  process.exit(1);
+});
+child.on("exit", (code, signal) => {
+  process.exit(signal ? 128 + constants.signals[signal] : code);
+});
