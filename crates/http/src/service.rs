@@ -228,24 +228,26 @@ where
         let effect = async move {
             let lease = HandlerLease::new(lease);
             http.extensions_mut().insert(lease.clone());
-            match inner.call(http).await {
+            let report = match inner.call(http).await {
                 Ok(response) => gather.report(response, &lease).await,
                 Err(error) => Report {
                     value: Err(error),
                     verdict: failed(&lease),
                 },
+            };
+            // Counted here, because the caller may have disconnected.
+            if let Some(quota) = quota {
+                let response = report.value.as_ref().ok();
+                quota
+                    .0
+                    .count(response.map_or(0, |response| response.body().size_hint().lower()));
             }
+            report
         };
         effect.instrument(span)
     };
     let mut response = match shared.engine.execute(request, effect).await {
-        engine::Response::Ran(ran) => {
-            let response = ran.value?;
-            if let Some(quota) = quota {
-                quota.0.count(response.body().size_hint().lower());
-            }
-            response
-        }
+        engine::Response::Ran(ran) => ran.value?,
         engine::Response::Unprotected(value) => value?,
         engine::Response::Replayed(replayed) => match authorize(guarded).await {
             Ok(()) => reply::replay(shared, rules, kind, &replayed),

@@ -11,7 +11,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
-use crate::config::{Tls, Upstream};
+use crate::config::{Config, Tls};
 
 /// The TLS settings are unusable.
 #[derive(Debug, thiserror::Error)]
@@ -94,15 +94,21 @@ pub(crate) fn server_config(tls: &Tls) -> Result<Option<Arc<ServerConfig>>, TlsE
     Ok(Some(Arc::new(config)))
 }
 
-/// The TLS configuration towards the service.
+/// The TLS configuration towards the service and the services that authorize replays.
 ///
 /// # Errors
 /// [`TlsError`] names the file and the error.
-pub(crate) fn client_config(upstream: &Upstream) -> Result<ClientConfig, TlsError> {
+pub(crate) fn client_config(config: &Config) -> Result<ClientConfig, TlsError> {
+    let upstream = &config.upstream;
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsError::new("TLS", error))?;
-    let needs_roots = upstream.urls.iter().any(|url| url.starts_with("https:"));
+    let routes = config.routes.iter().map(|entry| &entry.settings);
+    let authorizers = routes
+        .chain([&config.defaults])
+        .filter_map(|route| route.replay_auth_url.as_ref());
+    let mut urls = upstream.urls.iter().chain(authorizers);
+    let needs_roots = urls.any(|url| url.starts_with("https:"));
     let builder = match &upstream.ca_file {
         Some(file) => builder.with_root_certificates(read_roots(file)?),
         None if needs_roots => builder

@@ -51,6 +51,27 @@ fn all_errors_are_reported_at_once_with_line_and_fix() {
 }
 
 #[test]
+fn authorization_of_replays_needs_a_url_that_keeps_credentials_secret() {
+    let allowed = ["https://auth.example.com/check", "http://127.0.0.1:9/check"];
+    let refused = [
+        "http://auth.example.com/check",
+        "auth.example.com",
+        "https://",
+    ];
+    for url in allowed {
+        let toml = format!("{ENDS}[defaults]\nreplay_auth_url = \"{url}\"\n");
+        let (sources, file) = sources(&toml, "replay-allowed");
+        load(&sources).unwrap_or_else(|findings| panic!("{findings}"));
+        std::fs::remove_file(file).unwrap();
+    }
+    for url in refused {
+        let toml = format!("{ENDS}[defaults]\nreplay_auth_url = \"{url}\"\n");
+        let found = load_errors(&toml, "replay-refused");
+        assert!(found[0].contains("defaults.replay_auth_url"), "{found:#?}");
+    }
+}
+
+#[test]
 fn missing_and_contradictory_settings_have_a_fix() {
     let found = load_errors(
         "[listener.tls]\ncert_file = \"/no/such\"\n[admin]\naddress = \

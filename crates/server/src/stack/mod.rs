@@ -68,7 +68,7 @@ impl Stack {
     ) -> Result<Self, StackError> {
         let finders = IdentityFinders::new(config)?;
         finders.fetch_keys(semel.engine().env())?;
-        let tls = tls::client_config(&config.upstream)?;
+        let tls = tls::client_config(config)?;
         let client = build_client(&config.upstream, Protocol::Http1, &tls);
         let route = |settings| build_route(settings, &finders, &client, config);
         let mut builder = IdempotencyLayer::builder(semel.engine().clone())

@@ -7,6 +7,8 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{any, get};
+use tokio::io::AsyncWriteExt as _;
+use tokio::sync::Semaphore;
 
 use crate::support::*;
 
@@ -98,4 +100,42 @@ async fn quota_refuses_new_keys_and_answers_old_ones() {
     assert_eq!(send("a.example", "k-1").await.status, 200, "a replay");
     assert_eq!(send("b.example", "k-3").await.status, 200, "another tenant");
     assert_eq!(runs.count(), 3);
+}
+
+/// A client that sends and leaves must not escape the quota.
+#[tokio::test]
+async fn quota_counts_requests_whose_clients_have_left() {
+    let (runs, gate) = (Runs::default(), Arc::new(Semaphore::new(0)));
+    let handler = |State((runs, gate)): State<(Runs, Arc<Semaphore>)>| async move {
+        runs.begin();
+        gate.acquire().await.expect("open").forget();
+        "done"
+    };
+    let slow = Router::new()
+        .fallback(any(handler))
+        .with_state((runs.clone(), Arc::clone(&gate)));
+    let settings = "tenants.from = \"host\"\nlimits.tenant_keys = 1\n";
+    let sidecar = Sidecar::new(service(slow).await, settings).await;
+    let mut stream = tokio::net::TcpStream::connect(sidecar.address)
+        .await
+        .expect("a connection");
+    let request = "POST /charges HTTP/1.1\r\nhost: a.example\r\nidempotency-key: k-1\r\n\
+                   content-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
+    stream.write_all(request.as_bytes()).await.expect("sent");
+    until("the service has the request", || runs.count() == 1).await;
+    drop(stream);
+    gate.add_permits(10);
+    let send = |key: &'static str| {
+        let mut request = post("/charges", key, "{}");
+        let host = axum::http::HeaderValue::from_static("a.example");
+        request.headers_mut().insert("host", host);
+        sidecar.send(request)
+    };
+    assert_eq!(send("k-1").await.status, 200, "its answer was kept");
+    let refused = send("k-2").await.problem();
+    assert_eq!(
+        refused,
+        (429, "idempotency_quota_exceeded".to_owned(), true)
+    );
+    assert_eq!(runs.count(), 1);
 }

@@ -154,6 +154,17 @@ impl Rules<'_> {
                 "write body = \"meaning\"",
             );
         }
+        if let Some(url) = &route.replay_auth_url
+            && !(url.parse::<http::Uri>().is_ok() && url.starts_with("https://"))
+            && !(url.starts_with("http://") && is_at_loopback(url))
+        {
+            self.report(
+                &member("replay_auth_url"),
+                "the URL must begin with https://, or be on this machine: callers' credentials are \
+                 sent there",
+                "write for example \"https://auth.example.com/check\"",
+            );
+        }
         let terms = route.policy().terms();
         if let Err(error) = terms {
             let fix = "check lease, retention and max_attempts";
