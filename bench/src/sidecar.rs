@@ -200,10 +200,10 @@ pub(crate) fn start_program(
     settings: &[&str],
 ) -> anyhow::Result<Process> {
     let mut command = Command::new(program);
+    command.args(["serve", "--store", store, "--listen", &at.to_string()]);
     for setting in settings {
         command.args(["--set", setting]);
     }
-    command.args(["serve", "--store", store, "--listen", &at.to_string()]);
     command.args(["--upstream", &format!("http://{service}")]);
     // A short retention leaves nothing behind.
     command.args(["--set", "defaults.retention=60s", "--set", "log.level=warn"]);
