@@ -13,6 +13,19 @@ pub struct Block {
     pub line: usize,
 }
 
+impl Block {
+    /// The name of the file that the block is, from the comment in its first line.
+    #[must_use]
+    pub fn file(&self) -> Option<&str> {
+        let first = self.text.lines().next()?;
+        let name = first
+            .strip_prefix("# ")
+            .or_else(|| first.strip_prefix("// "))?;
+        let is_name = name.contains('.') && !name.contains(' ');
+        is_name.then_some(name)
+    }
+}
+
 /// The root of the repository.
 #[must_use]
 pub fn root() -> PathBuf {
@@ -90,7 +103,7 @@ pub fn commands(page: &str) -> Vec<ShellBlock> {
 }
 
 /// Checks that every line of `expected` was printed, in this order. `…` stands for any text within a line; other lines may
-/// stand in between.
+/// stand in between. The number of spaces does not count, because the columns of a table depend on its content.
 ///
 /// # Panics
 /// Where a line is missing.
@@ -106,6 +119,8 @@ pub fn assert_shown(expected: &str, printed: &str, line: usize) {
 
 /// Whether `line` is `pattern`, in which `…` stands for any text.
 fn is_like(pattern: &str, line: &str) -> bool {
+    let single_spaced = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (pattern, line) = (&*single_spaced(pattern), &*single_spaced(line));
     let mut parts = pattern.split('…');
     let first = parts.next().unwrap_or_default();
     let Some(mut rest) = line.strip_prefix(first) else {
@@ -135,6 +150,19 @@ mod tests {
         assert_eq!(found.len(), 2);
         assert_eq!(found[0].output.as_deref(), Some("1\n"));
         assert_eq!(found[1].output, None, "something else stands in between");
+    }
+
+    #[test]
+    fn a_block_names_its_file_in_its_first_line() {
+        let page = "```python\n# app.py\n```\n```toml\n# a comment. Not a name\n```\n```rust\n// src/main.rs\n```\n";
+        let files: Vec<Option<String>> = blocks(page)
+            .iter()
+            .map(|block| block.file().map(str::to_owned))
+            .collect();
+        assert_eq!(
+            files,
+            [Some("app.py".into()), None, Some("src/main.rs".into())]
+        );
     }
 
     #[test]
