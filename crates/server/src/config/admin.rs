@@ -59,8 +59,8 @@ impl Default for Admin {
 pub struct Api {
     /// Who may call it.
     pub access: ApiAccess,
-    /// A file of tokens. Each line has a tenant, a space and a token of at least 16 characters; a
-    /// line without a tenant has the token only.
+    /// A file of tokens. Each line has a tenant, a space and a token of at least 16 characters. `-`
+    /// in place of the tenant stands for none.
     #[schemars(extend("format" = "file"))]
     pub tokens_file: Option<String>,
 }

@@ -100,11 +100,21 @@ fn read_api_access(config: &Config) -> Result<Option<Access>, StartError> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let (tenant, token) = line.rsplit_once(char::is_whitespace).unwrap_or(("", line));
-        let added = tokens.add(tenant.trim(), token);
-        added.map_err(|error: AccessError| {
+        let at = |error: &dyn std::fmt::Display| {
             unusable(format!("{file}, line {}: {error}", number + 1))
-        })?;
+        };
+        // A line of one word is refused: it may be a tenant whose token is missing.
+        let Some((tenant, token)) = line.rsplit_once(char::is_whitespace) else {
+            return Err(at(&"write a tenant and a token, or - and a token").into());
+        };
+        let tenant = if tenant.trim() == "-" {
+            ""
+        } else {
+            tenant.trim()
+        };
+        tokens
+            .add(tenant, token)
+            .map_err(|error: AccessError| at(&error))?;
     }
     Ok(Some(Access::Tokens(tokens)))
 }
@@ -130,4 +140,30 @@ fn read_credential(config: &Config, clock: &Arc<dyn Clock>) -> Result<Credential
         (false, true) => Credential::None,
         (false, false) => Credential::Closed,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(lines: &str) -> Result<Option<Access>, String> {
+        let name = format!("semel-tokens-{}-{}", std::process::id(), lines.len());
+        let file = std::env::temp_dir().join(name);
+        std::fs::write(&file, lines).expect("a file");
+        let mut config = Config::default();
+        config.api.access = ApiAccess::Tokens;
+        config.api.tokens_file = Some(file.display().to_string());
+        let access = read_api_access(&config).map_err(|error| error.to_string());
+        std::fs::remove_file(file).expect("our file");
+        access
+    }
+
+    /// A tenant whose token was forgotten must not become a token for no tenant.
+    #[test]
+    fn a_line_of_one_word_is_no_token() {
+        let read = access("# tenant token\nacme the-token-of-acme-1\n- a-token-without-tenant\n");
+        assert!(matches!(read, Ok(Some(Access::Tokens(_)))), "{read:?}");
+        let message = access("acme the-token-of-acme-1\na-long-tenant-name\n").unwrap_err();
+        assert!(message.contains("line 2"), "{message}");
+    }
 }
