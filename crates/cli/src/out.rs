@@ -70,7 +70,7 @@ impl Style {
     }
 
     pub(crate) fn paint(self, tone: Tone, text: impl std::fmt::Display) -> String {
-        let text = text.to_string();
+        let text = printable(&text.to_string());
         if !self.colours {
             return text;
         }
@@ -114,7 +114,7 @@ impl Style {
 
     /// A cell of a table.
     pub(crate) fn cell(self, tone: Tone, text: impl std::fmt::Display) -> Cell {
-        let cell = Cell::new(text.to_string());
+        let cell = Cell::new(printable(&text.to_string()));
         match tone {
             Tone::Good => cell.fg(Color::Green),
             Tone::Careful => cell.fg(Color::Yellow),
@@ -126,6 +126,17 @@ impl Style {
             Tone::Plain => cell,
         }
     }
+}
+
+/// The text without control characters: errors of workers and names of callers must not control
+/// the operator's terminal.
+pub(crate) fn printable(text: &str) -> String {
+    let shown = |c: char| match c {
+        '\n' | '\t' => c,
+        _ if c.is_control() => '\u{fffd}',
+        _ => c,
+    };
+    text.chars().map(shown).collect()
 }
 
 /// The tone of a record's state.
@@ -229,5 +240,23 @@ mod tests {
         let mut table = plain.table(["a"]);
         table.add_row([plain.cell(Tone::Bad, "b")]);
         assert!(!table.to_string().contains('\u{1b}'));
+    }
+
+    #[test]
+    fn texts_of_others_cannot_control_the_terminal() {
+        let plain = Style {
+            colours: false,
+            width: None,
+        };
+        let error = "boom\u{1b}]0;owned\u{7}\u{9b}31m\r\tend";
+        let painted = plain.paint(Tone::Bad, error);
+        assert_eq!(
+            painted,
+            "boom\u{fffd}]0;owned\u{fffd}\u{fffd}31m\u{fffd}\tend"
+        );
+        let mut table = plain.table(["error"]);
+        table.add_row([plain.cell(Tone::Plain, error)]);
+        let shown = table.to_string();
+        assert!(!shown.contains(['\u{1b}', '\u{9b}', '\u{7}']), "{shown:?}");
     }
 }
