@@ -219,3 +219,30 @@ async fn a_stream_that_breaks_off_is_taken_up_again() {
     assert_eq!((place.acts("slowly news"), in_doubt(&place).len()), (1, 0));
     talk.leave().await;
 }
+
+/// Each session over HTTP has a process, so that one caller must not take all of them.
+#[tokio::test]
+async fn a_caller_that_opens_too_many_sessions_leaves_room_for_others() {
+    let place = Place::new();
+    let answer = json!({"jsonrpc": "2.0", "id": 1, "result": {
+        "protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+        "serverInfo": {"name": "little", "version": "1"},
+    }});
+    let server = format!("while read -r line; do echo '{answer}'; done");
+    let server = ["sh", "-c", &server].map(str::to_owned);
+    let (_gateway, url) = place.http_gateway(&[], &server).await;
+    let client = json!({"name": "greedy", "version": "1"});
+    let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello});
+    let open = async |credential: &str| {
+        let request = reqwest::Client::new().post(&url).json(&hello);
+        let request = request.header("accept", "application/json, text/event-stream");
+        let response = request.bearer_auth(credential).send().await;
+        response.expect("an answer").status().as_u16()
+    };
+    for _ in 0..25 {
+        assert_eq!(open("greedy").await, 200);
+    }
+    assert_eq!(open("greedy").await, 429);
+    assert_eq!(open("modest").await, 200);
+}

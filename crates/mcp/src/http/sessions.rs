@@ -24,6 +24,8 @@ use crate::session::Session;
 
 /// The largest number of sessions, and the idle time after which a session may be replaced.
 const MAX_SESSIONS: usize = 100;
+/// The largest number of sessions of one caller. Each has a process.
+const MAX_SESSIONS_OF_CALLER: usize = 25;
 const IDLE: Duration = Duration::from_secs(30 * 60);
 
 /// The table of sessions.
@@ -138,6 +140,14 @@ impl Sessions {
         if sessions.len() >= MAX_SESSIONS {
             return Err((StatusCode::SERVICE_UNAVAILABLE, "too many sessions"));
         }
+        let owner = owner(&caller);
+        let own = sessions.values().filter(|session| session.owner == owner);
+        if own.count() >= MAX_SESSIONS_OF_CALLER {
+            return Err((
+                StatusCode::TOO_MANY_REQUESTS,
+                "you have too many sessions; end one",
+            ));
+        }
         let (running, server) = self.command.start().map_err(|error| {
             tracing::error!("{error}");
             (StatusCode::BAD_GATEWAY, "the server can't be started")
@@ -145,7 +155,7 @@ impl Sessions {
         let name = format!("{:032x}", env.entropy.next_u128());
         let (to_server, incoming) = mpsc::channel(QUEUE);
         let (outgoing, mut from_server) = mpsc::channel::<Bytes>(QUEUE);
-        let session = Arc::new(HttpSession::new(owner(&caller), to_server, now));
+        let session = Arc::new(HttpSession::new(owner, to_server, now));
         sessions.insert(name.clone(), Arc::clone(&session));
         drop(sessions);
         let gateway = Arc::clone(&self.gateway);
