@@ -157,7 +157,8 @@ impl ProxyError {
 /// Whether a request is a gRPC call.
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     let media = headers.get(header::CONTENT_TYPE);
-    media.is_some_and(|media| media.as_bytes().starts_with(b"application/grpc"))
+    let rest = media.and_then(|media| media.as_bytes().strip_prefix(b"application/grpc"));
+    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
 }
 
 /// Searches the causes of an error for a client's fault.

@@ -207,7 +207,8 @@ impl Shared {
         context: &ForwardContext,
     ) -> Option<Request<Body>> {
         let (mut parts, body) = request.into_parts();
-        if parts.method == Method::CONNECT {
+        // TRACE would send the credentials of the request back.
+        if matches!(parts.method, Method::CONNECT | Method::TRACE) {
             return None;
         }
         let turn = self.next.fetch_add(1, Ordering::Relaxed);

@@ -215,6 +215,7 @@ async fn unforwardable_requests_are_refused() {
     raw.write("CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n")
         .await;
     assert!(raw.rest().await.starts_with("HTTP/1.1 400"));
+    assert_eq!(sidecar.send(plain("TRACE", "/a", "")).await.status, 400);
     assert_eq!(
         sidecar
             .send(plain("GET", "/_semel/healthz", ""))
