@@ -1,8 +1,8 @@
-//! Claims that a store has sent again by itself, as far as others have seen the first sending.
+//! Calls that a store has sent again by itself, as far as others have seen the first sending.
 
 use std::collections::BTreeSet;
 
-use semel_testkit::history::{CallRecord, CallReply, CallRequest, History};
+use semel_testkit::history::{CallRecord, CallReply, CallRequest, History, KeyEnding};
 
 /// Adds claims that a store has sent twice. After a lost reply a store may repeat a claim, and
 /// only the last answer is recorded. The first sending becomes a claim without an answer where it
@@ -13,6 +13,9 @@ use semel_testkit::history::{CallRecord, CallReply, CallRequest, History};
 ///   larger fence.
 /// - Its record expired, and the repetition found another one. The call took longer than its
 ///   record lives.
+///
+/// A release becomes one without an answer, too, if its repetition lost to a claim that won the
+/// freed key while the release was on its way.
 pub(crate) fn write_down(history: &mut History) {
     let mut sendings = unlocked(history);
     sendings.extend(
@@ -22,6 +25,11 @@ pub(crate) fn write_down(history: &mut History) {
             .filter(|call| outlives_its_record(call))
             .map(first_sending),
     );
+    let repeated = history
+        .calls
+        .iter()
+        .filter(|call| is_lost_to_a_later_claim(call, history));
+    sendings.extend(repeated.map(first_sending));
     history.calls.extend(sendings);
 }
 
@@ -40,6 +48,26 @@ fn outlives_its_record(call: &CallRecord) -> bool {
         CallRequest::Claim { retention, .. } => took.is_some_and(|took| took >= retention),
         _ => false,
     }
+}
+
+/// Whether a release was told *Lost*, and another claim won the key while it was on its way.
+fn is_lost_to_a_later_claim(release: &CallRecord, history: &History) -> bool {
+    let CallRequest::Settle {
+        fence,
+        ending: KeyEnding::Released,
+        ..
+    } = release.ask
+    else {
+        return false;
+    };
+    let won_meanwhile = |call: &CallRecord| {
+        let is_later =
+            matches!(call.reply, CallReply::Won { fence: won, attempt: 1, .. } if won > fence);
+        let overlaps = call.end.is_some_and(|end| end > release.start)
+            && release.end.is_some_and(|end| call.start < end);
+        call.key == release.key && is_later && overlaps
+    };
+    release.reply == CallReply::Lost && history.calls.iter().any(won_meanwhile)
 }
 
 fn unlocked(history: &History) -> Vec<CallRecord> {
@@ -81,7 +109,7 @@ fn is_won_by(claim: &CallRecord, unlock: &CallRecord, fence: u64, token: u128) -
 
 #[cfg(test)]
 mod tests {
-    use semel_testkit::history::{KeyEnding, OPERATOR, check};
+    use semel_testkit::history::{OPERATOR, check};
 
     use super::*;
 
@@ -193,5 +221,49 @@ mod tests {
         let mut quick = busy_beside(3_000);
         write_down(&mut quick);
         assert!(!check(&quick).is_empty());
+    }
+
+    /// An owner whose release is told *Lost*, and another that wins the key at a time.
+    fn released(at: u64) -> History {
+        let claim = |token| CallRequest::Claim {
+            token,
+            payload: 7,
+            hold: true,
+            lease: 30_000_000,
+            retention: 300_000_000,
+            max_attempts: 3,
+        };
+        let won = |token, fence| CallReply::Won {
+            fence,
+            token,
+            attempt: 1,
+            own: true,
+            checkpoint: 0,
+        };
+        let release = CallRequest::Settle {
+            fence: 5,
+            token: 1,
+            ending: KeyEnding::Released,
+        };
+        let calls = vec![
+            call(1, (10, 20), claim(1), won(1, 5)),
+            call(1, (30, 100), release, CallReply::Lost),
+            call(2, (at, at + 10), claim(2), won(2, 9)),
+        ];
+        History {
+            calls,
+            effects: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_release_whose_repetition_lost_may_have_freed_the_key() {
+        let mut history = released(50);
+        assert!(!check(&history).is_empty());
+        write_down(&mut history);
+        assert!(check(&history).is_empty(), "{:?}", check(&history));
+        let mut later = released(200);
+        write_down(&mut later);
+        assert!(!check(&later).is_empty(), "nothing freed the key");
     }
 }
