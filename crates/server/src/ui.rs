@@ -1,8 +1,7 @@
 //! The dashboard: embedded files, at `/` and under `/ui` of the admin listener.
 //!
 //! The files contain no secret and load without a credential. Their data comes from the admin API,
-//! which
-//! requires the credential.
+//! which requires the credential.
 
 use std::borrow::Cow;
 

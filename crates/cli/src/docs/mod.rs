@@ -43,8 +43,9 @@ impl Docs {
             (Some(name), _) => match pages::find(name) {
                 Some(page) => out::write(format_args!("{}", page.text)),
                 None => {
-                    let message =
-                        format!("there is no page {name:?}\n    fix: `semel docs` lists the pages");
+                    let message = format!(
+                        "there is no page {name:?}\n    fix: `semel docs` lists the pages, `semel docs --search WORDS` finds one"
+                    );
                     return Exit::failed(exit::NOT_FOUND, message);
                 }
             },

@@ -1,8 +1,7 @@
 //! Changes with an audit trail.
 //!
 //! Every change is in the audit trail before it is made, and again with its outcome. If the first
-//! entry
-//! cannot be written, the change is not made.
+//! entry cannot be written, the change is not made.
 
 use axum::response::Response;
 use http::StatusCode;

@@ -54,8 +54,7 @@ pub(crate) struct UnlockRequest {
 /// Unlock a running record.
 ///
 /// If the owner is still alive, its settlement will be refused, but its effect stays. After a
-/// release
-/// the effect may therefore happen twice.
+/// release the effect may therefore happen twice.
 #[utoipa::path(
     post,
     path = "/admin/v1/records/{id}/unlock",

@@ -44,8 +44,7 @@ pub(crate) struct ErasureView {
 /// Erase an actor's name from this server's audit trail.
 ///
 /// The entries stay, without the name. Records do not change: they do not have the name, and
-/// removing one
-/// would let its effect run again.
+/// removing one would let its effect run again.
 #[utoipa::path(
     post,
     path = "/admin/v1/erasures",

@@ -1,10 +1,8 @@
 //! The admin API for operators, on its own listener. The command line and the dashboard use it.
 //!
 //! It reads and changes records through [`semel_core::engine`] and the admin side of the store.
-//! Every
-//! change names its author and its reason, and is in the audit trail before it is made.
-//! `docs/admin.md`
-//! is the guide.
+//! Every change names its author and its reason, and is in the audit trail before it is made.
+//! `docs/admin.md` is the guide.
 
 mod audited_change;
 mod changes;

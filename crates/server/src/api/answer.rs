@@ -112,8 +112,7 @@ pub(crate) struct AnswerView {
 
 impl AnswerInput {
     /// The answer as a record keeps it. Without status and headers it has the form of the typed
-    /// library,
-    /// otherwise the form of the HTTP layer.
+    /// library, otherwise the form of the HTTP layer.
     pub(crate) fn into_answer(self) -> Result<Answer, Failure> {
         let head = if self.status.is_none() && self.headers.is_empty() {
             Bytes::new()

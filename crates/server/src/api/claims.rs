@@ -63,8 +63,7 @@ pub(crate) struct ClaimRequest {
     )]
     actor: Option<String>,
     /// 128 random bits. If the response to a claim is lost, the same claim with the same token gets
-    /// the
-    /// same lease.
+    /// the same lease.
     #[serde(default, deserialize_with = "deserialize_present")]
     #[schema(
         nullable = false,

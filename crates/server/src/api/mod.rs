@@ -1,11 +1,9 @@
 //! The protocol API: claim, renew and settle by explicit calls.
 //!
 //! It is for workers, functions and middleware in other languages. It reads key and fingerprint,
-//! calls
-//! [`semel_core::engine`], and writes the result. The effect runs at the caller, which renews and
-//! settles
-//! by further calls, each of which may reach another server. `docs/api.md` is the guide, and
-//! `spec/openapi.json` the contract.
+//! calls [`semel_core::engine`], and writes the result. The effect runs at the caller, which renews
+//! and settles by further calls, each of which may reach another server. `docs/api.md` is the
+//! guide, and `spec/openapi.json` the contract.
 
 mod answer;
 mod claims;

@@ -191,8 +191,7 @@ impl ClaimView {
 }
 
 /// The state of a record by the store's clock, and that clock's time. An expired lease that may not
-/// be
-/// taken over is in doubt, even before a claim has recorded this.
+/// be taken over is in doubt, even before a claim has recorded this.
 pub(crate) async fn current_state(
     semel: &Semel,
     record: &Record,

@@ -81,8 +81,7 @@ impl NatsSink {
     }
 
     /// The subject of an entry. The entries of one actor have one subject, so that an erasure can
-    /// remove
-    /// them, because messages cannot be changed. Entries of operators stay.
+    /// remove them, because messages cannot be changed. Entries of operators stay.
     fn entry_subject(&self, entry: &Entry) -> String {
         match &entry.actor {
             _ if entry.is_by_operator() => format!("{}.operators", self.config.subject),

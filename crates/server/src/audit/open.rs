@@ -13,8 +13,7 @@ use super::sink::{MemoryOnlySink, Sink};
 use crate::config::{self, SettingError};
 
 /// Opens the files, and starts the replication to copies. Copies connect later, so the process
-/// starts
-/// without them.
+/// starts without them.
 pub(crate) fn open(audit: &config::Audit, env: &Env) -> Result<Arc<dyn Sink>, SettingError> {
     let Some(file) = &audit.file else {
         return Ok(Arc::new(MemoryOnlySink));

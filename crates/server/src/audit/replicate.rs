@@ -1,12 +1,9 @@
 //! [`ReplicatedSink`]: the trail in files, with copies in other sinks.
 //!
 //! The files are the source. For each copy, a task reads the files, sends batches until the copy
-//! accepts
-//! them, and saves its position. So every entry arrives at least once, and a repeated one has the
-//! same
-//! `event_id`. A slow or unavailable copy delays neither the engine, the trail nor other copies. It
-//! can
-//! catch up as long as the files are kept.
+//! accepts them, and saves its position. So every entry arrives at least once, and a repeated one
+//! has the same `event_id`. A slow or unavailable copy delays neither the engine, the trail nor
+//! other copies. It can catch up as long as the files are kept.
 
 use std::io;
 use std::path::PathBuf;

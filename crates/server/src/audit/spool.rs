@@ -16,8 +16,7 @@ const READ_BYTES: u64 = 256 * 1024;
 const MAX_LINE_BYTES: u64 = 64 * 1024;
 
 /// The position of a reader. It names entries and not only an offset, because full files are
-/// renamed, and
-/// an erasure changes the length of lines.
+/// renamed, and an erasure changes the length of lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Position {
     /// The name of a full file; `None` for the current file.

@@ -87,10 +87,8 @@ impl Trail {
     }
 
     /// Erases the name of `actor` from the entries in the queue, in memory and in the sink, and
-    /// returns the
-    /// number of changed entries. Entries of operators keep the name. Records do not change, so no
-    /// effect
-    /// runs again.
+    /// returns the number of changed entries. Entries of operators keep the name. Records do not
+    /// change, so no effect runs again.
     ///
     /// # Errors
     /// If the sink fails.

@@ -34,7 +34,7 @@ impl SchemaCheck<'_> {
     }
 
     fn check_value(&mut self, kind: &Kind, value: &Value, path: &str) {
-        let wanted = || format!("write {}", kind.describe());
+        let wanted = || format!("use this form: {}", kind.describe());
         match (kind, value) {
             (Kind::Table(members), Value::Object(values)) => {
                 for (name, value) in values {

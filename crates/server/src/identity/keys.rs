@@ -59,8 +59,7 @@ impl Keys {
     }
 
     /// The candidate keys for a token with this `kid`: the key with that id, otherwise the keys
-    /// without
-    /// an id. For a token without a `kid`, all keys.
+    /// without an id. For a token without a `kid`, all keys.
     pub(super) fn for_id<'a>(
         &'a self,
         id: Option<&'a str>,

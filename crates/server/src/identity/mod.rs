@@ -124,8 +124,7 @@ fn host_name(parts: &Parts) -> Option<String> {
 }
 
 /// A claim as a name. Numbers get the prefix `#` to differ from texts with the same digits, and
-/// texts
-/// that begin with `#` get another one.
+/// texts that begin with `#` get another one.
 fn claim_as_name(claim: &Value) -> Option<String> {
     match claim {
         Value::String(text) if text.starts_with('#') => Some(format!("#{text}")),

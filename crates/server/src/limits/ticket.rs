@@ -36,8 +36,8 @@ impl Ticket {
     }
 
     /// Waits at most `timeout` for a permit to run at the service. The caller's own permit comes
-    /// first,
-    /// so that a caller never has more than its share of the requests that wait for the process's.
+    /// first, so that a caller never has more than its share of the requests that wait for the
+    /// process's.
     pub(crate) async fn acquire_run(&self, timeout: Duration) -> Result<RunPermit, ExceededLimit> {
         let shared = &self.0.limiter.shared;
         let mut waits_for = LimitScope::Process;

@@ -67,8 +67,7 @@ impl HotKeys {
         }
         let mut keys: Vec<HotKey> = keys.into_values().collect();
         // A request and one retry are not frequent. If the uncertain part is larger than the
-        // certain one,
-        // the counter was passed from key to key.
+        // certain one, the counter was passed from key to key.
         keys.retain(|key| key.requests > 2 && key.requests > key.uncertain);
         keys.sort_by(|a, b| b.requests.cmp(&a.requests).then_with(|| a.id.cmp(&b.id)));
         keys.truncate(most);

@@ -40,8 +40,7 @@ const SKETCH_SECONDS: u64 = 60;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The statistics of the last minutes. Clones share them. Pass it to [`semel::Builder::observer`],
-/// then
-/// call [`watch`](Live::watch).
+/// then call [`watch`](Live::watch).
 #[derive(Clone, Default)]
 pub struct Live {
     shared: Arc<Shared>,

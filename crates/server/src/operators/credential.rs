@@ -26,8 +26,7 @@ pub enum Credential {
     /// With the bearer token of a named operator.
     Operators(Operators),
     /// With a client certificate (mutual TLS), which the listener has verified: see [`Peer`]. If
-    /// there
-    /// are names, the certificate must have one of them.
+    /// there are names, the certificate must have one of them.
     MutualTls(Arc<[String]>),
 }
 

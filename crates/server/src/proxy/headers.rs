@@ -156,8 +156,7 @@ fn join_cookies(headers: &mut HeaderMap) {
 }
 
 /// Sets `Transfer-Encoding: chunked` on a `GET` or `HEAD` with a body of unknown length. Without
-/// it,
-/// hyper sends no body.
+/// it, hyper sends no body.
 pub(super) fn force_chunked_for_get_body(parts: &mut Parts, body: &impl Body) {
     let is_get = matches!(parts.method, Method::GET | Method::HEAD);
     if is_get && !body.is_end_stream() && body.size_hint().exact().is_none() {

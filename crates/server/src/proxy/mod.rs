@@ -236,8 +236,7 @@ impl Shared {
     }
 
     /// Whether the service gets the client's host. HTTP/2, which gRPC needs, sends the authority of
-    /// the
-    /// connection instead.
+    /// the connection instead.
     fn keeps_host(&self, headers: &HeaderMap) -> bool {
         self.keep_host && !(self.may_speak_http2 && is_grpc(headers))
     }

@@ -1,6 +1,5 @@
 //! WebSocket tunnels. Other upgrades are not supported: after an upgrade to HTTP/2, for example,
-//! the
-//! service would get requests that bypass the idempotency layer.
+//! the service would get requests that bypass the idempotency layer.
 
 use std::io;
 use std::pin::Pin;

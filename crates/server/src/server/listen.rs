@@ -42,8 +42,7 @@ pub async fn serve_operators(
 
 /// Serves a router on `listener.address`, with the limits and the TLS of the main listener. For a
 /// process with its own API, such as the gateway for agents' tools. Once the future is dropped,
-/// running
-/// requests finish.
+/// running requests finish.
 ///
 /// # Errors
 /// [`StartError`] has the cause and a fix.

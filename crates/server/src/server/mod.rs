@@ -155,8 +155,7 @@ impl Server {
         let stack = Stack::new(&new.config, &self.semel, limiter, self.tunnels.clone())?;
         let main = tls::server_config(&new.config.listener.tls)?;
         // The credential of the admin API is fixed at start. If the new file replaced certificates
-        // by
-        // tokens, dropping the certificates now would leave the API open.
+        // by tokens, dropping the certificates now would leave the API open.
         let (old, tls) = (&current.config.admin.tls, &mut new.config.admin.tls);
         tls.client_ca_file.clone_from(&old.client_ca_file);
         tls.client_optional = old.client_optional;

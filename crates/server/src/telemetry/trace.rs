@@ -1,8 +1,8 @@
 //! OpenTelemetry traces: a span for each request, sent to a collector over OTLP/HTTP.
 //!
 //! A span has the hash of the key, so that retries of a request can be found together, but never
-//! the
-//! key, the path or the payload. The W3C trace context of the client is propagated to the service.
+//! the key, the path or the payload. The W3C trace context of the client is propagated to the
+//! service.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -175,8 +175,7 @@ pub(crate) fn bearer(parts: &Parts) -> Option<&str> {
 }
 
 /// Accepts requests for loopback host names only. Otherwise a web page could point its own name
-/// here
-/// and call through a visitor's browser (DNS rebinding).
+/// here and call through a visitor's browser (DNS rebinding).
 pub(crate) fn require_loopback_host(parts: &Parts) -> Result<(), Failure> {
     let header = parts.headers.get(header::HOST);
     let host = match (parts.uri.host(), header) {

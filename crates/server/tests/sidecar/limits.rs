@@ -23,8 +23,7 @@ async fn counting(runs: &Runs) -> std::net::SocketAddr {
 }
 
 /// A request with an ambiguous length is refused, and nothing after it on its connection counts as
-/// a
-/// request.
+/// a request.
 #[tokio::test]
 async fn request_with_two_lengths_is_refused() {
     let runs = Runs::default();
