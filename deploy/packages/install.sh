@@ -18,8 +18,8 @@ fail() {
 
 while [ $# -gt 0 ]; do
     case "$1" in
-        --from) from="${2:-}"; shift 2 || fail "--from needs a URL" ;;
-        --to) to="${2:-}"; shift 2 || fail "--to needs a folder" ;;
+        --from) [ $# -ge 2 ] || fail "--from needs a URL"; from="$2"; shift 2 ;;
+        --to) [ $# -ge 2 ] || fail "--to needs a folder"; to="$2"; shift 2 ;;
         *) fail "unknown option $1; see the first lines of this script" ;;
     esac
 done

@@ -1,12 +1,12 @@
-//! Calls that a store has sent again by itself, as far as others have seen the first sending.
+//! Calls that a store sent twice by itself, because it lost the first reply.
 
 use std::collections::BTreeSet;
 
 use semel_testkit::history::{CallRecord, CallReply, CallRequest, History, KeyEnding};
 
-/// Adds claims that a store has sent twice. After a lost reply a store may repeat a claim, and
-/// only the last answer is recorded. The first sending becomes a claim without an answer where it
-/// may have won a lease of its own:
+/// Adds the first sending of calls that a store sent twice. After a lost reply a store may repeat
+/// a call, and only the last answer is recorded. The first sending of a claim is added, without an
+/// answer, where it may have won a lease of its own:
 ///
 /// - An operator unlocked the lease that it had won, and the repetition won another. The unlock
 ///   names a fence that no caller knows, under the token of a claim that was in flight and got a
@@ -14,8 +14,8 @@ use semel_testkit::history::{CallRecord, CallReply, CallRequest, History, KeyEnd
 /// - Its record expired, and the repetition found another one. The call took longer than its
 ///   record lives.
 ///
-/// A release becomes one without an answer, too, if its repetition lost to a claim that won the
-/// freed key while the release was on its way.
+/// That of a release is added where the repetition lost to a claim that won the freed key while the
+/// release was on its way.
 pub(crate) fn write_down(history: &mut History) {
     let mut sendings = unlocked(history);
     sendings.extend(
@@ -33,12 +33,12 @@ pub(crate) fn write_down(history: &mut History) {
     history.calls.extend(sendings);
 }
 
-fn first_sending(claim: &CallRecord) -> CallRecord {
+fn first_sending(call: &CallRecord) -> CallRecord {
     CallRecord {
         end: None,
         ended: None,
         reply: CallReply::Unanswered,
-        ..claim.clone()
+        ..call.clone()
     }
 }
 

@@ -79,25 +79,20 @@ pub fn commands(page: &str) -> Vec<ShellBlock> {
     let mut found: Vec<ShellBlock> = Vec::new();
     let mut follows_shell = false;
     for block in blocks(page) {
-        match block.kind.as_str() {
-            "sh" => found.push(ShellBlock {
+        let is_shell = block.kind == "sh";
+        if is_shell {
+            found.push(ShellBlock {
                 text: block.text,
                 output: None,
                 line: block.line,
-            }),
-            "text" if follows_shell => {
-                if let Some(last) = found.last_mut() {
-                    last.output = Some(block.text);
-                }
-                follows_shell = false;
-                continue;
-            }
-            _ => {
-                follows_shell = false;
-                continue;
-            }
+            });
+        } else if block.kind == "text"
+            && follows_shell
+            && let Some(shell) = found.last_mut()
+        {
+            shell.output = Some(block.text);
         }
-        follows_shell = true;
+        follows_shell = is_shell;
     }
     found
 }

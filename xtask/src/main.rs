@@ -51,9 +51,9 @@ enum Command {
         #[command(subcommand)]
         action: services::Action,
     },
-    /// Write the generated files that are kept in the repository.
+    /// Write the generated files that are kept in the repository, and the types of both SDKs.
     Generate {
-        /// Write nothing; fail when a file is out of date.
+        /// Write nothing; fail when a file is out of date. `sdks` checks the types of the SDKs.
         #[arg(long)]
         check: bool,
     },
@@ -120,7 +120,11 @@ fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Ci(options) => ci::run(&workspace, &options)?,
         Command::Services { action } => services::run(&workspace, &action)?,
-        Command::Generate { check } => generate::run(&workspace, check)?,
+        Command::Generate { check: true } => generate::run(&workspace, true)?,
+        Command::Generate { check: false } => {
+            generate::run(&workspace, false)?;
+            sdks::generate(&workspace)?;
+        }
         Command::Model { quick } => programs::model(&workspace, quick)?,
         Command::Shuttle => programs::shuttle(&workspace)?,
         Command::Bench { name, arguments } => return bench::run(&workspace, &name, &arguments),

@@ -188,7 +188,7 @@ pub(crate) fn bytes(count: f64) -> String {
     format!("{left:.1} PiB")
 }
 
-/// A number with a thin space every three digits.
+/// A number with a comma every three digits.
 pub(crate) fn number(count: f64) -> String {
     let digits = format!("{count:.0}");
     let mut text = String::new();

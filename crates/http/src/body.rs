@@ -231,7 +231,7 @@ where
         drain.await.is_ok()
     }
 
-    /// Passes each chunk to `take`, until the end or until it returns false.
+    /// Passes each chunk to `take`, until the end or until it returns an error.
     async fn pieces(
         &mut self,
         limit: Duration,

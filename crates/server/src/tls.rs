@@ -134,8 +134,7 @@ pub(crate) fn with_native_roots() -> Result<ClientConfig, TlsError> {
 }
 
 /// The name in a client certificate: its first DNS name or URI, otherwise `cn=` and its common
-/// name.
-/// Names of different kinds cannot collide, because malformed DNS names and URIs are ignored.
+/// name. Names of different kinds cannot collide, because malformed DNS names and URIs are ignored.
 #[must_use]
 pub(crate) fn read_name(certificate: &CertificateDer<'_>) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;

@@ -72,8 +72,7 @@ export type components = {
             tenant?: string;
             /**
              * @description 128 random bits. If the response to a claim is lost, the same claim with the same token gets
-             *     the
-             *     same lease.
+             *     the same lease.
              */
             token?: string;
         };

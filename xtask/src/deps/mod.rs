@@ -61,7 +61,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
             0 => "kept".to_owned(),
             count => format!("broken {count} times"),
         },
-        "a module that imports none of the others can be read and tested alone".to_owned(),
+        "modules of a circle can only be read and tested together".to_owned(),
     ]);
     println!("{}", table(&["rule", "result", "because"], rows));
     workspace.write_result("deps", &(&findings, &circles))?;

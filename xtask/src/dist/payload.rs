@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::{Release, place};
 use crate::exec;
 
-/// Files of the repository, where they go, and their modes.
+/// Files of the repository, and where they go.
 const FILES: [(&str, &str); 5] = [
     ("LICENSE-MIT", "share/doc/semel/LICENSE-MIT"),
     ("LICENSE-APACHE", "share/doc/semel/LICENSE-APACHE"),

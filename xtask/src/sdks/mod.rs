@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 
 use crate::workspace::Workspace;
-use crate::{programs, services};
+use crate::{exec, programs, services};
 
 /// Which package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -39,6 +39,19 @@ pub(crate) fn run(workspace: &Workspace, language: Option<Language>) -> Result<(
 pub(crate) fn prepare(workspace: &Workspace) -> Result<()> {
     python::environment(&workspace.path("target/sdks"))?;
     typescript::install(&workspace.path("sdks"))
+}
+
+/// Writes the types that both packages have of `spec/openapi.json`.
+pub(crate) fn generate(workspace: &Workspace) -> Result<()> {
+    prepare(workspace)?;
+    let environment = python::environment(&workspace.path("target/sdks"))?;
+    let mut python = Command::new(environment.join("bin/python"));
+    python.env("PYTHONDONTWRITEBYTECODE", "1");
+    python.arg("tools/generate.py");
+    exec::run(python.current_dir(workspace.path("sdks/python")))?;
+    let mut node = Command::new("node");
+    node.arg("tools/generate.mjs");
+    exec::run(node.current_dir(workspace.path("sdks/typescript")))
 }
 
 /// Side by side: both wait for other machines and for clocks more than they compute.

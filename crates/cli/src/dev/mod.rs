@@ -77,7 +77,11 @@ impl Dev {
     async fn play(&self) -> Result<(), Exit> {
         let listener = TcpListener::bind(("127.0.0.1", self.port)).await;
         let listener = listener.map_err(|error| {
-            let message = format!("127.0.0.1:{}: {error}", self.port);
+            let message = format!(
+                "can't listen on 127.0.0.1:{}: {error}\n    fix: --port with another number, or none \
+                 for a free port",
+                self.port
+            );
             Exit::failed(exit::LISTEN, message)
         })?;
         let page = listener.local_addr().map_err(unexpected)?;

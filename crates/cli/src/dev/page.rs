@@ -153,6 +153,9 @@ async fn retry(State(stage): State<Arc<Stage>>, Path(number): Path<u32>) -> Resp
 fn begun(number: Option<u32>) -> Response {
     match number {
         Some(number) => (StatusCode::ACCEPTED, Json(json!({ "run": number }))).into_response(),
-        None => refused(StatusCode::CONFLICT, "another scenario still runs"),
+        None => refused(
+            StatusCode::CONFLICT,
+            "another scenario still runs; wait for its end",
+        ),
     }
 }

@@ -67,7 +67,7 @@ impl Stage {
             if sidecar.revive(clock).await.is_err() {
                 let verdict = Verdict {
                     tone: Tone::Bad,
-                    text: "A sidecar could not be started again.".to_owned(),
+                    text: "A sidecar could not be started again. End semel dev with Ctrl-C, and start it anew.".to_owned(),
                     record: None,
                 };
                 self.board.change(number, |run| run.verdict = Some(verdict));

@@ -44,7 +44,8 @@ impl Docs {
                 Some(page) => out::write(format_args!("{}", page.text)),
                 None => {
                     let message = format!(
-                        "there is no page {name:?}\n    fix: `semel docs` lists the pages, `semel docs --search WORDS` finds one"
+                        "there is no page {name:?}\n    fix: `semel docs` lists the pages, `semel docs \
+                         --search WORDS` finds one"
                     );
                     return Exit::failed(exit::NOT_FOUND, message);
                 }
@@ -54,7 +55,9 @@ impl Docs {
                 if found.is_empty() {
                     return Exit::failed(
                         exit::NOT_FOUND,
-                        format!("no page contains the words {words:?}"),
+                        format!(
+                            "no page contains all of the words {words:?}\n    fix: try fewer words"
+                        ),
                     );
                 }
                 for hit in found {

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::Target;
 use crate::exit::{self, Exit};
-use crate::runtime;
+use crate::{out, runtime};
 
 /// Starts a server, lists its tools, and reports which are unsafe to retry. Calls no tool.
 #[derive(Args)]
@@ -43,7 +43,7 @@ impl Lint {
         let (tools, findings) =
             checked.map_err(|error| Exit::failed(exit::UNEXPECTED, error.to_string()))?;
         if self.json {
-            println!("{}", as_json(tools, &findings));
+            out::say(as_json(tools, &findings));
         } else {
             show(tools, &findings);
         }
@@ -74,19 +74,21 @@ fn show(tools: usize, findings: &[LintFinding]) {
         fix,
     } in findings
     {
-        println!(
+        // The texts come from the server of somebody else.
+        let (tool, message) = (out::printable(tool), out::printable(message));
+        out::say(format_args!(
             "{} {tool} [{code}]\n    {message}\n    fix: {fix}",
             word(*severity)
-        );
+        ));
     }
     let errors = findings
         .iter()
         .filter(|finding| finding.severity == LintSeverity::Error)
         .count();
-    println!(
+    out::say(format_args!(
         "{tools} tools, {errors} errors, {} warnings",
         findings.len() - errors
-    );
+    ));
 }
 
 fn as_json(tools: usize, findings: &[LintFinding]) -> serde_json::Value {

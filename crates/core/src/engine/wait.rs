@@ -1,4 +1,4 @@
-//! WaitState for another's claim, and for another's run (P34).
+//! Waiting for another's claim, and for another's run (P34).
 
 use std::time::Duration;
 

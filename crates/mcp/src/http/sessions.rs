@@ -22,10 +22,11 @@ use crate::peer::{Peer, QUEUE};
 use crate::process::{DRAIN_TIME, ServerCommand};
 use crate::session::Session;
 
-/// The largest number of sessions, and the idle time after which a session may be replaced.
+/// The largest number of sessions.
 const MAX_SESSIONS: usize = 100;
 /// The largest number of sessions of one caller. Each has a process.
 const MAX_SESSIONS_OF_CALLER: usize = 25;
+/// The idle time after which a session may be replaced.
 const IDLE: Duration = Duration::from_secs(30 * 60);
 
 /// The table of sessions.

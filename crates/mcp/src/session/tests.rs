@@ -39,11 +39,11 @@ impl Peers {
         }
     }
 
-    async fn handle_client_message(&self, message: Value) {
+    async fn client_sends(&self, message: Value) {
         self.client.send(message.to_string().into()).await.unwrap();
     }
 
-    async fn handle_server_message(&self, message: Value) {
+    async fn server_sends(&self, message: Value) {
         self.server.send(message.to_string().into()).await.unwrap();
     }
 
@@ -77,7 +77,7 @@ async fn server_that_stops_reading_is_still_heard() {
     let mut peers = Peers::start(Settings::new("test"), 1).await;
     for id in 0..4 {
         peers
-            .handle_client_message(json!({"jsonrpc": "2.0", "id": id, "method": "ping"}))
+            .client_sends(json!({"jsonrpc": "2.0", "id": id, "method": "ping"}))
             .await;
     }
     // One message is in the server's channel, one is being sent, and two wait.
@@ -85,7 +85,7 @@ async fn server_that_stops_reading_is_still_heard() {
         tokio::task::yield_now().await;
     }
     let note = json!({"jsonrpc": "2.0", "method": "notifications/message"});
-    peers.handle_server_message(note.clone()).await;
+    peers.server_sends(note.clone()).await;
     assert_eq!(peers.client_receives().await, note);
     for id in 0..4 {
         assert_eq!(peers.server_receives().await["id"], id);
@@ -96,7 +96,7 @@ async fn server_that_stops_reading_is_still_heard() {
 async fn call_after_the_server_ended_is_reported_as_not_sent() {
     let mut peers = Peers::start(Settings::new("test"), QUEUE).await;
     peers
-        .handle_client_message(call(1, &json!({"idempotencyKey": "k"})))
+        .client_sends(call(1, &json!({"idempotencyKey": "k"})))
         .await;
     // The server ends while it is asked for its tools: its input is still open, and nobody reads
     // it.
@@ -114,13 +114,13 @@ async fn empty_key_does_not_reach_the_server() {
     let mut peers = Peers::start(Settings::new("test"), QUEUE).await;
     for empty in [json!(""), json!(null)] {
         peers
-            .handle_client_message(call(1, &json!({"to": "a", "idempotencyKey": empty})))
+            .client_sends(call(1, &json!({"to": "a", "idempotencyKey": empty})))
             .await;
         let mut received = peers.server_receives().await;
         if received["method"] == "tools/list" {
             let tools = json!([{"name": "pay", "inputSchema": {"additionalProperties": false}}]);
             peers
-                .handle_server_message(json!({"id": received["id"], "result": {"tools": tools}}))
+                .server_sends(json!({"id": received["id"], "result": {"tools": tools}}))
                 .await;
             received = peers.server_receives().await;
         }
@@ -129,9 +129,7 @@ async fn empty_key_does_not_reach_the_server() {
             json!({"to": "a"}),
             "{received}"
         );
-        peers
-            .handle_server_message(json!({"id": 1, "result": {}}))
-            .await;
+        peers.server_sends(json!({"id": 1, "result": {}})).await;
         assert_eq!(peers.client_receives().await["result"], json!({}));
     }
 }
@@ -143,7 +141,7 @@ async fn failed_list_is_not_requested_for_every_call() {
     for id in 1..=3 {
         let key = format!("k-{id}");
         peers
-            .handle_client_message(call(id, &json!({"idempotencyKey": key})))
+            .client_sends(call(id, &json!({"idempotencyKey": key})))
             .await;
         loop {
             let received = peers.server_receives().await;
@@ -153,12 +151,10 @@ async fn failed_list_is_not_requested_for_every_call() {
             lists += 1;
             let error = json!({"code": -32603, "message": "no"});
             peers
-                .handle_server_message(json!({"id": received["id"], "error": error}))
+                .server_sends(json!({"id": received["id"], "error": error}))
                 .await;
         }
-        peers
-            .handle_server_message(json!({"id": id, "result": {}}))
-            .await;
+        peers.server_sends(json!({"id": id, "result": {}})).await;
         assert_eq!(peers.client_receives().await["id"], id);
     }
     assert_eq!(lists, 1);
@@ -176,11 +172,11 @@ async fn observe_mode_refuses_nothing() {
     let bad = json!({"idempotencyKey": "no key at all"});
     let batch = json!([call(7, &json!({"idempotencyKey": "k"}))]);
     for message in [call(1, &json!({})), call(2, &bad), batch] {
-        peers.handle_client_message(message.clone()).await;
+        peers.client_sends(message.clone()).await;
         let mut received = peers.server_receives().await;
         if received["method"] == "tools/list" {
             peers
-                .handle_server_message(json!({"id": received["id"], "result": {"tools": []}}))
+                .server_sends(json!({"id": received["id"], "result": {"tools": []}}))
                 .await;
             received = peers.server_receives().await;
         }
@@ -194,17 +190,17 @@ async fn observe_mode_has_no_call_limit() {
     settings.call_limit = Duration::from_millis(50);
     let mut peers = Peers::start(settings, QUEUE).await;
     peers
-        .handle_client_message(call(1, &json!({"idempotencyKey": "k"})))
+        .client_sends(call(1, &json!({"idempotencyKey": "k"})))
         .await;
     let list = peers.server_receives().await;
     peers
-        .handle_server_message(json!({"id": list["id"], "result": {"tools": []}}))
+        .server_sends(json!({"id": list["id"], "result": {"tools": []}}))
         .await;
     assert_eq!(peers.server_receives().await["method"], "tools/call");
     // The limit has passed. In enforce mode the call would be in doubt.
     let silence = tokio::time::timeout(Duration::from_millis(300), peers.client_receives.recv());
     assert!(silence.await.is_err(), "something was said");
     let error = json!({"id": 1, "error": {"code": -32603, "message": "oh"}});
-    peers.handle_server_message(error.clone()).await;
+    peers.server_sends(error.clone()).await;
     assert_eq!(peers.client_receives().await, error);
 }

@@ -87,8 +87,7 @@ impl EventQuery {
 /// Follow the audit trail.
 ///
 /// Each event has the entry's kind as its name and the entry as its data. A reader that falls
-/// behind gets an event
-/// `audit.gap` with how many entries it missed.
+/// behind gets an event `audit.gap` with how many entries it missed.
 #[utoipa::path(
     get,
     path = "/admin/v1/events",

@@ -1,9 +1,8 @@
 //! The hash chain that makes changes of the trail's files detectable.
 //!
 //! Each entry of a file has a [`Link`]: its number, and a hash of the entry and of the previous
-//! link.
-//! Checkpoints sign the chain so far. An erased name is replaced by its digest, so the hashes stay
-//! valid.
+//! link. Checkpoints sign the chain so far. An erased name is replaced by its digest, so the hashes
+//! stay valid.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -116,8 +116,7 @@ impl Sink for ReplicatedSink {
     }
 
     /// Erases in the files first, so that no replica sends the name afterwards, and then in each
-    /// copy. If a
-    /// copy cannot be reached, this fails, and a retry is safe.
+    /// copy. If a copy cannot be reached, this fails, and a retry is safe.
     fn erase<'a>(&'a self, actor: &'a str) -> BoxFuture<'a, io::Result<u64>> {
         Box::pin(async move {
             let mut entries = self.files.erase(actor).await?;

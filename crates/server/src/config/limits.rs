@@ -18,8 +18,8 @@ pub struct Limits {
     #[schemars(range(min = 1))]
     pub connections_per_address: usize,
     /// The maximum number of concurrent requests, from the head to the end of the response.
-    /// Requests with a key count even after their client has disconnected. This also limits the
-    /// connections to the service. Further requests get 503.
+    /// Requests with a key count even after their client has disconnected. At most as many
+    /// connections to the service are in use. Further requests get 503.
     #[schemars(range(min = 1))]
     pub requests: usize,
     /// The maximum number of requests with a key that the service processes at the same time. They

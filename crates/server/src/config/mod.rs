@@ -1,5 +1,5 @@
-//! Configuration: defaults, a TOML file, `SEMEL_*` environment variables and flags, in this order
-//! of precedence.
+//! Configuration: defaults, a TOML file, `SEMEL_*` environment variables and flags. Later sources
+//! override earlier ones.
 //!
 //! | file | is |
 //! |---|---|

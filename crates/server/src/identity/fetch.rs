@@ -1,4 +1,4 @@
-//! JwksClient a JWKS from its URL: at intervals, and when a token names an unknown key.
+//! Fetches a JWKS from its URL: at intervals, and when a token names an unknown key.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

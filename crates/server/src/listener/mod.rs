@@ -82,7 +82,7 @@ pub(crate) struct RunningListener {
     connections: TaskTracker,
 }
 
-/// Whose connections are limited, and where they are accounting.
+/// Which peers have no limit for each address, and where connections are counted.
 pub(crate) struct ConnectionAccounting {
     pub(crate) trusted: Vec<ipnet::IpNet>,
     pub(crate) limiter: Option<Limiter>,

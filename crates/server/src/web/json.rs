@@ -180,7 +180,7 @@ pub(crate) fn deserialize_whole<'de, D: Deserializer<'de>>(from: D) -> Result<u6
 /// 2^53: every whole number up to this one is exact in floating point.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// The same for a member that may be absent.
+/// Reads a whole number of at least 0, or an absent member.
 pub(crate) fn deserialize_optional_whole<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<u64>, D::Error> {

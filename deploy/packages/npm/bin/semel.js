@@ -19,8 +19,9 @@ function program() {
 }
 
 const child = spawn(program(), process.argv.slice(2), { stdio: "inherit" });
-// The terminal sends its signals to the child, too; the launcher only waits for the child's end.
-for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {
+// A terminal sends Ctrl-C to the child, too. A second one would cut off its drain, so the launcher only waits.
+process.on("SIGINT", () => {});
+for (const signal of ["SIGTERM", "SIGHUP"]) {
   process.on(signal, () => {
     child.kill(signal);
   });

@@ -254,8 +254,7 @@ class ClaimRequest(TypedDict, closed=True):
     token: NotRequired[str]
     """
     128 random bits. If the response to a claim is lost, the same claim with the same token gets
-    the
-    same lease.
+    the same lease.
     """
 
 
