@@ -4,6 +4,7 @@
 //! alone.
 
 mod core;
+mod cpu;
 mod flood;
 mod jobs;
 mod mcp;

@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use crate::cpu::{self, Side};
 use crate::report::{Row, publish};
 use crate::stores::compare;
 
@@ -37,7 +38,8 @@ impl Drop for Process {
     }
 }
 
-/// The sidecar of this tree beside an earlier program, taking turns: what a change costs.
+/// The sidecar of this tree beside an earlier program, taking turns: what a change costs, in
+/// processor time of the sidecar.
 pub(crate) fn beside(earlier: PathBuf) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -47,26 +49,39 @@ pub(crate) fn beside(earlier: PathBuf) -> anyhow::Result<()> {
         std::fs::create_dir_all(&folder)?;
         let (service, plain, ours, theirs) = (free()?, free()?, free()?, free()?);
         let _nginx = nginx(&folder, service, plain)?;
-        let _first = start("memory://", service, ours, &[])?;
-        let _second = start_program(&earlier, "memory://", service, theirs, &[])?;
+        let first = start("memory://", service, ours, &[])?;
+        let second = start_program(&earlier, "memory://", service, theirs, &[])?;
         for address in [ours, theirs] {
             answers(address, "/_semel/readyz").await?;
         }
         let run = std::process::id();
         let (one, other) = (Connections::to(ours), Connections::to(theirs));
         let (bare_one, bare_other) = (one.clone(), other.clone());
-        let passed = compare(
-            "pass-through, beside the earlier program".to_owned(),
-            Some(0.95),
-            move |_| bare_one.clone().ask(None),
-            move |_| bare_other.clone().ask(None),
+        let (ours, theirs) = (first.id(), second.id());
+        let passed = cpu::compare(
+            "pass-through, beside the earlier program",
+            Some(1.05),
+            Side {
+                process: ours,
+                operation: move |_| bare_one.clone().ask(None),
+            },
+            Side {
+                process: theirs,
+                operation: move |_| bare_other.clone().ask(None),
+            },
         );
         let passed = passed.await?;
-        let keyed = compare(
-            "a new key each, memory, beside the earlier program".to_owned(),
-            Some(0.95),
-            move |i| one.clone().ask(Some(format!("bench-{run}-{i}"))),
-            move |i| other.clone().ask(Some(format!("bench-{run}-{i}"))),
+        let keyed = cpu::compare(
+            "a new key each, memory, beside the earlier program",
+            Some(1.05),
+            Side {
+                process: ours,
+                operation: move |i| one.clone().ask(Some(format!("bench-{run}-{i}"))),
+            },
+            Side {
+                process: theirs,
+                operation: move |i| other.clone().ask(Some(format!("bench-{run}-{i}"))),
+            },
         );
         let rows = vec![passed, keyed.await?];
         std::fs::remove_dir_all(folder)?;

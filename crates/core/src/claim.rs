@@ -2,6 +2,7 @@
 //!
 //! A lost claim or lease is a value, not an error, so that a caller can't overlook it.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::key::KeyHint;
 use crate::namespace::Namespace;
-use crate::record::{Answer, CrashPolicy, Fence, Record, State, Token};
+use crate::record::{Answer, ByteCount, CrashPolicy, Fence, Record, State, Token};
 
 /// A request to become the owner of a key and run its effect.
 #[derive(Clone, Debug)]
@@ -147,8 +148,9 @@ pub enum Claimed {
     InDoubt(InDoubt),
 }
 
-/// A lease as the store grants it: the right to run for a time.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A lease as the store grants it: the right to run for a time. `Debug` shows the sizes of checkpoint and memo, never
+/// their contents.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Grant {
     /// The key.
     pub identity: Identity,
@@ -167,6 +169,21 @@ pub struct Grant {
     /// Bytes that the store wants back with every call under this lease, to save itself a read. Opaque to everybody
     /// else. A lease without it is as valid.
     pub memo: Bytes,
+}
+
+impl fmt::Debug for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grant")
+            .field("identity", &self.identity)
+            .field("fence", &self.fence)
+            .field("token", &self.token)
+            .field("attempt", &self.attempt)
+            .field("checkpoint", &ByteCount(&self.checkpoint))
+            .field("lease", &self.lease)
+            .field("crash", &self.crash)
+            .field("memo", &ByteCount(&self.memo))
+            .finish()
+    }
 }
 
 impl Grant {
@@ -229,8 +246,8 @@ pub struct Replay {
     pub expires_in: Duration,
 }
 
-/// An operation of unknown outcome.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An operation of unknown outcome. `Debug` shows the size of the checkpoint, never its contents.
+#[derive(Clone, PartialEq, Eq)]
 pub struct InDoubt {
     /// The fence of the run whose outcome is unknown. A resolution names it.
     pub fence: Fence,
@@ -238,6 +255,16 @@ pub struct InDoubt {
     pub attempt: u16,
     /// The checkpoint that the last owner kept. Empty if there is none.
     pub checkpoint: Bytes,
+}
+
+impl fmt::Debug for InDoubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InDoubt")
+            .field("fence", &self.fence)
+            .field("attempt", &self.attempt)
+            .field("checkpoint", &ByteCount(&self.checkpoint))
+            .finish()
+    }
 }
 
 /// The answer to a renewal.

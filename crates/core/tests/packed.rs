@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use semel_core::record::PackedRecord;
 use semel_core::{
-    Answer, Body, Claim, ClaimTerms, Claimed, CrashPolicy, Fence, Fingerprint, Identity, Key,
-    Namespace, Record, Secret, Settlement, Timestamp, Token, protocol,
+    Answer, Body, Claim, ClaimTerms, Claimed, CrashPolicy, Fence, Fingerprint, Grant, Identity,
+    InDoubt, Key, Namespace, Record, Secret, Settlement, Timestamp, Token, protocol,
 };
 
 fn running(checkpoint: &'static [u8]) -> (Identity, Record) {
@@ -86,4 +86,24 @@ fn only_the_leases_own_running_record_is_taken() {
     assert!(!take(&other, &identity, fence, token), "another version");
     other[..2].copy_from_slice(&[1, 4]);
     assert!(!take(&other, &identity, fence, token), "in doubt");
+}
+
+#[test]
+fn debug_output_shows_sizes_and_no_contents() {
+    let (identity, record) = running(b"card 4242");
+    let mut grant = Grant::from_record(identity, &record);
+    grant.memo = record.encode().into();
+    let in_doubt = InDoubt {
+        fence: record.fence,
+        attempt: 1,
+        checkpoint: record.checkpoint.clone(),
+    };
+    for shown in [
+        format!("{record:?}"),
+        format!("{grant:?}"),
+        format!("{:?}", Claimed::InDoubt(in_doubt)),
+    ] {
+        assert!(shown.contains("checkpoint: 9 bytes"), "{shown}");
+        assert!(!shown.contains("4242"), "{shown}");
+    }
 }

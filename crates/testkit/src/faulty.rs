@@ -7,7 +7,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use semel_core::{Certainty, MemoryConfig, MemoryStore, Store as _};
-//! use semel_testkit::clock::FakeClock;
+//! use semel_conformance::clock::FakeClock;
 //! use semel_testkit::faulty::{CallKind, Fault, FaultyStore};
 //!
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {

@@ -1,12 +1,9 @@
-//! Shows that a store keeps Semel's promise, and helps users test what they build on it.
+//! Shows that Semel keeps its promise. For development only.
 //!
-//! For development only. What a store's author needs is [`conformance`]; what a user's test needs
-//! is [`clock`] and [`faulty`].
+//! The conformance suite for authors of stores is a crate of its own, `semel-conformance`.
 //!
 //! | module | what it is for |
 //! |---|---|
-//! | [`clock`] | time that stands still until a test moves it; seeded chance |
-//! | [`conformance`] | one function per protocol rule, for any store |
 //! | [`broken`] | stores with one bug each, which the suite must catch by name |
 //! | [`faulty`] | a store wrapper that fails, delays, loses replies and repeats calls, from a seed |
 //! | [`http_proxy`] | a way to an HTTP server that answers wrongly, at an exact request |
@@ -19,8 +16,6 @@
 //! | `model` | the protocol as a Stateright model (feature `model`) |
 
 pub mod broken;
-pub mod clock;
-pub mod conformance;
 pub mod faulty;
 pub mod history;
 pub mod http_proxy;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use semel_conformance::{self, ConformanceReport};
 use semel_testkit::broken::{BrokenSubject, Bug};
-use semel_testkit::conformance::{self, ConformanceReport};
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -14,7 +14,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 }
 
 async fn report(bug: Option<Bug>) -> ConformanceReport {
-    conformance::run(Arc::new(BrokenSubject::new(bug))).await
+    semel_conformance::run(Arc::new(BrokenSubject::new(bug))).await
 }
 
 /// How often the suite is run, at most, until it catches a bug: a race doesn't happen every time on
@@ -61,7 +61,10 @@ fn without_a_bug_every_check_passes() {
 /// No check that can't fail: each one fails for some seeded bug.
 #[test]
 fn every_check_catches_some_bug() {
-    let mut idle: Vec<&str> = conformance::ALL.iter().map(|check| check.name).collect();
+    let mut idle: Vec<&str> = semel_conformance::ALL
+        .iter()
+        .map(|check| check.name)
+        .collect();
     block_on(async {
         // A few at a time: most of what takes long is waiting for wake-ups that never come.
         for bugs in Bug::ALL.chunks(8) {

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use semel_conformance::clock::{FakeClock, env};
 use semel_core::canary::{self, CanaryError};
 use semel_core::store::Query;
 use semel_core::{
     Claim, ClaimTerms, Claimed, CrashPolicy, Env, Fingerprint, Identity, Key, MemoryConfig,
     MemoryStore, Namespace, Secret, Store as _, StoreAdmin as _, Token,
 };
-use semel_testkit::clock::{FakeClock, env};
 
 fn secret(id: u16) -> Secret {
     let byte = u8::try_from(id).expect("a small id");

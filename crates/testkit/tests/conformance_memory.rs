@@ -1,5 +1,5 @@
 //! The memory store keeps every rule.
 
-use semel_testkit::conformance::MemorySubject;
+use semel_conformance::MemorySubject;
 
-semel_testkit::conformance_tests!(memory, async || MemorySubject::new());
+semel_conformance::conformance_tests!(memory, async || MemorySubject::new());

@@ -6,13 +6,13 @@ mod both;
 use std::sync::Arc;
 use std::time::Duration;
 
+use semel_conformance::{Spans, Subject};
 use semel_core::{
     Answer, BoxFuture, Claim, ClaimTerms, Claimed, CrashPolicy, Fence, Fingerprint, Grant,
     Identity, Key, MemoryConfig, MemoryStore, Namespace, Record, Resolution, Resolved, Restored,
     Secret, Settled, Settlement, State, Store as _, StoreAdmin, Token,
 };
 use semel_stores::compose::Mirror;
-use semel_testkit::conformance::{Spans, Subject};
 
 use both::Both;
 
@@ -56,7 +56,7 @@ impl Subject for Both {
     }
 }
 
-semel_testkit::conformance_tests!(mirror, async || Both::new());
+semel_conformance::conformance_tests!(mirror, async || Both::new());
 
 const LEASE: Duration = Duration::from_secs(30);
 

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use semel_conformance::{self, Scene, Spans, Subject};
 use semel_core::clock::{Sleep, SystemTime};
 use semel_core::{
     BoxFuture, Clock, Identity, MemoryConfig, MemoryStore, StoreAdmin, Tick, Timestamp,
 };
-use semel_testkit::conformance::{self, Scene, Spans, Subject};
 
 /// The machine's time, on Tokio's timer.
 #[derive(Default)]
@@ -81,7 +81,7 @@ async fn the_suite_holds_in_real_time() {
     const ALONE: &str = "p21_sweep_removes_the_expired";
     let shared: Arc<dyn Subject> = Arc::new(RealTime::new());
     let mut running = Vec::new();
-    for check in conformance::ALL {
+    for check in semel_conformance::ALL {
         let subject = match check.name {
             ALONE => Arc::new(RealTime::new()),
             _ => Arc::clone(&shared),

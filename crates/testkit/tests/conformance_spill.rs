@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use semel_conformance::clock::FakeClock;
+use semel_conformance::{Spans, Subject};
 use semel_core::{
     Answer, Body, BoxFuture, Certainty, Claim, ClaimTerms, Claimed, CrashPolicy, Digest,
     Fingerprint, Grant, Identity, Key, MemoryConfig, MemoryStore, Namespace, Secret, Settled,
     Settlement, Store as _, StoreAdmin, StoreError, StoreErrorKind, StoreResult, Token,
 };
 use semel_stores::compose::{BodyStore, Spill};
-use semel_testkit::clock::FakeClock;
-use semel_testkit::conformance::{Spans, Subject};
 use semel_testkit::faulty::{CallKind, Fault, FaultyStore};
 
 /// Bodies in this process's memory, from which a test may take them, and which it may stop.
@@ -161,7 +161,7 @@ impl Subject for Shelved {
     }
 }
 
-semel_testkit::conformance_tests!(spill, async || Shelved::new());
+semel_conformance::conformance_tests!(spill, async || Shelved::new());
 
 fn claim(key: &str) -> Claim {
     let (secret, key) = (Secret::none(), Key::parse(key).expect("a key"));

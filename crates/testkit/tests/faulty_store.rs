@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use semel_conformance::clock::FakeClock;
+use semel_conformance::{self, Spans, Subject};
 use semel_core::{
     Answer, BoxFuture, Certainty, Claim, ClaimTerms, Claimed, CrashPolicy, Fingerprint, Grant,
     Identity, Key, MemoryConfig, MemoryStore, Namespace, Secret, Settled, Settlement, State,
     Store as _, StoreAdmin, Token,
 };
-use semel_testkit::clock::FakeClock;
-use semel_testkit::conformance::{self, Spans, Subject};
 use semel_testkit::faulty::{CallKind, Fault, Faults, FaultyStore};
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -103,7 +103,7 @@ fn paid() -> Settlement {
 }
 
 // A wrapper that keeps every rule when told of no fault.
-semel_testkit::conformance_tests!(without_faults, async || Rig::sound());
+semel_conformance::conformance_tests!(without_faults, async || Rig::sound());
 
 /// I6 at large: every call arrives twice, and every rule still holds.
 ///
@@ -119,15 +119,15 @@ fn every_call_may_arrive_twice() {
         repeat: 1.0,
         ..Faults::NONE
     };
-    let checks = conformance::ALL
+    let checks = semel_conformance::ALL
         .iter()
         .filter(|check| !MOVES_ON.contains(&check.name));
     let mut count = 0;
     for check in checks {
-        conformance::test(check.name, async || Rig::new(twice, 1));
+        semel_conformance::test(check.name, async || Rig::new(twice, 1));
         count += 1;
     }
-    assert_eq!(count + MOVES_ON.len(), conformance::ALL.len());
+    assert_eq!(count + MOVES_ON.len(), semel_conformance::ALL.len());
 }
 
 #[tokio::test]

@@ -5,11 +5,11 @@ use std::io::Write;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use semel_conformance::clock::FakeClock;
 use semel_core::{
     Answer, Claim, ClaimTerms, Claimed, CrashPolicy, Fingerprint, Identity, Key, MemoryConfig,
     MemoryStore, Namespace, Secret, Settlement, Store as _, Token,
 };
-use semel_testkit::clock::FakeClock;
 use semel_testkit::history::callers::{CallerOutcome, CallerReport, Reading, check};
 use semel_testkit::history::{
     CallRecord, CallReply, CallRequest, EffectRecord, History, HistoryLog, KeyEnding, OPERATOR,

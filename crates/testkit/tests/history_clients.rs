@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use semel_conformance::clock::FakeClock;
 use semel_core::{MemoryConfig, MemoryStore};
 use semel_testkit::broken::BrokenStore;
-use semel_testkit::clock::FakeClock;
 use semel_testkit::faulty::Faults;
 use semel_testkit::history::clients::{Plan, run};
 use semel_testkit::history::rig::Rig;

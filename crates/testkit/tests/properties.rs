@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use edge::{Edge, OffByOne};
 use proptest::prelude::*;
+use semel_conformance::clock::FakeClock;
 use semel_core::{MemoryConfig, MemoryStore, StoreAdmin};
 use semel_testkit::broken::{BrokenStore, Bug};
-use semel_testkit::clock::FakeClock;
 use semel_testkit::reference::{self, Difference, DifferenceReport, Make, Op, Rule, Tally};
 
 fn memory(clock: &FakeClock) -> Arc<dyn StoreAdmin> {

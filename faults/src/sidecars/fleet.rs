@@ -37,6 +37,13 @@ impl Sidecar {
         })
     }
 
+    /// Does what a supervisor does with a process that ended by itself.
+    pub(super) fn restart_if_ended(&mut self) {
+        if !self.process.runs() {
+            self.restart();
+        }
+    }
+
     pub(super) fn restart(&mut self) {
         self.process.kill();
         self.process = serve(&self.program, &self.folder);

@@ -103,6 +103,7 @@ pub(crate) async fn run(seconds: u64, seed: u64) -> Result<Row> {
     let on_api = v1::Callers::start(&addresses, &seen, seed);
     let until = tick() + seconds * 1_000_000_000;
     let struck = strike(&mut fleet, &mut redis, &ways, seed, until).await;
+    supervise(&mut fleet).await?;
     stop.store(true, Ordering::SeqCst);
     for caller in callers {
         caller.await.context("a caller died")?;
@@ -250,6 +251,9 @@ async fn strike(
     let mut struck = StrikeCounts::default();
     while tick() < until {
         pass(Duration::from_millis(rng.random_range(200..900))).await;
+        for sidecar in &mut *fleet {
+            sidecar.restart_if_ended();
+        }
         let index = rng.random_range(0..fleet.len());
         match rng.random_range(0..8) {
             0..3 => {
@@ -276,6 +280,24 @@ async fn strike(
         }
     }
     struck
+}
+
+/// Waits until every sidecar accepts connections. A sidecar that starts while its store is cut off
+/// ends, and is started again.
+async fn supervise(fleet: &mut [Sidecar]) -> Result<()> {
+    for _ in 0..600 {
+        let mut accepting = 0;
+        for sidecar in &mut *fleet {
+            sidecar.restart_if_ended();
+            let connected = tokio::net::TcpStream::connect(sidecar.address).await;
+            accepting += usize::from(connected.is_ok());
+        }
+        if accepting == fleet.len() {
+            return Ok(());
+        }
+        pass(Duration::from_millis(100)).await;
+    }
+    anyhow::bail!("a sidecar accepts no connections a minute after the last fault")
 }
 
 /// Under `hold`, nothing may happen twice.

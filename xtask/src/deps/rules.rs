@@ -111,8 +111,20 @@ pub(crate) const RULES: &[Rule] = &[
     Rule {
         name: "no-testkit-in-a-shipped-crate",
         who: Who::Published,
-        never: &["semel-testkit"],
-        why: "the test kit is a dev-dependency",
+        never: &["semel-testkit", "semel-conformance"],
+        why: "tests are a dev-dependency",
+    },
+    Rule {
+        name: "suite-on-core-alone",
+        who: Who::Package("semel-conformance"),
+        never: &[
+            "semel",
+            "semel-http",
+            "semel-server",
+            "semel-stores",
+            "semel-testkit",
+        ],
+        why: "who writes a store needs the protocol and the suite, and nothing else of ours",
     },
     Rule {
         name: "nothing-on-the-tools",

@@ -109,7 +109,7 @@ mod tests {
     /// The result is the same on one clock and on two.
     #[tokio::test]
     async fn copied_record_exists_and_is_not_new() {
-        let clock = Arc::new(semel_testkit::clock::FakeClock::new());
+        let clock = Arc::new(semel_conformance::clock::FakeClock::new());
         let store = || Arc::new(MemoryStore::new(MemoryConfig::default(), clock.clone()));
         let (from, to) = (store(), store());
         let semel = Semel::builder().open_on(from.clone()).await;
@@ -139,7 +139,7 @@ mod tests {
 
     #[tokio::test]
     async fn unreadable_records_are_counted() {
-        let clock = Arc::new(semel_testkit::clock::FakeClock::new());
+        let clock = Arc::new(semel_conformance::clock::FakeClock::new());
         let from = BrokenStore::new(None, clock.clone());
         let to = MemoryStore::new(MemoryConfig::default(), clock);
         let semel = Semel::builder().open_on(Arc::new(from.clone())).await;

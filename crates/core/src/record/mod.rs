@@ -186,8 +186,17 @@ impl fmt::Debug for Body {
     }
 }
 
-/// What a store keeps for one key.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// Shows how many bytes there are, never which.
+pub(crate) struct ByteCount<'a>(pub(crate) &'a Bytes);
+
+impl fmt::Debug for ByteCount<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
+/// What a store keeps for one key. `Debug` shows the sizes of answer and checkpoint, never their contents.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Record {
     /// Second half of the identity: proves which key the record belongs to (P24).
     pub seal: Seal,
@@ -223,6 +232,30 @@ pub struct Record {
     pub checkpoint: Bytes,
     /// The answer, once completed or failed.
     pub answer: Option<Arc<Answer>>,
+}
+
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Record")
+            .field("seal", &self.seal)
+            .field("state", &self.state)
+            .field("crash", &self.crash)
+            .field("fence", &self.fence)
+            .field("token", &self.token)
+            .field("attempt", &self.attempt)
+            .field("max_attempts", &self.max_attempts)
+            .field("fingerprint", &self.fingerprint)
+            .field("secret_id", &self.secret_id)
+            .field("lease", &self.lease)
+            .field("retention", &self.retention)
+            .field("created_at", &self.created_at)
+            .field("written_at", &self.written_at)
+            .field("namespace", &self.namespace)
+            .field("hint", &self.hint)
+            .field("checkpoint", &ByteCount(&self.checkpoint))
+            .field("answer", &self.answer)
+            .finish()
+    }
 }
 
 impl Record {

@@ -90,7 +90,7 @@ impl Inner {
         let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
         let now = if is_deleted(&record) {
             // What a deletion leaves has another time to live, and any claim wins over it.
-            self.time.now().max(record.written_at)
+            self.time.at_least().max(record.written_at)
         } else {
             let age = record.retention.saturating_sub(left);
             record.written_at.plus(age)

@@ -21,7 +21,7 @@ impl Inner {
         settlement: &Settlement,
     ) -> StoreResult<Settled> {
         let key = self.key(&lease.identity);
-        let now = self.time.now();
+        let now = self.time.at_least();
         let cell = SettleCell {
             inner: self,
             lease,
@@ -97,7 +97,7 @@ impl Inner {
         let Some(record) = self.own_record(lease, &key).await? else {
             return Ok(Renewed::Lost);
         };
-        let now = self.time.now().max(record.written_at);
+        let now = self.time.at_least().max(record.written_at);
         let Some(checkpoint) = checkpoint else {
             let (owner, life) = (owner(lease), millis(record.retention).to_string());
             let written = now.as_micros().to_le_bytes();
@@ -153,7 +153,7 @@ impl SettleCell<'_> {
     /// What a write was answered with: nothing if there is no record, or the record that is there.
     fn judge(&self, reply: Value) -> StoreResult<Swap<Self>> {
         Ok(match reply {
-            Value::Nil => Swap::Lost(Some(Snapshot::absent(self.inner.time.now()))),
+            Value::Nil => Swap::Lost(Some(Snapshot::absent(self.inner.time.at_least()))),
             Value::BulkString(found) => Swap::Lost(Some(self.snapshot(found.into())?)),
             _ => Swap::Done(()),
         })
@@ -163,7 +163,7 @@ impl SettleCell<'_> {
         let record = Record::decode_for(&self.lease.identity, &packed)?;
         Ok(Snapshot {
             found: Some((record, packed)),
-            now: self.inner.time.now(),
+            now: self.inner.time.at_least(),
         })
     }
 }
@@ -176,7 +176,7 @@ impl Cell for SettleCell<'_> {
 
     async fn read(&self) -> StoreResult<Snapshot<Bytes>> {
         match self.inner.link.query(&self.key, &get(&self.key)).await? {
-            Value::Nil => Ok(Snapshot::absent(self.inner.time.now())),
+            Value::Nil => Ok(Snapshot::absent(self.inner.time.at_least())),
             Value::BulkString(found) => self.snapshot(found.into()),
             _ => Err(unexpected("GET")),
         }

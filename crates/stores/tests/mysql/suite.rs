@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use semel_conformance::{Spans, Subject};
 use semel_core::store::StoreAdmin;
 use semel_core::{BoxFuture, Identity};
 use semel_stores::mysql::MySqlStore;
-use semel_testkit::conformance::{Spans, Subject};
 use sqlx::{Connection as _, MySqlConnection};
 
 struct Server {
@@ -59,4 +59,4 @@ impl Subject for Server {
     }
 }
 
-semel_testkit::conformance_tests!(mariadb, async || Server::at(crate::shared()).await);
+semel_conformance::conformance_tests!(mariadb, async || Server::at(crate::shared()).await);

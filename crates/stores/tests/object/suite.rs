@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use object_store::ObjectStoreExt as _;
+use semel_conformance::{ALL, Scene, Spans, Subject};
 use semel_core::store::StoreAdmin;
 use semel_core::{BoxFuture, Identity};
 use semel_stores::object::ObjectStore;
-use semel_testkit::conformance::{ALL, Scene, Spans, Subject};
 
 use super::support::{clock, open, own_url_of};
 
@@ -66,7 +66,7 @@ impl Subject for Bucket {
     }
 }
 
-semel_testkit::conformance_tests!(seaweed, async || Bucket::at("SEMEL_TEST_S3_URL").await);
+semel_conformance::conformance_tests!(seaweed, async || Bucket::at("SEMEL_TEST_S3_URL").await);
 
 /// One check for every kind of call, in one process and a few at a time: the emulator is slow.
 fn is_short(name: &str) -> bool {

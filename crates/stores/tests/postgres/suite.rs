@@ -7,10 +7,10 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use semel_conformance::{Spans, Subject};
 use semel_core::store::StoreAdmin;
 use semel_core::{BoxFuture, Identity};
 use semel_stores::postgres::PostgresStore;
-use semel_testkit::conformance::{Spans, Subject};
 use sqlx::Connection as _;
 use sqlx::types::Uuid;
 
@@ -76,11 +76,11 @@ impl Subject for Server {
     }
 }
 
-semel_testkit::conformance_tests!(postgres, async || Server::at("SEMEL_TEST_POSTGRES_URL", "")
+semel_conformance::conformance_tests!(postgres, async || Server::at("SEMEL_TEST_POSTGRES_URL", "")
     .await);
-semel_testkit::conformance_tests!(pgbouncer, async || {
+semel_conformance::conformance_tests!(pgbouncer, async || {
     Server::at("SEMEL_TEST_PGBOUNCER_URL", "?pooler=transaction").await
 });
-semel_testkit::conformance_tests!(synchronous_replica, async || {
+semel_conformance::conformance_tests!(synchronous_replica, async || {
     Server::at("SEMEL_TEST_POSTGRES_SYNC_URL", "").await
 });

@@ -7,11 +7,11 @@ fn alone(name: &str) -> String {
     format!("{}/1", variable(name))
 }
 
-semel_testkit::conformance_tests!(redis_7, async || Server::at(alone("SEMEL_TEST_REDIS_URL"))
+semel_conformance::conformance_tests!(redis_7, async || Server::at(alone("SEMEL_TEST_REDIS_URL"))
     .await);
-semel_testkit::conformance_tests!(valkey_9, async || Server::at(alone(
+semel_conformance::conformance_tests!(valkey_9, async || Server::at(alone(
     "SEMEL_TEST_VALKEY_URL"
 ))
 .await);
-semel_testkit::conformance_tests!(redis_sentinel, async || Server::at(sentinel()).await);
-semel_testkit::conformance_tests!(redis_cluster, async || Server::at(cluster()).await);
+semel_conformance::conformance_tests!(redis_sentinel, async || Server::at(sentinel()).await);
+semel_conformance::conformance_tests!(redis_cluster, async || Server::at(cluster()).await);

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
+use semel_conformance::{ALL, CheckVerdict, ConformanceCheck, Scene, Spans, Subject};
 use semel_core::store::StoreAdmin;
 use semel_core::{
     Answer, BoxFuture, Certainty, Claim, Clock, Identity, Settlement, StoreError, StoreErrorKind,
     Token,
 };
 use semel_stores::redis::{DEFAULT_PREFIX, RedisStore};
-use semel_testkit::conformance::{ALL, CheckVerdict, ConformanceCheck, Scene, Spans, Subject};
 
 /// The value of a variable that `cargo xtask services up` sets.
 pub(crate) fn variable(name: &str) -> String {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use semel_conformance::{Spans, Subject};
 use semel_core::store::StoreAdmin;
 use semel_core::{BoxFuture, Identity};
 use semel_stores::sqlite::SqliteStore;
-use semel_testkit::conformance::{Spans, Subject};
 
 use crate::Place;
 
@@ -64,4 +64,4 @@ impl Subject for File {
     }
 }
 
-semel_testkit::conformance_tests!(sqlite, async || File::new().await);
+semel_conformance::conformance_tests!(sqlite, async || File::new().await);

@@ -12,9 +12,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Parser;
 use futures_util::FutureExt as _;
+use semel_conformance::clock::FakeClock;
 use semel_core::clock::SystemTime;
 use semel_core::{MemoryConfig, MemoryStore, StoreAdmin};
-use semel_testkit::clock::FakeClock;
 use semel_testkit::reference::{self, DifferenceReport, Tally};
 
 /// Holds the memory store to the protocol, written a second time, over random sequences.

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use semel_testkit::broken::Bug;
-//! use semel_testkit::conformance::ConformanceCheck;
+//! use semel_conformance::ConformanceCheck;
 //!
 //! for bug in Bug::ALL {
 //!     assert!(ConformanceCheck::named(bug.expected_check()).is_some(), "{}", bug.name());

@@ -6,8 +6,8 @@ use std::time::Duration;
 use semel_core::{BoxFuture, Identity, StoreAdmin};
 
 use super::{BrokenStore, Bug};
-use crate::clock::FakeClock;
-use crate::conformance::{Spans, Subject};
+use semel_conformance::clock::FakeClock;
+use semel_conformance::{Spans, Subject};
 
 /// A store with this bug, or with none, on a clock that the suite moves.
 pub struct BrokenSubject {

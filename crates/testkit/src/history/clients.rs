@@ -19,7 +19,7 @@ use semel_core::{
 
 use super::replies::micros;
 use super::{History, HistoryLog, Recorder};
-use crate::conformance::Subject;
+use semel_conformance::Subject;
 
 /// How many do how much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use semel_core::{Identity, MemoryConfig, MemoryStore, Store as _};
-//! use semel_testkit::clock::FakeClock;
+//! use semel_conformance::clock::FakeClock;
 //! use semel_testkit::history::{HistoryLog, check};
 //!
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {

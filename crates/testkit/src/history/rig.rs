@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use semel_core::{BoxFuture, Identity, StoreAdmin};
 
-use crate::clock::FakeClock;
-use crate::conformance::{Spans, Subject};
 use crate::faulty::{Faults, FaultyStore};
+use semel_conformance::clock::FakeClock;
+use semel_conformance::{Spans, Subject};
 
 /// A store as two processes see it, for [`clients`](super::clients).
 pub struct Rig {

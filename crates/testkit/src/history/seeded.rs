@@ -7,8 +7,8 @@ use super::check::{Violation, check};
 use super::clients::{Flaw, Plan, run};
 use super::rig::Rig;
 use crate::broken::{BrokenStore, Bug};
-use crate::clock::FakeClock;
 use crate::faulty::Faults;
+use semel_conformance::clock::FakeClock;
 
 /// Who has the bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

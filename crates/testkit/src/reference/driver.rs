@@ -14,7 +14,7 @@ use super::op::{KEYS, LeaseChoice, Moment, Named, OWNERS, Op};
 use super::rules::KeyModel;
 use super::tables::{LONGEST_RETENTION, TABLES, Tables};
 use super::tally::{Rule, Tally};
-use crate::clock::FakeClock;
+use semel_conformance::clock::FakeClock;
 
 /// An answer of the store that is not the reference's.
 #[derive(Clone, Debug)]

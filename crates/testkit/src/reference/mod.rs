@@ -11,7 +11,7 @@
 //! use semel_testkit::reference::{self, Tally};
 //!
 //! # futures_util::FutureExt::now_or_never(async {
-//! let make = |clock: &semel_testkit::clock::FakeClock| -> Arc<dyn StoreAdmin> {
+//! let make = |clock: &semel_conformance::clock::FakeClock| -> Arc<dyn StoreAdmin> {
 //!     Arc::new(MemoryStore::new(MemoryConfig::default(), Arc::new(clock.clone())))
 //! };
 //! let ops = reference::generate(42);

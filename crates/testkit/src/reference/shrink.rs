@@ -8,7 +8,7 @@ use semel_core::StoreAdmin;
 use super::driver::{Difference, compare};
 use super::op::Op;
 use super::tally::Tally;
-use crate::clock::FakeClock;
+use semel_conformance::clock::FakeClock;
 
 /// Makes an empty store that takes its time from the clock.
 pub type Make<'a> = &'a dyn Fn(&FakeClock) -> Arc<dyn StoreAdmin>;

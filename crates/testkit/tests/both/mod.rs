@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use semel_conformance::clock::FakeClock;
 use semel_core::{MemoryConfig, MemoryStore};
 use semel_stores::compose::Mirror;
-use semel_testkit::clock::FakeClock;
 
 pub(crate) struct Both {
     pub(crate) clock: Arc<FakeClock>,

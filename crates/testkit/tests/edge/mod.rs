@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use semel_conformance::clock::FakeClock;
 use semel_core::{
     BoxFuture, Busy, Claim, Claimed, Clock as _, Identity, Record, State, Store, StoreAdmin,
     StoreResult,
 };
-use semel_testkit::clock::FakeClock;
 
 /// Which end it gets wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,13 +26,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use semel_conformance::clock::{FakeClock, env};
 use semel_core::engine::{Engine, EngineConfig, Lease, Report, Request, Response, Verdict};
 use semel_core::event::{Event, Observer, Step};
 use semel_core::policy::Policy;
 use semel_core::{
     Answer, Body, Fingerprint, Key, MemoryConfig, MemoryStore, Namespace, Secret, Store,
 };
-use semel_testkit::clock::{FakeClock, env};
 
 /// An engine on a store, with everything in the test's hands.
 struct Rig {

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use semel_conformance::clock::FakeClock;
 use semel_core::engine::{
     Admission, EngineConfig, LeaseHandout, Problem, RemoteLease, Request, Response, Verdict,
 };
 use semel_core::event::{BusyReason, Ending, Step, VerdictKind};
 use semel_core::policy::{OnBusy, Policy};
 use semel_core::{Answer, CrashPolicy, MemoryConfig, MemoryStore, State, StoreAdmin, Token};
-use semel_testkit::clock::FakeClock;
 use semel_testkit::faulty::{CallKind, Fault, FaultyStore};
 
 use super::{Effects, Gate, Rig, ran, replayed, settle_down};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel_testkit::conformance::Scene;
+use semel_conformance::Scene;
 use semel_testkit::history::{check_with_slack, clients};
 use semel_testkit::private::RedisServer;
 

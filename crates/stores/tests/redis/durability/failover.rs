@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use semel_conformance::Scene;
 use semel_core::Claimed;
 use semel_core::store::Store as _;
-use semel_testkit::conformance::Scene;
 use semel_testkit::proxy::Way;
 
 use super::{Pair, Told, lost, redis_and_valkey, work};

@@ -7,9 +7,9 @@ mod levels;
 
 use std::path::{Path, PathBuf};
 
+use semel_conformance::Scene;
 use semel_core::store::Store as _;
 use semel_core::{Claim, Claimed, Grant, Settled, Settlement};
-use semel_testkit::conformance::Scene;
 use semel_testkit::private::RedisServer;
 use semel_testkit::proxy::{Proxy, Way};
 

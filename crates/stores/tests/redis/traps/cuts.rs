@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use semel::{Failure, Semel};
-use semel_core::store::Store as _;
+use semel_core::store::{Store as _, StoreAdmin as _};
 use semel_core::{
-    Certainty, Claim, ClaimTerms, Claimed, CrashPolicy, Renewed, Settled, StoreErrorKind,
+    Certainty, Claim, ClaimTerms, Claimed, CrashPolicy, Renewed, Settled, Settlement,
+    StoreErrorKind,
 };
 use semel_testkit::private::RedisServer;
 use semel_testkit::proxy::{Cut, Proxy, Way};
@@ -189,4 +190,55 @@ async fn a_claim_that_arrives_late_has_the_larger_fence() {
     assert!(second.fence > first.fence, "{second:?} after {first:?}");
     // What the owner has in hand is what the server has.
     assert_eq!(other.renew(&second, None).await.unwrap(), Renewed::Held);
+}
+
+/// The store's first question for the server's time was under way for long, so its estimate is ahead of the server.
+/// The fences that it gives to brief records must not be: the next one, after expiry, is the server's own (P22).
+#[tokio::test(flavor = "multi_thread")]
+async fn an_estimate_that_is_ahead_does_not_reach_the_fences_of_brief_records() {
+    const DELAY: Duration = Duration::from_millis(400);
+    const BRIEF: Duration = Duration::from_millis(60);
+    const RETAINED: Duration = Duration::from_millis(120);
+    let (server, proxy, url) = proxied().await;
+    proxy.delay(Way::Request, DELAY);
+    let store = open(&url).await;
+    proxy.delay(Way::Request, Duration::ZERO);
+    let corner = scene(server.url()).await;
+    let terms = ClaimTerms::new(BRIEF, RETAINED, CrashPolicy::Takeover, 5).unwrap();
+    let claim = |claim: Claim| Claim { terms, ..claim };
+    let won = async |claim: &Claim| match store.claim(claim).await.unwrap() {
+        Claimed::Won(lease) => lease,
+        other => panic!("{other:?}"),
+    };
+
+    // A release, a renewal and a checkpoint each write a time; a deletion leaves one behind.
+    for way in ["release", "renew", "checkpoint", "delete"] {
+        let first = claim(corner.fresh().unwrap());
+        let lease = won(&first).await;
+        match way {
+            "release" => assert_eq!(
+                store.settle(&lease, &Settlement::Release).await.unwrap(),
+                Settled::Done
+            ),
+            "delete" => {
+                store.settle(&lease, &complete("gone")).await.unwrap();
+                store.delete(&first.identity).await.unwrap();
+            }
+            _ => {
+                let checkpoint = (way == "checkpoint").then(|| "half".into());
+                let renewed = store.renew(&lease, checkpoint.as_ref()).await.unwrap();
+                assert_eq!(renewed, Renewed::Held);
+                // The lease lapses, and the record stays.
+                clock().sleep(BRIEF + Duration::from_millis(5)).await;
+            }
+        }
+        let second = won(&again(&first)).await;
+        assert!(second.fence > lease.fence, "{way}");
+        clock().sleep(RETAINED + Duration::from_millis(10)).await;
+        let third = won(&again(&first)).await;
+        assert!(
+            third.fence > second.fence,
+            "{way}: {third:?} after {second:?}"
+        );
+    }
 }

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use semel_conformance::clock::FakeClock;
 use semel_core::store::Store as _;
 use semel_core::{Claimed, StoreErrorKind};
 use semel_stores::redis::RedisStore;
-use semel_testkit::clock::FakeClock;
 use semel_testkit::private::RedisServer;
 
 use super::memory::half_a_minute;

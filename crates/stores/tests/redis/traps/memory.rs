@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use semel_conformance::clock::FakeClock;
+use semel_conformance::{CheckVerdict, Scene};
 use semel_core::store::Store as _;
 use semel_core::{Certainty, Claim, Grant, Settlement, StoreErrorKind};
 use semel_stores::redis::RedisStore;
-use semel_testkit::clock::FakeClock;
-use semel_testkit::conformance::{CheckVerdict, Scene};
 use semel_testkit::private::RedisServer;
 
 use crate::support::{again, complete, refused, scene, valkey_program};

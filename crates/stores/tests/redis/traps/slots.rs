@@ -4,8 +4,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use semel_conformance::Scene;
 use semel_core::Claimed;
-use semel_testkit::conformance::Scene;
 use semel_testkit::private::{RedisServer, free_port};
 
 use crate::links::documented_user;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use semel_conformance::clock::FakeClock;
 use semel_core::store::{Store as _, StoreAdmin as _};
 use semel_core::{Claim, Claimed, Grant, Settled};
 use semel_stores::redis::RedisStore;
-use semel_testkit::clock::FakeClock;
 use semel_testkit::private::RedisServer;
 use semel_testkit::proxy::Proxy;
 

@@ -44,8 +44,8 @@ use super::breaks::Break;
 use super::codec::Codec;
 use super::properties::{EVERY_RULE, Findings};
 use super::rules::Rules;
-use crate::clock::FakeClock;
 use script::Still;
+use semel_conformance::clock::FakeClock;
 use step::Step;
 use world::{Client, Copier, Ghost, Phase, Shelf, Stray, World};
 

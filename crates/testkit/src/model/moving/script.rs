@@ -22,7 +22,7 @@ use semel_stores::compose::BodyStore;
 
 use super::super::codec::{self, Codec, answer, answer_no, fence_no, small};
 use super::world::{Call, CopyReply, How, Place, Sent};
-use crate::clock::FakeClock;
+use semel_conformance::clock::FakeClock;
 
 /// What was said so far, and what is asked next.
 pub(super) struct Script {

@@ -1,23 +1,13 @@
-//! The conformance suite: one function per protocol rule, named after it, for any store.
-//!
-//! A store's author describes the store to the suite as a [`Subject`] and lets
-//! [`conformance_tests!`](crate::conformance_tests) make one test per rule:
-//!
-//! ```no_run
-//! use semel_testkit::conformance::MemorySubject;
-//!
-//! semel_testkit::conformance_tests!(memory, async || MemorySubject::new());
-//! # fn main() {}
-//! ```
+#![doc = include_str!("../README.md")]
 //!
 //! A program that wants the whole result at once calls [`run`]:
 //!
 //! ```
 //! use std::sync::Arc;
-//! use semel_testkit::conformance::{self, MemorySubject};
+//! use semel_conformance::MemorySubject;
 //!
 //! # tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build()?.block_on(async {
-//! let report = conformance::run(Arc::new(MemorySubject::new())).await;
+//! let report = semel_conformance::run(Arc::new(MemorySubject::new())).await;
 //! report.assert_all_passed();
 //! # });
 //! # Ok::<(), std::io::Error>(())
@@ -30,6 +20,7 @@
 
 mod calls;
 mod claim;
+pub mod clock;
 mod doubt;
 mod elsewhere;
 mod identity;

@@ -131,3 +131,36 @@ pub fn test<S: Subject>(name: &str, subject: impl AsyncFnOnce() -> S) {
         panic!("{} ({}): {why:#}", check.name, check.rules);
     }
 }
+
+/// Makes one test per check: `conformance_tests!(module_name, async || subject)`.
+///
+/// The second argument is an async closure or function that makes a fresh
+/// [`Subject`](crate::Subject); each test calls it once, inside a runtime of its own
+/// with several threads.
+#[macro_export]
+macro_rules! conformance_tests {
+    ($module:ident, $subject:expr) => {
+        mod $module {
+            #[allow(
+                unused_imports,
+                reason = "the expression that makes a subject may need them"
+            )]
+            use super::*;
+
+            $crate::with_conformance_checks!($crate::__conformance_test!($subject));
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __conformance_test {
+    (($subject:expr) $($module:ident $name:ident $rules:literal;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                $crate::test(stringify!($name), $subject);
+            }
+        )*
+    };
+}

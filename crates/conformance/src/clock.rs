@@ -15,7 +15,7 @@ use semel_core::{BoxFuture, Clock, Entropy, Env, Spawn, Tick, Timestamp};
 ///
 /// ```
 /// use semel_core::Clock;
-/// use semel_testkit::clock::FakeClock;
+/// use semel_conformance::clock::FakeClock;
 /// use std::time::Duration;
 ///
 /// let clock = FakeClock::new();

@@ -1,0 +1,126 @@
+//! Processor time of one process for each operation. On a machine whose processors are shared, it
+//! says more than a rate.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::Context as _;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use crate::report::Row;
+
+/// Operations of a turn, and concurrent callers.
+const OPERATIONS: u64 = 2_000;
+const CALLERS: u64 = 32;
+/// Pairs of turns.
+const PAIRS: usize = 24;
+const WARM_UP: usize = 2;
+/// Resamples of the bootstrap.
+const RESAMPLES: usize = 2_000;
+
+/// Nanoseconds that all threads of a process have run so far.
+fn nanoseconds(process: u32) -> anyhow::Result<u64> {
+    let mut sum = 0;
+    for task in std::fs::read_dir(format!("/proc/{process}/task"))? {
+        let path = task?.path().join("schedstat");
+        let text = std::fs::read_to_string(path)?;
+        let first = text.split(' ').next().context("an empty schedstat")?;
+        sum += first.parse::<u64>()?;
+    }
+    Ok(sum)
+}
+
+/// An operation, and the process whose time it takes.
+pub(crate) struct Side<F> {
+    pub(crate) process: u32,
+    pub(crate) operation: F,
+}
+
+/// Microseconds of both processes for each operation, in turns of the order ABBA: the medians, the
+/// median of the pairs' ratios, and its 95 % interval.
+pub(crate) async fn compare<A, B, FutA, FutB>(
+    name: &str,
+    target: Option<f64>,
+    ours: Side<A>,
+    bare: Side<B>,
+) -> anyhow::Result<Row>
+where
+    A: Fn(u64) -> FutA + Send + Sync + 'static,
+    B: Fn(u64) -> FutB + Send + Sync + 'static,
+    FutA: Future<Output = anyhow::Result<()>> + Send,
+    FutB: Future<Output = anyhow::Result<()>> + Send,
+{
+    eprintln!("measuring: {name}");
+    let (first, second) = (Arc::new(ours.operation), Arc::new(bare.operation));
+    let next = Arc::new(AtomicU64::new(0));
+    let (mut costs, mut bare_costs) = (Vec::new(), Vec::new());
+    for pair in 0..WARM_UP + PAIRS {
+        let (cost, bare_cost);
+        if pair % 2 == 0 {
+            cost = turn(ours.process, &first, &next).await?;
+            bare_cost = turn(bare.process, &second, &next).await?;
+        } else {
+            bare_cost = turn(bare.process, &second, &next).await?;
+            cost = turn(ours.process, &first, &next).await?;
+        }
+        if pair >= WARM_UP {
+            costs.push(cost);
+            bare_costs.push(bare_cost);
+        }
+    }
+    let ratios: Vec<f64> = costs.iter().zip(&bare_costs).map(|(a, b)| a / b).collect();
+    let (low, high) = interval(&ratios);
+    let name = format!("{name} [{low:.3}, {high:.3}]");
+    let row = Row::at_most(name, "µs", median(&costs), median(&bare_costs), target);
+    Ok(row.with_ratio(median(&ratios)))
+}
+
+/// Microseconds of `process` for each operation.
+async fn turn<F, Fut>(
+    process: u32,
+    operation: &Arc<F>,
+    next: &Arc<AtomicU64>,
+) -> anyhow::Result<f64>
+where
+    F: Fn(u64) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = anyhow::Result<()>> + Send,
+{
+    let before = nanoseconds(process)?;
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|_| {
+            let (operation, next) = (Arc::clone(operation), Arc::clone(next));
+            tokio::spawn(async move {
+                for _ in 0..OPERATIONS / CALLERS {
+                    operation(next.fetch_add(1, Ordering::Relaxed)).await?;
+                }
+                anyhow::Ok(())
+            })
+        })
+        .collect();
+    for caller in callers {
+        caller.await??;
+    }
+    let done = OPERATIONS / CALLERS * CALLERS;
+    Ok((nanoseconds(process)? - before) as f64 / 1_000.0 / done as f64)
+}
+
+/// The 95 % interval of the median, by bootstrap.
+fn interval(values: &[f64]) -> (f64, f64) {
+    let mut rng = StdRng::seed_from_u64(1);
+    let mut medians: Vec<f64> = (0..RESAMPLES)
+        .map(|_| {
+            let draw = |_| values[rng.random_range(0..values.len())];
+            median(&(0..values.len()).map(draw).collect::<Vec<_>>())
+        })
+        .collect();
+    medians.sort_unstable_by(f64::total_cmp);
+    let at = |share: f64| medians[(share * (RESAMPLES - 1) as f64) as usize];
+    (at(0.025), at(0.975))
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
