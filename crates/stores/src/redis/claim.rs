@@ -16,9 +16,10 @@ use super::script::{DONE, get, sized};
 use super::{ATTEMPTS, Inner, is_deleted, millis};
 use crate::cas::{self, Cell, Snapshot, Start, Swap, overtaken};
 
-/// Below this retention, the server assigns the fence. A shorter-lived record may expire before a claim arrives that was
-/// sent before the record was written, and that claim would bring a smaller fence (P22).
-const BRIEF: Duration = Duration::from_secs(60);
+/// Below this retention, the server stamps fences and times. A shorter-lived record may expire before a claim arrives that
+/// was sent before the record was written, and that claim would bring a smaller fence (P22). It may also expire before the
+/// server's clock reaches a time that our estimate wrote, which the next claim would make a fence.
+pub(super) const BRIEF: Duration = Duration::from_secs(60);
 
 impl Inner {
     pub(super) async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
@@ -83,14 +84,15 @@ impl Inner {
         if reply == Value::Nil {
             return Ok(Snapshot::absent(self.time.now()));
         }
-        let (packed, left): (Vec<u8>, i64) =
+        let (packed, left, (seconds, micros)): (Vec<u8>, i64, (u64, u64)) =
             redis::from_redis_value(reply).map_err(|_| unexpected("look"))?;
         let packed = Bytes::from(packed);
         let record = Record::decode_for(identity, &packed)?;
         let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
         let now = if is_deleted(&record) {
             // What a deletion leaves has another time to live, and any claim wins over it.
-            self.time.at_least().max(record.written_at)
+            let server = Timestamp::from_micros(seconds * 1_000_000 + micros);
+            server.max(record.written_at)
         } else {
             let age = record.retention.saturating_sub(left);
             record.written_at.plus(age)

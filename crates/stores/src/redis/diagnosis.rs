@@ -45,7 +45,7 @@ impl Inner {
     async fn clock(&self) -> StoreResult<Finding> {
         let clock = self.time.clock();
         let began = clock.now();
-        let server = time::ask(&self.link).await?.latest;
+        let server = time::ask(&self.link).await?;
         let (took, here) = (clock.now().since(began), clock.wall());
         let apart = here.since(server).max(server.since(here));
         Ok(Finding::clock(apart, took))

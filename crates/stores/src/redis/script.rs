@@ -60,9 +60,18 @@ pub(super) fn get(key: &[u8]) -> Cmd {
     cmd
 }
 
+/// The server's time: `micros`, and `bytes` as they stand in a packed record.
+const STAMP: &str = "local time = redis.call('TIME')
+local micros = time[1] * 1000000 + time[2]
+local left, bytes = micros, ''
+for _ = 1, 8 do
+  bytes = bytes .. string.char(left % 256)
+  left = math.floor(left / 256)
+end";
+
 /// All scripts of the store.
 pub(super) struct Scripts {
-    /// Reads a record that a claim lost to. Returns `{record, milliseconds to live}`, or nil.
+    /// Reads a record that a claim lost to. Returns `{record, milliseconds to live, TIME}`, or nil.
     pub(super) look: Script,
     /// Writes the record of a new lease if there is none, with the server's time as its fence.
     /// → that time in microseconds, or the record that is there.
@@ -71,10 +80,11 @@ pub(super) struct Scripts {
     pub(super) mark: Script,
     /// Replaces a record whose header is still the one given. → 1 or 0.
     pub(super) swap: Script,
-    /// Writes a settlement if the owner is the one given and the record is open.
+    /// Writes a settlement if the owner is the one given and the record is open. With a fourth argument, the server's time
+    /// is the time of writing.
     /// → 1, or the record, or nil.
     pub(super) settle: Script,
-    /// Keeps a lease if the owner is the one given and the record is running. The time of writing always grows, by a
+    /// Keeps a lease if the owner is the one given and the record is running. Without a time, the server's own is written. The time of writing always grows, by a
     /// microsecond at least: a takeover swaps the header that it saw lapsed, and must not find it again (I5).
     /// → 1, or the record, or nil.
     pub(super) renew: Script,
@@ -111,6 +121,7 @@ if not old then return false end
 local owned = string.byte(old, 1) == {FORMAT_VERSION} and string.sub(old, {owner_at}, {owner_end}) == ARGV[1]
 local state = string.byte(old, {state_at})"
         );
+        let (written, after_written) = (offset::WRITTEN, offset::WRITTEN + 9);
         let write = "redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 if marked then redis.pcall('PUBLISH', KEYS[1], '') end
 return 1";
@@ -119,7 +130,7 @@ return 1";
                 "#!lua flags=no-writes
 local record = redis.call('GET', KEYS[1])
 if not record then return false end
-return {record, redis.call('PTTL', KEYS[1])}"
+return {record, redis.call('PTTL', KEYS[1]), redis.call('TIME')}"
                     .to_owned(),
             ),
             fresh: fresh(),
@@ -141,6 +152,10 @@ local marked = redis.call('GETRANGE', KEYS[1], -5, -1) == {mark}
 {owned}
 if not (owned and (state == 1 or state == 4)) then return old end
 local marked = string.sub(old, -5) == {mark}
+if ARGV[4] then
+  {STAMP}
+  ARGV[2] = string.sub(ARGV[2], 1, {written}) .. bytes .. string.sub(ARGV[2], {after_written})
+end
 {write}"
             )),
             renew: renew(&owned),
@@ -164,6 +179,10 @@ fn renew(owned: &str) -> Script {
 if not (owned and state == 1) then return old end
 local was, now = string.sub(old, {written_at}, {written_at} + 7), ARGV[2]
 local grows = false
+if now == '' then
+  {STAMP}
+  now = bytes
+end
 for i = 8, 1, -1 do
   local before, after = string.byte(was, i), string.byte(now, i)
   if before ~= after then
@@ -194,13 +213,7 @@ fn fresh() -> Script {
         "#!lua
 local old = redis.call('GET', KEYS[1])
 if old then return old end
-local time = redis.call('TIME')
-local micros = time[1] * 1000000 + time[2]
-local left, bytes = micros, ''
-for _ = 1, 8 do
-  bytes = bytes .. string.char(left % 256)
-  left = math.floor(left / 256)
-end
+{STAMP}
 local new = string.sub(ARGV[1], 1, {fence}) .. bytes .. string.sub(ARGV[1], {after_fence}, {created}) .. bytes .. bytes
   .. string.sub(ARGV[1], {after_written})
 redis.call('SET', KEYS[1], new, 'PX', ARGV[2])

@@ -9,6 +9,7 @@ use semel_core::record::PackedRecord;
 use semel_core::store::StoreResult;
 use semel_core::{Grant, Record, Renewed, Settled, Settlement, StoreErrorKind, Timestamp};
 
+use super::claim::BRIEF;
 use super::error::unexpected;
 use super::script::{DONE, MARK, get, sized};
 use super::{ATTEMPTS, Inner, millis};
@@ -21,7 +22,7 @@ impl Inner {
         settlement: &Settlement,
     ) -> StoreResult<Settled> {
         let key = self.key(&lease.identity);
-        let now = self.time.at_least();
+        let now = self.time.now();
         let cell = SettleCell {
             inner: self,
             lease,
@@ -67,8 +68,9 @@ impl Inner {
         packed: &[u8],
         life: u64,
     ) -> StoreResult<Value> {
-        // The script also wakes waiters.
-        if self.watch.has_ifeq() && !old.is_empty() && !old.ends_with(MARK) {
+        // The script also wakes waiters, and stamps brief records.
+        let is_brief = u128::from(life) < BRIEF.as_millis();
+        if self.watch.has_ifeq() && !is_brief && !old.is_empty() && !old.ends_with(MARK) {
             let mut set = sized("SET", 7, key.len() + packed.len() + old.len());
             set.arg(key).arg(packed).arg("IFEQ").arg(old);
             set.arg("PX").arg(life);
@@ -84,8 +86,9 @@ impl Inner {
             }
         }
         let (owner, life) = (owner(lease), life.to_string());
-        let arguments = [&owner[..], packed, life.as_bytes()];
-        self.link.run(&self.scripts.settle, key, &arguments).await
+        let arguments = [&owner[..], packed, life.as_bytes(), b"brief"];
+        let arguments = &arguments[..if is_brief { 4 } else { 3 }];
+        self.link.run(&self.scripts.settle, key, arguments).await
     }
 
     pub(super) async fn renew(
@@ -97,11 +100,13 @@ impl Inner {
         let Some(record) = self.own_record(lease, &key).await? else {
             return Ok(Renewed::Lost);
         };
-        let now = self.time.at_least().max(record.written_at);
+        let now = self.time.now().max(record.written_at);
         let Some(checkpoint) = checkpoint else {
             let (owner, life) = (owner(lease), millis(record.retention).to_string());
             let written = now.as_micros().to_le_bytes();
-            let arguments = [&owner[..], &written, life.as_bytes()];
+            let is_brief = record.retention < BRIEF;
+            let written = if is_brief { &[][..] } else { &written };
+            let arguments = [&owner[..], written, life.as_bytes()];
             let reply = self.link.run(&self.scripts.renew, &key, &arguments).await?;
             if let Value::BulkString(found) = &reply {
                 // The lease is lost in any case, but the bytes have to be a valid record.
@@ -153,7 +158,7 @@ impl SettleCell<'_> {
     /// What a write was answered with: nothing if there is no record, or the record that is there.
     fn judge(&self, reply: Value) -> StoreResult<Swap<Self>> {
         Ok(match reply {
-            Value::Nil => Swap::Lost(Some(Snapshot::absent(self.inner.time.at_least()))),
+            Value::Nil => Swap::Lost(Some(Snapshot::absent(self.inner.time.now()))),
             Value::BulkString(found) => Swap::Lost(Some(self.snapshot(found.into())?)),
             _ => Swap::Done(()),
         })
@@ -163,7 +168,7 @@ impl SettleCell<'_> {
         let record = Record::decode_for(&self.lease.identity, &packed)?;
         Ok(Snapshot {
             found: Some((record, packed)),
-            now: self.inner.time.at_least(),
+            now: self.inner.time.now(),
         })
     }
 }
@@ -176,7 +181,7 @@ impl Cell for SettleCell<'_> {
 
     async fn read(&self) -> StoreResult<Snapshot<Bytes>> {
         match self.inner.link.query(&self.key, &get(&self.key)).await? {
-            Value::Nil => Ok(Snapshot::absent(self.inner.time.at_least())),
+            Value::Nil => Ok(Snapshot::absent(self.inner.time.now())),
             Value::BulkString(found) => self.snapshot(found.into()),
             _ => Err(unexpected("GET")),
         }
