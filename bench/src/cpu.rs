@@ -13,8 +13,8 @@ use crate::report::Row;
 /// Operations of a turn, and concurrent callers.
 const OPERATIONS: u64 = 2_000;
 const CALLERS: u64 = 32;
-/// Pairs of turns.
-const PAIRS: usize = 24;
+/// Pairs of turns. Their keys fit into the memory store.
+const PAIRS: usize = 40;
 const WARM_UP: usize = 2;
 /// Resamples of the bootstrap.
 const RESAMPLES: usize = 2_000;
@@ -115,8 +115,8 @@ fn interval(values: &[f64]) -> (f64, f64) {
         })
         .collect();
     medians.sort_unstable_by(f64::total_cmp);
-    let at = |share: f64| medians[(share * (RESAMPLES - 1) as f64) as usize];
-    (at(0.025), at(0.975))
+    let outside = RESAMPLES / 40;
+    (medians[outside], medians[RESAMPLES - 1 - outside])
 }
 
 fn median(values: &[f64]) -> f64 {
