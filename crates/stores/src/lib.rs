@@ -8,7 +8,7 @@
 //! | `redis` | Redis ≥ 7.0, Valkey | `redis` |
 //! | `sqlite` | a file on this host | `sqlite` |
 //!
-//! Every backend passes the conformance suite of `semel-testkit` on a real server.
+//! Every backend passes the conformance suite of `semel-conformance` on a real server.
 
 #[cfg(any(
     feature = "mysql",

@@ -106,7 +106,8 @@ impl FaultyStore {
     ///
     /// ```
     /// # use semel_core::*;
-    /// # use semel_testkit::{clock::FakeClock, faulty::FaultyStore};
+    /// # use semel_conformance::clock::FakeClock;
+    /// # use semel_testkit::faulty::FaultyStore;
     /// # use std::{sync::Arc, time::Duration};
     /// # let (secret, second) = (Secret::none(), Duration::from_secs(1));
     /// # let (namespace, key) = (Namespace::new("", "", "charge")?, Key::parse("ord-1")?);
@@ -150,7 +151,8 @@ impl FaultyStore {
     /// ```
     /// # use futures_util::FutureExt as _;
     /// # use semel_core::*;
-    /// # use semel_testkit::{clock::FakeClock, faulty::FaultyStore};
+    /// # use semel_conformance::clock::FakeClock;
+    /// # use semel_testkit::faulty::FaultyStore;
     /// # use std::{sync::Arc, time::Duration};
     /// # let (secret, second) = (Secret::none(), Duration::from_secs(1));
     /// # let (namespace, key) = (Namespace::new("", "", "charge")?, Key::parse("ord-1")?);
