@@ -271,7 +271,7 @@ async fn ask_until_answered(
 }
 
 /// Sends a claim, again where others overtook it (P4): they write the same record at the same time.
-async fn decided(scene: &Scene, ask: &Claim) -> anyhow::Result<Claimed> {
+pub(super) async fn decided(scene: &Scene, ask: &Claim) -> anyhow::Result<Claimed> {
     for _ in 0..PATIENCE {
         let answer = scene.claim(ask).await?;
         if answer != protocol::overtaken() {

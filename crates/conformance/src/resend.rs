@@ -4,11 +4,12 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use bytes::Bytes;
 use semel_core::{Claimed, CrashPolicy, Renewed, Resolution, Settled, Settlement};
 
 use super::make::{again, answer, complete};
+use super::races::decided;
 use super::{CheckVerdict, Scene};
 
 /// How often a call is polled before it is dropped: not at all, once, and so often that some of it
@@ -27,12 +28,15 @@ async fn give_up<T>(call: impl Future<Output = T>, times: usize) {
     }
 }
 
-/// A claim that was given up is sent again and wins; to anybody else the key is then busy.
+/// A claim that was given up is sent again and wins, once the first copy is decided (P4); to anybody else the key is
+/// then busy.
 pub(super) async fn p28_a_dropped_claim_is_sent_again(scene: Scene) -> CheckVerdict {
     for times in POLLS {
         let claim = scene.fresh()?;
         give_up(scene.store().claim(&claim), times).await;
-        let lease = scene.won(&claim).await?;
+        let Claimed::Won(lease) = decided(&scene, &claim).await? else {
+            bail!("not won after {times} polls");
+        };
         ensure!(
             lease.attempt == 1,
             "attempt {} after {times} polls",

@@ -40,6 +40,8 @@ pub(crate) struct Disturbance {
     pub(crate) via: usize,
     pub(crate) from: Tick,
     pub(crate) to: Tick,
+    /// SIGKILL, not a pause: what it had not written yet is lost.
+    pub(crate) killed: bool,
 }
 
 /// Everything that was seen.
@@ -142,7 +144,7 @@ impl History {
     }
 
     /// Every run after the first was a takeover, by the audit trail of the process that ran it, from one that was
-    /// killed or paused meanwhile.
+    /// killed or paused meanwhile. A process that was killed right after its claim cannot have written its entry.
     fn explained(&self, key: &str, runs: &[&Effect], wrong: &mut Vec<String>) {
         let id = self.records.get(key).map(|(id, _)| id.as_str());
         for pair in runs.windows(2) {
@@ -152,7 +154,7 @@ impl History {
                     && (claim.via, claim.attempt, claim.fence) == (run.via, run.attempt, run.fence)
                     && run.attempt > before.attempt
             });
-            if !audited {
+            if !audited && !self.killed_after(run) {
                 wrong.push(format!(
                     "{key}: no audit entry explains {run:?} after {before:?}"
                 ));
@@ -163,6 +165,15 @@ impl History {
                 ));
             }
         }
+    }
+
+    /// Whether the process that ran it was killed within a moment of its beginning, before its queue of audit
+    /// entries was written.
+    fn killed_after(&self, run: &Effect) -> bool {
+        let mut kills = self.disturbances.iter().filter(|one| one.killed);
+        kills.any(|kill| {
+            kill.via == run.via && run.begun <= kill.to && kill.from <= run.begun.plus(MOMENT)
+        })
     }
 
     /// Whether the process that ran it was killed or paused before it could record that, and before `until`.
@@ -201,6 +212,15 @@ mod tests {
         }
     }
 
+    fn disturbance(via: usize, from: u64, killed: bool) -> Disturbance {
+        Disturbance {
+            via,
+            from: at(from),
+            to: at(from + 10),
+            killed,
+        }
+    }
+
     /// One key, done once.
     fn once() -> History {
         History {
@@ -227,11 +247,7 @@ mod tests {
                 fence: 12,
                 via: 1,
             }],
-            disturbances: vec![Disturbance {
-                via: 0,
-                from: at(150),
-                to: at(160),
-            }],
+            disturbances: vec![disturbance(0, 150, true)],
             ..once()
         }
     }
@@ -242,6 +258,10 @@ mod tests {
         assert_eq!(once().wrong(Crash::Hold), none);
         assert_eq!(once().wrong(Crash::Takeover), none);
         assert_eq!(taken_over().wrong(Crash::Takeover), none);
+        let mut unwritten = taken_over();
+        unwritten.takeovers.clear();
+        unwritten.disturbances.push(disturbance(1, 3100, true));
+        assert_eq!(unwritten.wrong(Crash::Takeover), none);
         let mut doubt = taken_over();
         doubt.effects.pop();
         doubt.answers.clear();
@@ -261,7 +281,7 @@ mod tests {
     #[test]
     fn whatever_is_wrong_is_found() {
         type Seed = fn(&mut History);
-        let seeds: [(&str, Seed); 9] = [
+        let seeds: [(&str, Seed); 12] = [
             ("callers were told", |h| {
                 h.answers.push(told(201, "run 1 of 0"));
             }),
@@ -271,6 +291,19 @@ mod tests {
             ("told 422", |h| h.answers.push(told(422, "conflict"))),
             ("no audit entry explains", |h| h.takeovers.clear()),
             ("no audit entry explains", |h| h.takeovers[0].fence = 11),
+            // Only a kill of its own process, right after its beginning, explains a missing entry.
+            ("no audit entry explains", |h| {
+                h.takeovers.clear();
+                h.disturbances.push(disturbance(1, 3100, false));
+            }),
+            ("no audit entry explains", |h| {
+                h.takeovers.clear();
+                h.disturbances.push(disturbance(2, 3100, true));
+            }),
+            ("no audit entry explains", |h| {
+                h.takeovers.clear();
+                h.disturbances.push(disturbance(1, 5100, true));
+            }),
             ("nobody vanished between", |h| h.disturbances[0].via = 1),
             ("nobody vanished between", |h| {
                 h.disturbances[0].from = at(5000);

@@ -64,11 +64,13 @@ async fn round(fleet: &mut Fleet, upstream: &Upstream, number: usize) -> [Distur
             via: paused,
             from,
             to,
+            killed: false,
         },
         Disturbance {
             via: killed,
             from: kill,
             to: dead,
+            killed: true,
         },
     ]
 }
