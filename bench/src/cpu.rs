@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use crate::report::Row;
+use crate::report::{Row, median};
 
 /// Operations of a turn, and concurrent callers.
 const OPERATIONS: u64 = 2_000;
@@ -72,8 +72,8 @@ where
     let ratios: Vec<f64> = costs.iter().zip(&bare_costs).map(|(a, b)| a / b).collect();
     let (low, high) = interval(&ratios);
     let name = format!("{name} [{low:.3}, {high:.3}]");
-    let row = Row::at_most(name, "µs", median(&costs), median(&bare_costs), target);
-    Ok(row.with_ratio(median(&ratios)))
+    let row = Row::at_most(name, "µs", median(costs), median(bare_costs), target);
+    Ok(row.with_ratio(median(ratios)))
 }
 
 /// Microseconds of `process` for each operation.
@@ -111,16 +111,10 @@ fn interval(values: &[f64]) -> (f64, f64) {
     let mut medians: Vec<f64> = (0..RESAMPLES)
         .map(|_| {
             let draw = |_| values[rng.random_range(0..values.len())];
-            median(&(0..values.len()).map(draw).collect::<Vec<_>>())
+            median((0..values.len()).map(draw).collect())
         })
         .collect();
     medians.sort_unstable_by(f64::total_cmp);
     let outside = RESAMPLES / 40;
     (medians[outside], medians[RESAMPLES - 1 - outside])
-}
-
-fn median(values: &[f64]) -> f64 {
-    let mut values = values.to_vec();
-    values.sort_unstable_by(f64::total_cmp);
-    values[values.len() / 2]
 }

@@ -12,7 +12,7 @@ use sqlx::postgres::PgPool;
 use sqlx::types::Uuid;
 use sqlx::{AssertSqlSafe, Row as _};
 
-use crate::report::{Row, publish};
+use crate::report::{Row, median, publish};
 use crate::stores::compare;
 use crate::stores::postgres::Database;
 
@@ -118,11 +118,6 @@ async fn bare(pool: PgPool, key: String) -> anyhow::Result<()> {
         ensure!(end.execute(&pool).await?.rows_affected() == 1);
     }
     Ok(())
-}
-
-fn median(mut all: Vec<f64>) -> f64 {
-    all.sort_by(f64::total_cmp);
-    all[all.len() / 2]
 }
 
 /// Jobs a second: a thousand at once, against one after the other.

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use crate::report::{Row, publish};
+use crate::report::{Row, median, publish};
 
 /// Calls in a turn, and turns.
 const CALLS: u64 = 100;
@@ -185,11 +185,6 @@ async fn timed<P: Peer>(
     #[expect(clippy::cast_precision_loss, reason = "a hundred")]
     let calls = CALLS as f64;
     Ok(clock.now().since(began).as_secs_f64() * 1e6 / calls)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 fn hello() -> Value {

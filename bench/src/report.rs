@@ -120,3 +120,9 @@ pub(crate) fn publish(name: &str, rows: &[Row]) -> anyhow::Result<()> {
     let json = serde_json::to_string_pretty(&serde_json::json!({ "rows": rows }))?;
     fs::write(&path, json).with_context(|| format!("could not write {}", path.display()))
 }
+
+/// The median of measurements.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}

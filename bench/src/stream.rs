@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use semel::core::clock::SystemTime;
 use semel_stream::{IdempotencyKey, IdempotencyStore, Mark, SeqNo, SeqNoTracker, SessionId};
 
-use crate::report::{Row, publish};
+use crate::report::{Row, median, publish};
 
 /// A window as large as a busy consumer's.
 const CAPACITY: usize = 1_000_000;
@@ -291,11 +291,6 @@ fn nanos(time: Duration) -> f64 {
 
 fn least(times: &[f64]) -> f64 {
     times.iter().copied().fold(f64::INFINITY, f64::min)
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_unstable_by(f64::total_cmp);
-    times[times.len() / 2]
 }
 
 /// Bytes that a key takes in a full window, after as many again have pushed out the first.

@@ -16,7 +16,7 @@ use semel::core::clock::SystemTime;
 use semel_server::config::{Flag, Sources, load};
 use semel_server::{OpenOptions, Server, Services};
 
-use crate::report::{Row, publish};
+use crate::report::{Row, median, publish};
 
 /// How many pairs of turns, and how long one is.
 const PAIRS: usize = 31;
@@ -87,11 +87,6 @@ async fn against(name: String, on: &Sidecar, off: &Sidecar, fresh: bool) -> anyh
     }
     let row = Row::at_least(name, "requests/s", median(ours), median(bare), Some(TARGET));
     Ok(row.with_ratio(median(ratios)))
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 async fn service() -> anyhow::Result<SocketAddr> {

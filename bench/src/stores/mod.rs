@@ -18,7 +18,7 @@ use semel::core::clock::SystemTime;
 use semel::core::{Answer, Claim, ClaimTerms, CrashPolicy, Identity, Namespace, Settlement, Token};
 
 use crate::core::ops::{ANSWER_BYTES, claim};
-use crate::report::{Row, publish};
+use crate::report::{Row, median, publish};
 
 /// Callers at the same time.
 const CALLERS: usize = 64;
@@ -159,9 +159,4 @@ where
         done += caller.await??;
     }
     Ok(done as f64 / clock.now().since(began).as_secs_f64())
-}
-
-fn median(mut rates: Vec<f64>) -> f64 {
-    rates.sort_unstable_by(f64::total_cmp);
-    rates[rates.len() / 2]
 }

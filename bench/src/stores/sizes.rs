@@ -10,9 +10,9 @@ use semel::tokio_env;
 use semel_stores::redis::RedisStore;
 
 use super::postgres::{self, Database};
-use super::{asked, completed, median};
+use super::{asked, completed};
 use crate::core::ops::ANSWER_BYTES;
-use crate::report::Row;
+use crate::report::{Row, median};
 
 /// Claims in a turn, one after the other, and turns for each size.
 const BATCH: u64 = 200;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel_core::{BoxFuture, Identity, MemoryConfig, MemoryStore, StoreAdmin};
+use semel_core::{BoxFuture, MemoryConfig, MemoryStore, StoreAdmin};
 
 use super::{Spans, Subject};
 use crate::clock::FakeClock;
@@ -54,9 +54,5 @@ impl Subject for MemorySubject {
             let tiny = MemoryStore::new(MemoryConfig { capacity: 3 }, self.clock.clone());
             Some(Arc::new(tiny) as Arc<dyn StoreAdmin>)
         })
-    }
-
-    fn spoil<'a>(&'a self, _identity: &'a Identity) -> BoxFuture<'a, bool> {
-        Box::pin(async { false })
     }
 }

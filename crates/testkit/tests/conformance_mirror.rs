@@ -50,10 +50,6 @@ impl Subject for Both {
             Some(Arc::new(Mirror::new(tiny(), tiny())) as Arc<dyn StoreAdmin>)
         })
     }
-
-    fn spoil<'a>(&'a self, _identity: &'a Identity) -> BoxFuture<'a, bool> {
-        Box::pin(async { false })
-    }
 }
 
 semel_conformance::conformance_tests!(mirror, async || Both::new());

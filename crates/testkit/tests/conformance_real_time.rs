@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use semel_conformance::{self, Scene, Spans, Subject};
 use semel_core::clock::{Sleep, SystemTime};
-use semel_core::{
-    BoxFuture, Clock, Identity, MemoryConfig, MemoryStore, StoreAdmin, Tick, Timestamp,
-};
+use semel_core::{BoxFuture, Clock, MemoryConfig, MemoryStore, StoreAdmin, Tick, Timestamp};
 
 /// The machine's time, on Tokio's timer.
 #[derive(Default)]
@@ -67,10 +65,6 @@ impl Subject for RealTime {
             let tiny = MemoryStore::new(MemoryConfig { capacity: 2 }, self.clock.clone());
             Some(Arc::new(tiny) as Arc<dyn StoreAdmin>)
         })
-    }
-
-    fn spoil<'a>(&'a self, _: &'a Identity) -> BoxFuture<'a, bool> {
-        Box::pin(async { false })
     }
 }
 

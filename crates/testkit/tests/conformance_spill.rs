@@ -155,10 +155,6 @@ impl Subject for Shelved {
         let tiny = Arc::new(self.over(tiny)) as Arc<dyn StoreAdmin>;
         Box::pin(async { Some(tiny) })
     }
-
-    fn spoil<'a>(&'a self, _identity: &'a Identity) -> BoxFuture<'a, bool> {
-        Box::pin(async { false })
-    }
 }
 
 semel_conformance::conformance_tests!(spill, async || Shelved::new());

@@ -76,10 +76,6 @@ impl Subject for Rig {
         let tiny = FaultyStore::sound(Arc::new(tiny), self.clock.clone());
         Box::pin(async { Some(Arc::new(tiny) as Arc<dyn StoreAdmin>) })
     }
-
-    fn spoil<'a>(&'a self, _: &'a Identity) -> BoxFuture<'a, bool> {
-        Box::pin(async { false })
-    }
 }
 
 fn claim(token: u128) -> Claim {

@@ -43,10 +43,6 @@ impl Subject for Server {
         Spans::SERVER
     }
 
-    fn tiny(&self) -> BoxFuture<'_, Option<Arc<dyn StoreAdmin>>> {
-        Box::pin(async { None })
-    }
-
     fn spoil<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, bool> {
         Box::pin(async move {
             let connection = MySqlConnection::connect(&self.url).await;

@@ -50,10 +50,6 @@ impl Subject for Bucket {
         }
     }
 
-    fn tiny(&self) -> BoxFuture<'_, Option<Arc<dyn StoreAdmin>>> {
-        Box::pin(async { None })
-    }
-
     fn spoil<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, bool> {
         Box::pin(async move {
             let (client, path) = (self.store.client(), self.store.path_of(identity));

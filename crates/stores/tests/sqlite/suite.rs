@@ -45,10 +45,6 @@ impl Subject for File {
         Spans::SERVER
     }
 
-    fn tiny(&self) -> BoxFuture<'_, Option<Arc<dyn StoreAdmin>>> {
-        Box::pin(async { None })
-    }
-
     fn spoil<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, bool> {
         Box::pin(async move {
             let mut connection = self.place.raw().await;

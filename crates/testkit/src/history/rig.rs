@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel_core::{BoxFuture, Identity, StoreAdmin};
+use semel_core::{BoxFuture, StoreAdmin};
 
 use crate::faulty::{Faults, FaultyStore};
 use semel_conformance::clock::FakeClock;
@@ -73,13 +73,5 @@ impl Subject for Rig {
 
     fn spans(&self) -> Spans {
         Spans::FREE
-    }
-
-    fn tiny(&self) -> BoxFuture<'_, Option<Arc<dyn StoreAdmin>>> {
-        Box::pin(async { None })
-    }
-
-    fn spoil<'a>(&'a self, _: &'a Identity) -> BoxFuture<'a, bool> {
-        Box::pin(async { false })
     }
 }
