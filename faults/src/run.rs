@@ -1,7 +1,7 @@
 //! Runs one store in rounds: workers call while everything fails, then all faults are undone, every
 //! key is requested once more, and the round is checked while the next one runs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,7 +73,8 @@ pub(crate) async fn run(
         let seed = options.seed.wrapping_mul(1_000_003).wrapping_add(number);
         let struck = strike(&crew, &mut *backend, &windows, (seed, left), &options.only).await?;
         row.faults.merge(&struck);
-        let (files, unanswered) = crew.lock().await.finish().await?;
+        let (files, unanswered) = finish(&crew, &windows).await?;
+        backend.end_round(&windows)?;
         drop(watching);
         // A clock set back by an hour prolongs a running lease by an hour.
         if windows.lock().jumps.iter().any(|jump| jump.micros < 0) {
@@ -111,6 +112,14 @@ pub(crate) async fn run(
     let crew = Arc::into_inner(crew).context("the crew is still in use")?;
     crew.into_inner().end().await;
     Ok(row)
+}
+
+/// Ends the round of all workers, and writes down which are alive.
+async fn finish(crew: &Mutex<WorkerPool>, windows: &Shared) -> Result<(Vec<PathBuf>, u64)> {
+    let mut crew = crew.lock().await;
+    let finished = crew.finish().await?;
+    windows.lock().survivors = (0..crew.len()).map(|index| crew.client_of(index)).collect();
+    Ok(finished)
 }
 
 /// Writes down when the machine's clock is set, until the result is dropped.

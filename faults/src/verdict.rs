@@ -26,6 +26,8 @@ pub(crate) struct Windows {
     pub(crate) jumps: Vec<ClockJump>,
     /// A replica that may have been behind took over during this time.
     pub(crate) failovers: Vec<(u64, u64)>,
+    /// The clients that were alive at the end.
+    pub(crate) survivors: Vec<u32>,
 }
 
 /// How strictly a history is checked.
@@ -107,7 +109,7 @@ pub(crate) fn judge(files: &[PathBuf], windows: &Windows, how: Strictness) -> Re
     };
     let checked = check_with_losses(&all.history, clocks, failovers);
     let mut found = checked.violations;
-    found.extend(load::check(&all));
+    found.extend(load::check(&all, &windows.survivors));
     verdict.lost_as_stated = checked.lost.len() as u64;
     all.reports.retain(|told| !expiring.contains(&told.key));
     let lasting = |key: &String| !expiring.contains(key);

@@ -17,8 +17,9 @@ pub(crate) type QueueFuture<'a, T> = BoxFuture<'a, Result<T, Error>>;
 ///
 /// # Contract
 ///
-/// - A key and its parameters have one job, however often it is submitted, until the retention after its end is over. The
-///   job keeps its id and its first request id.
+/// - A key and its parameters have one job, however often it is submitted, until the job has ended and the retention is
+///   over (in PostgreSQL it begins with the job's end, in a bucket with its submission). The job keeps its id and its first
+///   request id.
 /// - A leased job is given to no other worker until the lease has ended on the store's clock.
 /// - A call under a lease that another worker has taken over changes nothing, and fails.
 /// - Every call may be sent again after a lost reply.

@@ -139,6 +139,12 @@ pub(crate) trait Backend: Send {
         windows: &'a Shared,
     ) -> BoxFuture<'a, Result<u64>>;
 
+    /// Writes down what happened without the nemesis, once all workers have ended.
+    fn end_round(&mut self, windows: &Shared) -> Result<()> {
+        let _ = windows;
+        Ok(())
+    }
+
     /// Faults that happened without the nemesis.
     fn by_itself(&self) -> u64 {
         0

@@ -37,6 +37,8 @@ pub(super) struct Split {
     sentinels: Vec<Node>,
     network: Network,
     level: Level,
+    /// The last failover that is in a window, and when that was known.
+    noted: (u64, u64),
 }
 
 impl Split {
@@ -65,14 +67,38 @@ impl Split {
             let namespace = network.namespace(machine);
             sentinels.push(Node::start(namespace, SENTINEL, &settings, &["--sentinel"]).await?);
         }
-        let this = Self {
+        let mut this = Self {
             nodes,
             sentinels,
             network,
             level,
+            noted: (0, 0),
         };
         this.whole().await?;
+        this.noted = (this.epoch()?, tick());
         Ok(this)
+    }
+
+    /// The number of the last failover, by the sentinel beside no server.
+    fn epoch(&self) -> Result<u64> {
+        let said = self.sentinels[2].ask(&["SENTINEL", "MASTER", "semel"])?;
+        let mut lines = said.lines().skip_while(|line| *line != "config-epoch");
+        Ok(lines.nth(1).context("no config-epoch")?.parse()?)
+    }
+
+    /// A master that gets no processor for half a second is replaced without the nemesis. Such a failover loses as
+    /// much as one of the nemesis, and is written down like it.
+    fn note_own_failovers(&mut self, windows: &Shared) -> Result<()> {
+        if self.level != Level::Loses {
+            return Ok(());
+        }
+        let (epoch, since) = self.noted;
+        self.noted = (self.epoch()?, tick());
+        if self.noted.0 > epoch {
+            eprintln!("Sentinel replaced the master by itself");
+            windows.lock().failovers.push((since, tick()));
+        }
+        Ok(())
     }
 
     /// Which of the two is the master, by the sentinel of some machine.
@@ -129,7 +155,7 @@ impl Split {
 
     /// The replica is cut off while callers go on; then the master's machine is, and the replica
     /// takes over with what it has.
-    async fn lose(&self, rng: &mut StdRng, windows: &Shared) -> Result<()> {
+    async fn lose(&mut self, rng: &mut StdRng, windows: &Shared) -> Result<()> {
         let old = self.master_by(2)?;
         let new = 1 - old;
         let from = tick();
@@ -144,7 +170,8 @@ impl Split {
         let (host, port) = (Network::address(new).to_string(), REDIS.to_string());
         self.nodes[old].ask(&["REPLICAOF", &host, &port])?;
         self.network.heal()?;
-        windows.lock().failovers.push((from, tick()));
+        self.noted = (self.epoch()?, tick());
+        windows.lock().failovers.push((from, self.noted.1));
         self.whole().await
     }
 
@@ -188,6 +215,10 @@ impl Backend for Split {
         }
     }
 
+    fn end_round(&mut self, windows: &Shared) -> Result<()> {
+        self.note_own_failovers(windows)
+    }
+
     fn strike<'a>(
         &'a mut self,
         kind: Kind,
@@ -195,6 +226,7 @@ impl Backend for Split {
         windows: &'a Shared,
     ) -> BoxFuture<'a, Result<u64>> {
         Box::pin(async move {
+            self.note_own_failovers(windows)?;
             let a_while = Duration::from_millis(rng.random_range(300..1_600));
             match kind {
                 Kind::NetworkSplit => self.split(rng).await?,

@@ -195,6 +195,8 @@ async fn an_effect_that_commits_by_itself_leaves_a_doubt() {
 async fn an_effect_that_commits_by_itself_and_fails_leaves_a_doubt() {
     is_in_doubt(&["{entry}", "COMMIT"], true, 1).await;
     is_in_doubt(&["{entry}", "CREATE TABLE refused_later (id INT)"], true, 1).await;
+    let writes_on = ["{entry}", "COMMIT", "START TRANSACTION READ WRITE"];
+    is_in_doubt(&writes_on, true, 1).await;
 }
 
 /// What came before a rollback of its own, the store can't know.

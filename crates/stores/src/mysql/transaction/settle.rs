@@ -161,9 +161,8 @@ impl Run<My> {
         let is_over = open.roll_back().await;
         match found {
             TransactionState::Ended => Ok(self.decide(TxOutcome::Ended)),
-            TransactionState::Intact | TransactionState::RolledBack(_) if is_over => {
-                Ok(self.decide(TxOutcome::RolledBack))
-            }
+            TransactionState::Intact if is_over => Ok(self.decide(TxOutcome::RolledBack)),
+            // An effect that commits and begins a new transaction leaves what a deadlock leaves, except for the record.
             _ => self.find_fate(lease, ask, is_over).await,
         }
     }
