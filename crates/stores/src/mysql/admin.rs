@@ -16,6 +16,11 @@ use crate::cas::overtaken;
 use crate::sql::page::{COUNT_AT_MOST, Listing, READ_AT_MOST, page};
 use crate::sql::records::{self, Statements};
 
+/// Ends a record that may not be removed yet: it has expired by any clock, and has no owner. The sweep removes it.
+const END: &str = "UPDATE semel_records SET written_us = 0, retention_ms = 0, state = 5, attempt = 0, token = \
+    UNHEX(REPLACE(UUID(), '-', '')), checkpoint = NULL, head = NULL, body = NULL, body_bytes = NULL \
+    WHERE address = ? AND seal = ? AND fence = ? AND written_us > 0";
+
 impl StoreAdmin for MySqlStore {
     fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, StoreResult<Page>> {
         Box::pin(page(&*self.inner, query))
@@ -91,7 +96,9 @@ impl Inner {
         let look = format!(
             "SELECT fence, written_us + retention_ms * 1000 > {NOW} FROM semel_records WHERE address = ? AND seal = ?"
         );
-        let delete = "DELETE FROM semel_records WHERE address = ? AND seal = ? AND fence = ?";
+        let delete = format!(
+            "DELETE FROM semel_records WHERE address = ? AND seal = ? AND fence = ? AND fence < {NOW}"
+        );
         for _ in 0..TRIES {
             let statement = || once(look.clone()).bind(address.clone()).bind(seal.clone());
             let Some(row) = self.link.row(statement).await? else {
@@ -100,14 +107,18 @@ impl Inner {
             let parts = (|| Ok((row.try_get::<i64, _>(0)?, row.try_get::<i64, _>(1)?)))();
             let (fence, is_live) = parts.map_err(store_error)?;
             self.link.send(|| once(raise_floor(fence)), false).await?;
-            let statement = || {
-                let query = once(delete.to_owned()).bind(address.clone());
-                query.bind(seal.clone()).bind(fence)
-            };
-            let gone = self.link.send_once(statement, false).await?;
-            // Deleted rows are counted in the same way on every connection.
-            if gone.affected > 0 {
-                return Ok(is_live != 0);
+            for text in [&*delete, END] {
+                let statement = || {
+                    let query = once(text.to_owned()).bind(address.clone());
+                    query.bind(seal.clone()).bind(fence)
+                };
+                // Both count in the same way on every connection: the second always changes the row.
+                if self.link.send_once(statement, false).await?.affected > 0 {
+                    return Ok(is_live != 0);
+                }
+            }
+            if is_live == 0 {
+                return Ok(false);
             }
         }
         Err(overtaken())

@@ -102,7 +102,7 @@ impl Inner {
         session.script("START TRANSACTION").await?;
         // What has expired since stays for the next time.
         let rows = format!(
-            "SELECT address {expired} AND fence <= {highest} LIMIT {most} FOR UPDATE SKIP LOCKED"
+            "SELECT address {expired} AND fence <= {highest} AND fence < {NOW} LIMIT {most} FOR UPDATE SKIP LOCKED"
         );
         let rows = session.script(&rows).await?;
         let gone: StoreResult<Vec<Address>> = rows.iter().map(|row| address(row, 0)).collect();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use semel::{Failure, Semel};
 use semel_core::store::Query;
-use semel_core::{Claim, Fence, StoreAdmin as _};
+use semel_core::{Claim, Fence, Store as _, StoreAdmin as _};
 use semel_stores::mysql::MySqlStore;
 use semel_testkit::private::{MariaDbServer, new_folder};
 use sqlx::mysql::MySqlPoolOptions;
@@ -86,6 +86,11 @@ async fn p22_fences_grow_across_deletion_when_the_clock_is_set_back() {
     clocked.set_back(&store).await;
     for _ in 0..3 {
         assert!(store.delete(&claim.identity).await.unwrap());
+        assert!(!store.delete(&claim.identity).await.unwrap(), "it is gone");
+        assert_eq!(store.read(&claim.identity).await.unwrap(), None);
+        // A claim that is under way may not have seen that the floor of fences was raised: its fence would be in the past of
+        // this one.
+        assert_eq!(store.sweep(10).await.unwrap(), 0, "removed too early");
         let next = won(&store, &again(&claim)).await.fence;
         assert!(next > last, "{next:?} after {last:?}");
         last = next;
