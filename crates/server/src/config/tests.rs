@@ -284,6 +284,47 @@ fn explain_describes_a_setting() {
     assert!(explain("tenants").unwrap().contains("tenants.claim"));
 }
 
+/// What other machines could forge or read is refused, and each refusal has its way out.
+#[test]
+fn settings_that_other_machines_could_abuse_are_refused() {
+    let here = concat!("\"", env!("CARGO_MANIFEST_DIR"), "/Cargo.toml\"");
+    let far = "listener.address = \"0.0.0.0:1\"\n";
+    let admin = format!("admin.address = \"0.0.0.0:1\"\nadmin.token_file = {here}\n");
+    let api = format!("{far}api.access = \"tokens\"\napi.tokens_file = {here}\n");
+    let tenant = format!("{far}tenants.from = \"header\"\ntenants.header = \"x-tenant\"\n");
+    let user = format!("{far}principals.from = \"header\"\nprincipals.header = \"x-user\"\n");
+    let forwarded = format!("{far}listener.trust_forwarded = true\n");
+    let names = format!("{admin}admin.allowed_names = [\"ann\"]\nadmin.insecure_tokens = true\n");
+    let peers = "listener.trusted_peers = [\"10.0.0.0/8\"]\n";
+    let cases: [(&str, &str, Option<&str>); 6] = [
+        ("tenants.from", &tenant, Some(peers)),
+        ("principals.from", &user, Some(peers)),
+        ("listener.trust_forwarded", &forwarded, Some(peers)),
+        ("admin.tls", &admin, Some("admin.insecure_tokens = true\n")),
+        (
+            "listener.tls",
+            &api,
+            Some("listener.insecure_tokens = true\n"),
+        ),
+        ("admin.allowed_names", &names, None),
+    ];
+    let base = "store.url = \"memory://\"\nupstream.urls = [\"http://127.0.0.1:1\"]\n";
+    for (path, settings, way_out) in cases {
+        let refused = |more: &str| {
+            let toml = format!("{base}{settings}{more}");
+            let (sources, file) = sources(&toml, "abuse");
+            let loaded = load(&sources);
+            std::fs::remove_file(file).unwrap();
+            let findings = loaded.err().map_or(Vec::new(), |found| found.0);
+            findings.iter().any(|finding| finding.path == path)
+        };
+        assert!(refused(""), "{path}: {settings}");
+        if let Some(way_out) = way_out {
+            assert!(!refused(way_out), "{path}: {way_out}");
+        }
+    }
+}
+
 #[test]
 fn plain_redis_on_another_machine_causes_a_warning() {
     let warned = |url: &str, name: &str| {

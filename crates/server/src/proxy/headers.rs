@@ -8,7 +8,7 @@ use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
 use semel::http::HandlerLease;
 
-use crate::web::{Peer, remove_unless};
+use crate::web::{BodyLength, Peer, SizedBody, remove_unless};
 
 /// The fence of the request's lease. A service that remembers the highest fence can refuse a lower
 /// one.
@@ -165,18 +165,20 @@ pub(super) fn force_chunked_for_get_body(parts: &mut Parts, body: &impl Body) {
     }
 }
 
-/// Removes the trailers that only Semel may set. A body of known length has no trailers.
-pub(super) fn remove_semel_trailers(body: semel::http::Body) -> semel::http::Body {
-    if body.size_hint().exact().is_some() {
+/// Removes the trailers that only Semel may set. A body of known length has trailers in HTTP/2 only.
+pub(super) fn remove_semel_trailers(body: semel::http::Body, is_http2: bool) -> semel::http::Body {
+    if body.is_end_stream() || (body.size_hint().exact().is_some() && !is_http2) {
         return body;
     }
-    semel::http::Body::new(body.map_frame(|frame| match frame.into_trailers() {
+    let length = BodyLength::from_body(&body);
+    let filtered = body.map_frame(|frame| match frame.into_trailers() {
         Ok(mut trailers) => {
             remove_unless(&mut trailers, |name| !is_reserved(name));
             Frame::trailers(trailers)
         }
         Err(data) => data,
-    }))
+    });
+    semel::http::Body::new(SizedBody::new(filtered, length))
 }
 
 /// The requested host: of the URI in HTTP/2 and in the absolute form, otherwise of the header.

@@ -60,6 +60,7 @@ struct Shared {
     keep_host: bool,
     /// Whether a target has TLS, which can negotiate HTTP/2 for gRPC.
     may_speak_http2: bool,
+    has_http2_trailers: bool,
     response_timeout: Duration,
     permit_timeout: Duration,
     tunnel: TunnelLimits,
@@ -85,8 +86,10 @@ impl Proxy {
         let upstream = &config.upstream;
         let urls = upstream.urls.iter();
         let targets: Vec<Target> = urls.filter_map(|url| Target::parse(url)).collect();
+        let may_speak_http2 = targets.iter().any(|target| target.scheme == Scheme::HTTPS);
         let shared = Shared {
-            may_speak_http2: targets.iter().any(|target| target.scheme == Scheme::HTTPS),
+            may_speak_http2,
+            has_http2_trailers: may_speak_http2 || upstream.protocol == Protocol::H2c,
             targets,
             next: AtomicUsize::new(0),
             client: connect::build_client(upstream, upstream.protocol, tls),
@@ -220,7 +223,7 @@ impl Shared {
         let upgrade = context.upgrade.as_ref();
         rewrite.apply(&mut parts, upgrade.map(|upgrade| &upgrade.protocol));
         headers::force_chunked_for_get_body(&mut parts, &body);
-        let body = headers::remove_semel_trailers(body);
+        let body = headers::remove_semel_trailers(body, self.has_http2_trailers);
         if let Some(lease) = &context.lease {
             headers::set_lease_headers(&mut parts.headers, lease);
         }

@@ -348,6 +348,38 @@ async fn trailers_are_forwarded_in_both_directions() {
     }
 }
 
+/// A client can't name a fence to the service, in a trailer either.
+#[tokio::test]
+async fn semel_trailers_of_clients_are_removed() {
+    use http_body_util::BodyExt as _;
+    async fn name_trailers(request: Request) -> String {
+        let sent = request.into_body().collect().await.unwrap();
+        let names = |trailers: &HeaderMap| trailers.keys().map(ToString::to_string).collect();
+        sent.trailers().map_or(Vec::new(), names).join(" ")
+    }
+    let upstream = service(Router::new().fallback(any(name_trailers))).await;
+    for protocol in ["auto", "h2c"] {
+        let sidecar =
+            Sidecar::new(upstream, &format!("upstream.protocol = \"{protocol}\"\n")).await;
+        let mut client = sidecar.client(Protocol::Http2).await;
+        for key in [None, Some("\"with-trailers\"")] {
+            let mut trailers = HeaderMap::new();
+            trailers.insert("x-sum", "17".parse().unwrap());
+            trailers.insert("semel-fence", "9".parse().unwrap());
+            let body = unsized_body("asked").with_trailers(async { Some(Ok(trailers)) });
+            let mut request = plain("POST", "/", Body::new(body));
+            let headers = request.headers_mut();
+            headers.insert("te", "trailers".parse().unwrap());
+            headers.insert("trailer", "x-sum, semel-fence".parse().unwrap());
+            if let Some(key) = key {
+                headers.insert("idempotency-key", key.parse().unwrap());
+            }
+            let answer = client.send(request).await;
+            assert!(!answer.text().contains("semel"), "{protocol}, {key:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn base_path_and_replicas_are_used() {
     let (one, two) = (Runs::default(), Runs::default());

@@ -199,6 +199,43 @@ async fn broken_file_is_refused_on_reload() {
     }
 }
 
+/// Whom a public socket trusts doesn't change with an address that a reload can't apply.
+#[tokio::test]
+async fn reload_trusts_nobody_new() {
+    let tenant = |headers: axum::http::HeaderMap| async move {
+        let named = headers.get("x-tenant").and_then(|name| name.to_str().ok());
+        named.unwrap_or("nobody").to_owned()
+    };
+    let upstream = service(Router::new().fallback(axum::routing::any(tenant))).await;
+    let file = new_folder("sidecar").join("semel.toml");
+    let settings = |listener: &str| {
+        let text = format!(
+            "store.url = \"memory://\"\nupstream.urls = [\"http://{upstream}\"]\n{listener}\n\
+             tenants.from = \"header\"\ntenants.header = \"x-tenant\"\n"
+        );
+        std::fs::write(&file, text).expect("a file");
+    };
+    settings("listener.address = \"0.0.0.0:0\"\nlistener.trusted_peers = [\"192.0.2.1\"]");
+    let sources = Sources {
+        file: Some(file.clone()),
+        ..Sources::default()
+    };
+    let loaded = load(&sources).unwrap_or_else(|findings| panic!("{findings}"));
+    let semel = OpenOptions::for_tool(&loaded.config).open_store().await;
+    let server = Server::start(loaded, semel.expect("a store"), Mounts::default()).await;
+    let server = server.unwrap_or_else(|error| panic!("{error}"));
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], server.address().port()));
+    let mut client = Client::connect(address, Protocol::Http1).await;
+    let mut told = async || {
+        let request = with(plain("GET", "/", ""), "x-tenant", "acme");
+        client.send(request).await.text().to_owned()
+    };
+    assert_eq!(told().await, "nobody");
+    settings("listener.address = \"127.0.0.1:0\"");
+    assert_eq!(server.reload().unwrap(), ["listener.address"]);
+    assert_eq!(told().await, "nobody");
+}
+
 #[tokio::test]
 async fn reload_reports_settings_that_need_a_restart() {
     let one = named("one").await;
