@@ -237,6 +237,9 @@ pub(crate) struct Inspect {
     /// The ID of the job: job_ and 32 hexadecimal digits.
     #[arg(value_name = "JOB")]
     job: String,
+    /// Include the result. The audit trail records this.
+    #[arg(long)]
+    result: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -245,7 +248,8 @@ pub(crate) struct Inspect {
 impl Inspect {
     async fn run(&self) -> Result<(), Exit> {
         let client = self.target.client_for_jobs().await?;
-        let path = ApiPath::new(format!("/admin/v1/jobs/{}", plain(&self.job)));
+        let more = if self.result { "?result=true" } else { "" };
+        let path = ApiPath::new(format!("/admin/v1/jobs/{}{more}", plain(&self.job)));
         let job = client.get(&path).await?;
         if self.json {
             out::json(&job);

@@ -11,8 +11,9 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::AdminState;
 use super::audited_change::ChangeAuthor;
+use crate::audit::Draft;
 use crate::jobs::{JobView, job_failure, parse_job_id};
-use crate::operators::Operator;
+use crate::operators::{Operator, Role};
 use crate::web::{
     Failure, Json, Problem400, Problem401, Problem403, Problem404, Problem408, Problem409,
     Problem413, Problem415, Problem500, Problem503, Query, json_response,
@@ -134,7 +135,11 @@ pub(super) async fn list(
         .map_err(|error| job_failure(&error))?;
     let counts = queue.counts().await.map_err(|error| job_failure(&error))?;
     let page = JobsPage {
-        jobs: page.jobs.into_iter().map(JobView::from).collect(),
+        jobs: page
+            .jobs
+            .into_iter()
+            .map(|job| JobView::from(job).without_result())
+            .collect(),
         next: page.next.map(|id| id.to_string()),
         queued: counts.queued,
         running: counts.running,
@@ -145,12 +150,26 @@ pub(super) async fn list(
     Ok(json_response(StatusCode::OK, &page))
 }
 
+/// The detail of a job.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct InspectJobQuery {
+    /// Whether to include the result, which may contain personal data.
+    #[serde(default)]
+    #[param(nullable = false)]
+    result: bool,
+}
+
 /// Inspect a job.
 #[utoipa::path(
     get,
     path = "/admin/v1/jobs/{job_id}",
     tag = "admin",
-    params(("job_id" = String, Path, description = "The job.", pattern = "^job_[0-9a-f]{32}$")),
+    params(
+        ("job_id" = String, Path, description = "The job.", pattern = "^job_[0-9a-f]{32}$"),
+        InspectJobQuery
+    ),
     responses(
         (status = 200, description = "The job.", body = JobView),
         Problem400, Problem401, Problem403, Problem404, Problem500, Problem503
@@ -159,14 +178,28 @@ pub(super) async fn list(
 )]
 pub(super) async fn inspect(
     State(state): State<AdminState>,
-    _: Operator,
+    operator: Operator,
     Path(id): Path<String>,
+    Query(query): Query<InspectJobQuery>,
 ) -> Result<Response, Failure> {
     let id = parse_job_id(&id)?;
+    if query.result {
+        operator.require_role(Role::Operate)?;
+    }
     let found = state.require_jobs()?.queue().look(id).await;
     let found = found.map_err(|error| job_failure(&error))?;
     let job = found.ok_or_else(|| job_failure(&semel_jobs::Error::NotFound))?;
-    Ok(json_response(StatusCode::OK, &JobView::from(job)))
+    let view = JobView::from(job);
+    if !query.result {
+        return Ok(json_response(StatusCode::OK, &view.without_result()));
+    }
+    let job = (String::from("job_id"), json!(id.to_string()));
+    let reading = Draft {
+        detail: [job].into_iter().collect(),
+        ..Draft::default()
+    };
+    state.audit_reading(&operator, reading).await?;
+    Ok(json_response(StatusCode::OK, &view))
 }
 
 /// The author of a retry, and its reason.

@@ -188,25 +188,27 @@ pub(super) async fn inspect(
         return state.respond(&identity, &record, Detail::Full).await;
     }
     operator.require_role(Role::Operate)?;
-    state.audit_reading(&operator, &identity, &record).await?;
+    let reading = Draft {
+        namespace: Some(record.namespace.clone()),
+        id: Some(hex(identity.as_bytes())),
+        ..Draft::default()
+    };
+    state.audit_reading(&operator, reading).await?;
     state.respond(&identity, &record, Detail::WithAnswer).await
 }
 
 impl AdminState {
     /// Records in the audit trail that an operator reads an answer, which may contain personal
     /// data.
-    async fn audit_reading(
+    pub(super) async fn audit_reading(
         &self,
         operator: &Operator,
-        identity: &Identity,
-        record: &Record,
+        reading: Draft,
     ) -> Result<(), Failure> {
         let written = self.trail.record(Draft {
             kind: "admin.answer.read",
-            namespace: Some(record.namespace.clone()),
-            id: Some(hex(identity.as_bytes())),
             actor: operator.name().map(str::to_owned),
-            ..Draft::default()
+            ..reading
         });
         written.await.map_err(|_| {
             let detail = "the audit trail can't be written, so the answer is not shown";

@@ -98,6 +98,16 @@ pub(crate) struct JobView {
     error: Option<String>,
 }
 
+impl JobView {
+    /// The job without the result, which may contain personal data.
+    pub(crate) fn without_result(self) -> Self {
+        Self {
+            result: None,
+            ..self
+        }
+    }
+}
+
 impl From<Job> for JobView {
     fn from(job: Job) -> Self {
         let has_ended = job.state.has_ended();

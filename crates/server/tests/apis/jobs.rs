@@ -373,6 +373,33 @@ async fn operators_list_inspect_and_retry_jobs() {
     }
 }
 
+/// A result may contain personal data: it is shown on request only, and that is recorded.
+#[tokio::test]
+async fn result_is_shown_on_request_only() {
+    use crate::support::ADMIN;
+    for bench in benches(&Settings::default()).await {
+        bench.submit("with-a-result", 5).await;
+        let leased = bench.lease().await;
+        bench
+            .end(&leased, "complete", json!({"result": "of Ann"}))
+            .await;
+        let path = format!("/admin/v1/jobs/{}", leased["job_id"].as_str().unwrap());
+        for path in ["/admin/v1/jobs", &path] {
+            let told = call(&bench.admin, "GET", path, Some(ADMIN), "").await;
+            assert_eq!(told.status, 200, "{}", told.text);
+            assert!(!told.text.contains("of Ann"), "{}", told.text);
+        }
+        let is_reading = |entry: &Value| entry["type"] == "admin.answer.read";
+        assert!(!bench.server.audited().await.iter().any(is_reading));
+        let asked = format!("{path}?result=true");
+        let told = call(&bench.admin, "GET", &asked, Some(ADMIN), "").await;
+        assert_eq!(told.text("result"), "of Ann");
+        let audited = bench.server.audited().await;
+        let reading = audited.iter().find(|entry| is_reading(entry)).unwrap();
+        assert_eq!(reading["detail"]["job_id"], leased["job_id"]);
+    }
+}
+
 #[tokio::test]
 async fn unsupported_store_has_a_clear_error() {
     let server = Server::with("memory://", Setup::default()).await;
