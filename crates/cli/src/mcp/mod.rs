@@ -1,5 +1,6 @@
 //! `semel mcp`: agents retry, tools act once.
 
+mod exposure;
 mod lint;
 mod name;
 mod settings;
@@ -78,6 +79,9 @@ pub(crate) struct Mcp {
     /// path.
     #[arg(long, requires = "listen")]
     any_path: bool,
+    /// Accept tokens from other machines without TLS, because something else encrypts the connection.
+    #[arg(long)]
+    insecure_tokens: bool,
 }
 
 #[derive(Subcommand)]
@@ -170,6 +174,11 @@ impl Mcp {
         let settings = self.args.settings(&self.target.name())?;
         let Store { url, promise } = self.args.store()?;
         let mut config = self.args.config(&url)?;
+        let upstream = self.target.upstream()?;
+        let lends_credential = upstream
+            .as_ref()
+            .is_some_and(HttpUpstream::has_own_credential);
+        exposure::check(&self, lends_credential)?;
         config
             .listener
             .tls
@@ -188,7 +197,7 @@ impl Mcp {
             config,
             opened: opened.clone(),
         };
-        let served = Box::pin(self.serve_on(opened.semel, settings, listener)).await;
+        let served = Box::pin(self.serve_on(opened.semel, settings, upstream, listener)).await;
         opened.trail.flush().await;
         opened.telemetry.flush().await;
         served
@@ -198,6 +207,7 @@ impl Mcp {
         self,
         semel: Semel,
         settings: Settings,
+        upstream: Option<HttpUpstream>,
         listener: ProcessListener,
     ) -> Result<(), Exit> {
         let wrong = |message| Exit::failed(exit::CONFIG, message);
@@ -214,38 +224,15 @@ impl Mcp {
                 .transpose()?,
             any_path: self.any_path,
         };
-        let is_guarded = serve.token.is_some();
-        let is_plain = self.listen_cert_file.is_none();
-        let is_remote = |address: SocketAddr| !address.ip().is_loopback();
-        if is_guarded && is_plain && self.listen.is_some_and(is_remote) {
-            tracing::warn!(
-                "tokens of clients on other machines are unencrypted; use --listen-cert-file and \
-                 --listen-key-file"
-            );
-        }
-        let upstream = self.target.upstream()?;
         let listened = |served: Result<(), semel_mcp::ListenError>| {
             served.map_err(|error| Exit::failed(exit::LISTEN, error.to_string()))
         };
         match (upstream, self.target.command(), self.listen) {
-            (Some(upstream), _, Some(address))
-                if upstream.has_own_credential() && !is_guarded && !address.ip().is_loopback() =>
-            {
-                let message = "everybody who reaches this address would use the credential of \
-                               --header\n    fix: --listen-token-file FILE, or --listen \
-                               127.0.0.1:PORT";
-                Err(wrong(message.to_owned()))
-            }
             (Some(upstream), _, Some(address)) => listened(
                 serve
                     .serve_upstream(gateway, upstream, address, listener, wait_for_signal())
                     .await,
             ),
-            (None, Some(_), Some(address)) if !is_guarded && !address.ip().is_loopback() => {
-                let message = "a server command does not authenticate its callers\n    fix: \
-                               --listen-token-file FILE, or --listen 127.0.0.1:PORT";
-                Err(wrong(message.to_owned()))
-            }
             (None, Some(child), Some(address)) => listened(
                 serve
                     .serve_command(gateway, child, address, listener, wait_for_signal())

@@ -84,7 +84,7 @@ pub(super) struct GatewayArgs {
     audit: Option<String>,
     /// The address of the admin listener: dashboard, metrics, admin API.
     #[arg(long, value_name = "ADDRESS")]
-    admin: Option<SocketAddr>,
+    pub(super) admin: Option<SocketAddr>,
     /// A file with the token of the admin listener.
     #[arg(long, value_name = "FILE", requires = "admin")]
     admin_token_file: Option<String>,

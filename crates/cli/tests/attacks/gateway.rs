@@ -1,5 +1,7 @@
 //! Attacks on the tool gateway.
 
+use std::net::SocketAddr;
+
 use semel_testkit::private::new_folder;
 
 use crate::support::*;
@@ -32,16 +34,36 @@ fn other_credential_does_not_get_the_stored_result() {
 #[test]
 fn own_credential_is_limited_to_one_path_and_loopback() {
     let service = Service::start();
-    let lent = ["--header", "Authorization: Bearer T0P"];
-    let gateway = gateway(service.address, &lent);
-    assert!(call(&gateway, "/mcp", &[]).body.contains("T0P"));
-    let other = call(&gateway, "/internal/anything", &[]);
-    assert_eq!(other.status(), 404, "{other:?}");
+    for lent in ["Authorization: Bearer T0P", "X-Vault-Token: T0P"] {
+        let lent = ["--header", lent];
+        let gateway = gateway(service.address, &lent);
+        assert!(call(&gateway, "/mcp", &[]).body.contains("T0P"));
+        let other = call(&gateway, "/internal/anything", &[]);
+        assert_eq!(other.status(), 404, "{other:?}");
+        assert!(is_refused(service.address, &lent), "an open relay");
+    }
+    let named = ["--header", "User-Agent: agent"];
+    let gateway = gateway(service.address, &named);
+    assert_eq!(call(&gateway, "/internal/anything", &[]).status(), 200);
+}
+
+/// Nobody but a proxy in front may name the caller.
+#[test]
+fn principal_header_is_refused_where_anybody_can_send_it() {
+    let service = Service::start();
+    assert!(is_refused(
+        service.address,
+        &["--principal-header", "X-User"]
+    ));
+}
+
+/// Whether a gateway on all addresses is refused. It would serve without end.
+fn is_refused(upstream: SocketAddr, arguments: &[&str]) -> bool {
     let mut command = semel();
     command.args(["mcp", "--store", "memory://", "--listen", "0.0.0.0:0"]);
-    command.args(["--upstream", &format!("http://{}/mcp", service.address)]);
-    let ended = command.args(lent).status().expect("the program starts");
-    assert!(!ended.success(), "an open relay");
+    command.args(["--upstream", &format!("http://{upstream}/mcp")]);
+    let ended = command.args(arguments).status();
+    !ended.expect("the program starts").success()
 }
 
 #[test]

@@ -95,7 +95,11 @@ fn errors_of_the_tool_gateway() {
         "mcp --store memory:// --upstream http://127.0.0.1:1/mcp --header nonsense",
         "mcp --store memory:// --upstream http://192.0.2.1/mcp --header Authorization:x",
         "mcp --store memory:// --listen 0.0.0.0:0 -- true",
+        "mcp --store memory:// --upstream http://127.0.0.1:1/mcp --listen 0.0.0.0:0 --header X-Token:x",
+        "mcp --store memory:// --upstream http://127.0.0.1:1/mcp --listen 0.0.0.0:0 --principal-header X-User",
+        "mcp --store memory:// --listen 0.0.0.0:0 --listen-token-file long -- true",
         "mcp --store memory:// --admin 127.0.0.1:0 -- true",
+        "mcp --store memory:// --admin 0.0.0.0:0 --admin-token-file long -- true",
         "mcp --store memory:// --name a/b -- true",
         "mcp --store memory:// --listen 127.0.0.1:0 --listen-token-file short -- true",
         "mcp --store memory:// -c missing.toml -- true",
@@ -104,6 +108,7 @@ fn errors_of_the_tool_gateway() {
     ];
     let folder = folder("gateway-errors");
     std::fs::write(folder.join("short"), "short").expect("the folder is writable");
+    std::fs::write(folder.join("long"), "0123456789abcdef").expect("the folder is writable");
     insta::assert_snapshot!("tool_gateway", run_all(&folder, &lines));
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use http::header::{ACCEPT, CONTENT_TYPE, COOKIE, HOST};
+use http::header::{ACCEPT, ACCEPT_LANGUAGE, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Limited};
@@ -19,7 +19,6 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::TokioExecutor;
 use semel::core::{Clock, Tick};
-use semel::http::CREDENTIAL_HEADERS;
 use sse_stream::SseStream;
 
 use super::LAST_EVENT;
@@ -137,8 +136,21 @@ impl HttpUpstream {
     }
 }
 
+/// Headers that say nothing about who asks. Every other one may be a credential, since services name theirs as they like.
+static HARMLESS: [HeaderName; 9] = [
+    ACCEPT,
+    ACCEPT_LANGUAGE,
+    CONTENT_TYPE,
+    USER_AGENT,
+    HeaderName::from_static("baggage"),
+    HeaderName::from_static("mcp-protocol-version"),
+    HeaderName::from_static("traceparent"),
+    HeaderName::from_static("tracestate"),
+    HeaderName::from_static("x-request-id"),
+];
+
 fn is_credential(name: &HeaderName) -> bool {
-    *name == COOKIE || CREDENTIAL_HEADERS.contains(name)
+    !HARMLESS.contains(name)
 }
 
 /// The result of opening a stream.
