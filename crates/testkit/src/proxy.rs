@@ -74,8 +74,25 @@ struct Shared {
     held: watch::Sender<[bool; 2]>,
     refusing: AtomicBool,
     made: AtomicU64,
+    open: watch::Sender<u64>,
     cuts: watch::Sender<u64>,
     all: watch::Sender<u64>,
+}
+
+/// A connection that counts as open for as long as this lives.
+struct OpenConnection(Arc<Shared>);
+
+impl OpenConnection {
+    fn new(shared: &Arc<Shared>) -> Self {
+        shared.open.send_modify(|open| *open += 1);
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.open.send_modify(|open| *open -= 1);
+    }
 }
 
 impl std::fmt::Debug for Shared {
@@ -100,6 +117,7 @@ impl Proxy {
             held: watch::Sender::new([false; 2]),
             refusing: AtomicBool::new(false),
             made: AtomicU64::new(0),
+            open: watch::Sender::new(0),
             cuts: watch::Sender::new(0),
             all: watch::Sender::new(0),
         });
@@ -138,9 +156,18 @@ impl Proxy {
         self.shared.armed.lock().push_back((lots, cut));
     }
 
-    /// Cuts every connection there is, now.
+    /// Cuts every connection there is, without waiting for their ends.
     pub fn cut_all(&self) {
         self.shared.all.send_modify(|count| *count += 1);
+    }
+
+    /// Refuses new connections, and cuts all others. Once it returns, nothing passes any more.
+    pub async fn silence(&self) {
+        self.refuse(true);
+        self.cut_all();
+        // The sender lives in `self`.
+        let mut open = self.shared.open.subscribe();
+        let _ = open.wait_for(|open| *open == 0).await;
     }
 
     /// Closes new connections at once, or no longer does.
@@ -193,27 +220,35 @@ impl Drop for Proxy {
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     while let Ok((caller, _)) = listener.accept().await {
+        let (open, all) = (OpenConnection::new(&shared), shared.all.subscribe());
         if shared.refusing.load(Ordering::SeqCst) {
             continue;
         }
         shared.made.fetch_add(1, Ordering::SeqCst);
         let server = *shared.server.lock();
-        tokio::spawn(serve(caller, server, Arc::clone(&shared)));
+        tokio::spawn(serve(caller, server, open, all));
     }
 }
 
 /// One connection, until one side closes it or the test does. Leaving drops both ends.
-async fn serve(mut caller: TcpStream, server: SocketAddr, shared: Arc<Shared>) {
-    let mut all = shared.all.subscribe();
-    let Ok(mut server) = TcpStream::connect(server).await else {
-        return;
+async fn serve(
+    mut caller: TcpStream,
+    server: SocketAddr,
+    open: OpenConnection,
+    mut all: watch::Receiver<u64>,
+) {
+    let shared = &open.0;
+    let connected = tokio::select! {
+        connected = TcpStream::connect(server) => connected,
+        _ = all.changed() => return,
     };
+    let Ok(mut server) = connected else { return };
     let _ = (caller.set_nodelay(true), server.set_nodelay(true));
     let (from_caller, to_caller) = caller.split();
     let (from_server, to_server) = server.split();
     tokio::select! {
-        () = pass(&shared, Way::Request, from_caller, to_server) => {}
-        () = pass(&shared, Way::Reply, from_server, to_caller) => {}
+        () = pass(shared, Way::Request, from_caller, to_server) => {}
+        () = pass(shared, Way::Reply, from_server, to_caller) => {}
         _ = all.changed() => {}
     }
 }

@@ -127,8 +127,7 @@ impl Postgres {
         // A machine that fails is silent at once. Killed, a server's sessions go on for moments,
         // and show what they have committed and nobody confirmed.
         for way in &self.ways {
-            way.refuse(true);
-            way.cut_all();
+            way.silence().await;
         }
         self.primary.kill();
         between.cut_all();

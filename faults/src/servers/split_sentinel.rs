@@ -169,10 +169,16 @@ impl Split {
         // new one's.
         let (host, port) = (Network::address(new).to_string(), REDIS.to_string());
         self.nodes[old].ask(&["REPLICAOF", &host, &port])?;
+        // As Sentinel does: whoever stayed connected would read what is about to be discarded.
+        self.nodes[old].ask(&["CLIENT", "KILL", "TYPE", "normal"])?;
+        // Until it has received what the new one has, it is not to be elected: all that it would bring back was lost.
+        self.nodes[old].ask(&["CONFIG", "SET", "replica-priority", "0"])?;
         self.network.heal()?;
         self.noted = (self.epoch()?, tick());
         windows.lock().failovers.push((from, self.noted.1));
-        self.whole().await
+        self.whole().await?;
+        self.nodes[old].ask(&["CONFIG", "SET", "replica-priority", "100"])?;
+        Ok(())
     }
 
     async fn cut_for(&self, machine: usize, time: Duration) -> Result<()> {

@@ -154,6 +154,8 @@ pub enum CallReply {
     },
     /// Somebody else runs it.
     Busy,
+    /// Others write its record at the same time (P4).
+    Overtaken,
     /// It is done.
     Replay(KeyEnding),
     /// The key was used with another payload.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel_core::{Claimed, Grant, Identity, Record, State};
+use semel_core::{Claimed, Grant, Identity, Record, State, protocol};
 
 use super::event::{CallReply, KeyEnding, KeyStanding, answer_mark, checkpoint_mark};
 
@@ -28,6 +28,7 @@ pub(crate) fn claimed(asked: &Identity, answer: &Claimed) -> CallReply {
             own: identity == asked,
             checkpoint: checkpoint_mark(checkpoint),
         },
+        overtaken if *overtaken == protocol::overtaken() => CallReply::Overtaken,
         Claimed::Busy(_) => CallReply::Busy,
         Claimed::Replay(replay) if replay.state == State::Failed => {
             CallReply::Replay(KeyEnding::Failed(answer_mark(&replay.answer)))

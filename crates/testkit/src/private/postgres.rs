@@ -6,11 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::{Private, free_port, new_folder};
 
 /// How often to ask whether a server is ready, and how long to go on asking.
 const ASK_EVERY: Duration = Duration::from_millis(50);
-const PATIENCE: usize = 600;
+const PATIENCE: usize = 1_200;
+/// How often to ask before the sessions of a killed server are killed, too.
+const SESSIONS_END_AFTER: usize = 100;
 
 /// Where Debian puts the servers, one folder for each major version.
 const VERSIONS: &str = "/usr/lib/postgresql";
@@ -153,9 +157,12 @@ impl PostgresServer {
     /// Where it doesn't start.
     pub async fn recover(&mut self) {
         let mut pause = tokio::time::interval(ASK_EVERY);
-        for _ in 0..PATIENCE {
+        for attempt in 1..=PATIENCE {
             // Until the last session of the killed one is gone, the new one refuses to start,
-            // sooner or later.
+            // sooner or later. One that waits for a lock of another never notices.
+            if attempt.is_multiple_of(SESSIONS_END_AFTER) && !self.process.runs() {
+                self.kill_sessions();
+            }
             if !self.process.runs() {
                 self.process = launch(&self.folder, self.port, &self.settings, &self.environment);
             }
@@ -165,6 +172,21 @@ impl PostgresServer {
             }
         }
         panic!("the server doesn't start again");
+    }
+
+    /// Kills what is left of a server that has ended: processes that work in its folder.
+    fn kill_sessions(&self) {
+        let data = data(&self.folder);
+        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        for process in processes {
+            let works_here =
+                std::fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd == data);
+            let id = process.file_name().to_string_lossy().parse().ok();
+            if let Some(id) = id.filter(|_| works_here).and_then(Pid::from_raw) {
+                // An error means that it is gone already.
+                let _ = kill_process(id, Signal::KILL);
+            }
+        }
     }
 
     async fn answers(&mut self) {

@@ -295,7 +295,7 @@ fn mark(reply: &CallReply) -> u64 {
         CallReply::Replay(KeyEnding::Completed(mark) | KeyEnding::Failed(mark)) => *mark,
         CallReply::InDoubt { fence } => *fence,
         CallReply::Seen(Some(stand)) => stand.fence,
-        CallReply::Busy => 1,
+        CallReply::Busy | CallReply::Overtaken => 1,
         CallReply::Mismatch => 2,
         CallReply::Held => 3,
         CallReply::Done => 4,

@@ -33,6 +33,23 @@ fn i16_a_lapsed_lease_that_is_not_taken_over() {
         .is_fine();
 }
 
+/// A claim that others overtook says nothing about the record (P4), but there were others.
+#[test]
+fn i16_an_overtaken_claim_needs_a_writer_beside_it() {
+    let lapsed = || Story::tell(claim(1), won(5, 1)).wait(LEASE);
+    lapsed()
+        .then(claim(2), CallReply::Overtaken)
+        .breaks("I16", "no order");
+    lapsed()
+        .then(claim(2), won_as(7, 2, 2))
+        .meanwhile(claim(3), CallReply::Overtaken)
+        .is_fine();
+    lapsed()
+        .then(claim(2), CallReply::Overtaken)
+        .meanwhile(claim(3), CallReply::Overtaken)
+        .breaks("I16", "no order");
+}
+
 /// A store that knows the time only roughly puts the end of a lease off, for so long and no longer.
 #[test]
 fn i16_a_lapsed_lease_within_the_margin() {

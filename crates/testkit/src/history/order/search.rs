@@ -2,7 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::super::view::View;
+use super::super::event::{CallRecord, CallReply, CallRequest};
+use super::super::view::{View, until};
 use super::happening::{Event, alike, event};
 use super::key::Key;
 use super::state::Terrain;
@@ -88,12 +89,27 @@ fn is_subset(some: &[u64], all: &[u64]) -> bool {
     some.iter().zip(all).all(|(some, all)| some & !all == 0)
 }
 
+/// Whether a claim was told that others write the record, and somebody did: then it says nothing about the record.
+fn is_overtaken(index: usize, call: &CallRecord, view: &View<'_>) -> bool {
+    let is_beside = |other: &CallRecord| other.start <= until(call) && call.start <= until(other);
+    let writes = |other: &CallRecord| {
+        other.ask != CallRequest::Read
+            && !matches!(other.reply, CallReply::Busy | CallReply::Overtaken)
+    };
+    let others = view.calls.iter().enumerate();
+    call.reply == CallReply::Overtaken
+        && others
+            .filter(|(number, _)| *number != index)
+            .any(|(_, other)| writes(other) && is_beside(other))
+}
+
 impl<'h> Search<'h> {
     pub(super) fn new(view: &View<'h>, losses: &[(u64, u64)], longest_chain: usize) -> Self {
         let mut events: Vec<_> = view
             .calls
             .iter()
             .enumerate()
+            .filter(|(index, call)| !is_overtaken(*index, call, view))
             .filter_map(|(index, call)| event(index, call))
             .collect();
         events.extend(losses.iter().map(|(from, to)| Event::Loss {

@@ -37,7 +37,7 @@ fn ignores_the_answer(call: &CallRecord, lease: &Win<'_>) -> bool {
     let has_its_payload =
         matches!(call.ask, CallRequest::Claim { payload, .. } if payload == lease.payload);
     match call.reply {
-        CallReply::Busy | CallReply::InDoubt { .. } => true,
+        CallReply::Busy | CallReply::Overtaken | CallReply::InDoubt { .. } => true,
         CallReply::Mismatch => has_its_payload,
         CallReply::Seen(Some(KeyStanding { ending, .. })) => {
             matches!(
