@@ -74,15 +74,15 @@ pub trait Subject: Send + Sync + 'static {
     fn spans(&self) -> Spans;
 
     /// An empty store of the same kind, on the same clock, that takes two or three records and no
-    /// more. `None` where the kind has no capacity; its statistics must then say so (P26).
+    /// more. `None`, the default, where the kind has no capacity; its statistics must then say so (P26).
     fn tiny(&self) -> BoxFuture<'_, Option<Arc<dyn StoreAdmin>>> {
         Box::pin(async { None })
     }
 
     /// Changes the stored record of `identity`, behind the store's back, into what a later version
-    /// of Semel might have written: a format version that this one doesn't know. Answers `false`
-    /// where records are not kept as bytes; such a store must neither outlive nor leave its process
-    /// (P25).
+    /// of Semel might have written: a format version that this one doesn't know. Answers `false`,
+    /// the default, where records are not kept as bytes; such a store must neither outlive nor leave
+    /// its process (P25).
     fn spoil<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, bool> {
         let _ = identity;
         Box::pin(async { false })

@@ -37,7 +37,7 @@ pub(super) struct Split {
     sentinels: Vec<Node>,
     network: Network,
     level: Level,
-    /// The last failover that is in a window, and when that was known.
+    /// The number of the last failover that is written down, and when it was read.
     noted: (u64, u64),
 }
 
@@ -79,15 +79,15 @@ impl Split {
         Ok(this)
     }
 
-    /// The number of the last failover, by the sentinel beside no server.
+    /// The number of the last failover, by the sentinel of the machine without a Redis.
     fn epoch(&self) -> Result<u64> {
         let said = self.sentinels[2].ask(&["SENTINEL", "MASTER", "semel"])?;
         let mut lines = said.lines().skip_while(|line| *line != "config-epoch");
         Ok(lines.nth(1).context("no config-epoch")?.parse()?)
     }
 
-    /// A master that gets no processor for half a second is replaced without the nemesis. Such a failover loses as
-    /// much as one of the nemesis, and is written down like it.
+    /// Writes down failovers that Sentinel made by itself, because a master got no processor for half a second. They
+    /// may lose records, too.
     fn note_own_failovers(&mut self, windows: &Shared) -> Result<()> {
         if self.level != Level::Loses {
             return Ok(());
@@ -169,9 +169,9 @@ impl Split {
         // new one's.
         let (host, port) = (Network::address(new).to_string(), REDIS.to_string());
         self.nodes[old].ask(&["REPLICAOF", &host, &port])?;
-        // As Sentinel does: whoever stayed connected would read what is about to be discarded.
+        // Sentinel does the same: clients that stay connected would read records that are about to be discarded.
         self.nodes[old].ask(&["CLIENT", "KILL", "TYPE", "normal"])?;
-        // Until it has received what the new one has, it is not to be elected: all that it would bring back was lost.
+        // It must not be elected before it has caught up: it would bring back records that count as lost.
         self.nodes[old].ask(&["CONFIG", "SET", "replica-priority", "0"])?;
         self.network.heal()?;
         self.noted = (self.epoch()?, tick());

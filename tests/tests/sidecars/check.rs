@@ -144,7 +144,8 @@ impl History {
     }
 
     /// Every run after the first was a takeover, by the audit trail of the process that ran it, from one that was
-    /// killed or paused meanwhile. A process that was killed right after its claim cannot have written its entry.
+    /// killed or paused meanwhile. A process that was killed right after its claim may not have written its
+    /// entry.
     fn explained(&self, key: &str, runs: &[&Effect], wrong: &mut Vec<String>) {
         let id = self.records.get(key).map(|(id, _)| id.as_str());
         for pair in runs.windows(2) {

@@ -165,7 +165,8 @@ pub(super) fn force_chunked_for_get_body(parts: &mut Parts, body: &impl Body) {
     }
 }
 
-/// Removes the trailers that only Semel may set. A body of known length has trailers in HTTP/2 only.
+/// Removes the trailers that only Semel may set. Trailers follow a body of known length in HTTP/2
+/// only.
 pub(super) fn remove_semel_trailers(body: semel::http::Body, is_http2: bool) -> semel::http::Body {
     if body.is_end_stream() || (body.size_hint().exact().is_some() && !is_http2) {
         return body;

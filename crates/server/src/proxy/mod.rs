@@ -60,6 +60,7 @@ struct Shared {
     keep_host: bool,
     /// Whether a target has TLS, which can negotiate HTTP/2 for gRPC.
     may_speak_http2: bool,
+    /// Whether a target speaks HTTP/2, where trailers can follow a body of known length.
     has_http2_trailers: bool,
     response_timeout: Duration,
     permit_timeout: Duration,

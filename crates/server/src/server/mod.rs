@@ -151,7 +151,7 @@ impl Server {
         let mut current = self.shared.loaded.lock();
         let mut new = current.reload()?;
         let ignored = reload::find_ignored_changes(&current.config, &new.config);
-        // The sockets stay as they are. Which peers are trusted depends on the address that is in use.
+        // A reload keeps the sockets, and which peers are trusted depends on the address in use.
         let (old, listener) = (&current.config.listener, &mut new.config.listener);
         listener.address.clone_from(&old.address);
         let limiter = self.limiter.clone();

@@ -348,7 +348,7 @@ async fn trailers_are_forwarded_in_both_directions() {
     }
 }
 
-/// A client can't name a fence to the service, in a trailer either.
+/// A client can't send a fence to the service, not even in a trailer.
 #[tokio::test]
 async fn semel_trailers_of_clients_are_removed() {
     use http_body_util::BodyExt as _;

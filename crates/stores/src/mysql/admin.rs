@@ -16,8 +16,9 @@ use crate::cas::overtaken;
 use crate::sql::page::{COUNT_AT_MOST, Listing, READ_AT_MOST, page};
 use crate::sql::records::{self, Statements};
 
-/// Ends a record that may not be removed yet: it has expired by any clock, and has no owner. The sweep removes it.
-const END: &str = "UPDATE semel_records SET written_us = 0, retention_ms = 0, state = 5, attempt = 0, token = \
+/// Makes a record that may not be removed yet (see [`raise_floor`]) one that has expired and has no owner: state 5 is
+/// released. The sweep removes it later.
+const EXPIRE: &str = "UPDATE semel_records SET written_us = 0, retention_ms = 0, state = 5, attempt = 0, token = \
     UNHEX(REPLACE(UUID(), '-', '')), checkpoint = NULL, head = NULL, body = NULL, body_bytes = NULL \
     WHERE address = ? AND seal = ? AND fence = ? AND written_us > 0";
 
@@ -107,16 +108,17 @@ impl Inner {
             let parts = (|| Ok((row.try_get::<i64, _>(0)?, row.try_get::<i64, _>(1)?)))();
             let (fence, is_live) = parts.map_err(store_error)?;
             self.link.send(|| once(raise_floor(fence)), false).await?;
-            for text in [&*delete, END] {
+            for text in [&*delete, EXPIRE] {
                 let statement = || {
                     let query = once(text.to_owned()).bind(address.clone());
                     query.bind(seal.clone()).bind(fence)
                 };
-                // Both count in the same way on every connection: the second always changes the row.
+                // Every connection counts these rows in the same way: each statement changes all rows that it matches.
                 if self.link.send_once(statement, false).await?.affected > 0 {
                     return Ok(is_live != 0);
                 }
             }
+            // It was deleted before.
             if is_live == 0 {
                 return Ok(false);
             }

@@ -24,8 +24,8 @@ const FIRST_RUN: &str = "INSERT INTO semel_records (fence, created_us, written_u
     lease_ms, max_attempts, secret_id, crash, address, seal, token, fingerprint, environment, tenant, scope, hint)";
 
 /// Raises the floor of fences. Committed before the record is removed, so that a claim that finds the key free also finds
-/// the floor raised (P22). A claim that is under way may have read it before: so only records whose fence lies in the past
-/// are removed, since the fence of such a claim is at least the time of its beginning.
+/// the floor raised (P22). A claim in progress may have read the old floor. Its fence is at least the time at which it
+/// began, so only records whose fence lies in the past are removed.
 pub(super) fn raise_floor(fence: i64) -> String {
     format!("UPDATE semel_fences SET floor = GREATEST(floor, {fence})")
 }

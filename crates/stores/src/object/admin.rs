@@ -19,7 +19,7 @@ use super::sweep::AT_ONCE;
 use super::{Inner, ObjectStore, is_deleted, memo, time};
 use crate::cas::Start;
 
-/// How long a deleted record's fence is kept, as on Redis: for longer than a clock is usually off.
+/// How long a deleted record's fence is kept: as long as on Redis, in case the clock is set back.
 const DELETED_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How many objects, and how many bytes of records, one page reads. A page may be short and still have a next one.

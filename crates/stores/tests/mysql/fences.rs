@@ -88,8 +88,7 @@ async fn p22_fences_grow_across_deletion_when_the_clock_is_set_back() {
         assert!(store.delete(&claim.identity).await.unwrap());
         assert!(!store.delete(&claim.identity).await.unwrap(), "it is gone");
         assert_eq!(store.read(&claim.identity).await.unwrap(), None);
-        // A claim that is under way may not have seen that the floor of fences was raised: its fence would be in the past of
-        // this one.
+        // A claim in progress may have read the old floor of fences, and would get a smaller fence.
         assert_eq!(store.sweep(10).await.unwrap(), 0, "removed too early");
         let next = won(&store, &again(&claim)).await.fence;
         assert!(next > last, "{next:?} after {last:?}");

@@ -1,12 +1,13 @@
 //! What conditional writes do to those who trust a status alone.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use object_store::{ObjectStoreExt as _, PutMode, PutOptions, UpdateVersion};
 use semel_core::store::StoreAdmin as _;
 use semel_core::{
-    Answer, Claim, Grant, Renewed, Resolution, Resolved, Settled, Settlement, Store as _,
+    Answer, Claim, Grant, Record, Renewed, Resolution, Resolved, Settled, Settlement, Store as _,
     StoreErrorKind,
 };
 use semel_stores::object::ObjectStore;
@@ -204,6 +205,20 @@ async fn two_writes_of_the_same_record_can_be_told_apart() {
         .put_opts(&path, "stale".into(), options)
         .await;
     assert!(write.is_err(), "a write on a stale condition was taken");
+}
+
+/// The next fence of the key is larger, even if the clock is set back within that day.
+#[tokio::test]
+async fn a_deleted_records_fence_is_kept_for_a_day() {
+    let store = open(&own_url()).await;
+    let claim = fresh();
+    let lease = won(&store, &claim).await;
+    assert!(store.delete(&claim.identity).await.expect("an answer"));
+    let kept = store.client().get(&store.path_of(&claim.identity)).await;
+    let kept = kept.expect("an object").bytes().await.expect("an object");
+    let kept = Record::decode_for(&claim.identity, &kept).expect("a record");
+    let day = Duration::from_secs(24 * 60 * 60);
+    assert_eq!((kept.fence, kept.retention), (lease.fence, day));
 }
 
 #[tokio::test]

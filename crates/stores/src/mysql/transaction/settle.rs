@@ -162,7 +162,8 @@ impl Run<My> {
         match found {
             TransactionState::Ended => Ok(self.decide(TxOutcome::Ended)),
             TransactionState::Intact if is_over => Ok(self.decide(TxOutcome::RolledBack)),
-            // An effect that commits and begins a new transaction leaves what a deadlock leaves, except for the record.
+            // The session looks the same after a deadlock and after a COMMIT and START TRANSACTION of the effect. The
+            // record tells them apart.
             _ => self.find_fate(lease, ask, is_over).await,
         }
     }
