@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use crate::report::{Row, median};
+use semel_bench_core::report::{Row, median};
 
 /// Operations of a turn, and concurrent callers.
 const OPERATIONS: u64 = 2_000;

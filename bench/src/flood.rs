@@ -14,8 +14,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-use crate::report::{Row, publish};
 use crate::sidecar::{answers, free, start};
+use semel_bench_core::report::{Row, publish};
 
 /// How long the service takes for a request.
 const WORK: Duration = Duration::from_millis(5);

@@ -12,9 +12,9 @@ use sqlx::postgres::PgPool;
 use sqlx::types::Uuid;
 use sqlx::{AssertSqlSafe, Row as _};
 
-use crate::report::{Row, median, publish};
 use crate::stores::compare;
 use crate::stores::postgres::Database;
+use semel_bench_core::report::{Row, median, publish};
 
 /// What a plain queue would be.
 const BARE: &str = "CREATE TABLE bare (id uuid PRIMARY KEY, key text NOT NULL UNIQUE, state smallint NOT NULL, \

@@ -3,12 +3,10 @@
 //! A figure is an instruction count, or a ratio to something measured beside it; never a time
 //! alone.
 
-mod core;
 mod cpu;
 mod flood;
 mod jobs;
 mod mcp;
-mod report;
 mod sidecar;
 mod stores;
 mod stream;
@@ -28,12 +26,6 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// The memory store and a whole run, against a bare sharded map.
-    Core {
-        /// The most records for the size sweep, a power of ten.
-        #[arg(long, default_value_t = 10_000_000)]
-        records: usize,
-    },
     /// Each store against its bare engine.
     Stores {
         /// The most records for the size sweep: 10,000, 1,000,000 or 10,000,000.
@@ -75,19 +67,10 @@ enum Command {
         #[arg(long, default_value_t = 1_000_000)]
         depth: u64,
     },
-    /// One operation, many times: what `core` counts the instructions of.
-    #[command(hide = true)]
-    CoreOp {
-        /// Which operation.
-        op: core::ops::Op,
-        /// How many times.
-        times: u64,
-    },
 }
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
-        Command::Core { records } => core::bench(records),
         Command::Stores { records, only } => stores::bench(records, &only),
         Command::Telemetry => telemetry::bench(),
         Command::Sidecar => sidecar::bench(),
@@ -96,6 +79,5 @@ fn main() -> anyhow::Result<()> {
         Command::Mcp => mcp::bench(),
         Command::Stream { keys } => stream::bench(keys),
         Command::Jobs { depth } => jobs::bench(depth),
-        Command::CoreOp { op, times } => core::ops::repeat(op, times),
     }
 }

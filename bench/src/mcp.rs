@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use crate::report::{Row, median, publish};
+use semel_bench_core::report::{Row, median, publish};
 
 /// Calls in a turn, and turns.
 const CALLS: u64 = 100;

@@ -14,8 +14,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::cpu::{self, Side};
-use crate::report::{Row, publish};
 use crate::stores::compare;
+use semel_bench_core::report::{Row, publish};
 
 /// The body of every request; the service answers with as many bytes.
 const BODY: &str =

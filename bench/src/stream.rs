@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use semel::core::clock::SystemTime;
 use semel_stream::{IdempotencyKey, IdempotencyStore, Mark, SeqNo, SeqNoTracker, SessionId};
 
-use crate::report::{Row, median, publish};
+use semel_bench_core::report::{Row, median, publish};
 
 /// A window as large as a busy consumer's.
 const CAPACITY: usize = 1_000_000;

@@ -16,7 +16,7 @@ use semel::core::clock::SystemTime;
 use semel_server::config::{Flag, Sources, load};
 use semel_server::{OpenOptions, Server, Services};
 
-use crate::report::{Row, median, publish};
+use semel_bench_core::report::{Row, median, publish};
 
 /// How many pairs of turns, and how long one is.
 const PAIRS: usize = 31;

@@ -16,12 +16,16 @@ struct Bench {
     servers: &'static [&'static str],
     /// A package whose program it starts.
     starts: Option<&'static str>,
-    /// Where its program is, when not among the others: a workspace of its own.
-    manifest: Option<&'static str>,
+    /// Where its program is, for `cargo run`.
+    program: [&'static str; 2],
 }
 
-/// Programs that depend on peers, kept out of our own dependencies.
-const PEERS: &str = "bench/peers/Cargo.toml";
+/// Most benches.
+const MAIN: [&str; 2] = ["--package", "semel-bench"];
+/// Has few dependencies, because CI builds it optimised.
+const CORE: [&str; 2] = ["--package", "semel-bench-core"];
+/// A workspace of its own, which keeps peers out of our own dependencies.
+const PEERS: [&str; 2] = ["--manifest-path", "bench/peers/Cargo.toml"];
 
 /// All of them.
 const BENCHES: &[Bench] = &[
@@ -30,77 +34,77 @@ const BENCHES: &[Bench] = &[
         what: "the engine over the memory store",
         servers: &[],
         starts: None,
-        manifest: None,
+        program: CORE,
     },
     Bench {
         name: "stores",
         what: "each store beside its bare engine",
         servers: &["redis", "valkey", "postgres", "mariadb", "s3"],
         starts: None,
-        manifest: None,
+        program: MAIN,
     },
     Bench {
         name: "http",
         what: "requests through the tower layer, beside none and beside a peer",
         servers: &["redis", "valkey"],
         starts: None,
-        manifest: Some(PEERS),
+        program: PEERS,
     },
     Bench {
         name: "peers",
         what: "our tests of other layers' defects, on a published peer",
         servers: &[],
         starts: None,
-        manifest: Some(PEERS),
+        program: PEERS,
     },
     Bench {
         name: "telemetry",
         what: "the sidecar with metrics and log lines, beside without",
         servers: &[],
         starts: None,
-        manifest: None,
+        program: MAIN,
     },
     Bench {
         name: "sidecar",
         what: "requests through the sidecar, beside nginx",
         servers: &["redis", "recipes"],
         starts: Some("semel-cli"),
-        manifest: None,
+        program: MAIN,
     },
     Bench {
         name: "beside",
         what: "the sidecar beside an earlier program, named after `--`",
         servers: &["recipes"],
         starts: Some("semel-cli"),
-        manifest: None,
+        program: MAIN,
     },
     Bench {
         name: "flood",
         what: "one tenant beside another that sends far more than it may",
         servers: &[],
         starts: Some("semel-cli"),
-        manifest: None,
+        program: MAIN,
     },
     Bench {
         name: "stream",
         what: "the window of keys, beside a bare LRU map",
         servers: &[],
         starts: None,
-        manifest: None,
+        program: MAIN,
     },
     Bench {
         name: "mcp",
         what: "tool calls through the gateway, beside the server itself",
         servers: &["mcp"],
         starts: Some("semel-cli"),
-        manifest: None,
+        program: MAIN,
     },
     Bench {
         name: "jobs",
         what: "the queue of jobs, beside the bare statements that do the same",
         servers: &["postgres"],
         starts: None,
-        manifest: None,
+        program: MAIN,
     },
 ];
 
@@ -121,11 +125,7 @@ pub(crate) fn run(workspace: &Workspace, name: &str, arguments: &[String]) -> Re
         exec::run(build.current_dir(workspace.root()))?;
     }
     let mut command = exec::cargo();
-    command.args(["run", "--release"]);
-    match bench.manifest {
-        Some(manifest) => command.args(["--manifest-path", manifest]),
-        None => command.args(["--package", "semel-bench"]),
-    };
+    command.args(["run", "--release"]).args(bench.program);
     command.args(["--", name]).args(arguments);
     if !bench.servers.is_empty() {
         let names = bench.servers.iter().map(|&name| name.to_owned()).collect();
@@ -134,6 +134,14 @@ pub(crate) fn run(workspace: &Workspace, name: &str, arguments: &[String]) -> Re
     }
     programs::timed(workspace, bench.name, &mut command)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Fails where a hot path takes more or fewer instructions than its budget says.
+pub(crate) fn check_budgets(workspace: &Workspace) -> Result<()> {
+    let mut command = exec::cargo();
+    command.args(["run", "--release"]).args(CORE);
+    command.args(["--", "core", "--check"]);
+    exec::run(command.current_dir(workspace.root()))
 }
 
 fn overview() -> String {

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::load::{Connection, Keys, Numbers, turn};
 use crate::peer;
-use crate::report::{Row, publish};
+use semel_bench_core::report::{Row, publish};
 
 const CONNECTIONS: usize = 32;
 const TURN: Duration = Duration::from_millis(400);

@@ -7,9 +7,6 @@ mod faults;
 mod http;
 mod load;
 mod peer;
-#[path = "../../src/report.rs"]
-#[expect(dead_code, reason = "written for the other benches, too")]
-mod report;
 mod table;
 
 use clap::{Parser, Subcommand};

@@ -17,8 +17,8 @@ use std::time::Duration;
 use semel::core::clock::SystemTime;
 use semel::core::{Answer, Claim, ClaimTerms, CrashPolicy, Identity, Namespace, Settlement, Token};
 
-use crate::core::ops::{ANSWER_BYTES, claim};
-use crate::report::{Row, median, publish};
+use semel_bench_core::ops::{ANSWER_BYTES, claim};
+use semel_bench_core::report::{Row, median, publish};
 
 /// Callers at the same time.
 const CALLERS: usize = 64;

@@ -11,8 +11,8 @@ use sqlx::{AssertSqlSafe, Row as _};
 
 use super::sql::{busy, fresh_run, id, packed, replay};
 use super::{CALLERS, asked, bytes_row, compare};
-use crate::core::ops::ANSWER_BYTES;
-use crate::report::Row;
+use semel_bench_core::ops::ANSWER_BYTES;
+use semel_bench_core::report::Row;
 
 /// The same for both sides.
 const CONNECTIONS: u32 = 16;

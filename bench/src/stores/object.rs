@@ -12,7 +12,7 @@ use semel::tokio_env;
 use semel_stores::object::ObjectStore;
 
 use super::{CALLERS, asked, compare, completed};
-use crate::report::Row;
+use semel_bench_core::report::Row;
 
 const NAME: &str = "Object store";
 

@@ -11,8 +11,8 @@ use sqlx::types::Uuid;
 use sqlx::{AssertSqlSafe, Row as _};
 
 use super::{CALLERS, asked, bytes_row, compare, completed};
-use crate::core::ops::ANSWER_BYTES;
-use crate::report::Row;
+use semel_bench_core::ops::ANSWER_BYTES;
+use semel_bench_core::report::Row;
 
 /// The same for both sides.
 const CONNECTIONS: u32 = 16;

@@ -9,8 +9,8 @@ use semel::tokio_env;
 use semel_stores::redis::RedisStore;
 
 use super::{CALLERS, RETENTION, asked, bytes_row, compare, completed};
-use crate::core::ops::ANSWER_BYTES;
-use crate::report::Row;
+use semel_bench_core::ops::ANSWER_BYTES;
+use semel_bench_core::report::Row;
 
 /// How long both sides keep a key, in milliseconds.
 const LIFE: u128 = RETENTION.as_millis();

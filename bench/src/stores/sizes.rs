@@ -11,8 +11,8 @@ use semel_stores::redis::RedisStore;
 
 use super::postgres::{self, Database};
 use super::{asked, completed};
-use crate::core::ops::ANSWER_BYTES;
-use crate::report::{Row, median};
+use semel_bench_core::ops::ANSWER_BYTES;
+use semel_bench_core::report::{Row, median};
 
 /// Claims in a turn, one after the other, and turns for each size.
 const BATCH: u64 = 200;

@@ -18,8 +18,8 @@ use sqlx::sqlite::{
 
 use super::sql::{busy, fresh_run, id, packed, replay};
 use super::{CALLERS, asked, bytes_row, compare};
-use crate::core::ops::ANSWER_BYTES;
-use crate::report::Row;
+use semel_bench_core::ops::ANSWER_BYTES;
+use semel_bench_core::report::Row;
 
 /// A folder for this run, removed at its end. Under `target`, so on a disk where the system's temp
 /// folder may be none.

@@ -18,7 +18,7 @@ use crate::time::{Stopwatch, pause};
 use crate::workspace::Workspace;
 
 /// The time limit of a run, so that it ends with a report before an outer limit kills it.
-const LIMIT: Duration = Duration::from_secs(60 * 60);
+const LIMIT: Duration = Duration::from_secs(80 * 60);
 
 /// How often the running steps are looked at.
 const LOOK: Duration = Duration::from_millis(100);

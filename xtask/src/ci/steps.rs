@@ -8,7 +8,7 @@ use super::{advisories, retried, tools};
 use crate::programs::EVERY_TEST;
 use crate::workspace::Workspace;
 use crate::{
-    book, deps, dist, exec, faults, generate, house, programs, schemathesis, sdks, services,
+    bench, book, deps, dist, exec, faults, generate, house, programs, schemathesis, sdks, services,
     workflows,
 };
 
@@ -121,6 +121,7 @@ pub(crate) const STEPS: &[Step] = &[
     step("faults", Lane::Run, faults::slice),
     step("model", Lane::Idle, |w| programs::model(w, true)),
     step("schedules", Lane::Idle, programs::shuttle),
+    step("instructions", Lane::Idle, bench::check_budgets),
     step(LAST, Lane::Run, tests),
 ];
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use semel::core::clock::SystemTime;
 use semel::core::{ClaimTerms, MemoryStore, Namespace};
 
-use super::ops::{ANSWER_BYTES, claim_settle_once, memory, terms};
+use crate::ops::{ANSWER_BYTES, claim_settle_once, memory, terms};
 use crate::report::Row;
 
 /// How many claims are timed at each size, in batches that take turns between the sizes.

@@ -9,22 +9,28 @@ use serde::Serialize;
 
 /// One figure, with the bare thing beside it.
 #[derive(Debug, Serialize)]
-pub(crate) struct Row {
-    pub(crate) name: String,
-    pub(crate) unit: &'static str,
-    pub(crate) ours: f64,
-    pub(crate) bare: f64,
-    pub(crate) ratio: f64,
+pub struct Row {
+    /// What was measured.
+    pub name: String,
+    /// The unit of both figures.
+    pub unit: &'static str,
+    /// Ours.
+    pub ours: f64,
+    /// The bare alternative's.
+    pub bare: f64,
+    /// Ours over the other's.
+    pub ratio: f64,
     /// Which side of the target is good.
-    pub(crate) bound: &'static str,
+    pub bound: &'static str,
     /// The bound on the ratio, where there is one.
-    pub(crate) target: Option<f64>,
-    pub(crate) met: Option<bool>,
+    pub target: Option<f64>,
+    /// Whether the ratio is within the target.
+    pub met: Option<bool>,
 }
 
 impl Row {
     /// A row whose ratio should be at most `target`.
-    pub(crate) fn at_most(
+    pub fn at_most(
         name: impl Into<String>,
         unit: &'static str,
         ours: f64,
@@ -38,7 +44,7 @@ impl Row {
     }
 
     /// A row whose ratio should be at least `target`.
-    pub(crate) fn at_least(
+    pub fn at_least(
         name: impl Into<String>,
         unit: &'static str,
         ours: f64,
@@ -53,7 +59,7 @@ impl Row {
 
     /// The same row with a ratio that was measured pair by pair, rather than that of the two
     /// medians.
-    pub(crate) fn with_ratio(self, ratio: f64) -> Self {
+    pub fn with_ratio(self, ratio: f64) -> Self {
         let meets = |target: f64| match self.bound {
             "≤" => ratio <= target,
             _ => ratio >= target,
@@ -87,7 +93,10 @@ impl Row {
 }
 
 /// Prints the rows and writes `target/xtask/bench-NAME.json`.
-pub(crate) fn publish(name: &str, rows: &[Row]) -> anyhow::Result<()> {
+///
+/// # Errors
+/// Where the file can't be written.
+pub fn publish(name: &str, rows: &[Row]) -> anyhow::Result<()> {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
     table.set_header(["", "ours", "bare", "ratio", "target", "met"]);
@@ -122,7 +131,7 @@ pub(crate) fn publish(name: &str, rows: &[Row]) -> anyhow::Result<()> {
 }
 
 /// The median of measurements.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values[values.len() / 2]
 }

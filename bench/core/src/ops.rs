@@ -14,13 +14,15 @@ use parking_lot::Mutex;
 use semel::core::engine::{Engine, Report, Request, Response, Verdict};
 use semel::core::{
     Answer, Claim, ClaimTerms, Claimed, CrashPolicy, Fingerprint, Identity, Key, MemoryConfig,
-    MemoryStore, Namespace, Settled, Settlement, Store, Token,
+    MemoryStore, Namespace, Record, Settled, Settlement, Store, Token,
 };
 use semel::{Policy, tokio_env};
 
+use crate::layer::{self, Case};
+
 /// What to count.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Op {
+pub enum Op {
     /// Two writes to a sharded map.
     Bare,
     /// One read of a sharded map.
@@ -35,10 +37,22 @@ pub(crate) enum Op {
     RunPayload,
     /// A whole run that replays, from the local copy.
     RunReplay,
+    /// Encodes and decodes a completed record, as the stores do that pack their records.
+    RecordCodec,
+    /// A request to a handler, without the layer.
+    NoLayer,
+    /// A request with a new key through the layer.
+    LayerNewKey,
+    /// A request through the layer that replays.
+    LayerReplay,
+    /// A request without a key through the layer.
+    LayerNoKey,
 }
 
 impl Op {
-    pub(crate) fn name(self) -> String {
+    /// Its name on the command line and in the budgets.
+    #[must_use]
+    pub fn name(self) -> String {
         self.to_possible_value()
             .map_or_else(String::new, |value| value.get_name().to_owned())
     }
@@ -52,16 +66,26 @@ impl Op {
             Self::Run => "engine: a whole run, 256-byte answer",
             Self::RunPayload => "Semel: a whole run, JSON payload and answer",
             Self::RunReplay => "engine: a whole run that replays",
+            Self::RecordCodec => "record: encode + decode, 256-byte answer",
+            Self::NoLayer => "no layer",
+            Self::LayerNewKey => "layer: a new key, small JSON",
+            Self::LayerReplay => "layer: a replay, small JSON",
+            Self::LayerNoKey => "layer: no key",
         }
     }
 }
 
-pub(crate) const ANSWER_BYTES: usize = 256;
+/// How large the answers are.
+pub const ANSWER_BYTES: usize = 256;
 
 /// The maximum number of repetitions.
 pub(crate) const MOST_TIMES: u64 = 6_000;
 
-pub(crate) fn repeat(op: Op, times: u64) -> anyhow::Result<()> {
+/// Does it so many times, then ends the process.
+///
+/// # Errors
+/// Where the operation fails.
+pub fn repeat(op: Op, times: u64) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -70,6 +94,11 @@ pub(crate) fn repeat(op: Op, times: u64) -> anyhow::Result<()> {
             Op::Run => engine_run(times, |i| i).await?,
             Op::RunReplay => engine_run(times, |_| 0).await?,
             Op::RunPayload => semel_run(times).await?,
+            Op::RecordCodec => record_codec(times)?,
+            Op::NoLayer => layer::without(times).await?,
+            Op::LayerNewKey => layer::with(times, Case::NewKey).await?,
+            Op::LayerReplay => layer::with(times, Case::Replay).await?,
+            Op::LayerNoKey => layer::with(times, Case::NoKey).await?,
             _ => store_op(op, times)?,
         }
         // Exits without dropping the records, which is no part of the operation.
@@ -92,6 +121,15 @@ fn store_op(op: Op, times: u64) -> anyhow::Result<()> {
     }
     // Leaks the records, which is no part of the operation.
     std::mem::forget((store, map));
+    Ok(())
+}
+
+fn record_codec(times: u64) -> anyhow::Result<()> {
+    let completed = Bytes::from(packed_records()?.1);
+    for _ in 0..times {
+        let record = Record::decode(black_box(&completed))?;
+        assert_eq!(black_box(record.encode()).len(), completed.len());
+    }
     Ok(())
 }
 
@@ -188,7 +226,9 @@ pub(crate) fn memory(capacity: usize) -> MemoryStore {
     MemoryStore::new(MemoryConfig { capacity }, tokio_env().clock)
 }
 
-pub(crate) fn claim(namespace: &Namespace, terms: ClaimTerms, i: u64) -> Claim {
+/// A claim of the `i`-th identity.
+#[must_use]
+pub fn claim(namespace: &Namespace, terms: ClaimTerms, i: u64) -> Claim {
     Claim {
         retry: false,
         identity: identity(i),
@@ -224,7 +264,7 @@ pub(crate) fn claim_settle_once(
 }
 
 /// The keys that callers would send: as many in every run, so that making them is not counted.
-fn keys(number: impl Fn(u64) -> u64) -> Vec<String> {
+pub(crate) fn keys(number: impl Fn(u64) -> u64) -> Vec<String> {
     (0..MOST_TIMES)
         .map(|i| format!("ord-{}", number(i)))
         .collect()
