@@ -1,6 +1,7 @@
 //! [`CredentialRules`]: which credentials separate callers if no principal is known.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
@@ -50,6 +51,28 @@ pub static CREDENTIAL_HEADERS: [HeaderName; 36] = [
     HeaderName::from_static("x-ssl-client-cert"),
 ];
 
+/// The positions of [`CREDENTIAL_HEADERS`] by the length of their names.
+static BY_LENGTH: LazyLock<Vec<Vec<usize>>> = LazyLock::new(|| {
+    let mut positions: Vec<Vec<usize>> = Vec::new();
+    for (at, name) in CREDENTIAL_HEADERS.iter().enumerate() {
+        let length = name.as_str().len();
+        positions.resize_with(positions.len().max(length + 1), Vec::new);
+        positions[length].push(at);
+    }
+    positions
+});
+
+/// Which of [`CREDENTIAL_HEADERS`] these headers have, in no order. A request has fewer headers
+/// than there are names, so this looks at each header once, by its length first.
+fn usual_positions(headers: &HeaderMap) -> Vec<usize> {
+    let by_length = &*BY_LENGTH;
+    let position = |name: &HeaderName| {
+        let mut candidates = by_length.get(name.as_str().len())?.iter();
+        candidates.find(|at| CREDENTIAL_HEADERS[**at] == *name)
+    };
+    headers.keys().filter_map(position).copied().collect()
+}
+
 /// The number of [`CREDENTIAL_HEADERS`] that count even if they are absent.
 const ALWAYS: usize = 2;
 
@@ -98,17 +121,22 @@ impl CredentialRules {
 
     /// The credentials in the headers alone.
     pub fn from_headers<'a>(&'a self, headers: &'a HeaderMap) -> Vec<CountedCredential<'a>> {
-        let usual = CREDENTIAL_HEADERS.iter();
+        let present = usual_positions(headers);
+        let absent = (0..ALWAYS).filter(|at| !present.contains(at));
+        let mut positions: Vec<usize> = absent.chain(present.iter().copied()).collect();
+        positions.sort_unstable();
+        let usual = positions.iter().map(|&at| &CREDENTIAL_HEADERS[at]);
         let more = self.headers.iter();
-        let more = more.filter(|name| !CREDENTIAL_HEADERS.contains(name));
-        let mut counted: Vec<CountedCredential<'a>> = Vec::with_capacity(ALWAYS);
-        for (at, name) in usual.chain(more).enumerate() {
-            if at < ALWAYS || headers.contains_key(name) {
+        let more =
+            more.filter(|name| !CREDENTIAL_HEADERS.contains(name) && headers.contains_key(*name));
+        let mut counted: Vec<CountedCredential<'a>> = usual
+            .chain(more)
+            .map(|name| {
                 let lines = headers.get_all(name).iter();
                 let lines = lines.map(|line| Cow::Borrowed(line.as_bytes()));
-                counted.push((name.as_str(), lines.collect()));
-            }
-        }
+                (name.as_str(), lines.collect())
+            })
+            .collect();
         let cookies = self.of_cookies(headers);
         if !cookies.is_empty() {
             counted.push(("cookie", cookies));
