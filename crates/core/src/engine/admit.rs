@@ -3,78 +3,19 @@
 use std::sync::Arc;
 
 use super::Shared;
+use super::admission::{Admission, Won};
 use super::cache::CacheLookup;
 use super::claim::ClaimResult;
+use super::claimant::Claimant;
 use super::coalesce::{ClaimFailure, Leader};
-use super::handout::LeaseHandout;
 use super::orphan::release_later;
 use super::request::{Doubt, Request};
 use super::response::{Problem, Replayed};
-use super::wait::WaitState;
-use crate::claim::{Claim, Claimed, Grant, InDoubt, Replay};
+use crate::claim::{Claimed, Grant, InDoubt, Replay};
 use crate::clock::Tick;
-use crate::event::{Ending, ShadowDecision, Step, StoreCall};
+use crate::event::{ShadowDecision, Step, StoreCall};
 use crate::policy::{Mode, StoreDown};
 use crate::record::{State, Token};
-
-/// Whether the effect of a request may run. `L` is the lease that a winner gets: [`LeaseHandout`] for an effect that
-/// runs elsewhere.
-#[derive(Debug)]
-pub enum Admission<L = LeaseHandout> {
-    /// Run the effect under this lease.
-    Won(L),
-    /// Run the effect without a lease and settle nothing: mode `off` or `observe`, or fail-open.
-    Unprotected,
-    /// Don't run it: this is the answer of an earlier run.
-    Replayed(Replayed),
-    /// Don't run it: there is no answer to give.
-    Problem(Problem),
-}
-
-impl<L> Admission<L> {
-    /// How the request ends with this admission, for observers.
-    pub(super) const fn ending(&self) -> Ending {
-        match self {
-            Self::Won(_) => Ending::HandedOut,
-            Self::Unprotected => Ending::Unprotected,
-            Self::Replayed(replayed) => Ending::Replayed(replayed.number),
-            Self::Problem(problem) => Ending::Problem(problem.code()),
-        }
-    }
-
-    /// The lease if the claim won; otherwise the same admission for any other type of lease.
-    pub(super) fn into_won<M>(self) -> Result<L, Admission<M>> {
-        match self {
-            Self::Won(lease) => Ok(lease),
-            Self::Unprotected => Err(Admission::Unprotected),
-            Self::Replayed(replayed) => Err(Admission::Replayed(replayed)),
-            Self::Problem(problem) => Err(Admission::Problem(problem)),
-        }
-    }
-}
-
-/// A lease that this process won, and the two times that its owner needs.
-pub(super) struct Won {
-    pub(super) grant: Grant,
-    /// When the claim that won was first sent: the deadline counts from then (P30).
-    pub(super) sent: Tick,
-    /// When the answer came.
-    pub(super) now: Tick,
-    /// The leader of the callers that asked for the same key meanwhile, if the claim was coalesced.
-    pub(super) leader: Option<Leader>,
-}
-
-/// A request in flight to a lease.
-pub(super) struct Claimant<'a> {
-    pub(super) engine: &'a Arc<Shared>,
-    pub(super) request: &'a Request,
-    pub(super) claim: Claim,
-    /// When the first claim without an answer was sent: it may still win, and its lease would count from then (P30).
-    pub(super) unanswered_since: Option<Tick>,
-    /// Set while the caller waits for another's claim or run.
-    pub(super) waiting: Option<Box<WaitState>>,
-    may_recover: bool,
-}
 
 /// Claims the key, and waits or recovers as the policy says, until the effect may run or the caller gets an answer.
 pub(super) async fn admit(engine: &Arc<Shared>, request: &Request, began: Tick) -> Admission<Won> {
@@ -174,14 +115,6 @@ impl Claimant<'_> {
     fn prepare_retry(&mut self) -> Tick {
         self.claim.retry = true;
         self.now()
-    }
-
-    pub(super) fn now(&self) -> Tick {
-        self.engine.env.clock.now()
-    }
-
-    pub(super) fn emit(&self, step: Step) {
-        self.engine.emit(&self.request.subject, step);
     }
 
     fn won(&self, grant: Grant, sent: Tick, began: Tick, leader: Option<Leader>) -> Admission<Won> {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use futures_channel::oneshot;
 use futures_util::future::{self, Either};
 
-use super::admit::Claimant;
 use super::backoff::Backoff;
+use super::claimant::Claimant;
 use super::coalesce::{ClaimFailure, ClaimOutcome, FollowerReply, JoinOutcome, Leader};
 use super::response::Problem;
 use crate::claim::Claimed;

@@ -6,37 +6,45 @@
 //! | file | step |
 //! |---|---|
 //! | `request` | what a door hands over |
-//! | `admit` | claims, waits for another's run, asks the recover hook |
+//! | `admit`, `claimant` | claims, waits for another's run, asks the recover hook |
+//! | `admission` | what comes of that: a lease, an answer, or a problem |
 //! | `claim`, `coalesce` | single-flight: one claim at a time for a key, its answer shared with all callers |
 //! | `wait` | waits for another's claim or run |
 //! | `orphan` | releases what a claim without an answer may have won |
-//! | `run` | starts the effect, settles by its verdict, answers |
+//! | `run` | from the lease to the answer |
+//! | `effect` | when the effect may start, its guarded run |
+//! | `settle` | the settlement that a verdict asks for, sent until it is answered |
 //! | `observe` | the same in observe mode, if the store decides nothing |
 //! | `lease`, `renew` | the lease as the effect sees it, and its automatic renewal |
-//! | `remote`, `handout` | the same steps for an effect that runs elsewhere, one call each |
+//! | `remote`, `handout`, `pending` | the same steps for an effect that runs elsewhere, one call each |
 //! | `operate` | what an operator does to a record |
 //! | `response` | what comes out |
 //! | `store_call` | one timed and reported store call |
 //! | `breaker`, `waiters`, `cache`, `backoff` | circuit breaker, bounds on waiters, local replays, pauses |
 //! | `drain` | counts running work, so that a process can shut down gracefully |
 
+mod admission;
 mod admit;
 mod backoff;
 mod breaker;
 mod cache;
 mod claim;
+mod claimant;
 mod coalesce;
 mod drain;
+mod effect;
 mod handout;
 mod lease;
 mod observe;
 mod operate;
 mod orphan;
+mod pending;
 mod remote;
 mod renew;
 mod request;
 mod response;
 mod run;
+mod settle;
 mod store_call;
 mod wait;
 mod waiters;
@@ -49,7 +57,7 @@ use std::time::Duration;
 
 use futures_channel::oneshot;
 
-pub use admit::Admission;
+pub use admission::Admission;
 pub use breaker::BreakerConfig;
 pub use cache::CacheConfig;
 pub use handout::{LeaseHandout, RemoteLease};

@@ -4,11 +4,10 @@ use std::future::Future;
 use std::sync::Arc;
 
 use super::drain::WorkGuard;
+use super::effect::{run_effect, run_unprotected, split_report, start_time};
 use super::lease::{HeldLease, Lease};
 use super::response::{Problem, Ran, Report, Response};
-use super::run::{
-    is_retryable_settle, run_effect, run_unprotected, settle, settle_once, split_report, start_time,
-};
+use super::settle::{is_retryable_settle, settle, settle_once};
 use crate::claim::{Grant, Settled, Settlement};
 use crate::clock::Tick;
 use crate::error::StoreError;

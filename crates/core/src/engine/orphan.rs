@@ -6,7 +6,7 @@ use super::Shared;
 use super::backoff::Backoff;
 use super::lease::HeldLease;
 use super::request::Request;
-use super::run::settle;
+use super::settle::settle;
 use crate::claim::{Claim, Grant, Settlement};
 use crate::event::StoreCall;
 use crate::record::{Record, State, Token};

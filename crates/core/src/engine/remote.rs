@@ -10,13 +10,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::{self, Either};
 
-use super::admit::Admission;
+use super::admission::Admission;
 use super::backoff::Pace;
-use super::handout::{Handout, PendingHandout, RemoteLease};
+use super::handout::{Handout, RemoteLease};
 use super::lease::HeldLease;
+use super::pending::PendingHandout;
 use super::request::{Request, Subject};
 use super::response::{Problem, Response, Verdict};
-use super::run::{respond, settle, settlement};
+use super::run::respond;
+use super::settle::{settle, settlement};
 use super::waiters::Tenant;
 use super::{Engine, Shared};
 use crate::claim::{Grant, Renewed, Settled};

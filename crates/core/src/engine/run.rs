@@ -1,26 +1,25 @@
 //! Runs a request from its lease to its answer: starts the effect, settles by its verdict, answers.
 
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures_util::FutureExt as _;
-
 use super::Shared;
-use super::admit::{Admission, Won, admit};
-use super::backoff::Backoff;
+use super::admission::{Admission, Won};
+use super::admit::admit;
 use super::drain::EffectGuard;
+use super::effect::{run_effect, run_unprotected, split_report, start_time};
 use super::lease::{HeldLease, Lease};
 use super::observe::run_observed;
 use super::request::Request;
-use super::response::{Problem, Ran, Replayed, Report, Response, Verdict};
-use crate::claim::{Grant, Renewed, Settled, Settlement};
+use super::response::{Problem, Ran, Replayed, Report, Response};
+use super::settle::settle;
+use crate::claim::{Grant, Settled, Settlement};
 use crate::clock::{Tick, Timestamp};
-use crate::error::{StoreError, StoreErrorKind};
-use crate::event::{Ending, Step, StoreCall, VerdictKind};
+use crate::error::StoreError;
+use crate::event::{Ending, Step, StoreCall};
 use crate::policy::Mode;
 use crate::protocol;
-use crate::record::{CrashPolicy, Record};
+use crate::record::Record;
 
 /// Takes a request through all steps: claim → run → settle → answer.
 ///
@@ -86,21 +85,6 @@ where
     }
 }
 
-pub(super) async fn run_unprotected<V, F, Fut>(
-    held: &Arc<HeldLease>,
-    now: Tick,
-    effect: F,
-) -> Response<V>
-where
-    F: FnOnce(Lease) -> Fut,
-    Fut: Future<Output = Report<V>>,
-{
-    match run_effect(held, now, effect).await {
-        Some(report) => Response::Unprotected(report.value),
-        None => Response::Problem(Problem::Panicked),
-    }
-}
-
 #[expect(clippy::manual_async_fn, reason = "as `drive`")]
 fn run_leased<V, F, Fut>(
     held: &Arc<HeldLease>,
@@ -129,122 +113,6 @@ where
         let settled = settle(held, grant, &settlement).await;
         respond(held, grant, &settlement, settled, value).await
     }
-}
-
-/// The time at which the effect may start, given that the claim was answered `now`. `None` if it is too late (P30).
-pub(super) async fn start_time(held: &HeldLease, grant: &Grant, now: Tick) -> Option<Tick> {
-    match now < held.deadline() {
-        true => Some(now),
-        // Boxed because it is rare: this keeps the future of most requests small.
-        false => Box::pin(renew_in_time(held, grant)).await,
-    }
-}
-
-/// The claim was answered too late to start under it. The lease may still be ours, so it is renewed once. Returns the
-/// new start time if that is answered in time.
-async fn renew_in_time(held: &HeldLease, grant: &Grant) -> Option<Tick> {
-    let renewed = held.renew(grant, None).await;
-    let now = held.engine.env.clock.now();
-    (matches!(renewed, Ok(Renewed::Held)) && now < held.deadline()).then_some(now)
-}
-
-/// Runs the effect. `None` if it panicked.
-pub(super) async fn run_effect<V, F, Fut>(
-    held: &Arc<HeldLease>,
-    began: Tick,
-    effect: F,
-) -> Option<Report<V>>
-where
-    F: FnOnce(Lease) -> Fut,
-    Fut: Future<Output = Report<V>>,
-{
-    let engine = &held.engine;
-    let fence = held.grant.as_ref().map(|grant| grant.fence);
-    engine.emit(&held.subject, Step::EffectBegan { fence });
-    let lease = Lease {
-        held: Arc::clone(held),
-    };
-    // The closure is called inside the guarded future, because it may panic as well.
-    let guarded = AssertUnwindSafe(async move { effect(lease).await }).catch_unwind();
-    let report = guarded.await.ok();
-    let verdict = report
-        .as_ref()
-        .map_or(VerdictKind::Panic, |report| report.verdict.kind());
-    let took = engine.env.clock.now().since(began);
-    engine.emit(&held.subject, Step::EffectEnded { verdict, took });
-    report
-}
-
-/// Splits a report into the effect's value, `None` if it panicked, and the settlement to write.
-pub(super) fn split_report<V>(
-    held: &HeldLease,
-    grant: &Grant,
-    report: Option<Report<V>>,
-    max_answer_bytes: usize,
-) -> (Option<V>, Settlement) {
-    let (value, verdict) = match report {
-        Some(Report { value, verdict }) => (Some(value), verdict),
-        None => (None, Verdict::Retry),
-    };
-    let most = held.engine.most_answer_bytes(max_answer_bytes);
-    held.report_if_oversized(&verdict, most);
-    (value, settlement(verdict, grant.crash, most))
-}
-
-/// The settlement to write, by verdict and stored policy (P36).
-pub(super) fn settlement(verdict: Verdict, crash: CrashPolicy, most: usize) -> Settlement {
-    match (verdict, crash) {
-        (Verdict::Complete(answer), _) => Settlement::Complete(answer.capped(most).into()),
-        (Verdict::Fail(answer), _) => Settlement::Fail(answer.capped(most).into()),
-        (Verdict::NoEffect, _) | (Verdict::Retry, CrashPolicy::Takeover) => Settlement::Release,
-        (Verdict::Unknown, _) | (Verdict::Retry, CrashPolicy::Hold) => Settlement::Doubt,
-    }
-}
-
-/// Sends the settlement until it is answered, for at most the span of one lease. Sending it again is safe (P18), and
-/// giving up would leave an effect without a record.
-pub(super) async fn settle(
-    held: &HeldLease,
-    grant: &Grant,
-    settlement: &Settlement,
-) -> Result<Settled, StoreError> {
-    let clock = &held.engine.env.clock;
-    let mut give_up = None;
-    let mut backoff = Backoff::new();
-    loop {
-        let error = match settle_once(held, grant, settlement).await {
-            Ok(settled) => return Ok(settled),
-            Err(error) => error,
-        };
-        let now = clock.now();
-        let give_up = *give_up.get_or_insert(now.plus(grant.lease));
-        if !is_retryable_settle(held, &error) || now >= give_up {
-            return Err(error);
-        }
-        clock.sleep(backoff.next_pause()).await;
-    }
-}
-
-/// Whether a settlement that failed with `error` is sent again. Unlike a claim, it is also retried if the store is full,
-/// because the effect already ran. A settlement that commits the effect itself leaves no effect behind when it is
-/// rejected, so only transient errors and a full store are retried.
-pub(super) fn is_retryable_settle(held: &HeldLease, error: &StoreError) -> bool {
-    match held.engine.commits {
-        true => error.is_transient() || error.kind == StoreErrorKind::Full,
-        false => error.kind.is_retried_for_settle(),
-    }
-}
-
-/// Sends the settlement once.
-pub(super) async fn settle_once(
-    held: &HeldLease,
-    grant: &Grant,
-    settlement: &Settlement,
-) -> Result<Settled, StoreError> {
-    let engine = &held.engine;
-    held.end();
-    let call = engine.store.settle(grant, settlement);
-    engine.call(&held.subject, StoreCall::Settle, call).await
 }
 
 /// Answers the caller, after the settlement is acknowledged (P33).

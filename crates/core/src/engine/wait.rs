@@ -4,43 +4,14 @@ use std::time::Duration;
 
 use futures_util::future::{self, Either};
 
-use super::admit::Claimant;
 use super::backoff::Pace;
+use super::claimant::{Claimant, WaitState, WatchedRun};
 use super::response::Problem;
-use super::waiters::{Tenant, WaiterPermit};
+use super::waiters::Tenant;
 use crate::claim::Busy;
-use crate::clock::Tick;
 use crate::event::{BusyReason, Step};
 use crate::policy::OnBusy;
 use crate::store::Wake;
-use crate::wake::Wakeup;
-
-/// The state of a caller that waits.
-pub(super) struct WaitState {
-    _permit: WaiterPermit,
-    began: Tick,
-    limit: Duration,
-    /// The run that it waits for; `None` while it waits for a claim only.
-    run: Option<WatchedRun>,
-}
-
-/// Another caller's run, as a waiter sees it.
-struct WatchedRun {
-    began: Tick,
-    pace: Pace,
-    wakeup: Wakeup,
-}
-
-impl WaitState {
-    /// When it began to wait for a run, if it does.
-    pub(super) fn since(&self) -> Option<Tick> {
-        self.run.as_ref().map(|run| run.began)
-    }
-
-    fn left(&self, now: Tick) -> Duration {
-        self.limit.saturating_sub(now.since(self.began))
-    }
-}
 
 impl Claimant<'_> {
     /// Becomes a waiter, unless it is one already. A caller that refuses to wait for a run still waits for another's claim
