@@ -5,17 +5,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use semel_core::engine::{Problem, RemoteLease, Response, Verdict};
-use semel_core::{Answer, Body, Claim, Claimed, Token};
+use semel_core::{Answer, Claim, Claimed, Token};
 use semel_stores::postgres::Bound;
-use serde::{Deserialize, Serialize};
 
-use super::end_store::EndStore;
+use super::answer::{check_json, head};
+use super::end_store::{EndStore, JobEnd, bind_end};
 use super::row::{self, KeyRecord, LeasedRow};
-use super::submit::check_json;
 use super::{Inner, uuid};
 use crate::error::Error;
-use crate::id::as_uuid;
-use crate::job::{JobId, JobRef, JobState, RequestId};
+use crate::job::{JobId, JobRef, JobState};
 use crate::work::LeaseToken;
 
 /// Ends a job, even after its lease has ended, as long as no other worker has it.
@@ -35,38 +33,6 @@ pub(super) const NOTE: &str = ", also AS (UPDATE semel.jobs j SET fence = won.fe
 
 /// How many times an end that lost its compare-and-swap is retried.
 const TRIES: usize = 8;
-
-/// How a job ends.
-pub(super) struct JobEnd {
-    pub(super) state: JobState,
-    answer: Answer,
-    error: Option<String>,
-}
-
-/// The head of a record's answer: the job that it belongs to.
-#[derive(Serialize, Deserialize)]
-struct AnswerHead {
-    job_id: String,
-    request_id: String,
-}
-
-fn head(job: JobRef) -> Bytes {
-    let head = AnswerHead {
-        job_id: job.id.to_string(),
-        request_id: as_uuid(job.request_id.as_u128()),
-    };
-    serde_json::to_vec(&head).unwrap_or_default().into()
-}
-
-/// Which job a record's answer is of.
-pub(super) fn job_of(head: &[u8]) -> Option<JobRef> {
-    let head: AnswerHead = serde_json::from_slice(head).ok()?;
-    let request = head.request_id.replace('-', "");
-    Some(JobRef {
-        id: head.job_id.parse().ok()?,
-        request_id: RequestId::from_u128(u128::from_str_radix(&request, 16).ok()?),
-    })
-}
 
 impl Inner {
     pub(super) async fn complete(
@@ -228,19 +194,4 @@ impl Inner {
             }
         }
     }
-}
-
-pub(super) fn bind_end(query: Bound, (id, lease): (JobId, LeaseToken), end: &JobEnd) -> Bound {
-    let (result, bytes) = match (&end.state, &end.answer.body) {
-        (JobState::Done, Body::Kept(body)) => (Some(body.to_vec()), None),
-        (JobState::Done, Body::Omitted { bytes }) => (None, Some(bytes.cast_signed())),
-        _ => (None, None),
-    };
-    query
-        .bind(uuid(id.as_u128()))
-        .bind(uuid(lease.0))
-        .bind(end.state as i16)
-        .bind(result)
-        .bind(bytes)
-        .bind(end.error.clone())
 }

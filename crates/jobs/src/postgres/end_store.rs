@@ -6,16 +6,22 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use semel_core::store::{Store, StoreResult};
 use semel_core::{
-    BoxFuture, ClaimTerms, CrashPolicy, Grant, Identity, Namespace, Record, Settled, Settlement,
-    State, Timestamp,
+    Answer, Body, BoxFuture, ClaimTerms, CrashPolicy, Grant, Identity, Namespace, Record, Settled,
+    Settlement, State, Timestamp,
 };
-use semel_stores::postgres::JointSettlement;
+use semel_stores::postgres::{Bound, JointSettlement};
 
-use super::Inner;
-use super::end::{JobEnd, bind_end};
 use super::row::KeyRecord;
-use crate::job::JobId;
+use super::{Inner, uuid};
+use crate::job::{JobId, JobState};
 use crate::work::LeaseToken;
+
+/// How a job ends.
+pub(super) struct JobEnd {
+    pub(super) state: JobState,
+    pub(super) answer: Answer,
+    pub(super) error: Option<String>,
+}
 
 /// A store for one settlement, which also ends the job's row.
 pub(super) struct EndStore {
@@ -94,4 +100,19 @@ impl Store for EndStore {
     }
 
     semel_core::forward_store!(|self| self.queue.store => claim, renew, resolve, watch, capabilities);
+}
+
+pub(super) fn bind_end(query: Bound, (id, lease): (JobId, LeaseToken), end: &JobEnd) -> Bound {
+    let (result, bytes) = match (&end.state, &end.answer.body) {
+        (JobState::Done, Body::Kept(body)) => (Some(body.to_vec()), None),
+        (JobState::Done, Body::Omitted { bytes }) => (None, Some(bytes.cast_signed())),
+        _ => (None, None),
+    };
+    query
+        .bind(uuid(id.as_u128()))
+        .bind(uuid(lease.0))
+        .bind(end.state as i16)
+        .bind(result)
+        .bind(bytes)
+        .bind(end.error.clone())
 }

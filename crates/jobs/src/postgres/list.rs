@@ -9,8 +9,9 @@ use semel_core::{
 use semel_stores::postgres::{Bound, PostgresStore};
 use sqlx::types::Uuid;
 
+use super::answer::job_of;
 use super::row::{self, columns};
-use super::{Inner, end, uuid};
+use super::{Inner, uuid};
 use crate::error::Error;
 use crate::job::{Job, JobId, JobRef, JobState, RequestId};
 use crate::queue::{JobCounts, JobPage, JobQuery};
@@ -167,7 +168,7 @@ impl Inner {
         // A failed answer is final; only its own job may take it away.
         let is_its_own = |found: &Record| {
             let head = found.answer.as_ref().map(|answer| answer.head.clone());
-            let job = head.and_then(|head| end::job_of(&head));
+            let job = head.and_then(|head| job_of(&head));
             found.state == State::Failed && job.is_some_and(|job| job.id == id)
         };
         let asks = std::slice::from_ref(claim);

@@ -10,10 +10,12 @@
 //! | `depth` | queue depth, for the limits |
 //! | `lease` | leases, heartbeats, failures |
 //! | `end`, `end_store` | the end of a job, through a store for one settlement |
+//! | `answer` | a job's answer in the record of its key |
 //! | `reap` | jobs of crashed workers, and retention |
 //! | `list` | reading, listing, counting, retrying dead letters |
 //! | `row` | a job as a row, and back |
 
+mod answer;
 mod batch;
 mod depth;
 mod end;

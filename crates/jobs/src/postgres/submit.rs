@@ -13,8 +13,9 @@ use semel_core::{
     State, Token,
 };
 
+use super::answer::{check_json, job_of};
 use super::batch::{PreparedJob, WrittenJob, bind_one, read};
-use super::{Inner, end, micros, millis};
+use super::{Inner, micros, millis};
 use crate::error::Error;
 use crate::job::{JobAnswer, JobId, JobRef, NewJob, RequestId, SubmitOutcome};
 
@@ -170,17 +171,11 @@ impl Inner {
     }
 }
 
-pub(super) fn check_json(text: &[u8]) -> Result<(), Error> {
-    let read = serde_json::from_slice::<&serde_json::value::RawValue>(text);
-    read.map(drop)
-        .map_err(|error| Error::Params(error.to_string()))
-}
-
 /// What a record says of its job.
 fn of_record(replayed: &Replayed) -> Result<SubmitOutcome, Error> {
     let answer = &replayed.replay.answer;
     // Only this crate settles records of its namespace; an operator may have resolved one without a job.
-    let job = end::job_of(&answer.head).ok_or(Error::Superseded)?;
+    let job = job_of(&answer.head).ok_or(Error::Superseded)?;
     let body = match &answer.body {
         semel_core::Body::Kept(body) => JobAnswer::Kept(body.clone()),
         semel_core::Body::Omitted { bytes } | semel_core::Body::External { bytes, .. } => {
