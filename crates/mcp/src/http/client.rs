@@ -22,7 +22,7 @@ use semel::core::{Clock, Tick};
 use sse_stream::SseStream;
 
 use super::LAST_EVENT;
-use super::serve::is_loopback_host;
+use super::host::is_loopback_host;
 use crate::gateway::Gateway;
 use crate::message::MAX_BYTES;
 

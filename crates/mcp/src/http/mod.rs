@@ -3,6 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | `client` | HTTP client with resumable event streams |
+//! | `host` | host names of this machine |
 //! | `upstream` | a server behind HTTP as one end of a session |
 //! | `proxy` | reverse proxy between HTTP callers and an HTTP server |
 //! | `relay` | one keyed call through the proxy |
@@ -10,6 +11,7 @@
 //! | `serve` | the listener, with its checks of origin, host and token |
 
 mod client;
+mod host;
 mod proxy;
 mod relay;
 

@@ -1,6 +1,6 @@
 //! [`HttpFrontend`]: listens for callers on HTTP, and checks their origin, host name and token.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use semel::Secret;
 use semel::core::Fingerprint;
 
 use super::HttpUpstream;
+use super::host::is_loopback_host;
 use super::proxy::{Proxy, error_response};
 use super::sessions::Sessions;
 use crate::gateway::Gateway;
@@ -233,14 +234,6 @@ fn unauthorized() -> http::Response<Body> {
     let challenge = http::HeaderValue::from_static("Bearer");
     response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
     response
-}
-
-pub(super) fn is_loopback_host(host: &str) -> bool {
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost"
-        || host
-            .parse::<IpAddr>()
-            .is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]
