@@ -16,7 +16,8 @@ use semel_core::{Certainty, Clock, StoreError, StoreErrorKind, StoreResult};
 
 use super::durability::Durability;
 use super::error::Failure;
-use super::node::{Finder, Node};
+use super::finder::Finder;
+use super::node::Node;
 use super::slot::{SLOTS, slot};
 use super::url::{Access, Host, parse_host};
 

@@ -10,7 +10,8 @@ use semel_core::{Certainty, Clock, StoreError, StoreErrorKind, StoreResult};
 use super::cluster::Cluster;
 use super::durability::Durability;
 use super::error::{Failure, unexpected};
-use super::node::{Finder, Node};
+use super::finder::Finder;
+use super::node::Node;
 use super::script::Script;
 use super::url::{Access, Host, Target, Topology};
 

@@ -18,6 +18,7 @@ mod cluster;
 mod diagnosis;
 mod durability;
 mod error;
+mod finder;
 mod health;
 mod link;
 mod login;

@@ -10,7 +10,7 @@ use redis::{Cmd, Value};
 use tokio::sync::Semaphore;
 
 use super::error::Failure;
-use super::node::Finder;
+use super::finder::Finder;
 
 /// The most connections that wait at once, to one server.
 const MOST: usize = 64;
