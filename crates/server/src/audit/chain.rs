@@ -4,33 +4,14 @@
 //! link. Checkpoints sign the chain so far. An erased name is replaced by its digest, so the hashes
 //! stay valid.
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::ToSchema;
 
-use super::entry::{ERASED, Entry};
+use super::entry::{ERASED, Entry, Link};
 use super::signing_key::SigningKey;
 use crate::web::hex;
 
 /// The kind of checkpoint entries.
 pub(super) const CHECKPOINT: &str = "audit.checkpoint";
-
-/// The position of an entry in the hash chain.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Link {
-    /// The number of the entry, from 1.
-    pub number: u64,
-    /// The hash of the entry and of the previous link.
-    pub hash: String,
-    /// The salt of the actor's digest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub salt: Option<String>,
-    /// The digest of the actor's name, once the name is erased.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub erased: Option<String>,
-}
 
 /// The last link of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use super::chain::Link;
 use crate::labels;
 use crate::web::{format_time, hex, to_millis};
 
@@ -54,6 +53,38 @@ pub struct Entry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub chain: Option<Link>,
+}
+
+/// The position of an entry in the hash chain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Link {
+    /// The number of the entry, from 1.
+    pub number: u64,
+    /// The hash of the entry and of the previous link.
+    pub hash: String,
+    /// The salt of the actor's digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub salt: Option<String>,
+    /// The digest of the actor's name, once the name is erased.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub erased: Option<String>,
+}
+
+/// An entry to write.
+#[derive(Clone, Debug, Default)]
+pub struct Draft {
+    /// The kind of event.
+    pub kind: &'static str,
+    /// The namespace of the key.
+    pub namespace: Option<semel_core::Namespace>,
+    /// The id of the record: a hash of the key.
+    pub id: Option<String>,
+    /// The caller or operator.
+    pub actor: Option<String>,
+    /// Further details.
+    pub detail: Map<String, Value>,
 }
 
 /// The kinds of operators' changes, besides `admin.*`.

@@ -9,7 +9,7 @@ use semel_core::Clock;
 
 use super::chain::{self, CHECKPOINT, ChainHead};
 use super::entry::Entry;
-use super::file::{FileConfig, SyncMode};
+use super::file_config::{FileConfig, SyncMode};
 use super::signing_key::{SigningKey, owner_only};
 use crate::web::format_time;
 

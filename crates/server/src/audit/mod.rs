@@ -5,6 +5,7 @@
 //! | `entry` | a line of the trail, and its creation from an engine event |
 //! | `trail`, `writer` | the bounded queue between the engine and a sink; its writer |
 //! | `sink`, `file`, `files` | the interface of sinks; the sink of JSON lines in files |
+//! | `file_config` | the settings of those files |
 //! | `chain`, `signing_key`, `verify` | hash chain and signatures that make changes detectable |
 //! | `spool`, `replicate` | reading the files from a position; replication to copies |
 //! | `postgres`, `nats` | copies in a table and in a stream |
@@ -15,6 +16,7 @@ mod chain;
 mod counts;
 mod entry;
 mod file;
+mod file_config;
 mod files;
 mod nats;
 mod open;
@@ -28,14 +30,16 @@ mod trail;
 mod verify;
 mod writer;
 
-pub use chain::{ChainHead, Link};
+pub use chain::ChainHead;
 pub use counts::Count;
-pub use entry::{ERASED, Entry};
-pub use file::{FileConfig, FileSink, SyncMode};
+pub use entry::{Draft, ERASED, Entry, Link};
+pub use file::FileSink;
+pub use file_config::{FileConfig, SyncMode};
 pub use nats::{NatsConfig, NatsSink};
 pub(crate) use open::open;
 pub use postgres::PostgresSink;
-pub use replicate::{CopyStatus, ReplicatedSink};
-pub use sink::{History, MemoryOnlySink, Sink};
-pub use trail::{AuditWriteError, Draft, Trail, TrailConfig};
+pub use replicate::ReplicatedSink;
+pub use sink::{CopyStatus, History, MemoryOnlySink, Sink};
+pub use trail::{AuditWriteError, Trail};
 pub use verify::{VerificationBaseline, VerificationReport, verify};
+pub use writer::TrailConfig;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use semel_core::Env;
 
-use super::file::{FileConfig, FileSink};
+use super::file::FileSink;
+use super::file_config::FileConfig;
 use super::nats::{NatsConfig, NatsSink};
 use super::postgres::PostgresSink;
 use super::replicate::ReplicatedSink;

@@ -12,13 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use semel_core::{BoxFuture, Env};
-use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
-use utoipa::ToSchema;
 
 use super::entry::Entry;
 use super::file::FileSink;
-use super::sink::{History, Sink};
+use super::sink::{CopyStatus, History, Sink};
 use super::spool::{Batch, Position};
 
 /// The maximum number of entries in a batch.
@@ -35,21 +33,6 @@ const RETRY_PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_
 
 /// How long a process waits for its copies before it ends.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The state of a copy of the trail.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(as = Shipping)]
-pub struct CopyStatus {
-    /// The kind of copy.
-    #[schema(value_type = String)]
-    pub sink: &'static str,
-    /// The number of bytes of the files that it does not have yet.
-    pub behind_bytes: u64,
-    /// The number of entries that it has accepted since the start.
-    pub sent: u64,
-    /// Whether the last attempt failed.
-    pub failing: bool,
-}
 
 /// The trail in files, with copies.
 pub struct ReplicatedSink {

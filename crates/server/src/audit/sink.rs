@@ -3,9 +3,10 @@
 use std::io;
 
 use semel_core::BoxFuture;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::entry::Entry;
-use super::replicate::CopyStatus;
 
 /// A destination of audit entries. One task calls it, outside of the request path, so it may be
 /// slow.
@@ -50,6 +51,21 @@ pub struct History {
     pub entries: Vec<Entry>,
     /// Whether these are all entries that the sink has kept.
     pub complete: bool,
+}
+
+/// The state of a copy of the trail.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = Shipping)]
+pub struct CopyStatus {
+    /// The kind of copy.
+    #[schema(value_type = String)]
+    pub sink: &'static str,
+    /// The number of bytes of the files that it does not have yet.
+    pub behind_bytes: u64,
+    /// The number of entries that it has accepted since the start.
+    pub sent: u64,
+    /// Whether the last attempt failed.
+    pub failing: bool,
 }
 
 /// A sink that keeps nothing, so that the trail is in memory only.

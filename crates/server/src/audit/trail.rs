@@ -4,36 +4,12 @@ use std::sync::Arc;
 
 use semel_core::Env;
 use semel_core::event::{Event, Observer};
-use serde_json::{Map, Value};
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 use super::counts::Count;
-use super::entry::{Entry, PendingEvent, is_audited};
-use super::replicate::CopyStatus;
-use super::sink::{History, Sink};
-use super::writer::{QueueItem, WriterState, run_writer};
-
-/// The limits of a [`Trail`].
-#[derive(Clone, Copy, Debug)]
-pub struct TrailConfig {
-    /// The maximum number of entries that wait for the sink. Further events are lost and counted.
-    /// Default: 65,536.
-    pub queue: usize,
-    /// The number of entries in memory, for histories. Default: 10,000.
-    pub recent: usize,
-    /// How many entries a live stream may fall behind before it gets a gap. Default: 1,024.
-    pub behind: usize,
-}
-
-impl Default for TrailConfig {
-    fn default() -> Self {
-        Self {
-            queue: 65_536,
-            recent: 10_000,
-            behind: 1_024,
-        }
-    }
-}
+use super::entry::{Draft, Entry, PendingEvent, is_audited};
+use super::sink::{CopyStatus, History, Sink};
+use super::writer::{QueueItem, TrailConfig, WriterState, run_writer};
 
 /// The audit trail of a process. Clones share it. Pass it to [`semel::Builder::observer`].
 ///
@@ -206,19 +182,4 @@ impl Observer for Trail {
     fn wants_times(&self) -> bool {
         false
     }
-}
-
-/// An entry to write.
-#[derive(Clone, Debug, Default)]
-pub struct Draft {
-    /// The kind of event.
-    pub kind: &'static str,
-    /// The namespace of the key.
-    pub namespace: Option<semel_core::Namespace>,
-    /// The id of the record: a hash of the key.
-    pub id: Option<String>,
-    /// The caller or operator.
-    pub actor: Option<String>,
-    /// Further details.
-    pub detail: Map<String, Value>,
 }

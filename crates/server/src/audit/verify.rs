@@ -7,8 +7,8 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::chain::{CHECKPOINT, ChainHead, Link};
-use super::entry::Entry;
+use super::chain::{CHECKPOINT, ChainHead};
+use super::entry::{Entry, Link};
 use super::files::full_files;
 use super::signing_key::is_signed;
 

@@ -10,10 +10,9 @@ use serde_json::Map;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 use super::counts::Counts;
-use super::entry::{Entry, PendingEvent};
+use super::entry::{Draft, Entry, PendingEvent};
 use super::recent::RecentEntries;
 use super::sink::Sink;
-use super::trail::{Draft, TrailConfig};
 use crate::web::format_time;
 
 /// The maximum number of entries in a batch.
@@ -21,6 +20,28 @@ const BATCH_SIZE: usize = 256;
 
 /// The number of attempts to write a batch.
 const MAX_ATTEMPTS: u32 = 4;
+
+/// The limits of a [`Trail`](super::Trail).
+#[derive(Clone, Copy, Debug)]
+pub struct TrailConfig {
+    /// The maximum number of entries that wait for the sink. Further events are lost and counted.
+    /// Default: 65,536.
+    pub queue: usize,
+    /// The number of entries in memory, for histories. Default: 10,000.
+    pub recent: usize,
+    /// How many entries a live stream may fall behind before it gets a gap. Default: 1,024.
+    pub behind: usize,
+}
+
+impl Default for TrailConfig {
+    fn default() -> Self {
+        Self {
+            queue: 65_536,
+            recent: 10_000,
+            behind: 1_024,
+        }
+    }
+}
 
 /// The state that the trail and its writer share.
 pub(super) struct WriterState {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::Finding;
 use super::fields::{Kind, Node, tree};
 use super::listener::parse_network;
+use super::nearest::nearest;
 use super::source::{Origin, RawSettings, join};
 use super::units::{Size, Span};
 
@@ -88,13 +89,6 @@ impl SchemaCheck<'_> {
         };
         self.report(path, "there is no such setting", fix);
     }
-}
-
-/// The most similar name, if it is similar enough to be a typo.
-pub(super) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let near = |known: &'a str| (strsim::jaro_winkler(name, known), known);
-    let best = names.map(near).max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (best.0 > 0.8).then_some(best.1)
 }
 
 fn shorten(text: &str) -> String {

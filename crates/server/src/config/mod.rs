@@ -9,7 +9,7 @@
 //! | `policy`, `units` | conversion to the library's types; time spans and sizes |
 //! | `fields` | the JSON schema of the settings, and the list of all settings |
 //! | `source` | reading the file, the environment and the flags, with the origin of each value |
-//! | `check`, `rules` | all findings at once, each with its place and its fix |
+//! | `check`, `rules`, `nearest` | all findings at once, each with its place and its fix |
 //! | `show` | the effective settings, the explanation of a setting, and `docs/config.md` |
 
 mod admin;
@@ -22,6 +22,7 @@ mod identity;
 mod jobs;
 mod limits;
 mod listener;
+mod nearest;
 mod observability;
 mod policy;
 mod route;

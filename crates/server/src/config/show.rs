@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::Loaded;
-use super::check::nearest;
 use super::fields::{Field, Kind, fields};
+use super::nearest::nearest;
 use super::source::{Origin, RawSettings, join};
 
 /// An effective setting.

@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use toml::de::{DeTable, DeValue};
 
 use super::Finding;
-use super::check::nearest;
 use super::fields::{Kind, fields};
+use super::nearest::nearest;
 
 /// The sources of a configuration.
 #[derive(Clone, Debug, Default)]
