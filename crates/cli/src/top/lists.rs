@@ -6,7 +6,7 @@ use ratatui::text::{Span, Text};
 use ratatui::widgets::{Paragraph, Row, Table};
 
 use super::model::Model;
-use super::view::{QUIET, panel, style};
+use super::style::{QUIET, panel, style};
 use crate::out::Tone;
 use crate::tail;
 

@@ -3,10 +3,11 @@
 //! | file | content |
 //! |---|---|
 //! | `model` | the state of the dashboard, and its updates |
-//! | `view`, `lists` | drawing |
+//! | `view`, `lists`, `style` | drawing |
 
 mod lists;
 mod model;
+mod style;
 #[cfg(test)]
 mod tests;
 mod view;

@@ -2,21 +2,19 @@
 
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style};
+use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span, Text};
-use ratatui::widgets::{Block, BorderType, Padding, Paragraph, Sparkline};
+use ratatui::widgets::{Paragraph, Sparkline};
 
 use super::lists;
 use super::model::Model;
+use super::style::{QUIET, STRONG, panel, style};
 use crate::out::{self, Tone};
 
 /// From this width on, scopes and events stand side by side.
 const WIDE: u16 = 110;
 /// The smallest screen.
 const LEAST: (u16, u16) = (60, 16);
-
-pub(super) const QUIET: Style = Style::new().add_modifier(Modifier::DIM);
-const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 
 pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
     let area = frame.area();
@@ -54,25 +52,6 @@ fn split(area: Rect) -> (Rect, Rect) {
     }
     let [above, below] = Layout::vertical([Constraint::Fill(2), Constraint::Fill(3)]).areas(area);
     (above, below)
-}
-
-pub(super) fn panel(title: &str) -> Block<'_> {
-    Block::bordered()
-        .border_type(BorderType::Rounded)
-        .border_style(QUIET)
-        .padding(Padding::horizontal(1))
-        .title(Span::styled(format!(" {title} "), STRONG))
-}
-
-pub(super) const fn style(tone: Tone) -> Style {
-    match tone {
-        Tone::Good => Style::new().fg(Color::Green),
-        Tone::Careful => Style::new().fg(Color::Yellow),
-        Tone::Bad => Style::new().fg(Color::Red).add_modifier(Modifier::BOLD),
-        Tone::Quiet => QUIET,
-        Tone::Strong => STRONG,
-        Tone::Plain => Style::new(),
-    }
 }
 
 fn draw_title(frame: &mut Frame<'_>, model: &Model, area: Rect) {
