@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use semel_core::{
-    Busy, Claim, Claimed, Identity, InDoubt, KeyHint, Namespace, Record, StoreResult, protocol,
-};
+use semel_core::{Busy, Claim, Claimed, Identity, InDoubt, Record, StoreResult, protocol};
 
 use super::{BrokenStore, Bug, claim};
 
@@ -110,23 +108,4 @@ pub(super) async fn round_trip() {
         tokio::task::yield_now().await;
         std::thread::yield_now();
     }
-}
-
-/// The record as a store with this bug keeps it.
-pub(super) fn damaged(bug: Option<Bug>, record: &Record) -> Record {
-    let mut record = record.clone();
-    match bug {
-        Some(Bug::HintIsLost) => record.hint = KeyHint::default(),
-        Some(Bug::NamespaceIsAscii) => {
-            let ascii = |text: &str| text.replace(|c: char| !c.is_ascii(), "?");
-            let old = &record.namespace;
-            let parts = [old.environment(), old.tenant(), old.scope()].map(ascii);
-            let [environment, tenant, scope] = &parts;
-            if let Ok(namespace) = Namespace::new(environment, tenant, scope) {
-                record.namespace = namespace;
-            }
-        }
-        _ => {}
-    }
-    record
 }

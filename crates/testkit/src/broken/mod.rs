@@ -17,6 +17,7 @@ mod admin;
 mod bug;
 mod claim;
 mod claims;
+mod damage;
 mod restore;
 mod settle;
 mod store;

@@ -16,7 +16,7 @@ use semel_core::{
 };
 
 use super::Bug;
-use super::claims::damaged;
+use super::damage::damaged;
 use super::settle;
 
 /// A store that keeps every rule but the one that its bug breaks. Clones share the records.

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::check::Violation;
 use super::event::{CallRecord, CallReply, CallRequest, EffectRecord, History, KeyEnding};
 use super::view::may_have_happened;
+use super::violation::Violation;
 
 /// What one caller was told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

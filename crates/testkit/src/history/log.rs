@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use semel_core::{Clock, StoreAdmin};
+use semel_core::Clock;
 
 use super::callers::CallerReport;
 use super::event::History;
 use super::lines::{Line, Pen};
-use super::recorder::Recorder;
 
 /// Where calls and effects are written down. Clones share one history.
 #[derive(Clone)]
@@ -57,16 +56,6 @@ impl HistoryLog {
     pub fn record_report(&self, report: CallerReport) {
         if let Some(pen) = &self.shared.pen {
             pen.write(&Line::Told(report));
-        }
-    }
-
-    /// `store`, as `client` calls it.
-    #[must_use]
-    pub fn recorder(&self, store: Arc<dyn StoreAdmin>, client: u32) -> Recorder {
-        Recorder {
-            inner: store,
-            log: self.clone(),
-            client,
         }
     }
 

@@ -33,6 +33,7 @@
 pub mod callers;
 mod check;
 pub mod clients;
+mod clocks;
 mod event;
 mod lines;
 mod log;
@@ -44,8 +45,10 @@ mod rules;
 pub mod seeded;
 mod unlock;
 mod view;
+mod violation;
 
-pub use check::{CheckResult, Clocks, Violation, check, check_with_losses, check_with_slack};
+pub use check::{CheckResult, check, check_with_losses, check_with_slack};
+pub use clocks::Clocks;
 pub use event::{
     CallRecord, CallReply, CallRequest, EffectRecord, History, KeyEnding, KeyStanding, OPERATOR,
     answer_mark, checkpoint_mark, key_of,
@@ -54,3 +57,4 @@ pub use lines::{Line, Read, read_lines};
 pub use log::HistoryLog;
 pub use recorder::Recorder;
 pub(crate) use replies::{claimed, stand};
+pub use violation::Violation;

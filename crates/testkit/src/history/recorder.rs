@@ -26,6 +26,18 @@ pub struct Recorder {
     pub(super) client: u32,
 }
 
+impl HistoryLog {
+    /// `store`, as `client` calls it.
+    #[must_use]
+    pub fn recorder(&self, store: Arc<dyn StoreAdmin>, client: u32) -> Recorder {
+        Recorder {
+            inner: store,
+            log: self.clone(),
+            client,
+        }
+    }
+}
+
 impl Recorder {
     /// The same store, as an operator calls it who sits beside this client: what it settles is an
     /// unlock.

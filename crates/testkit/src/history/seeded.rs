@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use super::check::{Violation, check};
+use super::check::check;
 use super::clients::{Flaw, Plan, run};
 use super::rig::Rig;
+use super::violation::Violation;
 use crate::broken::{BrokenStore, Bug};
 use crate::faulty::Faults;
 use semel_conformance::clock::FakeClock;

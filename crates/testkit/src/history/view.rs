@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use super::check::{Clocks, Violation};
+use super::clocks::Clocks;
 use super::event::{CallRecord, CallReply, CallRequest, EffectRecord, History, KeyEnding};
+use super::violation::Violation;
 
 /// Which keys anybody ever tried to end in which way.
 pub(super) struct Endings<'h>(HashMap<KeyEnding, BTreeSet<&'h str>>);

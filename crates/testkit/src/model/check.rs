@@ -12,7 +12,8 @@ use stateright::{Checker, HasDiscoveries, Model, Path};
 use super::Protocol;
 use super::explain::explain;
 use super::moving::{self, Moving};
-use super::properties::{ALWAYS, EVERY_RULE, Findings, Property};
+use super::properties::{ALWAYS, EVERY_RULE, Findings};
+use super::property::Property;
 use super::reach::SOMETIMES;
 use super::spaces::Space;
 

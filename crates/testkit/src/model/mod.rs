@@ -33,6 +33,7 @@ mod faults;
 mod moving;
 mod network;
 mod properties;
+mod property;
 mod reach;
 mod resend;
 mod rules;

@@ -10,17 +10,9 @@ use super::audit::is_answered;
 use super::codec::{free_token, time};
 use super::config::Asker;
 use super::faults::Fault;
+use super::property::{Property, property};
 use super::reach::SOMETIMES;
 use super::world::{AnswerNo, Call, Client, Phase, Reply, World};
-
-/// A condition on states.
-type Condition = fn(&Protocol, &World) -> bool;
-
-/// A named condition.
-pub(super) struct Property {
-    pub(super) name: &'static str,
-    pub(super) condition: Condition,
-}
 
 /// What was found out about the properties, as bits in the order of the lists.
 ///
@@ -76,10 +68,6 @@ pub(super) fn visit(model: &Protocol, world: &World) -> bool {
     let broken = mask(ALWAYS, false);
     model.findings.note_broken(broken);
     model.wanted.map_or(broken, |wanted| broken & 1 << wanted) == 0
-}
-
-pub(super) const fn property(name: &'static str, condition: Condition) -> Property {
-    Property { name, condition }
 }
 
 /// What must hold at every state.

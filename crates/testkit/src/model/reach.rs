@@ -2,7 +2,7 @@
 
 use semel_core::State;
 
-use super::properties::{Property, property};
+use super::property::{Property, property};
 use super::world::{Call, Done, Doubt, Operator, Phase, Reply, Stray, Verdict, Won, World};
 
 /// The outcomes that must be reached, unless a space says that one lies beyond its bounds.

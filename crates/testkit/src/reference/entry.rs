@@ -5,12 +5,24 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use semel_core::{
-    Answer, Body, Claimed, CrashPolicy, Fence, Fingerprint, InDoubt, Record, Replay, State,
-    Timestamp, Token,
+    Answer, Body, Claimed, CrashPolicy, Fence, Fingerprint, Identity, InDoubt, KeyHint, Namespace,
+    Record, Replay, State, Timestamp, Token,
 };
 
-use super::rules::Subject;
 use super::tally::Rule;
+
+/// Whose key it is, in the words that a record carries.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// The identity of namespace and key.
+    pub identity: Identity,
+    /// Where the key lives.
+    pub namespace: Namespace,
+    /// How the key begins.
+    pub hint: KeyHint,
+    /// Which secret made the identity.
+    pub secret_id: u16,
+}
 
 /// What is kept. All times are microseconds on the store's clock.
 #[derive(Clone, Debug)]

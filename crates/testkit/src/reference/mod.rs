@@ -31,8 +31,8 @@ mod tables;
 mod tally;
 
 pub use driver::{Difference, compare};
-pub use entry::ReferenceEntry;
+pub use entry::{ReferenceEntry, Subject};
 pub use op::{LeaseChoice, Moment, Named, Op, generate};
-pub use rules::{KeyModel, Subject};
+pub use rules::KeyModel;
 pub use shrink::{DifferenceReport, Make, explain, fresh};
 pub use tally::{Rule, Tally};

@@ -2,25 +2,12 @@
 
 use bytes::Bytes;
 use semel_core::{
-    Busy, Claim, Claimed, CrashPolicy, Fence, Grant, Identity, KeyHint, Namespace, Record, Renewed,
-    Resolution, Resolved, Restored, Settled, Settlement, State, Token,
+    Busy, Claim, Claimed, CrashPolicy, Fence, Grant, Record, Renewed, Resolution, Resolved,
+    Restored, Settled, Settlement, State, Token,
 };
 
-use super::entry::{ReferenceEntry, micros, span};
+use super::entry::{ReferenceEntry, Subject, micros, span};
 use super::tally::Rule;
-
-/// Whose key it is, in the words that a record carries.
-#[derive(Clone, Debug)]
-pub struct Subject {
-    /// The identity of namespace and key.
-    pub identity: Identity,
-    /// Where the key lives.
-    pub namespace: Namespace,
-    /// How the key begins.
-    pub hint: KeyHint,
-    /// Which secret made the identity.
-    pub secret_id: u16,
-}
 
 /// One key: what is kept for it, and the largest fence it ever had.
 #[derive(Clone, Debug)]

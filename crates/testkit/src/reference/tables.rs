@@ -9,8 +9,8 @@ use semel_core::{
     Secret, Settlement,
 };
 
+use super::entry::Subject;
 use super::op::KEYS;
-use super::rules::Subject;
 
 /// After this much time without a write, every record has expired.
 pub(super) const LONGEST_RETENTION: Duration = Duration::from_millis(60);

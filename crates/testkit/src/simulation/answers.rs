@@ -5,7 +5,7 @@ use semel_core::event::BusyReason;
 use semel_core::{Settlement, State, StoreErrorKind};
 
 use super::book::RuleBreach;
-use super::callers::Job;
+use super::job::Job;
 use super::sched::Micros;
 use super::world::World;
 use crate::history::KeyEnding;

@@ -1,7 +1,6 @@
 //! Callers, which call, time out and retry elsewhere; and the doors of the nodes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_channel::oneshot;
@@ -12,40 +11,9 @@ use semel_core::{CrashPolicy, Fingerprint, Identity, Resolution, State};
 
 use super::answers::{self, RetryAdvice};
 use super::effects::{effect, made};
+use super::job::Job;
 use super::sched::{Micros, Place};
 use super::world::World;
-
-/// One request, as a node is given it.
-#[derive(Clone)]
-pub(super) struct Job {
-    pub(super) key: usize,
-    pub(super) payload: u8,
-    pub(super) node: usize,
-    pub(super) identity: Identity,
-    pub(super) fail_open: bool,
-    /// How long the caller may be kept waiting.
-    pub(super) wait: Micros,
-    /// One of those that are asked when all faults are over.
-    pub(super) last: bool,
-    again: bool,
-    /// How long its effect took.
-    worked: Arc<AtomicU64>,
-}
-
-impl Job {
-    pub(super) fn worked(&self, micros: Micros) {
-        self.worked.fetch_add(micros, Ordering::Relaxed);
-    }
-
-    /// The same, when all faults are over.
-    pub(super) fn last(self) -> Self {
-        Self { last: true, ..self }
-    }
-
-    pub(super) fn work(&self) -> Micros {
-        self.worked.load(Ordering::Relaxed)
-    }
-}
 
 /// A caller's life: requests, with time between them.
 pub(super) async fn live(world: Arc<World>, done: oneshot::Sender<()>) {

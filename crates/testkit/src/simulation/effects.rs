@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use semel_core::engine::{Lease, Report, Verdict};
 use semel_core::{Answer, Body, State, Store as _};
 
-use super::callers::Job;
+use super::job::Job;
 use super::ledger::EffectEntry;
 use super::sched::Micros;
 use super::world::World;

@@ -10,8 +10,8 @@ mod key;
 mod search;
 mod state;
 
-use super::check::Violation;
 use super::view::View;
+use super::violation::Violation;
 use search::{CHAINS, Found, Search, Stuck};
 
 /// How the calls for a key can be explained.

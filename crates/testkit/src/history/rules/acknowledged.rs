@@ -1,8 +1,8 @@
 //! I2: after an acknowledged settlement, every claim sees it.
 
-use super::super::check::Violation;
 use super::super::event::{CallRecord, CallReply, CallRequest, KeyEnding, KeyStanding};
 use super::super::view::{Endings, View, Win, is_before};
+use super::super::violation::Violation;
 
 /// An answer that was acknowledged is there for whoever asks afterwards, until the record is
 /// deleted or expires.

@@ -1,8 +1,8 @@
 //! I2, I3, I7, I8: which answers are given, and to whom.
 
-use super::super::check::Violation;
 use super::super::event::{CallRecord, CallReply, CallRequest, KeyEnding, KeyStanding};
 use super::super::view::{End, Endings, View, is_before, may_have_happened};
+use super::super::violation::Violation;
 
 /// An answer that somebody was shown: the call and the answer.
 fn shown<'v>(view: &'v View<'_>) -> impl Iterator<Item = (&'v CallRecord, KeyEnding)> {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::check::Violation;
 use super::super::event::{CallReply, CallRequest, EffectRecord, KeyEnding};
 use super::super::view::{Endings, View, Win, may_have_happened};
+use super::super::violation::Violation;
 
 /// I1: an effect runs under a lease that was won before, and a lease runs one effect.
 pub(super) fn effects_need_a_lease(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<Violation>) {

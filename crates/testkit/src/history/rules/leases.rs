@@ -1,8 +1,8 @@
 //! I1, I5, I12: the owners of a key over time.
 
-use super::super::check::Violation;
 use super::super::event::{CallReply, CallRequest, KeyEnding};
 use super::super::view::{Endings, View, Win, is_before};
+use super::super::violation::Violation;
 
 /// I1: one fence, one token.
 pub(super) fn one_owner_per_fence(view: &View<'_>, _: &Endings<'_>, found: &mut Vec<Violation>) {

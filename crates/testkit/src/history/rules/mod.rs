@@ -7,8 +7,8 @@ mod leases;
 mod resends;
 mod stale;
 
-use super::check::Violation;
 use super::view::{Endings, View};
+use super::violation::Violation;
 
 type Rule = fn(&View<'_>, &Endings<'_>, &mut Vec<Violation>);
 

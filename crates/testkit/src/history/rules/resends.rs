@@ -1,8 +1,8 @@
 //! I6: a repeated call gets the same answer, unless the record has moved on.
 
-use super::super::check::Violation;
 use super::super::event::{CallReply, CallRequest};
 use super::super::view::{Endings, View, is_before};
+use super::super::violation::Violation;
 
 /// A claim that won and is sent again doesn't find itself in its own way.
 pub(super) fn resent_claims_win_again(

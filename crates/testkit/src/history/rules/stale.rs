@@ -1,8 +1,8 @@
 //! I3: a caller without the lease changes nothing.
 
-use super::super::check::Violation;
 use super::super::event::{CallRecord, CallReply, CallRequest};
 use super::super::view::{Endings, View, Win, is_before, may_have_happened};
+use super::super::violation::Violation;
 
 /// A renewal, settlement or resolution that was accepted: the call, its fence and its token.
 fn accepted<'v>(view: &'v View<'_>) -> impl Iterator<Item = (&'v CallRecord, u64, Option<u128>)> {

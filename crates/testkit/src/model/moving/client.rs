@@ -8,7 +8,7 @@ use super::super::config::TICK;
 use super::super::world::{AnswerNo, Ticks, Verdict};
 use super::Moving;
 use super::drive::{Ended, how, lease};
-use super::properties::Fault;
+use super::faults::Fault;
 use super::reach::Event;
 use super::step::Trouble;
 use super::world::{

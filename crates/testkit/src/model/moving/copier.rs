@@ -5,7 +5,7 @@ use semel_stores::compose::copy::{CopyMode, CopyOutcome};
 
 use super::super::breaks::Break;
 use super::Moving;
-use super::properties::Fault;
+use super::faults::Fault;
 use super::reach::Event;
 use super::store::is_over;
 use super::world::{Listed, Run, Stray, Uses, World};

@@ -21,6 +21,7 @@ mod copier;
 mod drive;
 mod exhibits;
 mod explain;
+mod faults;
 mod properties;
 mod reach;
 mod script;

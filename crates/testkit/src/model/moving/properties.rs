@@ -3,34 +3,9 @@
 use semel_core::{CrashPolicy, State};
 
 use super::Moving;
+use super::faults::{Fault, kept};
 use super::store::{answered, is_over};
 use super::world::{Uses, World};
-
-/// A rule that a step has broken, remembered in the state as one bit each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Fault {
-    Fences,
-    AnswerChanged,
-    Answers,
-    Answered,
-    StartWithoutLease,
-    HoldTwice,
-    TooManyStarts,
-    Restored,
-    Conflict,
-    BodyAfter,
-    Body,
-}
-
-impl Moving {
-    /// Remembers a broken rule, unless it `held`.
-    pub(super) fn require(&self, world: &mut World, held: bool, fault: Fault) {
-        if !held {
-            world.ghost.faults |= 1 << fault as u8;
-        }
-    }
-}
 
 /// A named condition on states.
 pub(in super::super) struct Property {
@@ -46,10 +21,6 @@ impl Property {
 
 const fn property(name: &'static str, condition: fn(&Moving, &World) -> bool) -> Property {
     Property { name, condition }
-}
-
-const fn kept(world: &World, fault: Fault) -> bool {
-    world.ghost.faults & (1 << fault as u8) == 0
 }
 
 /// Goes through the properties at a state. Whether all of them hold.

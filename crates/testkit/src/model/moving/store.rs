@@ -8,7 +8,7 @@ use super::super::breaks::Break;
 use super::super::codec::{ELSEWHERE, answer_no, checkpoint, fence_no, small, time, unmarked};
 use super::super::world::{AnswerNo, Row, Ticks};
 use super::Moving;
-use super::properties::Fault;
+use super::faults::Fault;
 use super::reach::Event;
 use super::world::{Call, Client, CopyReply, Harm, How, Phase, Place, Sent, World};
 

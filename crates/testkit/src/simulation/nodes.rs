@@ -1,0 +1,71 @@
+//! The start of a node: an engine of its own, on a wire to the store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use semel_core::engine::{BreakerConfig, CacheConfig, Engine, EngineConfig};
+use semel_core::event::NoopObserver;
+use semel_core::{Env, Secret};
+
+use super::clocks::{NodeClock, NodeTasks};
+use super::sched::Place;
+use super::wire::Wire;
+use super::world::{Flaw, Node, World};
+
+impl World {
+    /// Starts a node anew: nothing is left of its life before.
+    pub(super) fn start(self: &Arc<Self>, node: usize) {
+        let mut nodes = self.nodes.lock();
+        let Node { life, drift, .. } = nodes[node];
+        let life = life + 1;
+        let clock = NodeClock {
+            sched: self.sched.clone(),
+            drift,
+            skew: self.dice.below(1 << 40),
+        };
+        let env = Env {
+            clock: Arc::new(clock),
+            spawn: Arc::new(NodeTasks {
+                sched: self.sched.clone(),
+                place: Place::Node { node, life },
+            }),
+            entropy: Arc::new(self.dice.clone()),
+        };
+        let wire = Arc::new(Wire::new(self, node));
+        let engine = Engine::with(
+            wire,
+            env,
+            Secret::none(),
+            self.config(),
+            Arc::new(NoopObserver),
+        );
+        let place = &mut nodes[node];
+        let before = place.engine.replace(engine);
+        place.life = life;
+        drop(nodes);
+        drop(before);
+    }
+
+    fn config(&self) -> EngineConfig {
+        let call_limit = match self.flaw {
+            None => self.plan.call_limit,
+            Some(Flaw::CallsGivenUpLate) => 8 * self.plan.call_limit,
+        };
+        EngineConfig {
+            max_waiters: 1024,
+            max_waiters_per_tenant: 512,
+            call_limit: Duration::from_micros(call_limit),
+            breaker: BreakerConfig {
+                failures: self.plan.breaker_failures,
+                first_try: Duration::from_secs(60),
+                open_for: Duration::from_secs(60),
+            },
+            // Room for every key of a world: what would be dropped first is not the seed's to
+            // decide.
+            cache: CacheConfig {
+                max_bytes: if self.plan.cache { 4 << 20 } else { 0 },
+                max_age: Duration::from_secs(30),
+            },
+        }
+    }
+}
