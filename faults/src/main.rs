@@ -108,7 +108,7 @@ fn main() -> Result<ExitCode> {
                 Ok(ExitCode::SUCCESS)
             }
             Some(Hidden::LedgerClient(setup)) => {
-                ledger::client::process(setup).await;
+                ledger::process(setup).await;
                 Ok(ExitCode::SUCCESS)
             }
             Some(Hidden::Lock { file }) => servers::sqlite::hold_lock(&file)

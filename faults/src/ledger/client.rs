@@ -8,18 +8,15 @@ use std::time::Duration;
 
 use clap::Args;
 use parking_lot::Mutex;
+use rand::RngExt as _;
 use rand::rngs::StdRng;
-use rand::{RngExt as _, SeedableRng as _};
 use semel::core::{Identity, Key, Namespace, Secret};
 use semel::{Call, Error, OnBusy, Policy, Semel};
 
 use super::bank::{Bank, Entry, Plan, Server};
-use super::{inbox, work};
 use crate::clock::pass;
 use crate::worker::ENVIRONMENT;
 
-/// Callers of `run_in` in each process.
-const CALLERS: u64 = 5;
 const RECENT: u64 = 24;
 const LEASE: Duration = Duration::from_millis(1_000);
 /// The scope of direct operations, and of those that jobs call.
@@ -133,7 +130,7 @@ impl Client {
         name_of(index)
     }
 
-    async fn call_on(self: Arc<Self>, mut rng: StdRng, settles_outside: bool) {
+    pub(super) async fn call_on(self: Arc<Self>, mut rng: StdRng, settles_outside: bool) {
         loop {
             let name = self.name(&mut rng);
             let plan = Plan::of(self.entry("run-in", &name), &mut rng);
@@ -164,30 +161,4 @@ pub(super) fn identity_of(name: &str) -> Identity {
     let namespace = Namespace::new(ENVIRONMENT, "", SCOPE).expect("plain text");
     let key = Key::parse(name).expect("plain text");
     Identity::new(&Secret::none(), &namespace, &key)
-}
-
-/// Calls until it is killed, or until its parent is gone.
-pub(crate) async fn process(setup: Setup) {
-    std::thread::spawn(|| {
-        let mut nothing = String::new();
-        while std::io::stdin()
-            .read_line(&mut nothing)
-            .is_ok_and(|read| read > 0)
-        {}
-        std::process::exit(0);
-    });
-    let client = Client::open(&setup).await;
-    let rng = |task: u64| StdRng::seed_from_u64(setup.seed ^ (setup.number << 16) ^ (task << 48));
-    for task in 0..CALLERS {
-        let client = Arc::clone(&client);
-        tokio::spawn(client.call_on(rng(task), setup.settles_outside));
-    }
-    if let Bank::Postgres(pool) = &client.bank
-        && !setup.settles_outside
-    {
-        tokio::spawn(inbox::consume(Arc::clone(&client), pool.clone(), rng(100)));
-        tokio::spawn(work::submit(Arc::clone(&client), rng(101)));
-        tokio::spawn(work::work(Arc::clone(&client), rng(102)));
-    }
-    std::future::pending::<()>().await;
 }

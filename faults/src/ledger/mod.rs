@@ -10,6 +10,7 @@ mod work;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -28,6 +29,8 @@ use bank::{Bank, Server};
 use client::{Client, Setup};
 
 const CLIENTS: u64 = 3;
+/// Callers of `run_in` in each process.
+const CALLERS: u64 = 5;
 const LEASE: Duration = Duration::from_secs(1);
 /// The number of the client that closes the books.
 const CLOSER: u64 = 1_000_000;
@@ -208,4 +211,30 @@ async fn strike(
 pub(crate) async fn flawed(seed: u64) -> Result<Vec<FailedRun>> {
     let row = run(Name::LedgerPostgres, 8, seed, true).await?;
     Ok(row.violations)
+}
+
+/// Calls until it is killed, or until its parent is gone.
+pub(crate) async fn process(setup: Setup) {
+    std::thread::spawn(|| {
+        let mut nothing = String::new();
+        while std::io::stdin()
+            .read_line(&mut nothing)
+            .is_ok_and(|read| read > 0)
+        {}
+        std::process::exit(0);
+    });
+    let client = Client::open(&setup).await;
+    let rng = |task: u64| StdRng::seed_from_u64(setup.seed ^ (setup.number << 16) ^ (task << 48));
+    for task in 0..CALLERS {
+        let client = Arc::clone(&client);
+        tokio::spawn(client.call_on(rng(task), setup.settles_outside));
+    }
+    if let Bank::Postgres(pool) = &client.bank
+        && !setup.settles_outside
+    {
+        tokio::spawn(inbox::consume(Arc::clone(&client), pool.clone(), rng(100)));
+        tokio::spawn(work::submit(Arc::clone(&client), rng(101)));
+        tokio::spawn(work::work(Arc::clone(&client), rng(102)));
+    }
+    std::future::pending::<()>().await;
 }

@@ -15,7 +15,6 @@ use semel_testkit::history::{HistoryLog, KeyEnding, Recorder, key_of};
 use tokio::task::JoinHandle;
 
 use super::doors::{LARGE_BYTES, is_large};
-use super::operator::Operator;
 use super::plan::{End, Plan, TINY, engine, policies};
 use super::words::{SCOPE, identity_of, mark, outcome, resolution, stored};
 use super::{ENVIRONMENT, Setup};
@@ -104,7 +103,7 @@ impl Load {
     pub(super) fn begin(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
         let task = |task| tokio::spawn(Arc::clone(self).call_on(task));
         let mut callers: Vec<_> = (0..self.setup.tasks).map(task).collect();
-        callers.push(tokio::spawn(Operator::beside(self).work()));
+        callers.push(self.start_operator());
         callers
     }
 

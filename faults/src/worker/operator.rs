@@ -10,6 +10,7 @@ use rand::rngs::StdRng;
 use semel::core::engine::{Engine, Unlock};
 use semel::core::{Identity, Record, State, Store, StoreAdmin};
 use semel_testkit::history::Recorder;
+use tokio::task::JoinHandle;
 
 use super::load::{Load, RECENT};
 use super::words::stored;
@@ -27,8 +28,15 @@ pub(super) struct Operator {
     rng: StdRng,
 }
 
+impl Load {
+    /// Starts an operator beside the callers.
+    pub(super) fn start_operator(self: &Arc<Self>) -> JoinHandle<()> {
+        tokio::spawn(Operator::beside(self).work())
+    }
+}
+
 impl Operator {
-    pub(super) fn beside(load: &Arc<Load>) -> Self {
+    fn beside(load: &Arc<Load>) -> Self {
         let recorder = load.recorder.operator();
         let store: Arc<dyn Store> = Arc::new(recorder.clone());
         Self {
@@ -39,7 +47,7 @@ impl Operator {
         }
     }
 
-    pub(super) async fn work(mut self) {
+    async fn work(mut self) {
         while !self.load.stop.load(Ordering::SeqCst) {
             pass(Duration::from_millis(self.rng.random_range(5..60))).await;
             let newest = self.load.next.load(Ordering::SeqCst);
