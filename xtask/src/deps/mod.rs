@@ -1,11 +1,13 @@
-//! `cargo xtask deps`: checks the direction of dependencies, between crates and between modules.
+//! `cargo xtask deps`: checks the direction of dependencies, between crates and between files.
 //!
 //! A runtime usually arrives through a dependency of a dependency, so the rules for crates are
-//! checked on the whole resolved graph, with all features on. The modules of each crate must not
+//! checked on the whole resolved graph, with all features on. The files of each crate must not
 //! import each other in a circle.
 
+mod circles;
 mod graph;
-mod modules;
+mod imports;
+mod names;
 mod rules;
 mod source;
 
@@ -47,10 +49,13 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
             findings.push(Finding { rule, path, why });
         }
     }
-    let circles = modules::check(workspace, &folders(&metadata, workspace))?;
+    let circles = circles::check(workspace, &folders(&metadata, workspace))?;
     for circle in &circles {
-        println!("{}: {}", circle.package, circle.message);
-        println!("  modules: {}", circle.modules.join(", "));
+        println!(
+            "{}: {} import each other; move what they share into a module below them",
+            circle.parent,
+            circle.modules.join(", ")
+        );
         for import in &circle.imports {
             println!("  {import}");
         }
@@ -61,7 +66,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
             0 => "kept".to_owned(),
             count => format!("broken {count} times"),
         },
-        "modules of a circle can only be read and tested together".to_owned(),
+        "files of a circle can only be read and tested together".to_owned(),
     ]);
     println!("{}", table(&["rule", "result", "because"], rows));
     workspace.write_result("deps", &(&findings, &circles))?;
