@@ -11,6 +11,7 @@ pub(crate) struct Page {
     /// The names of its headings, as readers of Markdown make them.
     pub(crate) anchors: Vec<String>,
     pub(crate) blocks: Vec<Block>,
+    pub(crate) words: Vec<Word>,
 }
 
 /// A link, or a picture.
@@ -25,6 +26,13 @@ pub(crate) struct Link {
 pub(crate) struct Block {
     /// What stands after the fence.
     pub(crate) kind: String,
+    pub(crate) line: usize,
+}
+
+/// Code within a line.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Word {
+    pub(crate) text: String,
     pub(crate) line: usize,
 }
 
@@ -48,6 +56,12 @@ pub(crate) fn read(text: &str) -> Page {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
     for (event, range) in Parser::new_ext(text, options).into_offset_iter() {
         let line = || 1 + text[..range.start].matches('\n').count();
+        if let Event::Code(code) = &event {
+            page.words.push(Word {
+                text: code.to_string(),
+                line: line(),
+            });
+        }
         match event {
             Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
                 page.links.push(Link {
@@ -122,6 +136,8 @@ mod tests {
         assert_eq!(page.links[0].line, 3);
         assert_eq!(page.anchors, ["a-b-c", "a-b-c-1", "a-b-c-2"]);
         assert_eq!(page.blocks[0].kind, "rust,no_run");
+        let words: Vec<&str> = page.words.iter().map(|w| w.text.as_str()).collect();
+        assert_eq!((words, page.words[0].line), (vec!["b"], 1));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! `cargo xtask house`: rules about the files of the repository.
 
 mod links;
+mod paths;
+pub(crate) mod published;
 mod rules;
 
 use std::collections::BTreeMap;
@@ -32,6 +34,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         texts.insert(file.clone(), text);
     }
     findings.extend(links::check(&texts, &others));
+    findings.extend(paths::check(&texts, &others));
+    findings.extend(published::check(&texts));
     let count = |rule: &str, level| {
         findings
             .iter()
@@ -50,7 +54,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
             finding.rule, finding.place, finding.message
         );
     }
-    let rows = RULES.iter().chain(&links::RULES).map(|rule| {
+    let rules = RULES.iter().chain(&links::RULES);
+    let rows = rules.chain([&paths::RULE, &published::RULE]).map(|rule| {
         [
             (*rule).to_owned(),
             count(rule, Level::Failure),
