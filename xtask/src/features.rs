@@ -1,5 +1,5 @@
 //! `cargo xtask features`: each feature alone on the oldest Rust that is promised, each example
-//! alone, and the packages.
+//! alone, and the packages, built from each other.
 //!
 //! Everything else is built with all features at once, which hides a feature that lacks something
 //! of its own.
@@ -10,10 +10,10 @@ use anyhow::{Context as _, Result, ensure};
 use cargo_metadata::{Metadata, MetadataCommand, Package};
 use serde::Serialize;
 
-use crate::exec;
 use crate::table::{seconds, table};
 use crate::time::Stopwatch;
 use crate::workspace::Workspace;
+use crate::{exec, packages};
 
 #[derive(Debug, Serialize)]
 struct Row {
@@ -24,66 +24,77 @@ struct Row {
 }
 
 /// Stops at the first that does not compile.
-pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace, only_packages: bool) -> Result<()> {
     let metadata = MetadataCommand::new()
         .manifest_path(workspace.path("Cargo.toml"))
         .no_deps()
         .exec()?;
     promised_version(&metadata)?;
-    let mut rows = Vec::new();
-    let mut check = |package: &str, what: String, command: &mut Command| -> Result<()> {
-        println!("=== {package}: {what}");
-        let watch = Stopwatch::start();
-        // What one feature alone leaves unused is a warning.
-        command.env("RUSTFLAGS", "-D warnings");
-        exec::run(command.current_dir(workspace.root()))?;
-        rows.push(Row {
-            package: package.to_owned(),
-            what,
-            seconds: watch.seconds(),
-        });
-        Ok(())
+    let mut checks = Checks {
+        workspace,
+        rows: Vec::new(),
     };
-    let mut published = Vec::new();
-    for package in &metadata.packages {
-        if !is_published(package) {
+    let all = metadata.packages.iter();
+    let (published, others): (Vec<_>, Vec<_>) = all.partition(|package| is_published(package));
+    if !only_packages {
+        for package in others {
             if package.manifest_path.as_str().contains("/examples/") {
                 let arguments = ["check", "--package", &package.name, "--all-targets"];
-                check(
-                    &package.name,
-                    "alone".to_owned(),
-                    exec::cargo().args(arguments),
-                )?;
+                checks.strictly(&package.name, "alone", exec::cargo().args(arguments))?;
             }
-            continue;
         }
-        published.push(format!("--package={}", package.name));
-        let alone = ["check", "--package", &package.name, "--no-default-features"];
-        check(
-            &package.name,
-            "no feature".to_owned(),
-            exec::cargo().args(alone),
-        )?;
-        for feature in package.features.keys().filter(|name| *name != "default") {
-            let mut command = exec::cargo();
-            command.args(alone).args(["--features", feature]);
-            check(&package.name, feature.clone(), &mut command)?;
+        for package in &published {
+            checks.features(package)?;
         }
     }
-    let mut command = exec::cargo();
-    command
-        .args(["package", "--no-verify", "--allow-dirty"])
-        .args(&published);
-    check("all", "packaged".to_owned(), &mut command)?;
-    let cells = rows
+    checks.run("all", "packaged", &mut packages::make(&published))?;
+    let mut build = packages::unpack(workspace, &published)?;
+    checks.run("all", "built from the packages", &mut build)?;
+    let cells = checks
+        .rows
         .iter()
         .map(|row| [row.package.clone(), row.what.clone(), seconds(row.seconds)]);
     println!("{}", table(&["package", "checked", "time"], cells));
-    workspace.write_result("features", &rows)
+    workspace.write_result("features", &checks.rows)
+}
+
+struct Checks<'a> {
+    workspace: &'a Workspace,
+    rows: Vec<Row>,
+}
+
+impl Checks<'_> {
+    fn features(&mut self, package: &Package) -> Result<()> {
+        let alone = ["check", "--package", &package.name, "--no-default-features"];
+        self.strictly(&package.name, "no feature", exec::cargo().args(alone))?;
+        for feature in package.features.keys().filter(|name| *name != "default") {
+            let mut command = exec::cargo();
+            command.args(alone).args(["--features", feature]);
+            self.strictly(&package.name, feature, &mut command)?;
+        }
+        Ok(())
+    }
+
+    /// What one feature alone leaves unused is a warning, and fails.
+    fn strictly(&mut self, package: &str, what: &str, command: &mut Command) -> Result<()> {
+        self.run(package, what, command.env("RUSTFLAGS", "-D warnings"))
+    }
+
+    fn run(&mut self, package: &str, what: &str, command: &mut Command) -> Result<()> {
+        println!("=== {package}: {what}");
+        let watch = Stopwatch::start();
+        exec::run(command.current_dir(self.workspace.root()))?;
+        self.rows.push(Row {
+            package: package.to_owned(),
+            what: what.to_owned(),
+            seconds: watch.seconds(),
+        });
+        Ok(())
+    }
 }
 
 /// Whether a registry may get it.
-fn is_published(package: &Package) -> bool {
+pub(crate) fn is_published(package: &Package) -> bool {
     package
         .publish
         .as_ref()
@@ -91,7 +102,7 @@ fn is_published(package: &Package) -> bool {
 }
 
 /// A check on a newer Rust says nothing about the oldest.
-fn promised_version(metadata: &Metadata) -> Result<()> {
+pub(crate) fn promised_version(metadata: &Metadata) -> Result<()> {
     let promised = metadata
         .packages
         .iter()

@@ -16,6 +16,7 @@ mod fuzz;
 mod generate;
 mod house;
 mod markdown;
+mod packages;
 mod programs;
 mod sbom;
 mod schemathesis;
@@ -88,12 +89,16 @@ enum Command {
     },
     /// Compare the list of requirements with the tests that exist.
     Conformance,
-    /// Check each feature alone, each example alone, and the packages, on the oldest Rust that is
-    /// promised.
-    Features,
+    /// Check each feature alone, each example alone, and the packages, built from each other, on the
+    /// oldest Rust that is promised.
+    Features {
+        /// Only make the packages, and build them.
+        #[arg(long)]
+        packages: bool,
+    },
     /// Check the files that tell a forge what to run.
     Workflows,
-    /// Check the direction of dependencies between crates, and import circles between modules.
+    /// Check the direction of dependencies between crates, and import circles between files.
     Deps,
     /// Build the packages that carry the program, and try each in an empty place.
     Dist(dist::Options),
@@ -134,7 +139,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Schemathesis(options) => schemathesis::run(&workspace, &options)?,
         Command::Sdks { language } => sdks::run(&workspace, language)?,
         Command::Conformance => conformance::run(&workspace)?,
-        Command::Features => features::run(&workspace)?,
+        Command::Features { packages } => features::run(&workspace, packages)?,
         Command::Workflows => workflows::run(&workspace)?,
         Command::Deps => deps::run(&workspace)?,
         Command::Dist(options) => dist::run(&workspace, &options)?,
