@@ -191,16 +191,13 @@ impl Query {
     pub fn fits(&self, record: &Record, now: Timestamp) -> bool {
         let is =
             |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|w| w == found);
-        let state = if record.is_in_doubt(now) {
-            State::InDoubt
-        } else {
-            record.state
-        };
         !record.is_expired(now)
             && is(&self.environment, record.namespace.environment())
             && is(&self.tenant, record.namespace.tenant())
             && is(&self.scope, record.namespace.scope())
-            && self.state.is_none_or(|wanted| wanted == state)
+            && self
+                .state
+                .is_none_or(|wanted| wanted == record.state_at(now))
     }
 }
 

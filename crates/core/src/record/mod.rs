@@ -293,6 +293,15 @@ impl Record {
         self.state == State::InDoubt || (self.is_lapsed(now) && !self.may_take_over())
     }
 
+    /// The state as everybody should see it at a time: a lapsed lease that may not be taken over is in doubt (P29).
+    #[must_use]
+    pub fn state_at(&self, now: Timestamp) -> State {
+        match self.is_in_doubt(now) {
+            true => State::InDoubt,
+            false => self.state,
+        }
+    }
+
     /// Whether a lapsed lease may be taken over: the stored policy decides (P9, P10, P13).
     #[must_use]
     pub fn may_take_over(&self) -> bool {

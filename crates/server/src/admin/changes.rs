@@ -10,7 +10,6 @@ use utoipa::ToSchema;
 
 use super::AdminState;
 use super::audited_change::{ChangeAuthor, ChangeView, RecordChange, record_changed};
-use super::view::state_at;
 use crate::api::{AnswerInput, store_failure};
 use crate::operators::Operator;
 use crate::web::{
@@ -251,10 +250,7 @@ pub(super) async fn reset(
             .now()
             .await
             .map_err(|error| store_failure(&error))?;
-        return Err(record_changed(
-            state_at(&record, now).as_str(),
-            record.fence,
-        ));
+        return Err(record_changed(record.state_at(now).as_str(), record.fence));
     }
     let change = RecordChange {
         operator: &operator,

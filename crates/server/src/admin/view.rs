@@ -88,15 +88,6 @@ pub(crate) enum Detail {
     WithAnswer,
 }
 
-/// The state of a record at a time. An expired lease that may not be taken over is in doubt.
-pub(crate) fn state_at(record: &Record, now: Timestamp) -> State {
-    if record.is_in_doubt(now) {
-        State::InDoubt
-    } else {
-        record.state
-    }
-}
-
 impl RecordView {
     pub(crate) fn from_record(
         identity: &Identity,
@@ -131,7 +122,7 @@ impl RecordView {
             tenant: record.namespace.tenant().to_owned(),
             scope: record.namespace.scope().to_owned(),
             key_hint: record.hint.as_str().to_owned(),
-            state: state_at(record, now).into(),
+            state: record.state_at(now).into(),
             lapsed: record.is_lapsed(now),
             fence: record.fence.0,
             attempt: record.attempt,

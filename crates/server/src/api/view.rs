@@ -201,15 +201,7 @@ pub(crate) async fn current_state(
         .now()
         .await
         .map_err(|error| store_failure(&error))?;
-    let in_doubt = record.is_in_doubt(now);
-    Ok((
-        if in_doubt {
-            State::InDoubt
-        } else {
-            record.state
-        },
-        now,
-    ))
+    Ok((record.state_at(now), now))
 }
 
 /// The problem document of a store error.
