@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use redis::aio::MultiplexedConnection;
+use semel::core::hex::hex;
 use semel::core::{Claim, Claimed, Settled, Store};
 use semel::tokio_env;
 use semel_stores::redis::RedisStore;
@@ -104,10 +105,6 @@ async fn bytes(name: &str, mut link: MultiplexedConnection, run: u128) -> anyhow
         sizes.push(size as f64);
     }
     Ok(bytes_row(name, sizes[0], sizes[1]))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What is written at claim, and at settle: the bare side writes the same bytes.

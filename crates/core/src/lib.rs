@@ -28,6 +28,8 @@ pub mod error;
 pub mod event;
 pub mod fingerprint;
 mod forward;
+#[doc(hidden)]
+pub mod hex;
 pub mod identity;
 pub mod key;
 pub mod memory;

@@ -1,13 +1,14 @@
 //! [`Call`]: an incoming `tools/call`, with its caller, tool, key and arguments.
 
 use bytes::Bytes;
+use semel::core::hex::hex;
 use semel::core::{Fingerprint, FingerprintBuilder, Key, KeyError};
 use semel::{KeyRules, Secret};
 use serde_json::value::RawValue;
 
 use crate::members::Members;
 use crate::message::{Id, Kind, Message};
-use crate::settings::{KeyRule, hex};
+use crate::settings::KeyRule;
 use crate::tools::{KEY, KEY_SNAKE_CASE, ToolFacts};
 
 /// The members of `_meta` that may carry a key.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use semel::core::hex::hex;
 use semel::core::namespace::MAX_PART_BYTES;
 use semel::{CrashPolicy, Mode, OnBusy, Policy};
 use serde::Deserialize;
@@ -235,14 +236,6 @@ fn matches_pattern(pattern: &str, name: &str) -> bool {
         rest = &rest[at + part.len()..];
     }
     rest.len() >= last.len() && rest.ends_with(last)
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::clock::Timestamp;
 use crate::diagnosis::{Finding, Severity};
 use crate::env::BoxFuture;
 use crate::error::{Certainty, StoreError, StoreErrorKind};
+use crate::hex::hex;
 use crate::identity::Identity;
 use crate::protocol;
 use crate::record::Record;
@@ -155,8 +156,7 @@ impl MemoryStore {
 /// `3.` is "from the start of shard 3", `3.<hex>` "in shard 3, after this identity".
 fn cursor(shard: usize, last: Option<&Identity>) -> Cursor {
     let bytes = last.map_or(&[][..], |identity| identity.as_bytes());
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    Cursor(format!("{shard}.{hex}"))
+    Cursor(format!("{shard}.{}", hex(bytes)))
 }
 
 fn parse(cursor: &Cursor) -> StoreResult<(usize, Option<Identity>)> {

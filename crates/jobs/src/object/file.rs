@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use semel_core::Timestamp;
+use semel_core::hex::hex;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
@@ -177,15 +178,6 @@ pub(super) fn input_hash(input: &[u8]) -> Result<String, Error> {
     let canonical = semel_core::canonicalize(input);
     let canonical = canonical.map_err(|error| Error::Params(error.to_string()))?;
     Ok(format!("sha256:{}", hex(&Sha256::digest(canonical))))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut out = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        let _ = write!(out, "{byte:02x}");
-    }
-    out
 }
 
 /// The shards of the tasks.

@@ -17,6 +17,7 @@ use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
 use semel::core::Fingerprint;
+use semel::core::hex::hex;
 use semel::http::{CredentialRules, has_credentials};
 
 use super::client::{
@@ -28,7 +29,6 @@ use crate::answer::Reply;
 use crate::call::{Call, Caller};
 use crate::gateway::Gateway;
 use crate::message::{self, Id, Kind, MAX_BYTES, Message};
-use crate::settings::hex;
 use crate::tools::{Catalog, STATUS_TOOL, ToolFacts};
 
 /// How long the server may take to answer a list request of the gateway.

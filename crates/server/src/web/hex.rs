@@ -1,15 +1,6 @@
 //! Lower-case hexadecimal text.
 
-/// Writes bytes as lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        // Writing into a `String` cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
-}
+pub(crate) use semel_core::hex::hex;
 
 /// Reads pairs of lower-case hexadecimal digits.
 pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use object_store::path::Path;
+use semel_core::hex::hex;
 use semel_core::store::StoreResult;
 use semel_core::{BoxFuture, Clock, Digest, Identity};
 
@@ -53,12 +54,6 @@ impl ObjectBodies {
     fn path_of(&self, identity: &Identity, digest: &Digest) -> Path {
         self.folder_of(identity).join(hex(digest))
     }
-}
-
-fn hex(bytes: &[u8; 32]) -> String {
-    let (upper, lower) = (bytes.first_chunk().copied(), bytes.last_chunk().copied());
-    let half = |half: Option<[u8; 16]>| u128::from_be_bytes(half.unwrap_or_default());
-    format!("{:032x}{:032x}", half(upper), half(lower))
 }
 
 impl BodyStore for ObjectBodies {

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher as _};
 
+use semel_core::hex::hex;
 use semel_core::{Answer, Identity, Resolution, Settlement};
 use serde::{Deserialize, Serialize};
 
@@ -254,11 +255,7 @@ impl fmt::Display for EffectRecord {
 /// The name of a key in a history.
 #[must_use]
 pub fn key_of(identity: &Identity) -> String {
-    identity
-        .as_bytes()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex(identity.as_bytes())
 }
 
 /// A number that stands for an answer: the same for equal ones, another for others.

@@ -10,6 +10,7 @@ mod identity;
 mod keys;
 mod record;
 
+use semel_core::hex::hex;
 use serde::Serialize;
 
 /// Every vector file: its name, and its whole text.
@@ -106,8 +107,4 @@ fn secret(at: usize) -> (Option<Secret>, semel_core::Secret) {
             semel_core::Secret::new(id, material).expect("a fitting secret"),
         ),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
