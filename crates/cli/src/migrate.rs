@@ -1,6 +1,7 @@
 //! `semel migrate`: creates or updates the tables of a store.
 
 use clap::Args;
+use semel::StoreScheme;
 use semel::core::{StoreError, StoreResult};
 use semel_server::config::without_password;
 use semel_stores::mysql::{self, MySqlStore};
@@ -36,8 +37,12 @@ pub(crate) struct Migrate {
     json: bool,
 }
 
-/// Stores without tables.
-const WITHOUT_TABLES: &[&str] = &["memory", "redis", "rediss", "s3", "gs", "az"];
+const fn has_tables(scheme: StoreScheme) -> bool {
+    match scheme {
+        StoreScheme::MySql | StoreScheme::Postgres | StoreScheme::Sqlite => true,
+        StoreScheme::Memory | StoreScheme::Object | StoreScheme::Redis => false,
+    }
+}
 
 impl Migrate {
     pub(crate) fn run(self) -> Exit {
@@ -45,16 +50,15 @@ impl Migrate {
     }
 
     async fn migrate(&self) -> Result<(), Exit> {
-        let scheme = self.store.split("://").next().unwrap_or_default();
-        let base = scheme.split('+').next().unwrap_or_default();
-        if self.jobs && matches!(base, "mysql" | "mariadb" | "sqlite") {
+        let scheme = StoreScheme::of_url(&self.store);
+        if self.jobs && matches!(scheme, Some(StoreScheme::MySql | StoreScheme::Sqlite)) {
             let message = "jobs require PostgreSQL or a bucket\n    fix: leave out --jobs";
             return Err(Exit::failed(exit::CONFIG, message));
         }
-        let steps = match base {
-            "postgres" | "postgresql" | "mysql" | "mariadb" | "sqlite" => self.tables(base).await?,
-            base if WITHOUT_TABLES.contains(&base) => Vec::new(),
-            _ => {
+        let steps = match scheme {
+            Some(scheme) if has_tables(scheme) => self.tables(scheme).await?,
+            Some(_) => Vec::new(),
+            None => {
                 let message = "unknown scheme of the store's URL\n    fix: --store \
                                postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE or \
                                sqlite:///PATH";
@@ -66,35 +70,38 @@ impl Migrate {
             return Ok(());
         }
         match (steps.as_slice(), self.dry_run) {
-            ([], _) if !WITHOUT_TABLES.contains(&base) => out::say("the tables are up to date"),
-            ([], _) => out::say(format_args!("{base} has no tables; nothing to do")),
+            ([], _) if scheme.is_some_and(has_tables) => out::say("the tables are up to date"),
+            ([], _) => {
+                let base = self.store.split([':', '+']).next().unwrap_or_default();
+                out::say(format_args!("{base} has no tables; nothing to do"));
+            }
             (steps, true) => out::say(format_args!("to be applied: {}", steps.join(", "))),
             (steps, false) => out::say(format_args!("applied: {}", steps.join(", "))),
         }
         Ok(())
     }
 
-    async fn tables(&self, base: &str) -> Result<Vec<&'static str>, Exit> {
+    async fn tables(&self, scheme: StoreScheme) -> Result<Vec<&'static str>, Exit> {
         let url = with_tables(&self.store);
         let steps = self
-            .pending(base, &url)
+            .pending(scheme, &url)
             .await
             .map_err(|error| self.failed(&error))?;
         if self.dry_run || steps.is_empty() {
             return Ok(steps);
         }
         let _progress = Progress::counting("making tables", "");
-        self.create_tables(base, &url)
+        self.create_tables(scheme, &url)
             .await
             .map_err(|error| self.failed(&error))?;
         Ok(steps)
     }
 
-    async fn pending(&self, base: &str, url: &str) -> StoreResult<Vec<&'static str>> {
+    async fn pending(&self, scheme: StoreScheme, url: &str) -> StoreResult<Vec<&'static str>> {
         let clock = semel::tokio_env().clock;
-        match base {
-            "mysql" | "mariadb" => mysql::pending(url, clock).await,
-            "sqlite" => sqlite::pending(url).await,
+        match scheme {
+            StoreScheme::MySql => mysql::pending(url, clock).await,
+            StoreScheme::Sqlite => sqlite::pending(url).await,
             _ => {
                 let jobs = if self.jobs {
                     semel_jobs::postgres::MIGRATIONS
@@ -108,11 +115,11 @@ impl Migrate {
     }
 
     /// Safe to run concurrently, and to repeat after a crash.
-    async fn create_tables(&self, base: &str, url: &str) -> StoreResult<()> {
+    async fn create_tables(&self, scheme: StoreScheme, url: &str) -> StoreResult<()> {
         let clock = semel::tokio_env().clock;
-        match base {
-            "mysql" | "mariadb" => MySqlStore::open(url, clock).await.map(drop),
-            "sqlite" => SqliteStore::open(url, clock).await.map(drop),
+        match scheme {
+            StoreScheme::MySql => MySqlStore::open(url, clock).await.map(drop),
+            StoreScheme::Sqlite => SqliteStore::open(url, clock).await.map(drop),
             _ => {
                 let store = PostgresStore::open(url, clock).await?;
                 if self.jobs {

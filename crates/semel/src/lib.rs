@@ -19,7 +19,7 @@ pub use operation::{Call, Keyed, Operation};
 pub use runtime::tokio_env;
 pub use stores::open_store;
 #[doc(hidden)]
-pub use url::{check_store_url, is_scheme};
+pub use url::{StoreScheme, check_store_url, is_scheme};
 
 pub use semel_core::engine::{
     BreakerConfig, CacheConfig, Doubt, EngineConfig, Lease, LeaseLost, Problem,

@@ -14,6 +14,58 @@ pub(crate) fn one_or_two(urls: &str) -> Result<(&str, Option<&str>), OpenError> 
     }
 }
 
+/// A kind of store by the scheme of its URL, whether or not this build has it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreScheme {
+    /// `memory`.
+    Memory,
+    /// `mysql`, `mariadb`.
+    MySql,
+    /// `s3`, `gs`, `az`.
+    Object,
+    /// `postgres`, `postgresql`.
+    Postgres,
+    /// `redis`, `rediss`, and either with `+` and a topology.
+    Redis,
+    /// `sqlite`.
+    Sqlite,
+}
+
+impl StoreScheme {
+    /// The scheme of a URL, if a store has it.
+    #[must_use]
+    pub fn of_url(url: &str) -> Option<Self> {
+        Self::parse(url.split_once("://")?.0)
+    }
+
+    fn parse(scheme: &str) -> Option<Self> {
+        match scheme {
+            "memory" => Some(Self::Memory),
+            "mysql" | "mariadb" => Some(Self::MySql),
+            "s3" | "gs" | "az" => Some(Self::Object),
+            "postgres" | "postgresql" => Some(Self::Postgres),
+            "sqlite" => Some(Self::Sqlite),
+            _ => {
+                matches!(scheme.split('+').next(), Some("redis" | "rediss")).then_some(Self::Redis)
+            }
+        }
+    }
+
+    /// One name for all spellings.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::MySql => "mysql",
+            Self::Object => "object",
+            Self::Postgres => "postgres",
+            Self::Redis => "redis",
+            Self::Sqlite => "sqlite",
+        }
+    }
+}
+
 /// The kind of store that a URL names.
 #[derive(Clone, Copy)]
 pub(crate) enum StoreKind {
@@ -36,18 +88,18 @@ pub(crate) fn read(url: &str) -> Result<(StoreKind, &str), OpenError> {
     // The scheme is repeated if no store has it: what can't be one may be a password.
     let found = found.filter(|(scheme, _)| is_scheme(scheme));
     let (scheme, rest) = found.ok_or(OpenError::NotAUrl)?;
-    let kind = match scheme {
-        "memory" => StoreKind::Memory,
+    let kind = match StoreScheme::parse(scheme) {
+        Some(StoreScheme::Memory) => StoreKind::Memory,
         #[cfg(feature = "mysql")]
-        "mysql" | "mariadb" => StoreKind::MySql,
+        Some(StoreScheme::MySql) => StoreKind::MySql,
         #[cfg(feature = "object")]
-        "s3" | "gs" | "az" => StoreKind::Object,
+        Some(StoreScheme::Object) => StoreKind::Object,
         #[cfg(feature = "postgres")]
-        "postgres" | "postgresql" => StoreKind::Postgres,
+        Some(StoreScheme::Postgres) => StoreKind::Postgres,
         #[cfg(feature = "redis")]
-        _ if matches!(scheme.split('+').next(), Some("redis" | "rediss")) => StoreKind::Redis,
+        Some(StoreScheme::Redis) => StoreKind::Redis,
         #[cfg(feature = "sqlite")]
-        "sqlite" => StoreKind::Sqlite,
+        Some(StoreScheme::Sqlite) => StoreKind::Sqlite,
         _ => {
             let scheme = scheme.chars().take(32).collect();
             return Err(OpenError::Scheme { scheme });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel::core::{Env, StoreError};
-use semel::{CacheConfig, EngineConfig, Policy, Semel};
+use semel::{CacheConfig, EngineConfig, Policy, Semel, StoreScheme};
 use semel_server::config::without_password;
 use semel_stores::mysql::MySqlStore;
 use semel_stores::postgres::PostgresStore;
@@ -80,24 +80,23 @@ impl Subject {
             });
         let failed = |error: StoreError| unusable(error.to_string());
         let clock = Arc::clone(&env.clock);
-        let scheme = url.split("://").next().unwrap_or_default();
-        let (kind, opened) = match scheme.split('+').next().unwrap_or_default() {
-            "redis" | "rediss" => {
+        let (kind, opened) = match StoreScheme::of_url(url) {
+            Some(StoreScheme::Redis) => {
                 let store = RedisStore::open(url, clock).await.map_err(failed)?;
                 let opened = builder.open_on(Arc::new(store.clone())).await;
                 (Kind::Redis(store), opened)
             }
-            "postgres" | "postgresql" => {
+            Some(StoreScheme::Postgres) => {
                 let store = PostgresStore::open(url, clock).await.map_err(failed)?;
                 let opened = builder.open_on(Arc::new(store.clone())).await;
                 (Kind::Postgres(store), opened)
             }
-            "mysql" | "mariadb" => {
+            Some(StoreScheme::MySql) => {
                 let store = MySqlStore::open(url, clock).await.map_err(failed)?;
                 let opened = builder.open_on(Arc::new(store.clone())).await;
                 (Kind::MySql(store), opened)
             }
-            "sqlite" => {
+            Some(StoreScheme::Sqlite) => {
                 let store = SqliteStore::open(url, clock).await.map_err(failed)?;
                 let opened = builder.open_on(Arc::new(store.clone())).await;
                 (Kind::Sqlite(store), opened)

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use semel::core::Env;
 use semel::core::event::{NoopObserver, Observer};
-use semel::{OpenError, Secret, Semel, tokio_env};
+use semel::{OpenError, Secret, Semel, StoreScheme, tokio_env};
 use semel_jobs::Jobs;
 
 use crate::audit::{Trail, TrailConfig};
@@ -178,14 +178,9 @@ impl<'a> OpenOptions<'a> {
 
 /// The name of the backend of a store URL, for metrics and log.
 fn backend_name(url: &str) -> &'static str {
-    match url.split([':', '+']).next() {
-        Some("redis" | "rediss") => "redis",
-        Some("mysql" | "mariadb") => "mysql",
-        Some("postgres" | "postgresql") => "postgres",
-        Some("sqlite") => "sqlite",
-        Some("s3" | "gs" | "az") => "object",
-        _ => "memory",
-    }
+    StoreScheme::of_url(url)
+        .unwrap_or(StoreScheme::Memory)
+        .name()
 }
 
 /// The URL of the store, from the configuration or its file.

@@ -1,5 +1,7 @@
 //! Rules of the audit trail and of the job queue.
 
+use semel::StoreScheme;
+
 use super::Rules;
 use crate::config::admin::ApiAccess;
 use crate::config::audit::Audit;
@@ -69,9 +71,9 @@ impl Rules<'_> {
                 "set api.access to \"tokens\" or \"loopback\"",
             );
         }
-        let url = config.store.url.as_deref().unwrap_or("postgres:");
-        let supported = ["postgres:", "postgresql:", "s3:", "gs:", "az:"];
-        if !supported.iter().any(|scheme| url.starts_with(scheme)) {
+        let url = config.store.url.as_deref().unwrap_or("postgres://");
+        let supported = [StoreScheme::Postgres, StoreScheme::Object];
+        if !StoreScheme::of_url(url).is_some_and(|scheme| supported.contains(&scheme)) {
             self.report(
                 "jobs.enabled",
                 "this store does not support the job queue",

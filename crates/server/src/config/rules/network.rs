@@ -1,5 +1,7 @@
 //! Rules of the listeners, the upstream service and the store.
 
+use semel::StoreScheme;
+
 use super::Rules;
 use crate::config::admin::{Admin, ApiAccess};
 use crate::config::identity::IdentitySource;
@@ -42,7 +44,7 @@ impl Rules<'_> {
         if store
             .url
             .as_deref()
-            .is_some_and(|url| url.starts_with("memory:"))
+            .is_some_and(|url| StoreScheme::of_url(url) == Some(StoreScheme::Memory))
         {
             self.warn(
                 "store.url",
