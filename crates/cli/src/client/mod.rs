@@ -10,6 +10,7 @@ use axum::body::Body;
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use semel::core::Code;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -124,8 +125,8 @@ impl Client {
             }
             _ => "",
         };
-        let exit = match (status, code) {
-            (_, "not_found") => exit::NOT_FOUND,
+        let exit = match (status, code.parse()) {
+            (_, Ok(Code::NotFound)) => exit::NOT_FOUND,
             (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => exit::NOT_ALLOWED,
             (StatusCode::NOT_FOUND, _) => return self.not_admin_api(),
             (status, _) if status.is_server_error() => exit::STORE,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use semel::core::{Entropy, Identity, KeyRules, Namespace, Secret};
+use semel::core::hex::hex;
+use semel::core::{Code, Entropy, Identity, KeyRules, Namespace, Secret};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -191,12 +192,12 @@ impl Stage {
 /// What a reply says, in a few words.
 fn words(reply: &Reply) -> String {
     let problem: Value = serde_json::from_str(&reply.body).unwrap_or_default();
-    let code = problem["code"].as_str().unwrap_or_default();
+    let code = problem["code"].as_str().and_then(|code| code.parse().ok());
     let more = match (reply.is_lost, reply.is_replayed, code) {
         (true, _, _) => ", lost",
         (_, true, _) => ", the stored response",
-        (_, _, "idempotency_conflict") => ", nothing runs",
-        (_, _, "idempotency_in_doubt") => ", outcome unknown",
+        (_, _, Some(Code::Conflict)) => ", nothing runs",
+        (_, _, Some(Code::InDoubt)) => ", outcome unknown",
         _ => "",
     };
     format!("{}{more}", reply.status)
@@ -210,6 +211,5 @@ fn hash(scope: &str, key: &str) -> String {
         return String::new();
     };
     let identity = Identity::new(&Secret::none(), &namespace, &key);
-    let hex = |byte: &u8| format!("{byte:02x}");
-    identity.as_bytes().iter().map(hex).collect()
+    hex(identity.as_bytes())
 }
