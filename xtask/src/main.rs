@@ -3,6 +3,7 @@
 //! Every command prints a short table, leaves its result in `target/xtask/NAME.json`, and ends with
 //! a code other than 0 when something is broken.
 
+mod api;
 mod bench;
 mod book;
 mod ci;
@@ -96,6 +97,12 @@ enum Command {
         #[arg(long)]
         packages: bool,
     },
+    /// Write the public API of each published crate into `spec/api`.
+    Api {
+        /// Write nothing; fail when a list is out of date.
+        #[arg(long)]
+        check: bool,
+    },
     /// Check the files that tell a forge what to run.
     Workflows,
     /// Check the direction of dependencies between crates, and import circles between files.
@@ -140,6 +147,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Sdks { language } => sdks::run(&workspace, language)?,
         Command::Conformance => conformance::run(&workspace)?,
         Command::Features { packages } => features::run(&workspace, packages)?,
+        Command::Api { check } => api::run(&workspace, check)?,
         Command::Workflows => workflows::run(&workspace)?,
         Command::Deps => deps::run(&workspace)?,
         Command::Dist(options) => dist::run(&workspace, &options)?,
