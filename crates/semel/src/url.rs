@@ -165,6 +165,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_spelling_names_its_store() {
+        for (urls, name) in [
+            (&["memory://"][..], "memory"),
+            (&["mysql://h", "mariadb://h"], "mysql"),
+            (&["s3://b", "gs://b", "az://b"], "object"),
+            (&["postgres://h", "postgresql://h"], "postgres"),
+            (&["redis://h", "rediss://h", "redis+sentinel://h"], "redis"),
+            (&["sqlite:///p"], "sqlite"),
+        ] {
+            for url in urls {
+                let scheme = StoreScheme::of_url(url);
+                assert_eq!(scheme.map(StoreScheme::name), Some(name), "{url}");
+            }
+        }
+        for url in ["", "postgres", "postgres:h", "oracle://h", "mysql+x://h"] {
+            assert_eq!(StoreScheme::of_url(url), None, "{url}");
+        }
+    }
+
+    #[test]
     fn errors_repeat_only_valid_schemes() {
         for url in [
             "postgres:user:hunter2@host/db?at=x://y",
