@@ -62,7 +62,7 @@ pub(super) fn read(source: &Path) -> Result<Vec<Import>> {
         all.insert(source::module_path(relative), (shown, names));
     }
     let mut read = Crate::default();
-    read.keep(Vec::new(), &mut all);
+    read.keep(&Vec::new(), &mut all);
     Ok(read.imports())
 }
 
@@ -83,14 +83,14 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
 
 impl Crate {
     /// Takes a module and those it declares. A file that only tests declare stays out.
-    fn keep(&mut self, module: Module, all: &mut BTreeMap<Module, (String, Names)>) {
-        let Some((file, names)) = all.remove(&module) else {
+    fn keep(&mut self, module: &Module, all: &mut BTreeMap<Module, (String, Names)>) {
+        let Some((file, names)) = all.remove(module) else {
             return;
         };
         let children = names.children.clone();
         self.files.insert(module.clone(), (file, names));
         for child in children {
-            self.keep(below(&module, &child), all);
+            self.keep(&below(module, &child), all);
         }
     }
 
@@ -233,7 +233,7 @@ mod tests {
             all.insert(module, ((*file).to_owned(), names::read(&code)));
         }
         let mut read = Crate::default();
-        read.keep(Vec::new(), &mut all);
+        read.keep(&Vec::new(), &mut all);
         let imports = read.imports().into_iter();
         imports
             .map(|import| format!("{} → {}", import.place, import.to.join("::")))

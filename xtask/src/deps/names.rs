@@ -210,11 +210,8 @@ impl<'a> Reader<'a> {
     }
 
     fn read_use(&mut self) {
-        let is_reexport = match self.at.checked_sub(1).map(|at| self.tokens[at].0) {
-            Some(Token::Name("pub")) => true,
-            Some(Token::Other(b')')) => true,
-            _ => false,
-        };
+        let before = self.at.checked_sub(1).map(|at| self.tokens[at].0);
+        let is_reexport = matches!(before, Some(Token::Name("pub") | Token::Other(b')')));
         self.at += 1;
         self.read_tree(&[], is_reexport);
     }

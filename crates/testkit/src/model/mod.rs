@@ -13,7 +13,7 @@
 //! | `client`, `network`, `store` | what it does to the state |
 //! | `rules`, `breaks` | the shipped decisions, and how to break them one at a time |
 //! | `audit`, `resend`, `faults` | what every step is held to |
-//! | `properties`, `reach` | what must hold at every state, and what must be possible |
+//! | `property`, `properties`, `reach` | what must hold at every state, and what must be possible |
 //! | `config`, `spaces` | the bounds |
 //! | `exhibits` | for every broken rule, the property that notices |
 //! | `check`, `explain` | runs, and their counterexamples in words |

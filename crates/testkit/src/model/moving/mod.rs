@@ -12,7 +12,7 @@
 //! | `step` | what can happen next |
 //! | `script`, `drive` | how the shipped code is run one call at a time |
 //! | `client`, `copier`, `store` | what a step does to the state, and what it is held to |
-//! | `properties`, `reach` | what must hold, and what must be possible |
+//! | `properties`, `faults`, `reach` | what must hold, and what must be possible |
 //! | `config`, `spaces`, `exhibits` | the bounds, and for every broken rule the property that notices |
 
 mod client;
