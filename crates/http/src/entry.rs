@@ -63,7 +63,7 @@ where
     B::Error: Into<BoxError>,
 {
     let (parts, body) = request.into_parts();
-    let kind = grpc::kind(&parts.headers);
+    let kind = grpc::kind(&parts);
     let mut reader = Reader::new(body);
     let refusal = match find(shared, rules, kind, &parts, &mut reader).await {
         Ok(Some(found)) => {
@@ -124,7 +124,7 @@ where
     let must_close = !drain(shared, rules, parts, reader).await;
     RefusedRequest {
         refusal,
-        kind: grpc::kind(&parts.headers),
+        kind: grpc::kind(parts),
         must_close: must_close && parts.version <= Version::HTTP_11,
     }
 }

@@ -6,8 +6,9 @@
 
 use std::fmt::Write as _;
 
-use http::Response;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{Response, Version};
 use semel_core::Entropy;
 
 use crate::body::Body;
@@ -31,11 +32,13 @@ const GRPC_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bi
 const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const CODE: HeaderName = HeaderName::from_static("idempotency-code");
 
-pub(crate) fn kind(headers: &HeaderMap) -> Kind {
-    let media = headers.get(header::CONTENT_TYPE);
+/// The protocol of a request. gRPC needs HTTP/2, so that a media type alone changes nothing.
+pub(crate) fn kind(parts: &Parts) -> Kind {
+    let media = parts.headers.get(header::CONTENT_TYPE);
+    let may_be_grpc = parts.version >= Version::HTTP_2;
     match media.map(HeaderValue::as_bytes) {
         Some(media) if media.starts_with(b"application/grpc-web") => Kind::Web,
-        Some(media) if media.starts_with(b"application/grpc") => Kind::Grpc,
+        Some(media) if media.starts_with(b"application/grpc") && may_be_grpc => Kind::Grpc,
         _ => Kind::Http,
     }
 }

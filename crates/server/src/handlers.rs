@@ -76,7 +76,8 @@ impl MainHandler {
             return too_large_response();
         }
         // Messages of a gRPC stream may be far apart.
-        let pace = self.pace.clone().filter(|_| !is_grpc(request.headers()));
+        let is_grpc = is_grpc(request.version(), request.headers());
+        let pace = self.pace.clone().filter(|_| !is_grpc);
         let bound = |body| {
             let length = BodyLength::from_body(&body);
             let timed = TimeoutBody::new(self.body_timeout, body);

@@ -9,7 +9,7 @@ use arc_swap::ArcSwapOption;
 use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
 use rustls::ServerConfig;
 use semel::core::Code;
@@ -20,9 +20,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::activity::ConnectionActivity;
-use super::lifetime::{serve_briefly, serve_connection};
+use super::lifetime::{OVER_LIMIT_TIMEOUT, serve_briefly, serve_connection};
 use super::slots::SlotPool;
 use super::smuggling_guard::SmugglingGuard;
+use super::unread_streams::StreamExecutor;
 use super::write_timeout::WriteTimeout;
 use super::{Bounds, ConnectionSlot, OverLimit, RequestHandler};
 use crate::tls;
@@ -31,7 +32,7 @@ use crate::web::{Peer, problem_response};
 /// Accepts connections and serves them.
 pub(super) struct Acceptor<H> {
     pub(super) tls: Arc<ArcSwapOption<ServerConfig>>,
-    pub(super) http: Arc<auto::Builder<TokioExecutor>>,
+    pub(super) http: Arc<auto::Builder<StreamExecutor>>,
     pub(super) bounds: Bounds,
     pub(super) handler: H,
     pub(super) stop: CancellationToken,
@@ -92,10 +93,11 @@ pub(super) async fn accept<H: RequestHandler>(
                 let acceptor = acceptor.clone();
                 connections.spawn(async move {
                     let slot = ConnectionSlot(Arc::new(slot));
-                    let cut = acceptor.cut.clone();
+                    let (cut, evicted) = (acceptor.cut.clone(), slot.0.evicted());
                     tokio::select! {
                         () = acceptor.serve(stream, address, slot) => {}
                         () = cut.cancelled() => {}
+                        () = evicted.cancelled() => {}
                     }
                 });
             }
@@ -121,7 +123,11 @@ impl<H: RequestHandler> Acceptor<H> {
             return self.serve_http(stream, peer, slot).await;
         };
         let handshake = TlsAcceptor::from(config).accept(stream);
-        match tokio::time::timeout(self.bounds.head_timeout, handshake).await {
+        let limit = match slot.0.is_over_limit {
+            true => OVER_LIMIT_TIMEOUT,
+            false => self.bounds.head_timeout,
+        };
+        match tokio::time::timeout(limit, handshake).await {
             Ok(Ok(stream)) => {
                 let certificates = stream.get_ref().1.peer_certificates();
                 let certificate = certificates.and_then(<[_]>::first);
@@ -158,6 +164,7 @@ impl<H: RequestHandler> Acceptor<H> {
                 request.extensions_mut().insert(slot.clone());
             }
             if is_over_limit {
+                slot.0.keep();
                 request.extensions_mut().insert(OverLimit);
             }
             let handler = self.handler.clone();

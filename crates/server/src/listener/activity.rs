@@ -1,4 +1,5 @@
-//! The activity of a connection: whether its first request has arrived, and whether one is active.
+//! The activity of a connection: whether its first request has arrived, whether one is active, and
+//! how many the client has reset.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -6,9 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{Response, Version};
-use http_body_util::BodyExt as _;
 use semel::http::Body;
 use tokio::sync::Notify;
+
+use super::unread_streams::StreamBody;
 
 /// The activity of a connection's requests.
 #[derive(Clone, Default)]
@@ -21,6 +23,9 @@ struct ActivityState {
     is_http2: AtomicBool,
     active: AtomicUsize,
     changed: Notify,
+    /// How many requests of an HTTP/2 connection were dropped before their response.
+    resets: AtomicUsize,
+    reset: Notify,
 }
 
 impl ConnectionActivity {
@@ -35,7 +40,10 @@ impl ConnectionActivity {
         // hyper itself detects idle connections of HTTP/1.1.
         (version == Version::HTTP_2).then(|| {
             self.0.active.fetch_add(1, Ordering::Relaxed);
-            ActiveRequest(self.clone())
+            ActiveRequest {
+                activity: self.clone(),
+                is_answered: false,
+            }
         })
     }
 
@@ -63,26 +71,37 @@ impl ConnectionActivity {
             }
         }
     }
+
+    /// Completes once the client has reset more than `most` requests before their responses.
+    pub(super) async fn resets_exceed(&self, most: usize) {
+        while self.0.resets.load(Ordering::Relaxed) <= most {
+            self.0.reset.notified().await;
+        }
+    }
 }
 
-/// A request that is active until the end of its response.
-pub(super) struct ActiveRequest(ConnectionActivity);
+/// A request of an HTTP/2 connection, which is active until the end of its response.
+pub(super) struct ActiveRequest {
+    activity: ConnectionActivity,
+    is_answered: bool,
+}
 
 impl ActiveRequest {
     /// Keeps the request active until the response body is dropped.
-    pub(super) fn attach_to(self, response: Response<Body>) -> Response<Body> {
-        response.map(|body| {
-            Body::new(body.map_err(move |error| {
-                let _until_the_body_is_dropped = &self;
-                error
-            }))
-        })
+    pub(super) fn attach_to(mut self, response: Response<Body>) -> Response<Body> {
+        self.is_answered = true;
+        response.map(|body| StreamBody::wrap(body, self))
     }
 }
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        self.0.0.active.fetch_sub(1, Ordering::Relaxed);
-        self.0.0.changed.notify_one();
+        let state = &self.activity.0;
+        if !self.is_answered {
+            state.resets.fetch_add(1, Ordering::Relaxed);
+            state.reset.notify_one();
+        }
+        state.active.fetch_sub(1, Ordering::Relaxed);
+        state.changed.notify_one();
     }
 }

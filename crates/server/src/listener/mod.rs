@@ -6,6 +6,7 @@ mod activity;
 mod lifetime;
 mod slots;
 mod smuggling_guard;
+mod unread_streams;
 mod write_timeout;
 
 use std::net::SocketAddr;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use hyper_util::server::conn::auto;
 use rustls::ServerConfig;
 use semel::http::Body;
@@ -30,6 +31,7 @@ pub(crate) use slots::caller_network;
 use slots::{Slot, SlotPool};
 #[doc(hidden)]
 pub use smuggling_guard::scan_for_ambiguity;
+use unread_streams::StreamExecutor;
 
 /// The handler of a listener's requests.
 pub(crate) trait RequestHandler: Clone + Send + Sync + 'static {
@@ -149,8 +151,9 @@ impl RunningListener {
     }
 }
 
-fn http_settings(bounds: Bounds) -> auto::Builder<TokioExecutor> {
-    let mut http = auto::Builder::new(TokioExecutor::new());
+fn http_settings(bounds: Bounds) -> auto::Builder<StreamExecutor> {
+    let write_timeout = bounds.write_timeout;
+    let mut http = auto::Builder::new(StreamExecutor { write_timeout });
     http.http1()
         .timer(TokioTimer::new())
         .header_read_timeout(bounds.head_timeout)

@@ -1,12 +1,13 @@
 //! Connection limits: in total, from one address, and a reserve for health probes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use ipnet::IpNet;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 
 use crate::limits::{LimitScope, Limiter};
 
@@ -17,6 +18,9 @@ const RESERVE: usize = 32;
 pub(super) struct SlotPool {
     slots: Arc<Semaphore>,
     reserve: Arc<Semaphore>,
+    /// The connections in the reserve that have sent no request yet, the oldest first. The oldest
+    /// one is evicted when the reserve is full, so that silent clients keep no health probe out.
+    silent: Mutex<VecDeque<Arc<CancellationToken>>>,
     most_per_address: usize,
     /// Networks without a limit for each address.
     trusted: Vec<IpNet>,
@@ -41,6 +45,7 @@ impl SlotPool {
         Arc::new(Self {
             slots: Arc::new(Semaphore::new(most)),
             reserve: Arc::new(Semaphore::new(RESERVE)),
+            silent: Mutex::default(),
             most_per_address,
             trusted,
             by_address: Mutex::default(),
@@ -50,6 +55,13 @@ impl SlotPool {
 
     /// Waits for a free slot. The semaphores are never closed.
     pub(super) async fn wait_for_slot(&self) -> Option<FreeSlot> {
+        let is_full = |slots: &Semaphore| slots.available_permits() == 0;
+        if is_full(&self.slots)
+            && is_full(&self.reserve)
+            && let Some(oldest) = self.silent.lock().pop_front()
+        {
+            oldest.cancel();
+        }
         tokio::select! {
             biased;
             slot = Arc::clone(&self.slots).acquire_owned() => slot.ok().map(FreeSlot::Regular),
@@ -87,10 +99,15 @@ impl SlotPool {
         if let Some(limiter) = &self.limiter {
             limiter.connection_opened();
         }
+        let evicted = Arc::new(CancellationToken::new());
+        if is_over_limit {
+            self.silent.lock().push_back(Arc::clone(&evicted));
+        }
         Some(Slot {
             pool: Arc::clone(self),
             address,
             is_over_limit,
+            evicted,
             _permit: match free {
                 FreeSlot::Regular(permit) | FreeSlot::Reserve(permit) => permit,
             },
@@ -121,11 +138,28 @@ pub(super) struct Slot {
     pool: Arc<SlotPool>,
     address: Option<IpAddr>,
     pub(super) is_over_limit: bool,
+    evicted: Arc<CancellationToken>,
     _permit: OwnedSemaphorePermit,
+}
+
+impl Slot {
+    /// A token that ends the connection, to make room for another one.
+    pub(super) fn evicted(&self) -> Arc<CancellationToken> {
+        Arc::clone(&self.evicted)
+    }
+
+    /// Keeps the connection until its end, because it has sent a request.
+    pub(super) fn keep(&self) {
+        let mut silent = self.pool.silent.lock();
+        silent.retain(|one| !Arc::ptr_eq(one, &self.evicted));
+    }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
+        if self.is_over_limit {
+            self.keep();
+        }
         if let Some(limiter) = &self.pool.limiter {
             limiter.connection_closed();
         }
@@ -161,6 +195,28 @@ mod tests {
         assert!(!assign("192.0.2.1").await.unwrap().is_over_limit);
         drop((last, more));
         assert!(pool.by_address.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn full_reserve_evicts_its_oldest_silent_connection() {
+        let pool = SlotPool::new(1, usize::MAX, Vec::new(), None);
+        let address = IpAddr::from([192, 0, 2, 1]);
+        let mut slots = Vec::new();
+        for _ in 0..=RESERVE {
+            let free = pool.wait_for_slot().await.unwrap();
+            slots.push(pool.assign(free, address).unwrap());
+        }
+        slots[1].keep();
+        let evicted = || slots.iter().filter(|slot| slot.evicted.is_cancelled());
+        assert_eq!(evicted().count(), 0);
+        let next = pool.wait_for_slot();
+        assert!(futures_util::FutureExt::now_or_never(next).is_none());
+        assert_eq!(evicted().count(), 1);
+        assert!(slots[2].evicted.is_cancelled(), "the oldest silent one");
+        slots.remove(2);
+        assert!(pool.wait_for_slot().await.is_some());
+        drop(slots);
+        assert!(pool.silent.lock().is_empty());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::error::Error as _;
 
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{HeaderName, Response};
+use http::{HeaderName, Response, Version};
 use semel::core::Code;
 use semel::http::Body;
 
@@ -154,8 +154,11 @@ impl ProxyError {
     }
 }
 
-/// Whether a request is a gRPC call.
-pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
+/// Whether a request is a gRPC call. gRPC needs HTTP/2, so that a media type alone changes nothing.
+pub(crate) fn is_grpc(version: Version, headers: &HeaderMap) -> bool {
+    if version < Version::HTTP_2 {
+        return false;
+    }
     let media = headers.get(header::CONTENT_TYPE);
     let rest = media.and_then(|media| media.as_bytes().strip_prefix(b"application/grpc"));
     rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))

@@ -133,10 +133,11 @@ impl Shared {
         if context.lease.as_ref().is_some_and(|lease| lease.is_lost()) {
             return Err(context.not_sent(Cause::LeaseLost));
         }
-        let Some(mut request) = self.build_request(request, &context) else {
+        let keep_host = self.keeps_host(request.version(), request.headers());
+        let Some(mut request) = self.build_request(request, &context, keep_host) else {
             return Err(context.not_sent(Cause::Unforwardable));
         };
-        let client = match context.upgrade.is_some() || self.keeps_host(request.headers()) {
+        let client = match context.upgrade.is_some() || keep_host {
             true => &self.http1,
             false => &self.client,
         };
@@ -209,6 +210,7 @@ impl Shared {
         &self,
         request: Request<Body>,
         context: &ForwardContext,
+        keep_host: bool,
     ) -> Option<Request<Body>> {
         let (mut parts, body) = request.into_parts();
         // TRACE would send the credentials of the request back.
@@ -219,7 +221,7 @@ impl Shared {
         let target = self.targets.get(turn % self.targets.len().max(1))?;
         let rewrite = Rewrite {
             trust_forwarded: self.trust_forwarded,
-            keep_host: self.keeps_host(&parts.headers),
+            keep_host,
         };
         let upgrade = context.upgrade.as_ref();
         rewrite.apply(&mut parts, upgrade.map(|upgrade| &upgrade.protocol));
@@ -241,8 +243,8 @@ impl Shared {
 
     /// Whether the service gets the client's host. HTTP/2, which gRPC needs, sends the authority of
     /// the connection instead.
-    fn keeps_host(&self, headers: &HeaderMap) -> bool {
-        self.keep_host && !(self.may_speak_http2 && is_grpc(headers))
+    fn keeps_host(&self, version: Version, headers: &HeaderMap) -> bool {
+        self.keep_host && !(self.may_speak_http2 && is_grpc(version, headers))
     }
 
     fn finish_response(

@@ -104,7 +104,7 @@ impl Stack {
         if let Err(response) = self.trust.sanitize(&mut request) {
             return response;
         }
-        let is_grpc = is_grpc(request.headers());
+        let is_grpc = is_grpc(request.version(), request.headers());
         let id = request
             .headers()
             .get(X_REQUEST_ID)

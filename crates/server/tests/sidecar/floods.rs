@@ -9,6 +9,7 @@ use axum::routing::{any, get};
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::Notify;
 
+use crate::frames::FrameClient;
 use crate::support::*;
 
 /// A service that answers on a signal, and `/now` at once.
@@ -194,6 +195,60 @@ async fn unread_response_is_cut_off() {
     let read = tokio::time::timeout(Duration::from_secs(60), read).await;
     assert!(read.is_ok(), "the connection is still open");
     assert!(all.len() < 60 * 1024 * 1024, "{} bytes came", all.len());
+}
+
+/// The same on HTTP/2, where the client answers pings and opens no window.
+#[tokio::test]
+async fn unread_http2_response_is_cut_off() {
+    let ended = Arc::new(Notify::new());
+    let signal = Arc::clone(&ended);
+    let router = Router::new().route("/", get(|| async move { large_body(&signal) }));
+    let settings = "listener.body_timeout = \"300ms\"\n";
+    let sidecar = Sidecar::new(service(router).await, settings).await;
+    let mut client = FrameClient::connect(sidecar.address, 0).await;
+    client.get().await;
+    let cut = tokio::time::timeout(Duration::from_secs(30), ended.notified()).await;
+    assert!(cut.is_ok(), "the response is still being sent");
+    // Other requests of the connection go on.
+    until("the stream is reset", || client.resets() == 1).await;
+    assert!(!client.is_closed());
+}
+
+/// The end of a response that fits into no window must not keep the connection open.
+#[tokio::test]
+async fn unread_end_of_a_response_is_cut_off() {
+    let upstream = service(Router::new().route("/", get(|| async { "here" }))).await;
+    let settings = "listener.body_timeout = \"300ms\"\nlistener.head_timeout = \"300ms\"\n";
+    let sidecar = Sidecar::new(upstream, settings).await;
+    let mut client = FrameClient::connect(sidecar.address, 1).await;
+    client.get().await;
+    until("the connection ends", || client.is_closed()).await;
+}
+
+#[tokio::test]
+async fn rapid_resets_end_the_connection() {
+    let (runs, gate) = (Runs::default(), Arc::default());
+    let sidecar = Sidecar::new(held_back(&runs, &gate).await, "").await;
+    let mut client = FrameClient::connect(sidecar.address, 65_535).await;
+    let mut sent = 0;
+    while sent < 400 && !client.is_closed() {
+        let mut streams = Vec::new();
+        for _ in 0..8 {
+            streams.push(client.get().await);
+        }
+        sent += streams.len();
+        // Each request reaches the service before it is reset.
+        until("the service has all", || {
+            runs.count() >= sent || client.is_closed()
+        })
+        .await;
+        for stream in streams {
+            client.reset(stream).await;
+        }
+    }
+    assert!(client.is_closed(), "it is still open after {sent} resets");
+    let other = sidecar.send(plain("GET", "/now", "")).await;
+    assert_eq!(other.status, 200, "{other:?}");
 }
 
 #[tokio::test]

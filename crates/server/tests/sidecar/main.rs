@@ -2,6 +2,7 @@
 
 mod floods;
 mod forward;
+mod frames;
 mod lifecycle;
 mod limits;
 mod lost;

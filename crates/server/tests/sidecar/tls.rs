@@ -332,6 +332,58 @@ async fn tls_upstream_gets_the_host_of_the_client() {
     assert_eq!(answer.text(), format!("{own} via 1.1 semel,2 semel"));
 }
 
+/// Only HTTP/2 carries gRPC. A media type alone must not choose the host that the service sees.
+#[tokio::test]
+async fn media_type_does_not_change_the_host() {
+    let papers = Papers::new();
+    papers.issue("server", &["localhost"], "service");
+    let told = |headers: HeaderMap| async move {
+        let host = headers.get("host").and_then(|host| host.to_str().ok());
+        host.unwrap_or("none").to_owned()
+    };
+    let upstream = service(Router::new().fallback(any(told))).await;
+    let inner = Sidecar::new(upstream, &papers.listener()).await;
+    let url = format!("https://localhost:{}", inner.address.port());
+    let trust = format!("upstream.ca_file = \"{}\"\n", papers.path("ca.pem"));
+    let outer = Sidecar::on("memory://", &url, &trust).await;
+    for method in ["GET", "POST"] {
+        let request = with(plain(method, "/", ""), "content-type", "application/grpc");
+        assert_eq!(outer.send(request).await.text(), "shop.test", "{method}");
+    }
+}
+
+/// Clients that connect and send nothing take all places, also those for health probes.
+#[tokio::test]
+async fn silent_tls_clients_leave_room_for_health_probes() {
+    let papers = Papers::new();
+    papers.issue("server", &["shop.test"], "service");
+    let runs = Runs::default();
+    let settings = format!(
+        "{}limits.connections = 2\nlistener.head_timeout = \"1m\"\n",
+        papers.listener()
+    );
+    let sidecar = Sidecar::new(service(counting(&runs)).await, &settings).await;
+    let mut silent = Vec::new();
+    for _ in 0..80 {
+        silent.push(
+            TcpStream::connect(sidecar.address)
+                .await
+                .expect("a connection"),
+        );
+    }
+    let probe = async {
+        let (mut client, _) = papers.client(&sidecar, None, Protocol::Http1).await?;
+        Ok::<_, std::io::Error>(
+            client
+                .send(plain("GET", "/_semel/healthz", ""))
+                .await
+                .status,
+        )
+    };
+    let probe = tokio::time::timeout(std::time::Duration::from_secs(20), probe).await;
+    assert_eq!(probe.expect("an answer in time").expect("a handshake"), 200);
+}
+
 #[tokio::test]
 async fn upstream_certificate_is_verified() {
     let papers = Papers::new();
