@@ -11,6 +11,7 @@ use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Request, Response, request};
 use http_body::Body as HttpBody;
 use semel_core::engine::{self, Report, Verdict};
+use semel_core::policy::Mode;
 use tower_service::Service;
 use tracing::{Instrument as _, Span};
 
@@ -204,10 +205,9 @@ where
     } = keyed;
     let quota = http.extensions().get::<KeyQuota>().cloned();
     if let Some(quota) = &quota
-        && !quota.0.has_room()
-        && is_new(shared, &request).await
+        && rules.policy.mode == Mode::Enforce
+        && quota.refuses(&shared.engine, &request).await
     {
-        quota.0.count_refusal();
         let refused = RefusedRequest {
             refusal: Refusal::QuotaExceeded,
             kind,
@@ -226,6 +226,7 @@ where
     // everything it needs.
     let effect = move |lease: engine::Lease| {
         let effect = async move {
+            let crash = lease.crash();
             let lease = HandlerLease::new(lease);
             http.extensions_mut().insert(lease.clone());
             let report = match inner.call(http).await {
@@ -237,10 +238,7 @@ where
             };
             // Counted here, because the caller may have disconnected.
             if let Some(quota) = quota {
-                let response = report.value.as_ref().ok();
-                quota
-                    .0
-                    .count(response.map_or(0, |response| response.body().size_hint().lower()));
+                quota.count_outcome(&report.verdict, crash);
             }
             report
         };
@@ -282,13 +280,6 @@ async fn authorize(guarded: Option<Guarded>) -> Result<(), Response<Body>> {
         Some((guard, head)) => guard.authorize(&head).await,
         None => Ok(()),
     }
-}
-
-/// Whether the store has no record of the request's key. A store that does not answer leaves the
-/// decision to the claim.
-async fn is_new(shared: &LayerState, request: &engine::Request) -> bool {
-    let found = shared.engine.read(request.identity()).await;
-    matches!(found, Ok(None))
 }
 
 /// The verdict if the inner service returns an error instead of a response.

@@ -23,6 +23,9 @@ pub enum Error {
         /// How long to wait before a retry.
         retry_after: Duration,
     },
+    /// The submitter's quota is used up, and the job is new.
+    #[error("your quota of idempotency keys is used up; nothing was enqueued")]
+    Quota,
     /// The worker's lease on the job is lost, or never existed.
     #[error("the job is not leased to this worker any more; nothing was changed")]
     LeaseLost,
@@ -56,6 +59,7 @@ impl Error {
         match self {
             Self::Conflict => Code::Conflict,
             Self::Full { .. } => Code::JobsQueueFull,
+            Self::Quota => Code::QuotaExceeded,
             Self::LeaseLost => Code::JobsLeaseLost,
             Self::NotFound => Code::NotFound,
             Self::NotDead | Self::Superseded => Code::JobsNotDead,
@@ -69,7 +73,7 @@ impl Error {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Full { .. } => true,
+            Self::Full { .. } | Self::Quota => true,
             Self::Problem(problem) => problem.is_retryable(),
             Self::Store(error) => error.is_transient(),
             _ => false,

@@ -45,6 +45,8 @@ pub struct NewJob {
     pub priority: u8,
     /// How often it may be started; `None` takes the queue's own.
     pub max_attempts: Option<u16>,
+    /// Whether only an earlier job of the key is returned, and no new one is made: the submitter's quota is used up.
+    pub known_only: bool,
 }
 
 impl NewJob {
@@ -62,6 +64,7 @@ impl NewJob {
             delay: Duration::ZERO,
             priority: 5,
             max_attempts: None,
+            known_only: false,
         }
     }
 

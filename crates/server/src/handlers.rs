@@ -15,7 +15,9 @@ use tower::ServiceExt as _;
 use tower_http::timeout::TimeoutBody;
 
 use crate::body_pace::{BodyPace, PacedBody};
-use crate::limits::{Caller, ExceededLimit, Limit, LimitScope, Limiter, Ticket, limit_response};
+use crate::limits::{
+    Caller, ExceededLimit, Limit, LimitScope, Limiter, RequestTenants, limit_response,
+};
 use crate::listener::{OverLimit, RequestHandler, caller_network};
 use crate::proxy::is_grpc;
 use crate::stack::SharedStack;
@@ -89,7 +91,11 @@ impl MainHandler {
     }
 
     /// Serves one of Semel's own paths within the limits. Health probes are always answered.
-    async fn serve_own_path(&self, own: &OwnPath, request: Request<Incoming>) -> Response<Body> {
+    async fn serve_own_path(
+        &self,
+        own: &OwnPath,
+        mut request: Request<Incoming>,
+    ) -> Response<Body> {
         let path = request.uri().path().strip_prefix(&*own.path);
         if matches!(path, Some("/healthz" | "/readyz")) {
             return call_router(own.router.clone(), request).await;
@@ -97,10 +103,16 @@ impl MainHandler {
         if request.extensions().get::<OverLimit>().is_some() {
             return limit_response(ExceededLimit::new(Limit::Connections, LimitScope::Process));
         }
-        match self.limiter.enter(find_caller(&request).as_slice()) {
-            Ok(ticket) => keep_ticket(call_router(own.router.clone(), request).await, ticket),
-            Err(exceeded) => limit_response(exceeded),
-        }
+        let caller = find_caller(&request);
+        let ticket = match self.limiter.enter(caller.as_slice()) {
+            Ok(ticket) => ticket,
+            Err(exceeded) => return limit_response(exceeded),
+        };
+        // The router finds the tenant, and its limits here.
+        let tenants = RequestTenants::new(&self.limiter, caller);
+        request.extensions_mut().insert(tenants.clone());
+        let response = call_router(own.router.clone(), request).await;
+        keep(response, (ticket, tenants))
     }
 }
 
@@ -112,8 +124,8 @@ fn too_large_response() -> Response<Body> {
     response
 }
 
-/// Keeps the ticket until the response body is dropped.
-fn keep_ticket(response: Response<Body>, ticket: Ticket) -> Response<Body> {
+/// Keeps a ticket until the response body is dropped.
+fn keep<T: Send + 'static>(response: Response<Body>, ticket: T) -> Response<Body> {
     response.map(|body| {
         Body::new(body.map_err(move |error| {
             let _until_the_body_is_dropped = &ticket;
@@ -146,7 +158,7 @@ impl RequestHandler for RouterHandler {
         };
         let answer = self.router.clone().oneshot(request.map(bound)).await;
         match answer {
-            Ok(response) => keep_ticket(response.map(Body::new), ticket),
+            Ok(response) => keep(response.map(Body::new), ticket),
             Err(never) => match never {},
         }
     }

@@ -30,6 +30,9 @@ impl Inner {
         job.check()?;
         let id = JobId::new(self.env.clock.wall(), &*self.env.entropy);
         let Some(key) = &job.key else {
+            if job.known_only {
+                return Err(Error::Quota);
+            }
             self.create_task(job, id, None).await?;
             return Ok(SubmitOutcome::Accepted(job_ref(id)));
         };
@@ -37,6 +40,9 @@ impl Inner {
         let hash = key_hash(scope, key.as_str());
         let path = self.record_path(&job.tenant, scope, &hash);
         let input = input_hash(&job.params)?;
+        if job.known_only && !self.is_known(&path, &hash, &job.tenant).await? {
+            return Err(Error::Quota);
+        }
         for tried in 0..TRIES {
             if tried > 1 {
                 self.store.pause(tried).await;
@@ -100,8 +106,7 @@ impl Inner {
         if found.task_id == record.task_id {
             return Ok(CreateOutcome::New(found, version)); // Written, and the reply was lost.
         }
-        let expired = read_time(&found.expires_at)?.plus(self.store.clock_margin());
-        if self.store.server_time() < expired || self.is_unfinished(&job.tenant, &found).await? {
+        if self.is_valid(&job.tenant, &found).await? {
             return Ok(CreateOutcome::Known(found, version));
         }
         // Expired and still there: replaced, if it still is exactly that.
@@ -109,6 +114,23 @@ impl Inner {
         Ok(replaced.map_or(CreateOutcome::Neither, |version| {
             CreateOutcome::New(record, version)
         }))
+    }
+
+    /// Whether there is a valid record: then a submission adds nothing to the queue.
+    async fn is_known(&self, path: &Path, key_hash: &str, tenant: &str) -> Result<bool, Error> {
+        match self.store.get(path).await? {
+            Some((found, _)) => {
+                let found = RecordFile::read(key_hash, &found)?;
+                self.is_valid(tenant, &found).await
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// Whether a record has not expired, or its task is still to be done.
+    async fn is_valid(&self, tenant: &str, record: &RecordFile) -> Result<bool, Error> {
+        let expired = read_time(&record.expires_at)?.plus(self.store.clock_margin());
+        Ok(self.store.server_time() < expired || self.is_unfinished(tenant, record).await?)
     }
 
     /// Whether the task of a record is still to be done: a backlog may be longer than the time that a key is kept.

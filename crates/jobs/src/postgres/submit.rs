@@ -28,6 +28,9 @@ impl Inner {
         let retention = self.config.retention_of(job.retention)?;
         let prepared = Arc::new(self.prepare(&job, retention));
         let Some(key) = &job.key else {
+            if job.known_only {
+                return Err(Error::Quota);
+            }
             check_json(&job.params)?;
             self.depths.check(self, &job).await?;
             self.batches.write(&prepared, None).await?;
@@ -47,6 +50,9 @@ impl Inner {
             && !self.is_known(&identity).await?
         {
             return Err(full);
+        }
+        if job.known_only && !self.is_known(&identity).await? {
+            return Err(Error::Quota);
         }
         for _ in 0..TRIES {
             let run = Arc::new(SubmissionStore {

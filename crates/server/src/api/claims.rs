@@ -5,6 +5,7 @@ use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use semel::core::Code;
 use semel_core::engine::{Admission, Problem, Request};
+use semel_core::policy::Mode;
 use semel_core::{Fingerprint, Namespace, Token};
 use semel_http::Refusal;
 use serde::Deserialize;
@@ -14,6 +15,7 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::keys::{Name, check_names};
 use super::overrides::Overrides;
+use super::quota::{ClaimQuota, ClaimTerms};
 use super::view::{ClaimView, LeaseView, Status};
 use crate::web::{
     Caller, Failure, Json, Problem400, Problem401, Problem403, Problem408, Problem409, Problem413,
@@ -106,10 +108,24 @@ pub(super) async fn claim(
 ) -> Result<Response, Failure> {
     let clock = &state.semel.engine().env().clock;
     let began = clock.now();
-    let (request, names) = build_request(&state, &caller, asked)?;
+    let has_token = asked.token.is_some();
+    let built = build_request(&state, &caller, asked)?;
+    let (request, names) = (built.request, built.names);
     let identity = *request.identity();
+    let terms = ClaimTerms {
+        tenant: &built.tenant,
+        identity,
+        mode: built.mode,
+        has_token,
+    };
+    let quota = ClaimQuota::check(&state, &caller, &terms).await?;
     let admitted = Box::pin(state.semel.engine().admit(request)).await;
     let took = clock.now().since(began);
+    match (quota, &admitted) {
+        (Some(quota), Admission::Won(won)) => quota.count_won(won),
+        (Some(quota), _) => quota.count_nothing(),
+        (None, _) => {}
+    }
     match admitted {
         Admission::Won(out) => {
             let mut lease = LeaseView::from_claim(&out);
@@ -143,11 +159,19 @@ pub(super) async fn claim(
     }
 }
 
+/// A claim for the engine.
+struct BuiltRequest {
+    request: Request,
+    names: Vec<Name>,
+    tenant: String,
+    mode: Mode,
+}
+
 fn build_request(
     state: &ApiState,
     caller: &Caller,
     asked: ClaimRequest,
-) -> Result<(Request, Vec<Name>), Failure> {
+) -> Result<BuiltRequest, Failure> {
     let semel = &state.semel;
     let location = KeyLocation {
         scope: &asked.scope,
@@ -166,6 +190,7 @@ fn build_request(
         .config
         .policy_for(&asked.scope, semel.policy(), &asked.policy)?;
     check_names(&asked.derive)?;
+    let (tenant, mode) = (namespace.tenant().to_owned(), policy.mode);
     let mut request = Request::new(semel.engine(), namespace, &key, fingerprint, policy);
     request = request.with_retry(asked.retry);
     if let Some(actor) = asked.actor {
@@ -175,7 +200,12 @@ fn build_request(
     if let Some(token) = asked.token {
         request = request.with_token(parse_token(&token)?);
     }
-    Ok((request, asked.derive))
+    Ok(BuiltRequest {
+        request,
+        names: asked.derive,
+        tenant,
+        mode,
+    })
 }
 
 /// The location of a key, as a request names it.

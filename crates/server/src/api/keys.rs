@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::ApiState;
 use crate::web::{
     Caller, Failure, Json, Problem400, Problem401, Problem403, Problem404, Problem408, Problem413,
-    Problem415, Problem500, Problem503, RecordId, hex, json_response,
+    Problem415, Problem429, Problem500, Problem503, RecordId, hex, json_response,
 };
 
 /// The maximum number of downstream keys in one request.
@@ -74,7 +74,7 @@ pub(crate) struct KeysView {
     responses(
         (status = 200, description = "The keys, which are the same for this operation and name on \
             every attempt.", body = KeysView),
-        Problem400, Problem401, Problem403, Problem404, Problem408, Problem413, Problem415,
+        Problem400, Problem401, Problem403, Problem404, Problem408, Problem413, Problem415, Problem429,
         Problem500, Problem503
     ),
     security(("bearer" = []))

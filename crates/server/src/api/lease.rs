@@ -1,5 +1,6 @@
 //! The calls of a lease's owner: `renew` and `settle`.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::extract::State;
@@ -16,10 +17,11 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::answer::AnswerInput;
 use super::claims::parse_token;
+use super::quota::{SettlementQuota, kept_bytes};
 use super::view::{ClaimView, Status};
 use crate::web::{
     Caller, Failure, Json, Problem400, Problem401, Problem403, Problem408, Problem409, Problem413,
-    Problem415, Problem422, Problem500, Problem503, RecordId, deserialize_nullable,
+    Problem415, Problem422, Problem429, Problem500, Problem503, RecordId, deserialize_nullable,
     deserialize_present, deserialize_whole, hex, json_response, to_millis,
 };
 
@@ -70,7 +72,7 @@ pub(crate) struct RenewView {
     responses(
         (status = 200, description = "The lease is valid for its full span again.", body = RenewView),
         Problem400, Problem401, Problem403, Problem408, Problem409, Problem413, Problem415,
-        Problem422, Problem500, Problem503
+        Problem422, Problem429, Problem500, Problem503
     ),
     security(("bearer" = []))
 )]
@@ -172,7 +174,7 @@ pub(crate) struct SettleView {
         (status = 200, description = "The settlement is recorded. Sending the same settlement \
             again has the same result.", body = SettleView),
         Problem400, Problem401, Problem403, Problem408, Problem409, Problem413, Problem415,
-        Problem422, Problem500, Problem503
+        Problem422, Problem429, Problem500, Problem503
     ),
     security(("bearer" = []))
 )]
@@ -189,9 +191,26 @@ pub(super) async fn settle(
         token: parse_token(&asked.token)?,
     };
     let most = state.semel.policy().max_answer_bytes;
+    let bytes = kept_bytes(&verdict, most);
     let engine = state.semel.engine().clone();
-    let may = move |namespace: &Namespace| state.may_see(&caller, namespace);
-    match Box::pin(engine.settle(lease, verdict, most, may)).await {
+    let counted = Arc::new(OnceLock::new());
+    let counts = Arc::clone(&counted);
+    let may = move |namespace: &Namespace| {
+        let may = state.may_see(&caller, namespace);
+        if may && let Some(quota) = caller.quota(namespace.tenant()) {
+            counts.get_or_init(|| SettlementQuota::count(quota, bytes));
+        }
+        may
+    };
+    let settled = Box::pin(engine.settle(lease, verdict, most, may)).await;
+    if let Some(counted) = counted.get() {
+        let state = match &settled {
+            Settled::Ran(ran) => Some(ran.state),
+            _ => None,
+        };
+        counted.correct(identity, lease.fence, state);
+    }
+    match settled {
         Settled::Ran(ran) => {
             let view = SettleView {
                 id: hex(identity.as_bytes()),

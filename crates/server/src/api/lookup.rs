@@ -165,7 +165,7 @@ pub(crate) struct LookupRequest {
     responses(
         (status = 200, description = "The state of the claim.", body = ClaimView),
         Problem400, Problem401, Problem403, Problem404, Problem408, Problem413, Problem415,
-        Problem422, Problem500, Problem503
+        Problem422, Problem429, Problem500, Problem503
     ),
     security(("bearer" = []))
 )]

@@ -11,6 +11,7 @@ mod keys;
 mod lease;
 mod lookup;
 mod overrides;
+mod quota;
 mod view;
 
 use std::sync::Arc;

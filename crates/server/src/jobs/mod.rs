@@ -5,6 +5,7 @@
 
 mod lookup;
 mod open;
+mod quota;
 mod submit;
 mod wait_slots;
 mod workers;
@@ -19,7 +20,7 @@ use semel_jobs::{Error, Jobs};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::config::Limits;
+use crate::config::{self, Limits};
 use crate::web::{Access, BodyLimits, Failure, method_not_allowed};
 
 pub(crate) use lookup::{JobView, parse_job_id};
@@ -46,6 +47,7 @@ pub struct JobsState {
     key_rules: KeyRules,
     env: Env,
     wait_slots: WaitSlots,
+    max_result_bytes: usize,
 }
 
 impl JobsState {
@@ -58,13 +60,15 @@ impl JobsState {
             key_rules,
             env,
             wait_slots: WaitSlots::new(&Limits::default()),
+            max_result_bytes: config::Jobs::default().max_result_bytes.bytes(),
         }
     }
 
-    /// Sets the limits of waiting calls.
+    /// Sets the limits of waiting calls, and the largest result that the queue keeps.
     #[must_use]
-    pub fn with_limits(mut self, limits: &Limits) -> Self {
+    pub fn with_limits(mut self, limits: &Limits, jobs: &config::Jobs) -> Self {
         self.wait_slots = WaitSlots::new(limits);
+        self.max_result_bytes = jobs.max_result_bytes.bytes();
         self
     }
 }

@@ -193,7 +193,7 @@ pub(super) async fn submit_request(
     Json(asked): Json<SubmitRequest>,
 ) -> Result<Response, Failure> {
     let job = asked.into_job(&state, &caller, &headers)?;
-    let mut answers = state.jobs.submit_all(vec![job]).await;
+    let mut answers = state.submit_within_quota(&caller, vec![job]).await;
     match answers.pop() {
         Some(Ok(submitted)) => Ok(json_response(StatusCode::OK, &SubmitView::from(submitted))),
         Some(Err(error)) => Err(job_failure(&error)),
@@ -257,7 +257,7 @@ impl From<Failure> for OneView {
     request_body = SubmitMany,
     responses(
         (status = 200, description = "A result for each job.", body = ManyView),
-        Problem400, Problem401, Problem403, Problem408, Problem413, Problem415
+        Problem400, Problem401, Problem403, Problem408, Problem413, Problem415, Problem429
     ),
     security(("bearer" = []))
 )]
@@ -281,7 +281,7 @@ pub(super) async fn submit_requests(
             Err(failure) => results.push(Some(failure.into())),
         }
     }
-    let mut answers = state.jobs.submit_all(jobs).await.into_iter();
+    let mut answers = state.submit_within_quota(&caller, jobs).await.into_iter();
     let mut complete = |result: Option<OneView>| match (result, ()) {
         (Some(problem), ()) => problem,
         (None, ()) => match answers.next() {

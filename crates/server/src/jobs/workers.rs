@@ -180,7 +180,7 @@ pub(crate) struct HeartbeatView {
     responses(
         (status = 200, description = "The lease is renewed.", body = HeartbeatView),
         Problem400, Problem401, Problem403, Problem404, Problem408, Problem409, Problem413,
-        Problem415, Problem500, Problem503
+        Problem415, Problem429, Problem500, Problem503
     ),
     security(("bearer" = []))
 )]
@@ -236,7 +236,7 @@ pub(crate) struct EndView {
     responses(
         (status = 200, description = "The result is kept for later submissions.", body = EndView),
         Problem400, Problem401, Problem403, Problem404, Problem408, Problem409, Problem413,
-        Problem415, Problem500, Problem503
+        Problem415, Problem429, Problem500, Problem503
     ),
     security(("bearer" = []))
 )]
@@ -247,12 +247,12 @@ pub(super) async fn complete(
     Json(asked): Json<CompleteRequest>,
 ) -> Result<Response, Failure> {
     let lease = parse_lease_token(&asked.lease_token)?;
-    state.find_job(&caller, id).await?;
+    let job = state.find_job(&caller, id).await?;
     let result = asked.result.map_or_else(
         || bytes::Bytes::from_static(b"null"),
         |result| bytes::Bytes::from(String::from(Box::<str>::from(result))),
     );
-    let done = state.jobs.queue().complete(id, lease, result).await;
+    let done = state.complete_and_count(&caller, &job, lease, result).await;
     done.map_err(|error| job_failure(&error))?;
     state.jobs.notify_ended(id);
     let status = JobState::Done.status();
@@ -288,7 +288,7 @@ pub(crate) struct FailRequest {
     responses(
         (status = 200, description = "The job runs again, or is a dead letter.", body = EndView),
         Problem400, Problem401, Problem403, Problem404, Problem408, Problem409, Problem413,
-        Problem415, Problem500, Problem503
+        Problem415, Problem429, Problem500, Problem503
     ),
     security(("bearer" = []))
 )]

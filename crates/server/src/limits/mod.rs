@@ -8,6 +8,7 @@
 mod quota;
 mod rate;
 mod response;
+mod tenants;
 mod ticket;
 mod usage;
 
@@ -18,7 +19,9 @@ use std::time::Duration;
 use crate::config::Limits;
 use quota::{Quotas, RequestQuota};
 use rate::Rates;
+use response::limit_failure;
 pub(crate) use response::limit_response;
+pub(crate) use tenants::RequestTenants;
 use ticket::RequestUsage;
 pub(crate) use ticket::{RunPermit, Ticket};
 pub(crate) use usage::Caller;
@@ -146,9 +149,24 @@ impl Limiter {
 
     /// Admits a request of these callers.
     pub(crate) fn enter(&self, callers: &[Caller]) -> Result<Ticket, ExceededLimit> {
-        let shared = &self.shared;
+        self.check_rates(callers)?;
+        if !self.shared.process.begin() {
+            return Err(
+                self.count_refusal(ExceededLimit::new(Limit::Requests, LimitScope::Process))
+            );
+        }
+        self.begin_shares(callers, true)
+    }
+
+    /// Admits further callers of a request that has a ticket already.
+    pub(crate) fn join(&self, callers: &[Caller]) -> Result<Ticket, ExceededLimit> {
+        self.check_rates(callers)?;
+        self.begin_shares(callers, false)
+    }
+
+    fn check_rates(&self, callers: &[Caller]) -> Result<(), ExceededLimit> {
         for caller in callers {
-            if let Err(retry_after) = shared.rates.check(caller) {
+            if let Err(retry_after) = self.shared.rates.check(caller) {
                 let exceeded = ExceededLimit {
                     retry_after,
                     ..ExceededLimit::new(Limit::Rate, caller.by)
@@ -156,15 +174,16 @@ impl Limiter {
                 return Err(self.count_refusal(exceeded));
             }
         }
-        if !shared.process.begin() {
-            return Err(
-                self.count_refusal(ExceededLimit::new(Limit::Requests, LimitScope::Process))
-            );
-        }
+        Ok(())
+    }
+
+    fn begin_shares(&self, callers: &[Caller], is_first: bool) -> Result<Ticket, ExceededLimit> {
+        let shared = &self.shared;
         let mut usage = RequestUsage {
             limiter: self.clone(),
             callers: Vec::new(),
             bytes: AtomicUsize::new(0),
+            is_first,
         };
         for caller in callers {
             if percent(&shared.limits, caller.by) == 100 {
@@ -183,12 +202,17 @@ impl Limiter {
 
     /// The quota of new keys of these callers, if they have one.
     pub(crate) fn key_quota(&self, callers: &[Caller]) -> Option<semel::http::KeyQuota> {
+        let quota = self.request_quota(callers)?;
+        Some(semel::http::KeyQuota(Arc::new(quota)))
+    }
+
+    fn request_quota(&self, callers: &[Caller]) -> Option<RequestQuota> {
         let quotas = &self.shared.quotas;
         let callers = callers.iter().filter(|caller| quotas.has(caller.by));
         let callers: Vec<Caller> = callers.cloned().collect();
-        (!callers.is_empty()).then(|| {
-            let limiter = self.clone();
-            semel::http::KeyQuota(Arc::new(RequestQuota { limiter, callers }))
+        (!callers.is_empty()).then(|| RequestQuota {
+            limiter: self.clone(),
+            callers,
         })
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use semel::core::{Clock, Tick};
+use semel::core::{Clock, Fence, Identity, Tick};
 use semel::http::CountKeys;
 
 use super::{Caller, ExceededLimit, Limit, LimitScope, Limiter};
@@ -14,6 +14,9 @@ use crate::config::Limits;
 
 /// Drained buckets are removed when there are this many, and then each time their number doubles.
 const CLEAN_AT: usize = 4096;
+
+/// How many leases of the protocol API are remembered. Released keys of others stay counted.
+const MAX_LEASES: usize = 65_536;
 
 /// What one caller may keep within the window.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +46,8 @@ pub(super) struct Quotas {
     window: Duration,
     clock: Arc<dyn Clock>,
     buckets: Mutex<Buckets>,
+    /// The leases of the protocol API whose keys are counted, and when they were handed out.
+    leases: Mutex<HashMap<(Identity, Fence), Tick>>,
 }
 
 impl Quotas {
@@ -78,6 +83,7 @@ impl Quotas {
                 by_caller: HashMap::new(),
                 clean_at: CLEAN_AT,
             }),
+            leases: Mutex::default(),
         }
     }
 
@@ -92,21 +98,24 @@ impl Quotas {
             .map(|(_, quota)| *quota)
     }
 
-    /// Whether the caller may keep one more key.
-    fn has_room(&self, caller: &Caller) -> bool {
+    /// How many more keys the caller may keep.
+    pub(super) fn room(&self, caller: &Caller) -> u64 {
         let Some(quota) = self.quota(caller.by) else {
-            return true;
+            return u64::MAX;
         };
         let (now, mut buckets) = (self.clock.now(), self.buckets.lock());
         let Some(bucket) = buckets.by_caller.get_mut(caller) else {
-            return true;
+            return to_u64(quota.keys);
         };
         self.drain(bucket, quota, now);
-        bucket.keys + 1.0 <= quota.keys && bucket.bytes < quota.bytes
+        match bucket.bytes < quota.bytes {
+            true => to_u64(quota.keys - bucket.keys),
+            false => 0,
+        }
     }
 
-    /// Counts one key of the caller, with a response of so many bytes.
-    fn count(&self, caller: &Caller, bytes: u64) {
+    /// Counts keys that the caller keeps, and the bytes of their responses.
+    pub(super) fn add(&self, caller: &Caller, keys: u64, bytes: u64) {
         let Some(quota) = self.quota(caller.by) else {
             return;
         };
@@ -121,8 +130,32 @@ impl Quotas {
         };
         let bucket = buckets.by_caller.entry(caller.clone()).or_insert(empty);
         self.drain(bucket, quota, now);
-        bucket.keys += 1.0;
+        bucket.keys += to_f64(keys);
         bucket.bytes += to_f64(bytes);
+    }
+
+    /// Takes back what was added and is not kept.
+    pub(super) fn remove(&self, caller: &Caller, keys: u64, bytes: u64) {
+        if let Some(bucket) = self.buckets.lock().by_caller.get_mut(caller) {
+            bucket.keys = (bucket.keys - to_f64(keys)).max(0.0);
+            bucket.bytes = (bucket.bytes - to_f64(bytes)).max(0.0);
+        }
+    }
+
+    /// Remembers a lease whose key is counted.
+    pub(super) fn open_lease(&self, lease: (Identity, Fence)) {
+        let (now, mut leases) = (self.clock.now(), self.leases.lock());
+        if leases.len() >= MAX_LEASES {
+            leases.retain(|_, since| now.since(*since) < self.window);
+        }
+        if leases.len() < MAX_LEASES {
+            leases.insert(lease, now);
+        }
+    }
+
+    /// Forgets a lease. Returns whether it was remembered.
+    pub(super) fn close_lease(&self, lease: &(Identity, Fence)) -> bool {
+        self.leases.lock().remove(lease).is_some()
     }
 
     fn remove_drained(&self, buckets: &mut Buckets, now: Tick) {
@@ -158,6 +191,15 @@ fn to_f64(number: u64) -> f64 {
     number as f64
 }
 
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the conversion rounds down and stays within its range"
+)]
+fn to_u64(number: f64) -> u64 {
+    number as u64
+}
+
 /// The quota of the callers of one request.
 pub(super) struct RequestQuota {
     pub(super) limiter: Limiter,
@@ -167,7 +209,7 @@ pub(super) struct RequestQuota {
 impl RequestQuota {
     fn exceeded(&self) -> Option<&Caller> {
         let quotas = &self.limiter.shared.quotas;
-        self.callers.iter().find(|caller| !quotas.has_room(caller))
+        self.callers.iter().find(|caller| quotas.room(caller) == 0)
     }
 }
 
@@ -185,7 +227,7 @@ impl CountKeys for RequestQuota {
 
     fn count(&self, bytes: u64) {
         for caller in &self.callers {
-            self.limiter.shared.quotas.count(caller, bytes);
+            self.limiter.shared.quotas.add(caller, 1, bytes);
         }
     }
 }

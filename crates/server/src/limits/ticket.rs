@@ -19,6 +19,8 @@ pub(super) struct RequestUsage {
     pub(super) limiter: Limiter,
     pub(super) callers: Vec<(Caller, Arc<Usage>)>,
     pub(super) bytes: AtomicUsize,
+    /// Whether this is the first ticket of its request, which counts for the process.
+    pub(super) is_first: bool,
 }
 
 /// The permit to run a request at the service: one of each caller, and one of the process.
@@ -94,6 +96,8 @@ impl Drop for RequestUsage {
             shared.callers.end(&caller, &usage);
         }
         shared.process.release(bytes);
-        shared.process.end();
+        if self.is_first {
+            shared.process.end();
+        }
     }
 }

@@ -41,7 +41,7 @@ impl Services {
         let jobs = self.jobs.clone().zip(access.clone()).map(|(jobs, access)| {
             let (rules, env) = (self.semel.key_rules(), self.semel.engine().env());
             let state = JobsState::new(jobs, access, rules.clone(), env.clone());
-            crate::jobs::router(state.with_limits(&config.limits))
+            crate::jobs::router(state.with_limits(&config.limits, &config.jobs))
         });
         let main = match access {
             None => Router::new(),

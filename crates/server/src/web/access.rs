@@ -10,6 +10,7 @@ use http::request::Parts;
 use semel_core::Code;
 
 use super::failure::Failure;
+use super::tenant_limits::{TenantLimits, TenantQuota};
 
 /// The shortest accepted token.
 pub const MIN_TOKEN_BYTES: usize = 16;
@@ -120,11 +121,19 @@ pub(crate) fn require_guard(address: SocketAddr, guarded: bool) -> Result<(), Ac
 pub(crate) struct Caller {
     /// The tenant of the caller's token; `None` with open access.
     tenant: Option<Arc<str>>,
+    limits: Option<TenantLimits>,
 }
 
 impl Caller {
-    /// The tenant of the token. A request that names another tenant is refused.
+    /// The tenant of the token. A request that names another tenant is refused, and one that
+    /// exceeds a limit of its tenant.
     pub(crate) fn resolve_tenant(&self, named: Option<&str>) -> Result<String, Failure> {
+        let tenant = self.choose_tenant(named)?;
+        self.admit(&tenant)?;
+        Ok(tenant)
+    }
+
+    fn choose_tenant(&self, named: Option<&str>) -> Result<String, Failure> {
         match (&self.tenant, named) {
             (Some(own), Some(named)) if **own != *named => Err(Failure::new(
                 Code::Forbidden,
@@ -133,6 +142,19 @@ impl Caller {
             (Some(own), _) => Ok(own.to_string()),
             (None, named) => Ok(named.unwrap_or_default().to_owned()),
         }
+    }
+
+    /// Counts the request as one of the tenant.
+    fn admit(&self, tenant: &str) -> Result<(), Failure> {
+        match &self.limits {
+            Some(TenantLimits(limits)) => limits.admit(tenant),
+            None => Ok(()),
+        }
+    }
+
+    /// The quota of the tenant, if it has one.
+    pub(crate) fn quota(&self, tenant: &str) -> Option<Arc<dyn TenantQuota>> {
+        self.limits.as_ref()?.0.quota(tenant)
     }
 
     /// Whether the caller may see records of `tenant`.
@@ -149,15 +171,22 @@ where
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let limits = parts.extensions.get::<TenantLimits>().cloned();
         match Access::from_ref(state) {
             Access::Open => {
                 require_loopback_host(parts)?;
-                Ok(Self { tenant: None })
+                let tenant = None;
+                Ok(Self { tenant, limits })
             }
             Access::Tokens(tokens) => {
                 let tenant = bearer(parts).and_then(|token| tokens.tenant(token));
-                let tenant = Some(tenant.ok_or_else(Failure::unauthorized)?.clone());
-                Ok(Self { tenant })
+                let tenant = tenant.ok_or_else(Failure::unauthorized)?.clone();
+                let caller = Self {
+                    tenant: Some(Arc::clone(&tenant)),
+                    limits,
+                };
+                caller.admit(&tenant)?;
+                Ok(caller)
             }
         }
     }

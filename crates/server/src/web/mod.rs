@@ -8,6 +8,7 @@
 //! | `fallback` | responses for unknown paths and methods |
 //! | `peer`, `headers` | the other end of a connection; edits of header maps |
 //! | `sized_body` | a body that keeps its size hint through wrappers |
+//! | `tenant_limits` | the limits of tenants, which the limiter implements |
 //! | `hex`, `time` | text forms of bytes, times and durations |
 
 mod access;
@@ -19,6 +20,7 @@ mod json;
 mod peer;
 mod problem;
 mod sized_body;
+mod tenant_limits;
 mod time;
 
 pub use access::{Access, AccessError, MIN_TOKEN_BYTES, Tokens, check_exposure};
@@ -37,4 +39,5 @@ pub(crate) use json::{
 pub use peer::Peer;
 pub(crate) use problem::problem_response;
 pub(crate) use sized_body::{BodyLength, SizedBody};
+pub(crate) use tenant_limits::{LimitTenants, TenantLimits, TenantQuota};
 pub(crate) use time::{format_time, to_millis};

@@ -1,11 +1,13 @@
 //! The sidecar on real sockets, in front of real services.
 
+mod api_limits;
 mod floods;
 mod forward;
 mod frames;
 mod lifecycle;
 mod limits;
 mod lost;
+mod quotas;
 mod replays;
 mod support;
 mod tls;

@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use semel::Semel;
 use semel::core::State;
 use semel::core::store::Query;
-use semel_server::config::{Sources, load};
+use semel_server::config::{Loaded, Sources, load};
 use semel_server::{Mounts, OpenOptions, Server};
 use semel_testkit::private::new_folder;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -88,7 +88,39 @@ impl Sidecar {
             .open_store()
             .await
             .expect("a store");
-        let server = Server::start(loaded, semel.clone(), Mounts::default()).await;
+        Self::start(loaded, semel, Mounts::default(), file).await
+    }
+
+    /// Starts a sidecar with the protocol API and the jobs API. Each tenant has a token of its own:
+    /// [`token_of`].
+    pub(crate) async fn with_apis(store: &str, upstream: SocketAddr, settings: &str) -> Self {
+        let folder = new_folder("sidecar");
+        let tokens = ["acme", "other"].map(|tenant| format!("{tenant} {}\n", token_of(tenant)));
+        std::fs::write(folder.join("tokens"), tokens.concat()).expect("a file");
+        let file = folder.join("semel.toml");
+        let access = format!(
+            "api.access = \"tokens\"\napi.tokens_file = \"{}\"\n",
+            folder.join("tokens").display()
+        );
+        write(
+            &file,
+            store,
+            &format!("http://{upstream}"),
+            &(access + settings),
+        );
+        let sources = Sources {
+            file: Some(file.clone()),
+            ..Sources::default()
+        };
+        let loaded = load(&sources).unwrap_or_else(|findings| panic!("{findings}"));
+        let opened = OpenOptions::for_node(&loaded.config).open().await;
+        let opened = opened.unwrap_or_else(|error| panic!("{error}"));
+        let mounts = opened.mounts(&loaded.config).expect("usable tokens");
+        Self::start(loaded, opened.semel.clone(), mounts, file).await
+    }
+
+    async fn start(loaded: Loaded, semel: Semel, mounts: Mounts, file: PathBuf) -> Self {
+        let server = Server::start(loaded, semel.clone(), mounts).await;
         let server = server.unwrap_or_else(|error| panic!("{error}"));
         Self {
             address: server.address(),
@@ -124,6 +156,11 @@ impl Sidecar {
             .filter(|(_, record)| !own(record.namespace.scope()))
             .count()
     }
+}
+
+/// The token of a tenant in the APIs.
+pub(crate) fn token_of(tenant: &str) -> String {
+    format!("the-token-of-{tenant}")
 }
 
 /// Rewrites the configuration file.
