@@ -325,6 +325,37 @@ fn settings_that_other_machines_could_abuse_are_refused() {
     }
 }
 
+/// A listener that others reach, and that does not know its callers, says so.
+#[test]
+fn callers_who_are_not_identified_cause_a_warning() {
+    let warning = |settings: &str, name: &str| {
+        let (sources, file) = sources(&format!("{settings}\n{ENDS}"), name);
+        let loaded = load(&sources).unwrap_or_else(|findings| panic!("{findings}"));
+        std::fs::remove_file(file).unwrap();
+        let mut warnings = loaded.warnings.into_iter();
+        warnings
+            .find(|warning| warning.message.contains("callers are not identified"))
+            .map(|warning| warning.to_string())
+    };
+    let public = "listener.address = \"0.0.0.0:8080\"";
+    let told = warning(public, "shared-1").expect("a warning");
+    assert!(told.contains("principals.from = \"jwt\""), "{told}");
+    let tenants = format!("{public}\ntenants.from = \"host\"");
+    assert!(
+        warning(&tenants, "shared-2").is_some(),
+        "tenants are not principals"
+    );
+    let known = format!(
+        "{public}\nlistener.trusted_peers = [\"192.0.2.1\"]\nprincipals.from = \
+         \"header\"\nprincipals.header = \"x-user\""
+    );
+    assert_eq!(warning(&known, "shared-3"), None);
+    assert_eq!(
+        warning("listener.address = \"127.0.0.1:8080\"", "shared-4"),
+        None
+    );
+}
+
 #[test]
 fn plain_redis_on_another_machine_causes_a_warning() {
     let warned = |url: &str, name: &str| {

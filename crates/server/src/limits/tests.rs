@@ -1,3 +1,6 @@
+use parking_lot::Mutex;
+use semel::core::clock::Sleep;
+use semel::core::{Clock, Tick, Timestamp};
 use semel::http::TakeBytes as _;
 
 use super::*;
@@ -81,6 +84,49 @@ async fn waiting_for_a_run_is_limited_to_the_callers_share() {
     );
     held.pop();
     assert!(ticket.acquire_run(timeout).await.is_ok());
+}
+
+/// A clock that a test moves.
+struct HandClock(Mutex<Duration>);
+
+impl Clock for HandClock {
+    fn now(&self) -> Tick {
+        Tick::new(*self.0.lock())
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp::default()
+    }
+
+    fn sleep(&self, _: Duration) -> Sleep {
+        unreachable!("quotas do not sleep")
+    }
+}
+
+#[test]
+fn quotas_drain_evenly_over_their_window() {
+    let clock = Arc::new(HandClock(Mutex::default()));
+    let limits = Limits {
+        tenant_keys: Some(4),
+        tenant_stored: Some(Size(1000)),
+        quota_window: crate::config::Span(Duration::from_secs(40)),
+        ..Limits::default()
+    };
+    let quotas = Quotas::new(&limits, Arc::clone(&clock) as Arc<dyn Clock>);
+    let [full, other] = [tenant("full"), tenant("other")].map(|[caller]| caller);
+    quotas.add(&full, 4, 100);
+    assert_eq!((quotas.room(&full), quotas.room(&other)), (0, 4));
+    for (seconds, room) in [(9, 0), (10, 1), (25, 2), (40, 4), (400, 4)] {
+        *clock.0.lock() = Duration::from_secs(seconds);
+        assert_eq!(quotas.room(&full), room, "after {seconds} s");
+    }
+    quotas.add(&full, 1, 1500);
+    assert_eq!(quotas.room(&full), 0, "the bytes are used up");
+    quotas.remove(&full, 1, 1500);
+    assert_eq!(quotas.room(&full), 4, "what is not kept does not count");
+    quotas.add(&full, 1, 1500);
+    *clock.0.lock() += Duration::from_secs(21);
+    assert_eq!(quotas.room(&full), 4);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The sidecar on real sockets, in front of real services.
 
 mod api_limits;
+mod callers;
 mod floods;
 mod forward;
 mod frames;
