@@ -164,3 +164,47 @@ fn has_scheme(name: &str) -> bool {
     let scheme = name.split_once(':').map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| !scheme.is_empty() && scheme.bytes().all(fits))
 }
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DnType, KeyPair, SanType};
+
+    use super::*;
+
+    fn name_of(alternatives: Vec<SanType>, common: &str) -> Option<String> {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.subject_alt_names = alternatives;
+        params.distinguished_name.push(DnType::CommonName, common);
+        let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        read_name(certificate.der())
+    }
+
+    #[test]
+    fn names_of_different_kinds_never_collide() {
+        let dns = |name: &str| SanType::DnsName(name.try_into().unwrap());
+        let uri = |name: &str| SanType::URI(name.try_into().unwrap());
+        let address = SanType::IpAddress([10, 0, 0, 7].into());
+        for (alternatives, common, name) in [
+            (vec![dns("acme.test")], "x", "acme.test"),
+            (vec![dns("7")], "x", "7"),
+            (vec![dns("10.0.0.7")], "x", "10.0.0.7"),
+            (
+                vec![uri("spiffe://shop/ns/pay")],
+                "x",
+                "spiffe://shop/ns/pay",
+            ),
+            (vec![uri("urn:acme"), dns("acme.test")], "x", "urn:acme"),
+            // An address is no name, and what looks like another kind's is ignored.
+            (vec![address.clone()], "x", "cn=x"),
+            (vec![address, dns("acme.test")], "x", "acme.test"),
+            (vec![uri("acme.test")], "x", "cn=x"),
+            (vec![dns("urn:acme")], "x", "cn=x"),
+            (vec![dns("cn=x")], "y", "cn=y"),
+            (vec![], "acme.test", "cn=acme.test"),
+            (vec![], "7", "cn=7"),
+        ] {
+            let found = name_of(alternatives.clone(), common);
+            assert_eq!(found.as_deref(), Some(name), "{alternatives:?}");
+        }
+    }
+}

@@ -3,6 +3,7 @@ import { createServer, request } from "node:http";
 import express from "express";
 import { expect, test } from "vitest";
 import * as forExpress from "../src/express.js";
+import { type MiddlewareOptions, principalKey } from "../src/http.js";
 import { EffectFailed, Final, LeaseLost, RetryBudget, Semel, Unrecorded } from "../src/index.js";
 import { FakeSemel } from "../src/testing.js";
 import { listening } from "./support/servers.js";
@@ -87,4 +88,58 @@ test.each([
   expect([await asked("a.shop"), await asked("b.shop"), await asked("A.shop")]).toEqual([201, status, 201]);
   expect(runs).toBe(1);
   server.close();
+});
+
+/** An Express server whose middleware has these options. Returns how to send a raw path and headers, and the number of runs. */
+async function shop(options: Partial<MiddlewareOptions<express.Request>> = {}) {
+  const app = express();
+  let runs = 0;
+  app.use(express.json(), forExpress.idempotency({ semel: new FakeSemel().semel(), ...options }));
+  app.use((_, response) => {
+    runs++;
+    response.status(201).json({ made: true });
+  });
+  const server = createServer(app as Parameters<typeof createServer>[1]);
+  const { port } = new URL(await listening(server));
+  const send = (path: string, headers: Record<string, string>) =>
+    new Promise<number | undefined>((resolve, reject) => {
+      request({ port, path, method: "POST", headers }, (answer) => {
+        answer.resume();
+        resolve(answer.statusCode);
+      })
+        .on("error", reject)
+        .end();
+    });
+  return { send, runs: () => runs, close: () => server.close() };
+}
+
+test("nobody without a principal may use a key that is a principal's own", async () => {
+  const semel = new FakeSemel().semel();
+  const principal = (asked: express.Request) => asked.get("x-user");
+  const { send, runs, close } = await shop({ semel, principal });
+  const own = principalKey("ann", "order-1");
+  expect(own).toMatch(/^p-[0-9a-f]{64}$/);
+  // Nobody takes the key before she does, and nobody reads her answer afterwards.
+  expect(await send("/orders", { "Idempotency-Key": own })).toBe(400);
+  expect(await send("/orders", { "Idempotency-Key": "order-1", "x-user": "ann" })).toBe(201);
+  expect(await send("/orders", { "Idempotency-Key": own })).toBe(400);
+  expect(runs()).toBe(1);
+  // For a principal it is a key like any other, and so is what only resembles it.
+  expect(await send("/orders", { "Idempotency-Key": own, "x-user": "bob" })).toBe(201);
+  expect(await send("/orders", { "Idempotency-Key": own.toUpperCase() })).toBe(201);
+  expect(await send("/orders", { "Idempotency-Key": `${own}0` })).toBe(201);
+  expect(runs()).toBe(4);
+  close();
+});
+
+test("the path counts as it was sent, not as it is decoded", async () => {
+  const { send, runs, close } = await shop();
+  const asked = (path: string) => send(path, { "Idempotency-Key": "file-1" });
+  expect(await asked("/files/a%2Fb")).toBe(201);
+  expect(await asked("/files/a/b")).toBe(422);
+  expect(await asked("/files/a%2fb")).toBe(422);
+  expect(await asked("/files/a%2Fb?x=1")).toBe(422);
+  expect(await asked("/files/a%2Fb")).toBe(201);
+  expect(runs()).toBe(1);
+  close();
 });

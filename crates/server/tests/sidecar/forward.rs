@@ -438,3 +438,34 @@ async fn service_can_report_the_outcome() {
     );
     assert_eq!(runs.count(), 3);
 }
+
+/// `..` must not lead from the path of the service's URL to its other paths.
+#[tokio::test]
+async fn request_never_leaves_the_path_of_the_upstream_url() {
+    let runs = Runs::default();
+    let handler = {
+        let runs = runs.clone();
+        move |uri: axum::http::Uri| async move {
+            runs.begin();
+            uri.to_string()
+        }
+    };
+    let upstream = service(Router::new().fallback(any(handler))).await;
+    let url = format!("http://{upstream}/public");
+    let sidecar = Sidecar::on("memory://", &url, "").await;
+    for path in [
+        "/../internal",
+        "/a/../../internal",
+        "/%2e%2e/internal",
+        "/.%2E/internal",
+        "/a/..",
+    ] {
+        for request in [plain("GET", path, ""), post(path, "k-1", "{}")] {
+            let answer = sidecar.send(request).await;
+            assert_eq!(answer.status, 400, "{path}: {}", answer.text());
+        }
+    }
+    assert_eq!(runs.count(), 0);
+    let answer = sidecar.send(plain("GET", "/a..b/c?d=../e", "")).await;
+    assert_eq!(answer.text(), "/public/a..b/c?d=../e");
+}

@@ -139,3 +139,26 @@ async fn quota_counts_requests_whose_clients_have_left() {
     );
     assert_eq!(runs.count(), 1);
 }
+
+/// A replayed page is as protected in a browser as the first one was.
+#[tokio::test]
+async fn replay_keeps_the_headers_that_protect_browsers() {
+    let protective = [
+        ("content-security-policy", "default-src 'none'"),
+        ("cross-origin-resource-policy", "same-origin"),
+        ("referrer-policy", "no-referrer"),
+        ("strict-transport-security", "max-age=63072000"),
+        ("x-content-type-options", "nosniff"),
+        ("x-frame-options", "DENY"),
+    ];
+    let handler = move || async move { (axum::response::AppendHeaders(protective), "<p>done") };
+    let upstream = service(Router::new().fallback(any(handler))).await;
+    let sidecar = Sidecar::new(upstream, "").await;
+    for is_replay in [false, true] {
+        let answer = sidecar.send(post("/page", "k-1", "{}")).await;
+        assert_eq!(answer.is_replay(), is_replay);
+        for (name, value) in protective {
+            assert_eq!(answer.header(name), Some(value), "{name}, {is_replay}");
+        }
+    }
+}

@@ -306,6 +306,40 @@ async fn reload_never_opens_the_admin_api() {
 }
 
 #[tokio::test]
+async fn admin_api_accepts_only_certificates_with_an_allowed_name() {
+    let papers = Papers::new();
+    papers.issue("server", &["shop.test"], "server");
+    papers.issue("ann", &["ann.test"], "ann");
+    papers.issue("bob", &["bob.test"], "bob");
+    // A common name is no DNS name.
+    papers.issue("eve", &[], "ann.test");
+    let settings = format!(
+        "api.access = \"loopback\"\nadmin.address = \"127.0.0.1:0\"\nadmin.allowed_names = \
+         [\"ann.test\"]\nadmin.tls.cert_file = \"{}\"\nadmin.tls.key_file = \
+         \"{}\"\nadmin.tls.client_ca_file = \"{}\"\n",
+        papers.path("server.pem"),
+        papers.path("server.key"),
+        papers.path("ca.pem")
+    );
+    let file = new_folder("sidecar").join("semel.toml");
+    write(&file, "memory://", "", &settings);
+    let sources = Sources {
+        file: Some(file),
+        ..Sources::default()
+    };
+    let loaded = load(&sources).unwrap_or_else(|findings| panic!("{findings}"));
+    let opened = OpenOptions::for_node(&loaded.config).open().await.unwrap();
+    let mounts = opened.mounts(&loaded.config).unwrap();
+    let server = Server::start(loaded, opened.semel.clone(), mounts).await;
+    let server = server.unwrap_or_else(|error| panic!("{error}"));
+    let admin = server.admin_address().unwrap();
+    assert_eq!(asked(&papers, admin, Some("ann")).await, Some(200));
+    assert_eq!(asked(&papers, admin, Some("bob")).await, Some(403));
+    assert_eq!(asked(&papers, admin, Some("eve")).await, Some(403));
+    assert_eq!(asked(&papers, admin, None).await, None);
+}
+
+#[tokio::test]
 async fn tls_upstream_gets_the_host_of_the_client() {
     let papers = Papers::new();
     papers.issue("server", &["localhost"], "service");

@@ -423,3 +423,40 @@ async fn key_can_come_from_a_header_or_the_body() {
         "run 4"
     );
 }
+
+/// While keys are rotated, tokens of the old and of the new key are accepted.
+#[tokio::test]
+async fn each_of_several_key_files_verifies_tokens() {
+    let folder = new_folder("token");
+    let pairs = ["one", "two", "three"].map(Pair::new);
+    let file = |name: &str, text: &str| {
+        std::fs::write(folder.join(name), text).expect("as set up");
+        folder.join(name).display().to_string()
+    };
+    let public = pairs
+        .each_ref()
+        .map(|pair| file(pair.id, &pair.key.public_key_pem()));
+    let secrets = ["a", "b", "c"].map(|name| format!("{name}: {SECRET}"));
+    let shared = secrets.each_ref().map(|secret| file(&secret[..1], secret));
+    let claims = json!({"sub": "jo", "exp": LATER});
+    let settings = |algorithm: &str, files: &[String; 3]| {
+        format!(
+            "principals.from = \"jwt\"\njwt.algorithm = \"{algorithm}\"\njwt.key_file = \
+             {:?}\njwt.key_files = [{:?}]\n",
+            files[0], files[1]
+        )
+    };
+    let of_pairs = pairs.each_ref().map(|pair| pair.token(&claims, None));
+    let of_secrets = secrets.each_ref().map(|secret| token(&claims, secret));
+    for (settings, tokens) in [
+        (settings("ES256", &public), of_pairs),
+        (settings("HS256", &shared), of_secrets),
+    ] {
+        let sidecar = Sidecar::new(counting(&Runs::default()).await, &settings).await;
+        for (token, status) in tokens.iter().zip([200, 200, 401]) {
+            let request = with(post("/", "k-1", "{}"), "authorization", token);
+            let answer = sidecar.send(request).await;
+            assert_eq!(answer.status, status, "{settings}: {}", answer.text());
+        }
+    }
+}
