@@ -35,7 +35,18 @@ time = "=0.1.45"
 /// How long the database may take to arrive.
 const FETCH_LIMIT: Duration = Duration::from_secs(30);
 
-/// Checks the lock file of this repository.
+/// The workspaces beside ours, each with its own lock file. What they depend on runs on developers'
+/// machines.
+const OTHERS: [&str; 2] = ["fuzz", "bench/peers"];
+
+/// The rules for them: what peers depend on may be unmaintained, as long as it is not vulnerable.
+const OTHERS_RULES: &str = r#"[graph]
+all-features = true
+[advisories]
+unmaintained = "workspace"
+"#;
+
+/// Checks the lock files of this repository.
 pub(super) fn run(workspace: &Workspace) -> Result<()> {
     let source = match prepare(workspace) {
         Ok(source) => source,
@@ -53,7 +64,20 @@ pub(super) fn run(workspace: &Workspace) -> Result<()> {
         Ok(command)
     };
     finds_a_seeded_one(workspace, check()?)?;
-    exec::run(&mut check()?)
+    exec::run(&mut check()?)?;
+    let rules = workspace.path("target/tools/deny-others.toml");
+    std::fs::write(&rules, OTHERS_RULES)?;
+    for other in OTHERS {
+        let folder = workspace.path(other);
+        exec::capture(
+            exec::cargo()
+                .args(["fetch", "--quiet"])
+                .current_dir(&folder),
+        )?;
+        println!("advisories: {other}");
+        exec::run(check()?.arg("--config").arg(&rules).current_dir(&folder))?;
+    }
+    Ok(())
 }
 
 /// A check that finds nothing proves something only if it can find something.
