@@ -23,14 +23,28 @@ pub(crate) fn write(text: std::fmt::Arguments<'_>) {
 /// Writes a value as JSON.
 pub(crate) fn json(value: &impl Serialize) {
     match serde_json::to_string_pretty(value) {
-        Ok(text) => say(text),
+        Ok(text) => say(escape_json(&text)),
         Err(error) => note(format_args!("the output can't be written as JSON: {error}")),
     }
 }
 
+/// JSON text whose strings have no control characters. JSON requires escapes up to U+001F only, but
+/// U+007F to U+009F control terminals, too.
+pub(crate) fn escape_json(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        // Outside of strings, JSON has no control characters but line breaks.
+        match c {
+            '\u{7f}'..='\u{9f}' => escaped.push_str(&format!("\\u{:04x}", u32::from(c))),
+            _ => escaped.push(c),
+        }
+    }
+    escaped
+}
+
 /// Writes a note to standard error.
 pub(crate) fn note(text: impl std::fmt::Display) {
-    eprintln!("semel: {text}");
+    eprintln!("semel: {}", printable(&text.to_string()));
 }
 
 /// The style of the output: with or without colours.
@@ -240,6 +254,18 @@ mod tests {
         let mut table = plain.table(["a"]);
         table.add_row([plain.cell(Tone::Bad, "b")]);
         assert!(!table.to_string().contains('\u{1b}'));
+    }
+
+    #[test]
+    fn json_escapes_every_control_character() {
+        let error = "boom\u{9b}31m\u{85}\u{7f}\u{1b}]0;ü\u{a0}";
+        let value = serde_json::json!({ error: error });
+        let text = escape_json(&value.to_string());
+        assert!(!text.contains(char::is_control), "{text:?}");
+        assert!(text.contains("\\u009b31m\\u0085\\u007f"), "{text}");
+        assert!(text.contains("ü\u{a0}"), "{text}");
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, value, "the meaning stays");
     }
 
     #[test]

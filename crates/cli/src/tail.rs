@@ -74,7 +74,7 @@ impl Tail {
         while let Some(entry) = events.next().await {
             let entry = entry?;
             if self.json {
-                out::say(&entry);
+                out::say(out::escape_json(&entry.to_string()));
             } else {
                 out::say(line(look, entry)?);
             }
@@ -104,14 +104,13 @@ pub(crate) fn tone(kind: &str) -> Tone {
 fn line(look: Style, entry: Value) -> Result<String, Exit> {
     let entry: Entry = typed(entry)?;
     let place = match entry.tenant.as_str() {
-        "" => entry.scope.clone(),
-        tenant => format!("{} [{tenant}]", entry.scope),
+        "" => out::printable(&entry.scope),
+        tenant => out::printable(&format!("{} [{tenant}]", entry.scope)),
     };
     let id = entry.id.as_deref().map_or("", out::short);
-    let actor = entry
-        .actor
-        .as_ref()
-        .map_or(String::new(), |actor| format!(" by {actor}"));
+    let actor = entry.actor.as_ref().map_or(String::new(), |actor| {
+        format!(" by {}", out::printable(actor))
+    });
     Ok(format!(
         "{}  {}  {id:<12}  {place}{actor}  {}",
         look.paint(Tone::Quiet, entry.clock()),

@@ -68,19 +68,17 @@ pub(super) fn show(look: Style, record: &Record) {
         "state",
         &look.paint(out::tone_of_state(&record.state), state(record)),
     );
-    line("scope", &record.scope);
+    line("scope", &out::printable(&record.scope));
     for (name, value) in [
         ("tenant", &record.tenant),
         ("environment", &record.environment),
     ] {
         if !value.is_empty() {
-            line(name, value);
+            line(name, &out::printable(value));
         }
     }
-    line(
-        "key",
-        &format!("{}… (only a prefix is stored)", record.key_hint),
-    );
+    let hint = out::printable(&record.key_hint);
+    line("key", &format!("{hint}… (only a prefix is stored)"));
     line(
         "attempt",
         &format!("{} of at most {}", record.attempt, record.max_attempts),
@@ -105,10 +103,10 @@ pub(super) fn show(look: Style, record: &Record) {
     }
     let checkpoint = record.checkpoint.as_ref().map(Value::to_string);
     if let Some(checkpoint) = checkpoint.or_else(|| record.checkpoint_base64.clone()) {
-        line("checkpoint", &checkpoint);
+        line("checkpoint", &out::escape_json(&checkpoint));
     }
     if let Some(answer) = &record.answer {
-        out::say(format!("\n{answer:#}"));
+        out::say(out::escape_json(&format!("\n{answer:#}")));
     }
 }
 

@@ -43,7 +43,7 @@ impl Lint {
         let (tools, findings) =
             checked.map_err(|error| Exit::failed(exit::UNEXPECTED, error.to_string()))?;
         if self.json {
-            out::say(as_json(tools, &findings));
+            out::say(out::escape_json(&as_json(tools, &findings).to_string()));
         } else {
             show(tools, &findings);
         }
