@@ -79,10 +79,13 @@ impl Doctor {
     async fn examine(&self) -> Result<(), Exit> {
         let progress = Progress::counting("looking", "checks");
         let mut report = Report::default();
-        let config = settings::check(&self.settings, &mut report);
+        let config = settings::check(&self.settings, self.security, &mut report);
         progress.to(report.0.len() as u64);
-        if let Some(config) = config.as_ref().filter(|_| self.security) {
-            security::check(config, &mut report);
+        if self.security {
+            // Of invalid settings nothing is known, not even that the defaults apply.
+            if let Some(config) = &config {
+                security::check(config, &mut report);
+            }
         } else if let Some(config) = &config {
             store::check(config, &mut report).await;
             progress.to(report.0.len() as u64);

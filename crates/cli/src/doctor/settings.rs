@@ -6,8 +6,9 @@ use semel_server::config::{Config, Finding as Wrong};
 use super::Report;
 use crate::serve::Settings;
 
-/// Checks the settings, and returns those that the other checks can use.
-pub(super) fn check(settings: &Settings, report: &mut Report) -> Option<Config> {
+/// Checks the settings, and returns those that the other checks can use: only valid ones if
+/// `whole`.
+pub(super) fn check(settings: &Settings, whole: bool, report: &mut Report) -> Option<Config> {
     let told = |severity: Severity, wrong: &Wrong| {
         let found = match wrong.path.as_str() {
             "" => wrong.message.clone(),
@@ -29,7 +30,7 @@ pub(super) fn check(settings: &Settings, report: &mut Report) -> Option<Config> 
         }
         Err(findings) => {
             let only_service = findings.0.iter().all(|one| one.path == "upstream.urls");
-            if only_service && !settings.has_file() {
+            if only_service && !settings.has_file() && !whole {
                 // A check of a store alone needs no service.
                 let found = "no service is given, so only the store is checked";
                 let fix = "--upstream URL or --config FILE checks the rest, too";
@@ -42,7 +43,7 @@ pub(super) fn check(settings: &Settings, report: &mut Report) -> Option<Config> 
                 report.add("settings", wrong.map(|one| told(Severity::Broken, one)));
             }
             // An invalid file may also name a wrong store.
-            (!settings.has_file()).then(|| settings.store_only())
+            (!settings.has_file() && !whole).then(|| settings.store_only())
         }
     }
 }

@@ -86,6 +86,14 @@ impl AuditPostgres {
     pub const fn is_set(&self) -> bool {
         self.url.is_some() || self.url_file.is_some()
     }
+
+    /// The URL of the database, from `url` or from `url_file`; `None` if neither is set.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn read_url(&self) -> std::io::Result<Option<String>> {
+        super::store::read_url(self.url.as_ref(), self.url_file.as_ref())
+    }
 }
 
 impl AuditNats {

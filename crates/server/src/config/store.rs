@@ -46,3 +46,25 @@ impl Default for Store {
         }
     }
 }
+
+impl Store {
+    /// The URL of the store, from `url` or from `url_file`; `None` if neither is set.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn read_url(&self) -> std::io::Result<Option<String>> {
+        read_url(self.url.as_ref(), self.url_file.as_ref())
+    }
+}
+
+/// A URL, or the one in a file.
+pub(super) fn read_url(
+    url: Option<&String>,
+    file: Option<&String>,
+) -> std::io::Result<Option<String>> {
+    match (url, file) {
+        (Some(url), _) => Ok(Some(url.clone())),
+        (None, Some(file)) => Ok(Some(std::fs::read_to_string(file)?.trim().to_owned())),
+        (None, None) => Ok(None),
+    }
+}

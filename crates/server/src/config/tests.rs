@@ -358,32 +358,42 @@ fn callers_who_are_not_identified_cause_a_warning() {
 
 #[test]
 fn plain_redis_on_another_machine_causes_a_warning() {
-    let warned = |url: &str, name: &str| {
-        let toml = format!("store.url = \"{url}\"\nupstream.urls = [\"http://127.0.0.1:1\"]\n");
+    let warned = |store: &str, name: &str| {
+        let toml = format!("{store}\nupstream.urls = [\"http://127.0.0.1:1\"]\n");
         let (sources, file) = sources(&toml, name);
         let loaded = load(&sources).unwrap();
         std::fs::remove_file(file).unwrap();
         let mut warnings = loaded.warnings.iter();
         warnings.any(|warning| warning.message.contains("in the clear"))
     };
+    // The URL itself, and a file that contains it.
+    let warned = |url: &str, name: &str| {
+        let (_, file) = sources(&format!("{url}\n"), &format!("{name}-url"));
+        let inline = warned(&format!("store.url = \"{url}\""), name);
+        let from_file = warned(&format!("store.url_file = {file:?}"), name);
+        std::fs::remove_file(file).unwrap();
+        [inline, from_file]
+    };
     for (at, url) in [
         "redis://192.0.2.1:6379",
         "redis://user:secret@192.0.2.1/1?x=y",
         "redis+cluster://192.0.2.1:1,192.0.2.2:1",
+        "redis+cluster://user:secret@127.0.0.1:1,192.0.2.2:1",
     ]
     .iter()
     .enumerate()
     {
-        assert!(warned(url, &format!("plain-{at}")), "{url}");
+        assert_eq!(warned(url, &format!("plain-{at}")), [true; 2], "{url}");
     }
     for (at, url) in [
         "redis://127.0.0.1",
         "redis://user:secret@localhost:6379/1",
+        "redis+cluster://127.0.0.1:1,127.0.0.1:2",
         "rediss://192.0.2.1",
     ]
     .iter()
     .enumerate()
     {
-        assert!(!warned(url, &format!("fine-{at}")), "{url}");
+        assert_eq!(warned(url, &format!("fine-{at}")), [false; 2], "{url}");
     }
 }

@@ -185,16 +185,12 @@ fn backend_name(url: &str) -> &'static str {
 
 /// The URL of the store, from the configuration or its file.
 fn store_url(config: &Config) -> Result<String, StartError> {
-    let store = &config.store;
-    match (&store.url, &store.url_file) {
-        (Some(url), _) => Ok(url.clone()),
-        (None, Some(file)) => match std::fs::read_to_string(file) {
-            Ok(text) => Ok(text.trim().to_owned()),
-            Err(error) => {
-                let message = format!("{file}: {error}");
-                Err(SettingError::file("store.url_file", message).into())
-            }
-        },
-        (None, None) => Ok("memory://".to_owned()),
+    match config.store.read_url() {
+        Ok(url) => Ok(url.unwrap_or_else(|| "memory://".to_owned())),
+        Err(error) => {
+            let file = config.store.url_file.as_deref().unwrap_or_default();
+            let message = format!("{file}: {error}");
+            Err(SettingError::file("store.url_file", message).into())
+        }
     }
 }

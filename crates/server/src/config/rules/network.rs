@@ -6,15 +6,16 @@ use super::Rules;
 use crate::config::admin::{Admin, ApiAccess};
 use crate::config::identity::IdentitySource;
 use crate::config::listener::{Listener, Tls};
-use crate::config::store::Store;
 use crate::config::tree::Config;
 use crate::config::{is_at_loopback, is_loopback};
 
-/// An HTTP URL with the first host of a store URL.
-fn first_host_url(url: &str) -> String {
+/// Whether all hosts of a store URL are this machine.
+fn has_local_hosts(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let end = rest.find(['/', '?', ',']).unwrap_or(rest.len());
-    format!("http://{}/", &rest[..end])
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    let hosts = authority.rsplit('@').next().unwrap_or_default();
+    let mut hosts = hosts.split(',');
+    hosts.all(|host| is_at_loopback(&format!("http://{host}/")))
 }
 
 impl Rules<'_> {
@@ -41,19 +42,21 @@ impl Rules<'_> {
             ),
             _ => {}
         }
-        if store
-            .url
-            .as_deref()
-            .is_some_and(|url| StoreScheme::of_url(url) == Some(StoreScheme::Memory))
-        {
+        // A file that cannot be read is reported below.
+        let url = store.read_url().ok().flatten().unwrap_or_default();
+        let setting = match store.url {
+            Some(_) => "store.url",
+            None => "store.url_file",
+        };
+        if StoreScheme::of_url(&url) == Some(StoreScheme::Memory) {
             self.warn(
-                "store.url",
+                setting,
                 "memory:// loses all records when this process ends, and other nodes do not see \
                  them",
                 "use redis://, postgres://, mysql:// or sqlite:// for anything but experiments",
             );
         }
-        self.warn_of_plain_redis(store);
+        self.warn_of_plain_redis(setting, &url);
         if store.secret_id.is_some() && store.secret_file.is_none() {
             self.report(
                 "store.secret_id",
@@ -84,15 +87,11 @@ impl Rules<'_> {
         }
     }
 
-    fn warn_of_plain_redis(&mut self, store: &Store) {
-        let is_plain = |url: &str| url.starts_with("redis://") || url.starts_with("redis+");
-        if store
-            .url
-            .as_deref()
-            .is_some_and(|url| is_plain(url) && !is_at_loopback(&first_host_url(url)))
-        {
+    fn warn_of_plain_redis(&mut self, setting: &str, url: &str) {
+        let is_plain = url.starts_with("redis://") || url.starts_with("redis+");
+        if is_plain && !has_local_hosts(url) {
             self.warn(
-                "store.url",
+                setting,
                 "redis:// to another machine sends responses and the password in the clear",
                 "use rediss://, or an encrypted network",
             );

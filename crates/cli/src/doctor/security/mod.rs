@@ -1,11 +1,16 @@
 //! Settings that are less strict than possible.
 
+mod databases;
+mod files;
+
 use semel::core::diagnosis::{Finding, Severity};
 use semel_server::config::{
     Algorithm, ApiAccess, Config, IdentitySource, MetricsAccess, Mode, StoreDown, Verify, is_local,
 };
 
 use super::Report;
+use databases::check_databases;
+use files::check_files;
 
 /// The severity, the risk of a setting, and its fix.
 type Weakness = (Severity, String, &'static str);
@@ -18,6 +23,7 @@ pub(super) fn check(config: &Config, report: &mut Report) {
         check_encryption(config),
         check_operators(config),
         check_storage(config),
+        check_databases(config),
         check_limits(config),
         check_files(config),
     ];
@@ -49,12 +55,22 @@ fn check_callers(config: &Config) -> Vec<Weakness> {
     let reads_tokens = reads_tokens.contains(&true);
     let everybody = ["0.0.0.0/0", "::/0"];
     let trusts_all = (listener.trusted_peers.iter()).any(|peer| everybody.contains(&peer.as_str()));
+    let mut routes = config.routes.iter().map(|route| &route.settings);
+    let authorizes = config.defaults.replay_auth_url.is_some()
+        || routes.any(|route| route.replay_auth_url.is_some());
+    let has_principals = config.principals.from != IdentitySource::None;
     let lax = [
         note(
-            config.principals.from == IdentitySource::None,
+            !has_principals,
             "principals.from is none: all callers share their keys, and anybody who guesses a \
              key can use it",
             "principals.from = \"jwt\", \"header\" or \"certificate\"",
+        ),
+        note(
+            !has_principals && !authorizes,
+            "defaults.replay_auth_url is not set: a caller whose credentials were revoked still \
+             gets the stored responses that they earned",
+            "defaults.replay_auth_url = \"https://…\", or principals that Semel verifies",
         ),
         warning(
             reads_tokens && jwt.verify == Verify::Upstream,
@@ -193,12 +209,21 @@ fn check_limits(config: &Config) -> Vec<Weakness> {
         limits.principal_rate,
         limits.address_rate,
     ];
+    let keys = [
+        limits.tenant_keys,
+        limits.principal_keys,
+        limits.address_keys,
+    ];
     let lax = [
         note(
             rates.iter().all(Option::is_none),
-            "limits has no rate: a caller may send any number of requests, and fill the store \
-             with records",
+            "limits has no rate: a caller may send any number of requests",
             "limits.tenant_rate, principal_rate or address_rate",
+        ),
+        note(
+            keys.iter().all(Option::is_none),
+            "limits has no quota of keys: a caller can fill the store with records",
+            "limits.tenant_keys, principal_keys or address_keys",
         ),
         warning(
             config.tenants.from != IdentitySource::None && limits.tenant_share == 100,
@@ -212,31 +237,4 @@ fn check_limits(config: &Config) -> Vec<Weakness> {
         ),
     ];
     lax.into_iter().flatten().collect()
-}
-
-/// Secrets that other users of this machine can read.
-fn check_files(config: &Config) -> Vec<Weakness> {
-    let named = [
-        ("store.url_file", &config.store.url_file),
-        ("store.secret_file", &config.store.secret_file),
-        ("admin.token_file", &config.admin.token_file),
-        ("api.tokens_file", &config.api.tokens_file),
-        ("listener.tls.key_file", &config.listener.tls.key_file),
-        ("admin.tls.key_file", &config.admin.tls.key_file),
-    ];
-    let is_read_by_others = |file: &String| {
-        use std::os::unix::fs::PermissionsExt as _;
-        let found = std::fs::metadata(file);
-        found.is_ok_and(|found| found.permissions().mode() & 0o044 != 0)
-    };
-    let lax = named.into_iter().filter_map(|(setting, file)| {
-        let file = file.as_ref().filter(|file| is_read_by_others(file))?;
-        let what = format!("{setting}: {file} can be read by others on this machine");
-        Some((
-            Severity::Warning,
-            what,
-            "chmod 600, owned by the user that runs semel",
-        ))
-    });
-    lax.collect()
 }
