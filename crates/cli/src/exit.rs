@@ -13,6 +13,8 @@ pub(crate) enum Exit {
 
 /// An unexpected error.
 pub(crate) const UNEXPECTED: u8 = 1;
+/// The command line is wrong, as `clap` says it too.
+pub(crate) const USAGE: u8 = 2;
 /// The settings are wrong.
 pub(crate) const CONFIG: u8 = 3;
 /// The store can't be used.

@@ -27,6 +27,7 @@ mod progress;
 mod runtime;
 mod serve;
 mod tail;
+mod token;
 mod top;
 
 use clap::{Parser, Subcommand};
@@ -73,6 +74,8 @@ enum Command {
     Top(Box<top::Top>),
     /// Creates a token for an operator of the admin API.
     Operator(operator::Operator),
+    /// Creates a token for a caller of the protocol API and of the jobs API.
+    Token(token::Token),
     /// Verifies the files of the audit trail.
     #[command(subcommand)]
     Audit(Box<audit::Audit>),
@@ -112,6 +115,7 @@ fn main() -> std::process::ExitCode {
         Command::Tail(tail) => tail.run(),
         Command::Top(top) => top.run(),
         Command::Operator(operator) => operator.run(),
+        Command::Token(token) => token.run(),
         Command::Audit(audit) => audit.run(),
         Command::Gc(gc) => gc.run(),
         Command::Doctor(doctor) => doctor.run(),
@@ -128,7 +132,8 @@ fn main() -> std::process::ExitCode {
     if let Exit::Failed { code: _, message } = &exit
         && !message.is_empty()
     {
-        eprintln!("semel: {message}");
+        // It may quote another server.
+        eprintln!("semel: {}", out::printable(message));
     }
     exit.into()
 }

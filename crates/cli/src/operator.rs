@@ -1,10 +1,11 @@
 //! `semel operator`: creates a token for an operator.
 
 use clap::{Args, ValueEnum};
-use semel_server::operators::new_token;
+use semel_server::operators::{Operators, Role};
+use semel_server::web::NewEntry;
 
-use crate::exit::{self, Exit};
-use crate::out;
+use crate::exit::Exit;
+use crate::token::print_entry;
 
 /// Creates a token for an operator, and prints the lines for `admin.operators_file`.
 #[derive(Args)]
@@ -41,29 +42,17 @@ enum RoleName {
 
 impl Operator {
     pub(crate) fn run(self) -> Exit {
-        let (token, digest) = match new_token() {
-            Ok(made) => made,
-            Err(error) => return Exit::failed(exit::UNEXPECTED, error.to_string()),
-        };
         let role = match self.role {
-            RoleName::Read => "read",
-            RoleName::Operate => "operate",
-            RoleName::Admin => "admin",
+            RoleName::Read => Role::Read,
+            RoleName::Operate => Role::Operate,
+            RoleName::Admin => Role::Admin,
         };
-        let mut line = toml::Table::new();
-        line.insert("name".to_owned(), self.name.into());
-        line.insert("role".to_owned(), role.into());
-        line.insert("token".to_owned(), digest.into());
-        for (name, value) in [("tenant", self.tenant), ("expires", self.expires)] {
-            if let Some(value) = value {
-                line.insert(name.to_owned(), value.into());
-            }
-        }
-        out::note(format_args!("token: {token}"));
-        match toml::to_string(&line) {
-            Ok(entry) => out::say(format_args!("[[operator]]\n{}", entry.trim_end())),
-            Err(error) => return Exit::failed(exit::UNEXPECTED, error.to_string()),
-        }
-        Exit::Ok
+        let new = NewEntry {
+            name: &self.name,
+            tenant: self.tenant.as_deref(),
+            expires: self.expires.as_deref(),
+        };
+        let clock = semel::tokio_env().clock;
+        print_entry(Operators::create_entry(new, role, &*clock))
     }
 }

@@ -59,6 +59,12 @@ fn errors_of_operator_commands() {
         "jobs list --store memory://",
         "audit verify missing.jsonl",
         "operator",
+        "operator jo --role root",
+        "operator jo --role read --expires soon",
+        "token",
+        "token j\u{f6} --tenant acme",
+        "token jo --expires 2027-31-01",
+        "token jo --expires 2020-01-31",
     ];
     let folder = folder("operator-errors");
     std::fs::write(folder.join("token"), "0123456789abcdef").expect("the folder is writable");

@@ -29,6 +29,17 @@ async fn page_with_a_record(listing: &str, token: &str) -> String {
     }
 }
 
+/// Makes a token with `semel token`. Returns the token and its entry.
+fn create_token(arguments: &[&str]) -> (String, String) {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_semel"));
+    let output = command.arg("token").args(arguments).output().unwrap();
+    let [token, entry] =
+        [output.stderr, output.stdout].map(|text| String::from_utf8(text).unwrap());
+    assert!(output.status.success(), "{token}");
+    let token = token.trim().strip_prefix("semel: token: ").unwrap();
+    (token.to_owned(), entry)
+}
+
 #[tokio::test]
 #[ignore = "needs servers"]
 async fn apis_follow_the_settings_and_require_tokens() {
@@ -39,11 +50,9 @@ async fn apis_follow_the_settings_and_require_tokens() {
     let folder = new_folder("serve");
     let (file, trail) = (folder.join("semel.toml"), folder.join("audit.jsonl"));
     std::fs::write(folder.join("token"), "an-operators-token-1\n").unwrap();
-    std::fs::write(
-        folder.join("tokens"),
-        "# tenant token\nacme the-token-of-acme-1\n",
-    )
-    .unwrap();
+    let tokens = folder.join("tokens");
+    let acme = create_token(&["acme's worker", "--tenant", "acme"]);
+    std::fs::write(&tokens, &acme.1).unwrap();
     let more = format!(
         "[admin]\naddress = \"{admin}\"\ntoken_file = \"{0}/token\"\n[api]\naccess = \"tokens\"\ntokens_file = \"{0}/tokens\"\n[audit]\nfile = \"{1}\"\n",
         folder.display(),
@@ -74,8 +83,15 @@ async fn apis_follow_the_settings_and_require_tokens() {
     let claims = format!("http://{listen}/_semel/v1/claims");
     let claim = "{\"scope\":\"charge\",\"key\":\"k-1\",\"payload\":{}}";
     assert_eq!(call("POST", &claims, None, claim).await.0, 401);
-    let (status, said) = call("POST", &claims, Some("the-token-of-acme-1"), claim).await;
+    let (status, said) = call("POST", &claims, Some(&acme.0), claim).await;
     assert!(status < 300, "{status}: {said}");
+    // A token is revoked and another one given without a restart.
+    let next = create_token(&["acme's next worker", "--tenant", "acme"]);
+    std::fs::write(&tokens, &next.1).unwrap();
+    let lookups = format!("http://{listen}/_semel/v1/lookups");
+    let lookup = "{\"scope\":\"charge\",\"key\":\"k-1\"}";
+    assert_eq!(call("POST", &lookups, Some(&acme.0), lookup).await.0, 401);
+    assert_eq!(call("POST", &lookups, Some(&next.0), lookup).await.0, 200);
     // Admin requests are not forwarded, and the other listener does not serve them.
     assert_eq!(
         call(

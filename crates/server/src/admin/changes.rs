@@ -14,8 +14,8 @@ use crate::api::{AnswerInput, store_failure};
 use crate::operators::Operator;
 use crate::web::{
     Failure, Json, Problem400, Problem401, Problem403, Problem404, Problem408, Problem409,
-    Problem413, Problem415, Problem422, Problem500, Problem503, RecordId, deserialize_present,
-    deserialize_whole,
+    Problem413, Problem415, Problem422, Problem429, Problem500, Problem503, RecordId,
+    deserialize_present, deserialize_whole,
 };
 
 /// The state of a record after it is unlocked.
@@ -65,7 +65,7 @@ pub(crate) struct UnlockRequest {
     request_body = UnlockRequest,
     responses(
         (status = 200, description = "The record is unlocked.", body = ChangeView),
-        Problem400, Problem401, Problem403, Problem404, Problem408, Problem409, Problem413,
+        Problem400, Problem401, Problem403, Problem429, Problem404, Problem408, Problem409, Problem413,
         Problem415, Problem500, Problem503
     ),
     security(("admin" = []))
@@ -146,7 +146,7 @@ pub(crate) struct ResolveRequest {
     responses(
         (status = 200, description = "The record is resolved. Sending the same resolution again \
             has the same result.", body = ChangeView),
-        Problem400, Problem401, Problem403, Problem404, Problem408, Problem409, Problem413,
+        Problem400, Problem401, Problem403, Problem429, Problem404, Problem408, Problem409, Problem413,
         Problem415, Problem422, Problem500, Problem503
     ),
     security(("admin" = []))
@@ -225,7 +225,7 @@ pub(crate) struct ResetRequest {
     request_body = ResetRequest,
     responses(
         (status = 200, description = "The record is removed.", body = ChangeView),
-        Problem400, Problem401, Problem403, Problem404, Problem408, Problem409, Problem413,
+        Problem400, Problem401, Problem403, Problem429, Problem404, Problem408, Problem409, Problem413,
         Problem415, Problem500, Problem503
     ),
     security(("admin" = []))

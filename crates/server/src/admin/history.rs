@@ -10,7 +10,7 @@ use super::AdminState;
 use crate::audit::Entry;
 use crate::operators::Operator;
 use crate::web::{
-    Failure, Problem400, Problem401, Problem403, Query, RecordId, hex, json_response,
+    Failure, Problem400, Problem401, Problem403, Problem429, Query, RecordId, hex, json_response,
 };
 
 /// The size of a history.
@@ -47,7 +47,7 @@ pub(crate) struct HistoryView {
     ),
     responses(
         (status = 200, description = "The entries of the audit trail about the key.", body = HistoryView),
-        Problem400, Problem401, Problem403
+        Problem400, Problem401, Problem403, Problem429
     ),
     security(("admin" = []))
 )]

@@ -16,7 +16,7 @@ use crate::jobs::{JobView, job_failure, parse_job_id};
 use crate::operators::{Operator, Role};
 use crate::web::{
     Failure, Json, Problem400, Problem401, Problem403, Problem404, Problem408, Problem409,
-    Problem413, Problem415, Problem500, Problem503, Query, json_response,
+    Problem413, Problem415, Problem429, Problem500, Problem503, Query, json_response,
 };
 
 /// The state of a job.
@@ -108,7 +108,7 @@ impl AdminState {
     params(JobsQuery),
     responses(
         (status = 200, description = "A page of jobs.", body = JobsPage),
-        Problem400, Problem401, Problem403, Problem404, Problem500, Problem503
+        Problem400, Problem401, Problem403, Problem429, Problem404, Problem500, Problem503
     ),
     security(("admin" = []))
 )]
@@ -172,7 +172,7 @@ pub(crate) struct InspectJobQuery {
     ),
     responses(
         (status = 200, description = "The job.", body = JobView),
-        Problem400, Problem401, Problem403, Problem404, Problem500, Problem503
+        Problem400, Problem401, Problem403, Problem429, Problem404, Problem500, Problem503
     ),
     security(("admin" = []))
 )]
@@ -234,7 +234,7 @@ pub(crate) struct RetryView {
     request_body = RetryRequest,
     responses(
         (status = 200, description = "The job is queued again.", body = RetryView),
-        Problem400, Problem401, Problem403, Problem404, Problem408, Problem409, Problem413,
+        Problem400, Problem401, Problem403, Problem429, Problem404, Problem408, Problem409, Problem413,
         Problem415, Problem500, Problem503
     ),
     security(("admin" = []))

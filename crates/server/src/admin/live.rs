@@ -12,7 +12,8 @@ use crate::limits::Limit;
 use crate::live::{HEADLINE_SECONDS, HotKey, KEPT_SECONDS, Latency, Sample, ShadowScope};
 use crate::operators::Operator;
 use crate::web::{
-    Failure, Problem400, Problem401, Problem403, Query, format_time, json_response, to_millis,
+    Failure, Problem400, Problem401, Problem403, Problem429, Query, format_time, json_response,
+    to_millis,
 };
 
 /// The maximum number of hot keys.
@@ -150,7 +151,7 @@ impl JobCounts {
     path = "/admin/v1/live",
     tag = "admin",
     params(LiveQuery),
-    responses((status = 200, description = "The statistics.", body = LiveView), Problem400, Problem401, Problem403),
+    responses((status = 200, description = "The statistics.", body = LiveView), Problem400, Problem401, Problem403, Problem429),
     security(("admin" = []))
 )]
 pub(super) async fn live(

@@ -12,7 +12,7 @@ use super::view::{Detail, RecordView};
 use crate::operators::Operator;
 use crate::web::{
     Failure, Json, Problem400, Problem401, Problem403, Problem404, Problem408, Problem413,
-    Problem415, Problem500, Problem503, check_text, deserialize_present,
+    Problem415, Problem429, Problem500, Problem503, check_text, deserialize_present,
 };
 
 /// The key to look up. It is in the body, because URLs end up in logs.
@@ -62,7 +62,7 @@ pub(crate) struct AdminLookup {
     request_body = AdminLookup,
     responses(
         (status = 200, description = "The record.", body = RecordView),
-        Problem400, Problem401, Problem403, Problem404, Problem408, Problem413, Problem415,
+        Problem400, Problem401, Problem403, Problem429, Problem404, Problem408, Problem413, Problem415,
         Problem500, Problem503
     ),
     security(("admin" = []))

@@ -14,7 +14,7 @@ use crate::api::store_failure;
 use crate::operators::Operator;
 use crate::web::{
     Failure, Json, Problem400, Problem401, Problem403, Problem408, Problem413, Problem415,
-    Problem500, Problem503, check_text, deserialize_whole, json_response,
+    Problem429, Problem500, Problem503, check_text, deserialize_whole, json_response,
 };
 
 /// Erases the name of an actor from the audit trail.
@@ -52,7 +52,7 @@ pub(crate) struct ErasureView {
     request_body = ErasureRequest,
     responses(
         (status = 200, description = "The name is erased.", body = ErasureView),
-        Problem400, Problem401, Problem403, Problem408, Problem413, Problem415, Problem500,
+        Problem400, Problem401, Problem403, Problem429, Problem408, Problem413, Problem415, Problem500,
         Problem503
     ),
     security(("admin" = []))
@@ -130,7 +130,7 @@ pub(crate) struct PurgeView {
     request_body = PurgeRequest,
     responses(
         (status = 200, description = "The expired records are removed or counted.", body = PurgeView),
-        Problem400, Problem401, Problem403, Problem408, Problem413, Problem415, Problem500,
+        Problem400, Problem401, Problem403, Problem429, Problem408, Problem413, Problem415, Problem500,
         Problem503
     ),
     security(("admin" = []))

@@ -32,7 +32,7 @@ use utoipa_axum::routes;
 use crate::audit::Trail;
 use crate::limits::Limiter;
 use crate::live::Live;
-use crate::operators::Credential;
+use crate::operators::{Credential, SignIns};
 use crate::telemetry::CachedProbe;
 use crate::web::{BodyLimits, method_not_allowed, with_fallbacks};
 
@@ -63,6 +63,7 @@ pub struct AdminState {
     semel: Semel,
     trail: Trail,
     credential: Credential,
+    sign_ins: SignIns,
     config: AdminConfig,
     streams: Arc<Semaphore>,
     started: Tick,
@@ -77,11 +78,14 @@ impl AdminState {
     /// The state of an API on `semel`. `trail` must be an observer of its engine.
     #[must_use]
     pub fn new(semel: Semel, trail: Trail, credential: Credential, config: AdminConfig) -> Self {
-        let started = semel.engine().env().clock.now();
+        let clock = &semel.engine().env().clock;
+        let started = clock.now();
+        let sign_ins = SignIns::new(trail.clone(), Arc::clone(clock));
         Self {
             semel,
             trail,
             credential,
+            sign_ins,
             config,
             streams: events::stream_slots(config.max_streams),
             started,
@@ -118,6 +122,12 @@ impl AdminState {
 impl FromRef<AdminState> for Credential {
     fn from_ref(state: &AdminState) -> Self {
         state.credential.clone()
+    }
+}
+
+impl FromRef<AdminState> for SignIns {
+    fn from_ref(state: &AdminState) -> Self {
+        state.sign_ins.clone()
     }
 }
 

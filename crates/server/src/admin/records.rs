@@ -15,8 +15,8 @@ use crate::api::{current_state, store_failure};
 use crate::audit::Draft;
 use crate::operators::{Operator, Role};
 use crate::web::{
-    Failure, Problem400, Problem401, Problem403, Problem404, Problem422, Problem500, Problem503,
-    Query, RecordId, check_text, hex, json_response,
+    Failure, Problem400, Problem401, Problem403, Problem404, Problem422, Problem429, Problem500,
+    Problem503, Query, RecordId, check_text, hex, json_response,
 };
 
 /// The state of a record.
@@ -95,7 +95,7 @@ pub(crate) struct RecordPage {
     responses(
         (status = 200, description = "A page of records.", body = RecordPage),
         (status = 414, description = "The URL is too long; the cursor is invalid."),
-        Problem400, Problem401, Problem403, Problem422, Problem500, Problem503
+        Problem400, Problem401, Problem403, Problem429, Problem422, Problem500, Problem503
     ),
     security(("admin" = []))
 )]
@@ -173,7 +173,7 @@ pub(crate) struct InspectQuery {
     ),
     responses(
         (status = 200, description = "The record.", body = RecordView),
-        Problem400, Problem401, Problem403, Problem404, Problem500, Problem503
+        Problem400, Problem401, Problem403, Problem429, Problem404, Problem500, Problem503
     ),
     security(("admin" = []))
 )]

@@ -11,7 +11,9 @@ use super::AdminState;
 use crate::audit::{CopyStatus, Count};
 use crate::labels::breaker;
 use crate::operators::Operator;
-use crate::web::{Failure, Problem401, Problem403, format_time, json_response, to_millis};
+use crate::web::{
+    Failure, Problem401, Problem403, Problem429, format_time, json_response, to_millis,
+};
 
 /// Statistics of the server.
 #[derive(Debug, Serialize, ToSchema)]
@@ -117,7 +119,7 @@ impl AuditView {
     get,
     path = "/admin/v1/stats",
     tag = "admin",
-    responses((status = 200, description = "The statistics.", body = StatsView), Problem401, Problem403),
+    responses((status = 200, description = "The statistics.", body = StatsView), Problem401, Problem403, Problem429),
     security(("admin" = []))
 )]
 pub(super) async fn stats(

@@ -59,8 +59,8 @@ impl Default for Admin {
 pub struct Api {
     /// Who may call it.
     pub access: ApiAccess,
-    /// A file of tokens. Each line has a tenant, a space and a token of at least 16 characters. `-`
-    /// in place of the tenant stands for none.
+    /// A file with the tokens of the protocol API and of the jobs API: names, tenants, expiry dates,
+    /// and digests of the tokens. `semel token` makes an entry. A change takes effect at once.
     #[schemars(extend("format" = "file"))]
     pub tokens_file: Option<String>,
 }

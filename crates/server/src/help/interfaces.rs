@@ -15,7 +15,8 @@ pub(super) const HELP: &[Help] = &[
     help(Code::Unauthorized,
         "The request has no valid token or certificate. Nothing was changed.",
         "Send your token as `Authorization: Bearer …`.",
-        "`api.access` and `admin.token_file` control access."),
+        "`api.tokens_file`, `admin.operators_file` and `admin.token_file` control access. Entries \
+         may have expired."),
     help(Code::Forbidden,
         "The token belongs to another tenant than the request names. Or the listener has no \
          credential, and the request came for a host name other than a loopback name. Nothing \
@@ -145,9 +146,11 @@ pub(super) const HELP: &[Help] = &[
         "Retry with the same key.",
         "The service is set with `replay_auth_url`; see its log."),
     help(Code::RateLimited,
-        "This tenant, principal or address exceeds its request rate. Nothing was started.",
+        "This tenant, principal or address exceeds its request rate. At the admin API, ten sign-ins \
+         from this address have failed within a minute. Nothing was started.",
         "Retry after `Retry-After`, with the same key if there is one.",
-        "The rates are `limits.tenant_rate`, `limits.principal_rate` and `limits.address_rate`."),
+        "The rates are `limits.tenant_rate`, `limits.principal_rate` and `limits.address_rate`. The \
+         audit trail has failed sign-ins as `admin.sign_in.failed`."),
     help(Code::TokenRequired,
         "The tenant or the caller comes from a token, and the token is missing, expired or \
          invalid. Nothing was started.",

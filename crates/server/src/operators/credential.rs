@@ -9,7 +9,7 @@ use axum::extract::{FromRef, FromRequestParts};
 use http::request::Parts;
 use semel::core::Code;
 
-use super::{Account, Operators, Role};
+use super::{Account, Operators, Role, SignIns};
 use crate::web::{
     AccessError, Failure, Peer, bearer, digest, require_guard, require_loopback_host,
 };
@@ -114,7 +114,7 @@ impl Operator {
         let own = self
             .account
             .as_ref()
-            .map_or(Role::Admin, |account| account.role);
+            .map_or(Role::Admin, |account| account.grant.role);
         if own >= role {
             return Ok(());
         }
@@ -131,17 +131,49 @@ impl<S> FromRequestParts<S> for Operator
 where
     S: Send + Sync,
     Credential: FromRef<S>,
+    SignIns: FromRef<S>,
 {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        let peer = parts.extensions.get::<Peer>();
-        let mut account = None;
-        match Credential::from_ref(state) {
-            Credential::None => require_loopback_host(parts)?,
+        let sign_ins = SignIns::from_ref(state);
+        let account = match Credential::from_ref(state) {
+            Credential::None => {
+                require_loopback_host(parts)?;
+                None
+            }
             Credential::Closed => return Err(closed()),
+            credential => {
+                sign_ins.check(parts)?;
+                match credential.authenticate(parts) {
+                    Ok(account) => {
+                        sign_ins.note_success(parts);
+                        account
+                    }
+                    Err(failure) => {
+                        sign_ins.note_failure(parts).await;
+                        return Err(failure);
+                    }
+                }
+            }
+        };
+        let peer = parts.extensions.get::<Peer>();
+        let peer = peer.and_then(|peer| peer.certificate_name.clone());
+        let operator = Self { peer, account };
+        operator.require_role(required_role(parts))?;
+        operator.require_path(parts.uri.path())?;
+        Ok(operator)
+    }
+}
+
+impl Credential {
+    /// The account of the caller, if the credential has accounts.
+    fn authenticate(&self, parts: &Parts) -> Result<Option<Account>, Failure> {
+        match self {
+            Self::None | Self::Closed => Err(closed()),
             // Checked again: a reload can change what the listener asks for.
-            Credential::MutualTls(names) => {
+            Self::MutualTls(names) => {
+                let peer = parts.extensions.get::<Peer>();
                 let verified = peer.filter(|peer| peer.has_certificate);
                 let verified = verified.ok_or_else(Failure::unauthorized)?;
                 let name = verified.certificate_name.as_deref().unwrap_or_default();
@@ -149,24 +181,22 @@ where
                     let detail = "the name of this certificate is not in admin.allowed_names";
                     return Err(Failure::new(Code::Forbidden, detail));
                 }
+                Ok(None)
             }
-            Credential::Operators(operators) => {
+            Self::Operators(operators) => {
                 let found = bearer(parts).and_then(|token| operators.find(token));
-                account = Some(found.ok_or_else(Failure::unauthorized)?);
+                found.ok_or_else(Failure::unauthorized).map(Some)
             }
-            Credential::Token(AdminToken(wanted)) => {
+            Self::Token(AdminToken(wanted)) => {
                 let given = bearer(parts).map(|token| blake3::hash(token.as_bytes()));
                 // Digests compare in constant time.
-                if given != Some(wanted) {
-                    return Err(Failure::unauthorized());
+                if given == Some(*wanted) {
+                    Ok(None)
+                } else {
+                    Err(Failure::unauthorized())
                 }
             }
         }
-        let peer = peer.and_then(|peer| peer.certificate_name.clone());
-        let operator = Self { peer, account };
-        operator.require_role(required_role(parts))?;
-        operator.require_path(parts.uri.path())?;
-        Ok(operator)
     }
 }
 

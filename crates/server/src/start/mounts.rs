@@ -14,7 +14,7 @@ use crate::jobs::JobsState;
 use crate::limits::Limiter;
 use crate::operators::{Credential, Operators};
 use crate::telemetry::trace::Tracing;
-use crate::web::{Access, AccessError, Tokens};
+use crate::web::{Access, Tokens};
 
 /// The routers that the listeners serve besides the proxy.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +37,7 @@ impl Services {
     /// # Errors
     /// [`StartError`] if a token is invalid.
     pub fn mounts(&self, config: &Config) -> Result<Mounts, StartError> {
-        let access = read_api_access(config)?;
+        let access = read_api_access(config, &self.semel.engine().env().clock)?;
         let jobs = self.jobs.clone().zip(access.clone()).map(|(jobs, access)| {
             let (rules, env) = (self.semel.key_rules(), self.semel.engine().env());
             let state = JobsState::new(jobs, access, rules.clone(), env.clone());
@@ -85,38 +85,26 @@ impl Services {
 }
 
 /// The access rule of the protocol API; `None` if it is disabled.
-fn read_api_access(config: &Config) -> Result<Option<Access>, StartError> {
+fn read_api_access(
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+) -> Result<Option<Access>, SettingError> {
     let file = match (config.api.access, &config.api.tokens_file) {
         (ApiAccess::Off, _) => return Ok(None),
-        (ApiAccess::Loopback, _) | (ApiAccess::Tokens, None) => return Ok(Some(Access::Open)),
+        (ApiAccess::Loopback, _) => return Ok(Some(Access::Open)),
+        (ApiAccess::Tokens, None) => {
+            let message = "api.access is \"tokens\", and no tokens file is set".to_owned();
+            return Err(SettingError::file("api.tokens_file", message));
+        }
         (ApiAccess::Tokens, Some(file)) => file,
     };
-    let unusable = |message: String| SettingError::file("api.tokens_file", message);
-    let text =
-        std::fs::read_to_string(file).map_err(|error| unusable(format!("{file}: {error}")))?;
-    let mut tokens = Tokens::default();
-    for (number, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let at = |error: &dyn std::fmt::Display| {
-            unusable(format!("{file}, line {}: {error}", number + 1))
-        };
-        // A line of one word is refused: it may be a tenant whose token is missing.
-        let Some((tenant, token)) = line.rsplit_once(char::is_whitespace) else {
-            return Err(at(&"write a tenant and a token, or - and a token").into());
-        };
-        let tenant = if tenant.trim() == "-" {
-            ""
-        } else {
-            tenant.trim()
-        };
-        tokens
-            .add(tenant, token)
-            .map_err(|error: AccessError| at(&error))?;
+    match Tokens::open(Path::new(file), Arc::clone(clock)) {
+        Ok(tokens) => Ok(Some(Access::Tokens(tokens))),
+        Err(error) => Err(SettingError::file(
+            "api.tokens_file",
+            format!("{file}: {error}"),
+        )),
     }
-    Ok(Some(Access::Tokens(tokens)))
 }
 
 /// The credential of the admin API.
@@ -140,30 +128,4 @@ fn read_credential(config: &Config, clock: &Arc<dyn Clock>) -> Result<Credential
         (false, true) => Credential::None,
         (false, false) => Credential::Closed,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn access(lines: &str) -> Result<Option<Access>, String> {
-        let name = format!("semel-tokens-{}-{}", std::process::id(), lines.len());
-        let file = std::env::temp_dir().join(name);
-        std::fs::write(&file, lines).expect("a file");
-        let mut config = Config::default();
-        config.api.access = ApiAccess::Tokens;
-        config.api.tokens_file = Some(file.display().to_string());
-        let access = read_api_access(&config).map_err(|error| error.to_string());
-        std::fs::remove_file(file).expect("our file");
-        access
-    }
-
-    /// A tenant whose token was forgotten must not become a token for no tenant.
-    #[test]
-    fn a_line_of_one_word_is_no_token() {
-        let read = access("# tenant token\nacme the-token-of-acme-1\n- a-token-without-tenant\n");
-        assert!(matches!(read, Ok(Some(Access::Tokens(_)))), "{read:?}");
-        let message = access("acme the-token-of-acme-1\na-long-tenant-name\n").unwrap_err();
-        assert!(message.contains("line 2"), "{message}");
-    }
 }

@@ -31,7 +31,7 @@ use semel_jobs::Jobs;
 use crate::audit::Trail;
 use crate::config::{Config, MetricsAccess, SettingError};
 use crate::limits::Limiter;
-use crate::operators::Credential;
+use crate::operators::{Credential, SignIns};
 pub(crate) use cached_probe::CachedProbe;
 use event_log::EventLog;
 use meter::Meter;
@@ -101,7 +101,9 @@ impl Telemetry {
         match &self.meter {
             None => Router::new(),
             Some(meter) => {
+                let clock = Arc::clone(&semel.engine().env().clock);
                 let state = scrape::MetricsState {
+                    sign_ins: SignIns::new(trail.clone(), clock),
                     meter: Arc::clone(meter),
                     semel: semel.clone(),
                     trail: trail.clone(),

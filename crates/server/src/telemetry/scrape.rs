@@ -17,7 +17,7 @@ use super::meter::Meter;
 use super::table as t;
 use crate::audit::Trail;
 use crate::limits::Limiter;
-use crate::operators::{Credential, Operator};
+use crate::operators::{Credential, Operator, SignIns};
 use crate::web::Failure;
 
 /// The sources of the metrics.
@@ -27,6 +27,7 @@ pub(super) struct MetricsState {
     pub(super) semel: Semel,
     pub(super) trail: Trail,
     pub(super) credential: Credential,
+    pub(super) sign_ins: SignIns,
     pub(super) size: CachedProbe<Stats>,
     pub(super) jobs: Option<Jobs>,
     pub(super) depth: CachedProbe<JobCounts>,
@@ -36,6 +37,12 @@ pub(super) struct MetricsState {
 impl FromRef<MetricsState> for Credential {
     fn from_ref(state: &MetricsState) -> Self {
         state.credential.clone()
+    }
+}
+
+impl FromRef<MetricsState> for SignIns {
+    fn from_ref(state: &MetricsState) -> Self {
+        state.sign_ins.clone()
     }
 }
 

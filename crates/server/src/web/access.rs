@@ -2,15 +2,18 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use axum::extract::{FromRef, FromRequestParts};
 use http::header;
 use http::request::Parts;
-use semel_core::Code;
+use semel_core::{Clock, Code};
+use serde::{Deserialize, Serialize};
 
 use super::failure::Failure;
 use super::tenant_limits::{TenantLimits, TenantQuota};
+use super::token_file::{Grant, NewEntry, NewToken, TokenFile, TokenFileError};
 
 /// The shortest accepted token.
 pub const MIN_TOKEN_BYTES: usize = 16;
@@ -32,12 +35,28 @@ pub enum Access {
 pub struct Tokens {
     // The lookup is by digest, so its timing reveals nothing about a token.
     tenants: HashMap<[u8; 32], Arc<str>>,
+    file: Option<TokenFile<ApiGrant>>,
 }
 
 impl std::fmt::Debug for Tokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Tokens({})", self.tenants.len())
+        write!(f, "Tokens({}", self.tenants.len())?;
+        if let Some(file) = &self.file {
+            write!(f, ", {file:?}")?;
+        }
+        f.write_str(")")
     }
+}
+
+/// What an entry of the file grants: the protocol API and the jobs API, to its tenant.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ApiGrant {}
+
+impl Grant for ApiGrant {
+    const TABLE: &'static str = "token";
+    const COMMAND: &'static str = "semel token";
+    const PREFIX: &'static str = "semel_api_";
 }
 
 /// A token or an address is refused.
@@ -80,6 +99,26 @@ pub(crate) fn digest(token: &str) -> Result<blake3::Hash, AccessError> {
 }
 
 impl Tokens {
+    /// The tokens of a file. A change of the file takes effect with the next request. If the new
+    /// file cannot be read, the tokens of the old one stay valid.
+    ///
+    /// # Errors
+    /// [`TokenFileError`] if the file is unusable.
+    pub fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self, TokenFileError> {
+        Ok(Self {
+            file: Some(TokenFile::open(path, clock)?),
+            ..Self::default()
+        })
+    }
+
+    /// Makes a token, and its entry of a file.
+    ///
+    /// # Errors
+    /// [`TokenFileError`] if the file would not accept the entry.
+    pub fn create_entry(new: NewEntry<'_>, clock: &dyn Clock) -> Result<NewToken, TokenFileError> {
+        TokenFile::create_entry(new, &ApiGrant {}, clock)
+    }
+
     /// Adds a token of `tenant`, which is empty where there are no tenants.
     ///
     /// # Errors
@@ -94,8 +133,12 @@ impl Tokens {
         }
     }
 
-    fn tenant(&self, token: &str) -> Option<&Arc<str>> {
-        self.tenants.get(blake3::hash(token.as_bytes()).as_bytes())
+    fn tenant(&self, token: &str) -> Option<Arc<str>> {
+        let added = self.tenants.get(blake3::hash(token.as_bytes()).as_bytes());
+        added.cloned().or_else(|| {
+            let account = self.file.as_ref()?.find(token)?;
+            Some(account.tenant.unwrap_or_default())
+        })
     }
 }
 
@@ -180,7 +223,7 @@ where
             }
             Access::Tokens(tokens) => {
                 let tenant = bearer(parts).and_then(|token| tokens.tenant(token));
-                let tenant = tenant.ok_or_else(Failure::unauthorized)?.clone();
+                let tenant = tenant.ok_or_else(Failure::unauthorized)?;
                 let caller = Self {
                     tenant: Some(Arc::clone(&tenant)),
                     limits,

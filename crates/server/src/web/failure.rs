@@ -121,7 +121,7 @@ problems! {
     Problem413 413 "The body is too large."
     Problem415 415 "The body is not JSON."
     Problem422 422 "The key was used with another payload, or a rule forbids the request."
-    Problem429 429 "The caller has reached a limit, or too many requests are waiting: see `code`."
+    Problem429 429 "The caller has reached a limit, too many requests are waiting, or too many sign-ins have failed: see `code`."
     Problem500 500 "The record of this key cannot be read."
     Problem503 503 "The store or the audit trail did not answer."
 }

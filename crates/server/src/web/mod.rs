@@ -9,6 +9,7 @@
 //! | `peer`, `headers` | the other end of a connection; edits of header maps |
 //! | `sized_body` | a body that keeps its size hint through wrappers |
 //! | `tenant_limits` | the limits of tenants, which the limiter implements |
+//! | `token_file` | files of named tokens: of operators, and of the APIs' callers |
 //! | `hex`, `time` | text forms of bytes, times and durations |
 
 mod access;
@@ -22,6 +23,7 @@ mod problem;
 mod sized_body;
 mod tenant_limits;
 mod time;
+mod token_file;
 
 pub use access::{Access, AccessError, MIN_TOKEN_BYTES, Tokens, check_exposure};
 pub(crate) use access::{Caller, bearer, digest, require_guard, require_loopback_host};
@@ -41,3 +43,5 @@ pub(crate) use problem::problem_response;
 pub(crate) use sized_body::{BodyLength, SizedBody};
 pub(crate) use tenant_limits::{LimitTenants, TenantLimits, TenantQuota};
 pub(crate) use time::{format_time, to_millis};
+pub(crate) use token_file::{Account, Grant, TokenFile, create_token};
+pub use token_file::{NewEntry, NewToken, TokenFileError};

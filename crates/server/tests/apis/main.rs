@@ -11,4 +11,6 @@ mod events;
 mod guide;
 mod jobs;
 mod operators;
+mod sign_ins;
 mod support;
+mod tokens;
