@@ -24,6 +24,7 @@ pub mod clock;
 mod doubt;
 mod elsewhere;
 mod identity;
+mod keys;
 mod listing;
 mod make;
 mod memory;
@@ -77,6 +78,11 @@ pub trait Subject: Send + Sync + 'static {
     /// more. `None`, the default, where the kind has no capacity; its statistics must then say so (P26).
     fn tiny(&self) -> BoxFuture<'_, Option<Arc<dyn StoreAdmin>>> {
         Box::pin(async { None })
+    }
+
+    /// Whether the store encrypts what it is given. It then has a key of its own for everything that it writes (P46).
+    fn encrypts(&self) -> bool {
+        false
     }
 
     /// Changes the stored record of `identity`, behind the store's back, into what a later version

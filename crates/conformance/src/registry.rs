@@ -4,8 +4,8 @@ use semel_core::BoxFuture;
 
 use super::{CheckVerdict, Scene};
 use super::{
-    claim, doubt, elsewhere, identity, listing, mismatch, races, renew, replay, resend, resolve,
-    restore, room, settle, storms, takeover, terms, time, wake,
+    claim, doubt, elsewhere, identity, keys, listing, mismatch, races, renew, replay, resend,
+    resolve, restore, room, settle, storms, takeover, terms, time, wake,
 };
 
 /// One check.
@@ -172,6 +172,7 @@ macro_rules! with_conformance_checks {
             restore p43_a_restored_record_expires_when_it_would_have "P43 P20";
             restore p43_a_resent_record_is_written "P43 I6";
             restore p43_a_record_and_claims_have_one_winner "P43 P4 I1";
+            keys p46_a_claim_without_the_key_changes_nothing "P46 P16 P18";
             wake p34_a_settlement_wakes "P34";
             wake p34_a_resolution_wakes "P34";
             wake p34_an_early_settlement_is_not_missed "P34";

@@ -13,7 +13,7 @@ use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::key::KeyHint;
 use crate::namespace::Namespace;
-use crate::record::{Answer, ByteCount, CrashPolicy, Fence, Record, State, Token};
+use crate::record::{Answer, ByteCount, CrashPolicy, Fence, ReadableKeys, Record, State, Token};
 
 /// A request to become the owner of a key and run its effect.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ pub struct Claim {
     pub retry: bool,
 }
 
-/// The terms of a claim: lease, retention, crash policy and attempts.
+/// The terms of a claim: lease, retention, crash policy and attempts, and the keys that the claimant can decrypt with.
 ///
 /// Checked once, here. Spans are whole milliseconds, so that every store keeps them exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,6 +46,7 @@ pub struct ClaimTerms {
     retention: Duration,
     crash: CrashPolicy,
     max_attempts: u16,
+    keys: ReadableKeys,
 }
 
 impl ClaimTerms {
@@ -87,7 +88,21 @@ impl ClaimTerms {
             retention,
             crash,
             max_attempts,
+            keys: ReadableKeys::default(),
         })
+    }
+
+    /// The same terms, from a claimant with these keys (P46).
+    #[must_use]
+    pub const fn with_keys(mut self, keys: ReadableKeys) -> Self {
+        self.keys = keys;
+        self
+    }
+
+    /// The keys of the claimant; none unless [`with_keys`](Self::with_keys) says so.
+    #[must_use]
+    pub const fn keys(&self) -> &ReadableKeys {
+        &self.keys
     }
 
     /// How long a lease lives after each write.
@@ -238,6 +253,10 @@ pub struct Replay {
     pub answer: Arc<Answer>,
     /// Runs begun until one answered.
     pub attempt: u16,
+    /// The fence of the run that answered.
+    pub fence: Fence,
+    /// The mark of the owner that answered. It gives no right any more: the record is settled.
+    pub token: Token,
     /// When the key was first claimed, on the store's clock.
     pub requested_at: Timestamp,
     /// When the answer was stored, on the store's clock.

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use crate::claim::{Busy, Claim, Claimed, Grant, InDoubt, Renewed, Replay, Resolution};
 use crate::claim::{Resolved, Restored, Settled, Settlement};
 use crate::clock::Timestamp;
-use crate::record::{Fence, Record, State, Token};
+use crate::record::{Fence, Record, RecordError, State, Token};
 
 /// The decision on one call: its answer, and what to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +36,23 @@ impl<A> Decision<A> {
             answer,
             write: Some(record),
         }
+    }
+}
+
+/// Refuses a claim of a record that is encrypted under a key which the claimant doesn't have (P46). Call it before
+/// [`claim`], on the same record.
+///
+/// # Errors
+/// [`RecordError`] says why the record can't be used. Nothing may be written then.
+pub fn check_keys(found: Option<&Record>, ask: &Claim, now: Timestamp) -> Result<(), RecordError> {
+    let is_claimable = |record: &&Record| {
+        !record.is_expired(now)
+            && record.state != State::Released
+            && record.fingerprint == ask.fingerprint
+    };
+    match found.filter(is_claimable) {
+        Some(record) => ask.terms.keys().check(record),
+        None => Ok(()),
     }
 }
 
@@ -272,6 +289,8 @@ pub fn replay(record: &Record, now: Timestamp) -> Option<Replay> {
         state: record.state,
         answer: record.answer.clone()?,
         attempt: record.attempt,
+        fence: record.fence,
+        token: record.token,
         requested_at: record.created_at,
         settled_at: record.written_at,
         expires_in: record.expires_at().since(now),

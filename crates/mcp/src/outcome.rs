@@ -138,7 +138,7 @@ pub(crate) fn late_verdict(message: &[u8], errors: ErrorRule) -> Option<Verdict>
 pub(crate) mod tests {
     use std::time::Duration;
 
-    use semel::core::{Replay, Timestamp};
+    use semel::core::{Fence, Replay, Timestamp, Token};
 
     use super::*;
 
@@ -153,6 +153,8 @@ pub(crate) mod tests {
             state,
             answer: Arc::new(answer),
             attempt: 1,
+            fence: Fence(1),
+            token: Token(0),
             requested_at: at,
             settled_at: at,
             expires_in: Duration::from_secs(60),

@@ -8,6 +8,8 @@
 //! | `redis` | Redis ≥ 7.0, Valkey | `redis` |
 //! | `sqlite` | a file on this host | `sqlite` |
 //!
+//! [`encrypted`] encrypts the records of any of them.
+//!
 //! Every backend passes the conformance suite of `semel-conformance` on a real server.
 
 #[cfg(any(
@@ -18,6 +20,7 @@
 ))]
 mod cas;
 pub mod compose;
+pub mod encrypted;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod local_host;
 #[cfg(feature = "mysql")]

@@ -13,6 +13,7 @@ use super::observe::run_observed;
 use super::request::Request;
 use super::response::{Problem, Ran, Replayed, Report, Response};
 use super::settle::settle;
+use super::store_call::decrypted;
 use crate::claim::{Grant, Settled, Settlement};
 use crate::clock::{Tick, Timestamp};
 use crate::error::StoreError;
@@ -170,6 +171,7 @@ async fn replay_of_new_owner<V>(held: &HeldLease, fence: crate::record::Fence) -
     let call = engine.store.read(&held.subject.identity);
     let found = engine.call(&held.subject, StoreCall::Read, call).await;
     let same_payload = |record: &Record| held.fingerprint == Some(record.fingerprint);
+    let found = found.and_then(decrypted);
     let record = found.ok().flatten().filter(same_payload);
     // `read` returns live records only, so the time of reading doesn't matter here.
     let replay = record.and_then(|record| protocol::replay(&record, Timestamp::default()));

@@ -7,7 +7,7 @@ use crate::env::BoxFuture;
 use crate::error::StoreError;
 use crate::event::{Step, StoreCall};
 use crate::identity::Identity;
-use crate::record::Record;
+use crate::record::{Record, RecordError};
 use crate::store::{StoreResult, within};
 
 impl Shared {
@@ -40,6 +40,7 @@ impl Shared {
         let sent = self.tick();
         let call = self.store.read(identity);
         let result = within(&*self.env.clock, self.config.call_limit, call).await;
+        let result = result.and_then(decrypted);
         if self.timed || result.is_err() {
             let subject = match &result {
                 Ok(Some(record)) => Subject::from_record(record, *identity),
@@ -79,5 +80,14 @@ impl Shared {
                 },
             );
         }
+    }
+}
+
+/// Refuses a record that comes from the store encrypted: this process has no keys (P46). A store that decrypts records
+/// returns none that are not.
+pub(super) fn decrypted(found: Option<Record>) -> StoreResult<Option<Record>> {
+    match found.as_ref().map(Record::key_id).transpose()?.flatten() {
+        Some(id) => Err(RecordError::NoKey(id).into()),
+        None => Ok(found),
     }
 }

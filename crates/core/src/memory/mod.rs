@@ -19,7 +19,7 @@ use crate::env::BoxFuture;
 use crate::error::StoreError;
 use crate::identity::Identity;
 use crate::protocol;
-use crate::record::{Answer, Fence, Record};
+use crate::record::{Answer, Fence, Record, RecordError};
 use crate::store::{Capabilities, Store, StoreResult, Wake};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -113,12 +113,24 @@ impl Inner {
         identity: &Identity,
         decide: impl Fn(Option<&Record>, Timestamp) -> protocol::Decision<A>,
     ) -> StoreResult<A> {
+        self.step_if(identity, |_, _| Ok(()), decide)
+    }
+
+    /// The same, unless `check` refuses the record found.
+    fn step_if<A>(
+        &self,
+        identity: &Identity,
+        check: impl Fn(Option<&Record>, Timestamp) -> Result<(), RecordError>,
+        decide: impl Fn(Option<&Record>, Timestamp) -> protocol::Decision<A>,
+    ) -> StoreResult<A> {
         let hash = self.hash(identity);
         let mut made_room = false;
         loop {
             let mut shard = self.shard(hash).lock();
             let now = self.now();
-            let decision = decide(shard.get(hash, identity)?, now);
+            let found = shard.get(hash, identity)?;
+            check(found, now)?;
+            let decision = decide(found, now);
             let Some(record) = decision.write else {
                 return Ok(decision.answer);
             };
@@ -173,9 +185,9 @@ impl Inner {
 impl Store for MemoryStore {
     fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
         Box::pin(async move {
-            self.inner.step(&claim.identity, |found, now| {
-                protocol::claim(found, claim, now)
-            })
+            let check = |found: Option<&Record>, now| protocol::check_keys(found, claim, now);
+            let decide = |found: Option<&Record>, now| protocol::claim(found, claim, now);
+            self.inner.step_if(&claim.identity, check, decide)
         })
     }
 

@@ -16,11 +16,17 @@ use crate::identity::Identity;
 use crate::key::KeyHint;
 use crate::namespace::Namespace;
 
-/// The version of the packed form written here.
+/// The version of a record without encrypted fields.
 pub const FORMAT_VERSION: u8 = 1;
 
-/// Bytes before the label.
+/// The version of a record with encrypted fields.
+pub const ENCRYPTED_VERSION: u8 = 2;
+
+/// Bytes before the label in version 1, and before length and key id in version 2.
 pub const HEADER_BYTES: usize = 96;
+
+/// Length and key id, which version 2 has between header and label.
+pub(super) const KEY_BYTES: usize = 8;
 
 /// Where header fields stand, for stores that compare them inside the server.
 pub mod offset {
@@ -66,6 +72,15 @@ pub enum RecordError {
     /// Another key's record (P24).
     #[error("the store returned the record of another key")]
     Foreign,
+    /// Encrypted with a key that this process doesn't have (P46).
+    #[error("the record is encrypted with key {0}, which this process doesn't have")]
+    NoKey(u32),
+    /// Encrypted, but changed or moved since (P47).
+    #[error("the record was changed or moved since it was encrypted")]
+    NotAuthentic,
+    /// Not encrypted, where only encrypted records are accepted.
+    #[error("the record is not encrypted, and this process accepts only encrypted records")]
+    Plain,
 }
 
 // Sections in the order in which they stand. From 128 on, a reader may skip what it doesn't know.
@@ -83,8 +98,10 @@ impl Record {
     /// The packed form.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(HEADER_BYTES + self.variable_bytes());
-        out.put_u8(FORMAT_VERSION);
+        let mut out = Vec::with_capacity(HEADER_BYTES + KEY_BYTES + self.variable_bytes());
+        // A field that only begins as an encrypted one stays in version 1, where the reader refuses it.
+        let key_id = self.key_id().ok().flatten();
+        out.put_u8(key_id.map_or(FORMAT_VERSION, |_| ENCRYPTED_VERSION));
         out.put_u8(self.state as u8);
         out.put_u8(self.crash as u8);
         out.put_slice(self.fingerprint.as_bytes());
@@ -100,11 +117,17 @@ impl Record {
         out.put_u16_le(self.secret_id);
         out.put_u16_le(u16::try_from(self.label_bytes()).unwrap_or(u16::MAX));
         debug_assert_eq!(out.len(), HEADER_BYTES);
+        if let Some(key_id) = key_id {
+            put_key(&mut out, key_id);
+        }
         for part in self.label_parts() {
             out.put_u8(u8::try_from(part.len()).unwrap_or(u8::MAX));
             out.put_slice(part.as_bytes());
         }
         self.encode_sections(&mut out);
+        if key_id.is_some() {
+            put_total(&mut out);
+        }
         out
     }
 
@@ -145,7 +168,7 @@ impl Record {
     pub fn decode(packed: &Bytes) -> Result<Self, RecordError> {
         let mut reader = Reader { packed, at: 0 };
         let version = reader.u8()?;
-        if version != FORMAT_VERSION {
+        if version != FORMAT_VERSION && version != ENCRYPTED_VERSION {
             return Err(RecordError::UnknownVersion(version));
         }
         let state = state(reader.u8()?)?;
@@ -161,13 +184,22 @@ impl Record {
         let attempt = reader.u16()?;
         let max_attempts = reader.u16()?;
         let secret_id = reader.u16()?;
-        let (namespace, hint) = label(&mut reader)?;
-        let Sections { checkpoint, answer } = sections(&mut reader)?;
+        let label_bytes = usize::from(reader.u16()?);
+        let key = match version {
+            ENCRYPTED_VERSION => Some((reader.u32()?, reader.u32()?)),
+            _ => None,
+        };
+        let (namespace, hint) = label(&mut reader, label_bytes)?;
+        let Sections {
+            checkpoint,
+            answer,
+            end,
+        } = sections(&mut reader)?;
         let settled = matches!(state, State::Completed | State::Failed);
         if settled != answer.is_some() {
             return Err(RecordError::Malformed("answer and state disagree"));
         }
-        Ok(Self {
+        let record = Self {
             seal,
             state,
             crash,
@@ -185,7 +217,12 @@ impl Record {
             hint,
             checkpoint,
             answer,
-        })
+        };
+        let end = u32::try_from(end).unwrap_or(u32::MAX);
+        if record.key_id()?.map(|id| (end, id)) != key {
+            return Err(RecordError::Malformed("length or key id"));
+        }
+        Ok(record)
     }
 
     /// Unpacks the record of `identity`, and no other (P24).
@@ -216,6 +253,18 @@ pub(super) fn put_answer(out: &mut Vec<u8>, answer: &Answer) {
     }
 }
 
+/// Length and key id of version 2. [`put_total`] writes the length.
+pub(super) fn put_key(out: &mut Vec<u8>, key_id: u32) {
+    out.put_u32_le(0);
+    out.put_u32_le(key_id);
+}
+
+/// Writes the length of a record of version 2 into it.
+pub(super) fn put_total(out: &mut [u8]) {
+    let total = u32::try_from(out.len()).unwrap_or(u32::MAX);
+    out[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&total.to_le_bytes());
+}
+
 fn put_section(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
     out.put_u8(tag);
     out.put_u32_le(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
@@ -235,9 +284,8 @@ fn crash(byte: u8) -> Result<CrashPolicy, RecordError> {
     found.ok_or(RecordError::Malformed("crash policy"))
 }
 
-fn label(reader: &mut Reader<'_>) -> Result<(Namespace, KeyHint), RecordError> {
+fn label(reader: &mut Reader<'_>, length: usize) -> Result<(Namespace, KeyHint), RecordError> {
     const BAD: RecordError = RecordError::Malformed("label");
-    let length = usize::from(reader.u16()?);
     let start = reader.at;
     let mut parts = [""; 4];
     for part in &mut parts {
@@ -255,12 +303,14 @@ fn label(reader: &mut Reader<'_>) -> Result<(Namespace, KeyHint), RecordError> {
 struct Sections {
     checkpoint: Bytes,
     answer: Option<Arc<Answer>>,
+    /// Where the last section ends that may not be skipped.
+    end: usize,
 }
 
 fn sections(reader: &mut Reader<'_>) -> Result<Sections, RecordError> {
     let mut checkpoint = Bytes::new();
     let (mut head, mut body) = (None, None);
-    let mut last = 0;
+    let (mut last, mut end) = (0, reader.at);
     while reader.at < reader.packed.len() {
         let tag = reader.u8()?;
         if tag <= last {
@@ -269,6 +319,9 @@ fn sections(reader: &mut Reader<'_>) -> Result<Sections, RecordError> {
         last = tag;
         let length = u32::from_le_bytes(reader.array()?);
         let bytes = reader.slice(usize::try_from(length).unwrap_or(usize::MAX))?;
+        if tag < OPTIONAL {
+            end = reader.at;
+        }
         match tag {
             CHECKPOINT if bytes.is_empty() => return Err(RecordError::Malformed("checkpoint")),
             CHECKPOINT => checkpoint = bytes,
@@ -294,7 +347,11 @@ fn sections(reader: &mut Reader<'_>) -> Result<Sections, RecordError> {
         (Some(head), Some(body)) => Some(Arc::new(Answer { head, body })),
         _ => return Err(RecordError::Malformed("half an answer")),
     };
-    Ok(Sections { checkpoint, answer })
+    Ok(Sections {
+        checkpoint,
+        answer,
+        end,
+    })
 }
 
 fn external_body(section: &[u8]) -> Result<Body, RecordError> {
@@ -335,5 +392,9 @@ impl<'a> Reader<'a> {
 
     fn u16(&mut self) -> Result<u16, RecordError> {
         self.array().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, RecordError> {
+        self.array().map(u32::from_le_bytes)
     }
 }

@@ -2,6 +2,7 @@
 
 mod codec;
 mod packed;
+mod sealed;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,8 +16,11 @@ use crate::identity::{Identity, Seal};
 use crate::key::KeyHint;
 use crate::namespace::Namespace;
 
-pub use codec::{FORMAT_VERSION, HEADER_BYTES, RecordError, offset};
+pub use codec::{ENCRYPTED_VERSION, FORMAT_VERSION, HEADER_BYTES, RecordError, offset};
 pub use packed::PackedRecord;
+pub use sealed::{
+    MAX_KEYS, ReadableKeys, SEALED_HEADER_BYTES, SEALED_MAGIC, SEALED_TAG_BYTES, SealedHeader,
+};
 
 /// The fencing token of a lease (P22). It only grows: of two leases of one key, the later has the larger fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,7 +2,11 @@
 
 use bytes::BufMut as _;
 
-use super::codec::{FORMAT_VERSION, HEADER_BYTES, offset, put_answer};
+use super::codec::{
+    ENCRYPTED_VERSION, FORMAT_VERSION, HEADER_BYTES, KEY_BYTES, offset, put_answer, put_key,
+    put_total,
+};
+use super::sealed::SealedHeader;
 use super::{Answer, Fence, State, Token};
 use crate::clock::Timestamp;
 use crate::identity::Identity;
@@ -11,7 +15,7 @@ use crate::identity::Identity;
 #[derive(Clone, Copy)]
 pub struct PackedRecord<'a> {
     bytes: &'a [u8],
-    label_end: usize,
+    label: &'a [u8],
 }
 
 impl<'a> PackedRecord<'a> {
@@ -25,14 +29,17 @@ impl<'a> PackedRecord<'a> {
     ) -> Option<Self> {
         let part = |at: usize, length: usize| bytes.get(at..at + length);
         let label: [u8; 2] = part(HEADER_BYTES - 2, 2)?.try_into().ok()?;
-        let label_end = HEADER_BYTES + usize::from(u16::from_le_bytes(label));
-        let is_ours = *bytes.first()? == FORMAT_VERSION
-            && *bytes.get(offset::STATE)? == State::Running as u8
+        let label_at = match *bytes.first()? {
+            FORMAT_VERSION => HEADER_BYTES,
+            ENCRYPTED_VERSION => HEADER_BYTES + KEY_BYTES,
+            _ => return None,
+        };
+        let label = part(label_at, usize::from(u16::from_le_bytes(label)))?;
+        let is_ours = *bytes.get(offset::STATE)? == State::Running as u8
             && part(offset::SEAL, 16)? == identity.seal()
             && part(offset::OWNER, 8)? == fence.0.to_le_bytes()
-            && part(offset::OWNER + 8, 16)? == token.0.to_le_bytes()
-            && bytes.len() >= label_end;
-        is_ours.then_some(Self { bytes, label_end })
+            && part(offset::OWNER + 8, 16)? == token.0.to_le_bytes();
+        is_ours.then_some(Self { bytes, label })
     }
 
     /// How long the record lives after each write, in milliseconds.
@@ -45,13 +52,23 @@ impl<'a> PackedRecord<'a> {
     #[must_use]
     pub fn settled(&self, state: State, answer: Option<&Answer>, now: Timestamp) -> Vec<u8> {
         let answered = answer.map_or(0, |answer| answer.head.len() + answer.body.held_bytes());
-        let mut out = Vec::with_capacity(self.label_end + answered + 56);
-        out.put_slice(&self.bytes[..self.label_end]);
+        let header = answer.and_then(|answer| SealedHeader::read(&answer.head).ok().flatten());
+        let before = HEADER_BYTES + KEY_BYTES + self.label.len();
+        let mut out = Vec::with_capacity(before + answered + 56);
+        out.put_slice(&self.bytes[..HEADER_BYTES]);
+        out[offset::VERSION] = header.map_or(FORMAT_VERSION, |_| ENCRYPTED_VERSION);
+        if let Some(header) = header {
+            put_key(&mut out, header.key_id);
+        }
+        out.put_slice(self.label);
         out[offset::STATE] = state as u8;
         let written = now.as_micros().max(self.number(offset::WRITTEN));
         out[offset::WRITTEN..offset::WRITTEN + 8].copy_from_slice(&written.to_le_bytes());
         if let Some(answer) = answer {
             put_answer(&mut out, answer);
+        }
+        if header.is_some() {
+            put_total(&mut out);
         }
         out
     }

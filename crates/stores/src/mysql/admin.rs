@@ -54,7 +54,7 @@ impl StoreAdmin for MySqlStore {
     fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
         Box::pin(async move {
             let text = format!(
-                "SELECT COUNT(*) FROM (SELECT 1 FROM semel_records WHERE format = 1 \
+                "SELECT COUNT(*) FROM (SELECT 1 FROM semel_records WHERE format IN (1, 2) \
                  AND written_us + retention_ms * 1000 <= {NOW} LIMIT {most}) expired"
             );
             let count = self.inner.number(|| once(text.clone())).await?;

@@ -5,7 +5,7 @@ use sqlx::mysql::{MySqlArguments, MySqlRow};
 use sqlx::query::Query;
 use sqlx::{Error, MySql, Row as _};
 
-use crate::sql::row::{Columns, answer_columns, unknown_format};
+use crate::sql::row::{Columns, answer_columns, format_of, is_known_format, unknown_format};
 pub(super) use crate::sql::row::{ParsedRow, RowRecord, check, signed, whole_millis};
 
 /// A statement with its arguments so far.
@@ -16,7 +16,7 @@ pub(super) fn parse(row: &MySqlRow) -> Result<ParsedRow, Error> {
     let number = |index| row.try_get::<i64, _>(index);
     let small = |index| number(index).map(|value| u16::try_from(value).unwrap_or(u16::MAX));
     let format = number(11)?;
-    if format != 1 {
+    if !is_known_format(format) {
         return Ok(Err(unknown_format(format)));
     }
     let columns = Columns {
@@ -70,7 +70,9 @@ pub(super) fn bind(query: Bound, record: &Record) -> Bound {
         .bind(record.namespace.scope().as_bytes().to_vec())
         .bind(record.hint.as_str().as_bytes().to_vec())
         .bind((!record.checkpoint.is_empty()).then(|| record.checkpoint.to_vec()));
-    bind_answer(query, record.answer.as_deref())
+    let head = record.answer.as_ref().map(|answer| &answer.head[..]);
+    let format = format_of(Some(&record.checkpoint), head);
+    bind_answer(query, record.answer.as_deref()).bind(format)
 }
 
 /// Adds head, body, and the length of a body that isn't kept.

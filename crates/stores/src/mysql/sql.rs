@@ -58,7 +58,7 @@ pub(super) struct Statements {
 impl Statements {
     pub(super) fn new() -> Self {
         let owned = format!(
-            "WHERE address = ? AND seal = ? AND fence = ? AND token = ? AND format = 1 \
+            "WHERE address = ? AND seal = ? AND fence = ? AND token = ? AND format IN (1, 2) \
              AND written_us + retention_ms * 1000 > {NOW}"
         );
         let text = |text: String| Arc::<str>::from(text);
@@ -82,7 +82,7 @@ impl Statements {
             restore: text(format!(
                 "INSERT INTO semel_records (fence, created_us, written_us, retention_ms, lease_ms, attempt, \
                  max_attempts, secret_id, state, crash, token, fingerprint, environment, tenant, scope, hint, \
-                 checkpoint, head, body, body_bytes, address, seal, format) VALUES ({} 1)",
+                 checkpoint, head, body, body_bytes, format, address, seal) VALUES ({} ?)",
                 "?, ".repeat(22)
             )),
             look_locked: text(format!("{look} FOR UPDATE NOWAIT")),
@@ -90,17 +90,18 @@ impl Statements {
             swap: text("UPDATE semel_records SET fence = ?, created_us = ?, written_us = ?, retention_ms = ?, lease_ms = ?, \
                    attempt = ?, max_attempts = ?, secret_id = ?, state = ?, crash = ?, token = ?, fingerprint = ?, \
                    environment = ?, tenant = ?, scope = ?, hint = ?, checkpoint = ?, head = ?, body = ?, \
-                   body_bytes = ? \
-                   WHERE address = ? AND fence = ? AND token = ? AND state = ? AND written_us = ? AND format = 1"
+                   body_bytes = ?, format = ? \
+                   WHERE address = ? AND fence = ? AND token = ? AND state = ? AND written_us = ? AND format IN (1, 2)"
                 .to_owned()),
             // An owner's doubt about what is in doubt already changes nothing (P18).
             settle: text(format!(
                 "UPDATE semel_records SET checkpoint = IF(? = 4, checkpoint, NULL), head = ?, body = ?, \
-                 body_bytes = ?, written_us = {NOW}, state = ? \
+                 body_bytes = ?, format = IF(? = 4, format, ?), written_us = {NOW}, state = ? \
                  {owned} AND (state = 1 OR (state = 4 AND ? <> 4))"
             )),
             renew: text(format!(
-                "UPDATE semel_records SET written_us = {NOW}, checkpoint = COALESCE(?, checkpoint) \
+                "UPDATE semel_records SET written_us = {NOW}, checkpoint = COALESCE(?, checkpoint), \
+                 format = COALESCE(?, format) \
                  {owned} AND state = 1"
             )),
             list: text(format!("SELECT {COLUMNS}, {NOW} FROM semel_records WHERE address > ?")),

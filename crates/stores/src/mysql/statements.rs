@@ -13,6 +13,7 @@ use super::error::{DUPLICATE, LOCK_WAIT, has_number, store_error, unfit};
 use super::row::{self, Bound, RowRecord, bytes, whole_millis};
 use super::sql::{NOW, once, prepared};
 use crate::sql::records::{InsertOutcome, Statements};
+use crate::sql::row::format_of;
 
 /// How many times a step that lost its compare-and-swap is tried before giving up.
 pub(super) const TRIES: usize = 16;
@@ -79,8 +80,10 @@ impl Statements for Inner {
     /// Two renewals within a microsecond may be counted as no change; the record then says that the lease is held.
     async fn write_renewal(&self, lease: &Grant, checkpoint: Option<&Bytes>) -> StoreResult<bool> {
         let statement = || {
+            let format = checkpoint.map(|checkpoint| format_of(Some(checkpoint), None));
             let checkpoint = checkpoint.map(|checkpoint| checkpoint.to_vec());
-            bind_owner(prepared(&self.sql.renew).bind(checkpoint), lease)
+            let query = prepared(&self.sql.renew).bind(checkpoint).bind(format);
+            bind_owner(query, lease)
         };
         self.writes(statement).await
     }
@@ -145,7 +148,11 @@ pub(super) fn swap(statement: &Arc<str>, address: Address, old: &Record, new: &R
 pub(super) fn settle(statement: &Arc<str>, lease: &Grant, settlement: &Settlement) -> Bound {
     let state = settlement.state() as i8;
     let answer: Option<&Answer> = settlement.answer().map(|answer| &**answer);
-    let query = row::bind_answer(prepared(statement).bind(state), answer).bind(state);
+    let format = format_of(None, answer.map(|answer| &answer.head[..]));
+    let query = row::bind_answer(prepared(statement).bind(state), answer)
+        .bind(state)
+        .bind(format)
+        .bind(state);
     bind_owner(query, lease).bind(state)
 }
 

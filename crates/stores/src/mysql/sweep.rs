@@ -87,7 +87,7 @@ impl Inner {
         let end = row.map(|row| address(&row, 0)).transpose()?;
         let within = end.map_or(String::new(), |end| format!("AND address < {}", hex(&end)));
         let expired = format!(
-            "FROM semel_records WHERE address >= {after} {within} AND format = 1 \
+            "FROM semel_records WHERE address >= {after} {within} AND format IN (1, 2) \
              AND written_us + retention_ms * 1000 <= {NOW}"
         );
         let Some(highest) = self.highest_fence(&expired).await? else {

@@ -18,10 +18,7 @@ impl Inner {
             true => Start::Read { write_sent: false },
             false => Start::Remembered(Snapshot::absent(self.link.time.now())),
         };
-        let decide = |found: Option<&Record>, now| protocol::claim(found, ask, now);
-        let Some(ChangeOutcome { answer, seen, memo }) =
-            self.try_change(&ask.identity, start, decide).await?
-        else {
+        let Some(ChangeOutcome { answer, seen, memo }) = self.try_claim(ask, start).await? else {
             return Ok(protocol::overtaken());
         };
         self.keep_canary(ask, &answer, &seen).await;

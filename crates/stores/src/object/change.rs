@@ -4,7 +4,7 @@ use bytes::Bytes;
 use object_store::UpdateVersion;
 use semel_core::protocol::Decision;
 use semel_core::store::StoreResult;
-use semel_core::{Certainty, Identity, Record, Restored, Timestamp, protocol};
+use semel_core::{Certainty, Claim, Claimed, Identity, Record, Restored, Timestamp, protocol};
 
 use super::{Inner, memo, time};
 use crate::cas::{self, Cell, Snapshot, Start, Swap, overtaken};
@@ -52,35 +52,23 @@ impl Inner {
         start: Start<Version>,
         decide: impl Fn(Option<&Record>, Timestamp) -> Decision<A>,
     ) -> StoreResult<ChangeOutcome<A>> {
-        let changed = self.try_change(identity, start, decide).await?;
+        let place = RecordCell::of(self, identity);
+        let changed = place.change(start, decide).await?;
         changed.ok_or_else(overtaken)
     }
 
-    /// As [`Self::change`]. `None` if another write came first every time.
-    pub(super) async fn try_change<A>(
+    /// As [`Self::change`], for a claim. `None` if another write came first every time.
+    pub(super) async fn try_claim(
         &self,
-        identity: &Identity,
+        ask: &Claim,
         start: Start<Version>,
-        decide: impl Fn(Option<&Record>, Timestamp) -> Decision<A>,
-    ) -> StoreResult<Option<ChangeOutcome<A>>> {
+    ) -> StoreResult<Option<ChangeOutcome<Claimed>>> {
         let place = RecordCell {
-            inner: self,
-            identity,
-            is_dated_now: true,
+            ask: Some(ask),
+            ..RecordCell::of(self, &ask.identity)
         };
-        let change = cas::drive(&place, start, decide).await?;
-        Ok(change.map(|change| {
-            let written = change.written.as_ref();
-            let read = change.seen.version();
-            let memo = written
-                .map(|(version, packed)| memo::write(version, packed))
-                .or_else(|| read.map(|read| memo::write(&read.update, &read.packed)));
-            ChangeOutcome {
-                answer: change.answer,
-                memo: memo.unwrap_or_default(),
-                seen: change.seen,
-            }
-        }))
+        let decide = |found: Option<&Record>, now| protocol::claim(found, ask, now);
+        place.change(start, decide).await
     }
 
     /// Writes a record from another store unchanged (P43). Its packed form says that the server's time of the object doesn't
@@ -91,9 +79,8 @@ impl Inner {
         record: &Record,
     ) -> StoreResult<Restored> {
         let place = RecordCell {
-            inner: self,
-            identity,
             is_dated_now: false,
+            ..RecordCell::of(self, identity)
         };
         let decide = |found: Option<&Record>, now| protocol::restore(found, record, now);
         let start = Start::Read { write_sent: false };
@@ -108,6 +95,39 @@ struct RecordCell<'a> {
     identity: &'a Identity,
     /// Whether a record is written with the time of the write.
     is_dated_now: bool,
+    /// The claim, whose keys decide whether it may use the record (P46).
+    ask: Option<&'a Claim>,
+}
+
+impl<'a> RecordCell<'a> {
+    const fn of(inner: &'a Inner, identity: &'a Identity) -> Self {
+        Self {
+            inner,
+            identity,
+            is_dated_now: true,
+            ask: None,
+        }
+    }
+
+    async fn change<A>(
+        &self,
+        start: Start<Version>,
+        decide: impl Fn(Option<&Record>, Timestamp) -> Decision<A>,
+    ) -> StoreResult<Option<ChangeOutcome<A>>> {
+        let change = cas::drive(self, start, decide).await?;
+        Ok(change.map(|change| {
+            let written = change.written.as_ref();
+            let read = change.seen.version();
+            let memo = written
+                .map(|(version, packed)| memo::write(version, packed))
+                .or_else(|| read.map(|read| memo::write(&read.update, &read.packed)));
+            ChangeOutcome {
+                answer: change.answer,
+                memo: memo.unwrap_or_default(),
+                seen: change.seen,
+            }
+        }))
+    }
 }
 
 impl Cell for RecordCell<'_> {
@@ -118,7 +138,11 @@ impl Cell for RecordCell<'_> {
     const ATTEMPTS: u32 = 8;
 
     async fn read(&self) -> StoreResult<ObjectSnapshot> {
-        self.inner.look(self.identity).await
+        let seen = self.inner.look(self.identity).await?;
+        if let Some(ask) = self.ask {
+            protocol::check_keys(seen.record(), ask, seen.now)?;
+        }
+        Ok(seen)
     }
 
     async fn swap(&self, seen: &ObjectSnapshot, new: Record) -> StoreResult<Swap<Self>> {

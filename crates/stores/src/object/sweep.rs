@@ -9,7 +9,7 @@ use object_store::ObjectMeta;
 use object_store::path::Path;
 use parking_lot::Mutex;
 use semel_core::Timestamp;
-use semel_core::record::{FORMAT_VERSION, HEADER_BYTES, offset};
+use semel_core::record::{ENCRYPTED_VERSION, FORMAT_VERSION, HEADER_BYTES, offset};
 use semel_core::store::StoreResult;
 
 use super::{Inner, time};
@@ -148,7 +148,10 @@ fn spans(header: &Bytes) -> Option<(Timestamp, Duration)> {
         let bytes = header.get(at..at + 8)?.try_into().ok()?;
         Some(u64::from_le_bytes(bytes))
     };
-    let is_known = header.get(offset::VERSION) == Some(&FORMAT_VERSION);
+    let version = header.get(offset::VERSION);
+    let is_known = [FORMAT_VERSION, ENCRYPTED_VERSION]
+        .iter()
+        .any(|known| version == Some(known));
     let written = Timestamp::from_micros(number(offset::WRITTEN)?);
     let retention = Duration::from_millis(number(offset::RETENTION)?);
     is_known.then_some((written, retention))

@@ -46,7 +46,7 @@ impl StoreAdmin for PostgresStore {
 
     fn expired(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>> {
         Box::pin(async move {
-            let text = "SELECT count(*) FROM (SELECT 1 FROM semel.records WHERE format = 1 \
+            let text = "SELECT count(*) FROM (SELECT 1 FROM semel.records WHERE format IN (1, 2) \
                 AND written_us + retention_ms * 1000 <= semel.now_us() LIMIT $1) expired";
             let most = i64::try_from(most).unwrap_or(i64::MAX);
             let count = self.inner.number(|sql| sql.plain(text).bind(most)).await?;

@@ -297,6 +297,9 @@ impl Cell for ReclaimCell<'_> {
 
     async fn read(&self) -> StoreResult<Snapshot<()>> {
         let seen = self.store.inner.look(&self.ask.identity).await?;
+        if let Some(seen) = &seen {
+            protocol::check_keys(Some(&seen.record), self.ask, seen.now)?;
+        }
         Ok(seen.map_or(Snapshot::absent(Timestamp::default()), Into::into))
     }
 

@@ -6,7 +6,7 @@ use sqlx::query::Query;
 use sqlx::types::Uuid;
 use sqlx::{Error, Postgres, Row as _};
 
-use crate::sql::row::{Columns, answer_columns, unknown_format};
+use crate::sql::row::{Columns, answer_columns, is_known_format, unknown_format};
 pub(super) use crate::sql::row::{ParsedRow, RowRecord, check, signed, whole_millis};
 
 /// A statement with its arguments so far.
@@ -15,7 +15,7 @@ pub(super) type Bound = Query<'static, Postgres, PgArguments>;
 /// Reads a row with the columns of [`super::sql::COLUMNS`].
 pub(super) fn parse(row: &PgRow) -> Result<ParsedRow, Error> {
     let format: i16 = row.try_get(8)?;
-    if format != 1 {
+    if !is_known_format(format.into()) {
         return Ok(Err(unknown_format(format.into())));
     }
     let [seal, token, address] = [

@@ -69,20 +69,47 @@ pub(super) const FIRST_RUN: (&str, &str) = (
     ),
 );
 
+/// Whether an argument is an encrypted field: it begins with [`semel_core::record::SEALED_MAGIC`].
+macro_rules! is_sealed {
+    ($argument:literal) => {
+        concat!(
+            "substring($",
+            $argument,
+            "::bytea FROM 1 FOR 8) = decode('f57365616c656402', 'hex')"
+        )
+    };
+}
+
+/// The format of a row with these two fields, checkpoint and head.
+macro_rules! format_of {
+    ($checkpoint:literal, $head:literal) => {
+        concat!(
+            "CASE WHEN ",
+            is_sealed!($checkpoint),
+            " OR ",
+            is_sealed!($head),
+            " THEN 2 ELSE 1 END"
+        )
+    };
+}
+
 /// Another row in place of exactly the one that was read.
-pub(super) const SWAP: &str = "UPDATE {records} SET fence = $6, created_us = $7, written_us = $8, retention_ms = $9, \
+pub(super) const SWAP: &str = concat!(
+    "UPDATE {records} SET fence = $6, created_us = $7, written_us = $8, retention_ms = $9, \
     lease_ms = $10, attempt = $11, max_attempts = $12, secret_id = $13, state = $14, crash = $15, \
     token = $16, fingerprint = $17, environment = $18, tenant = $19, scope = $20, hint = $21, \
     checkpoint = $22, head = $23, body = $24, body_bytes = $25, body_day = $26, \
-    waited = waited AND $14 <> 1 \
-    WHERE address = $1 AND fence = $2 AND token = $3 AND state = $4 AND written_us = $5 AND format = 1";
+    waited = waited AND $14 <> 1, format = ",
+    format_of!(22, 23),
+    " WHERE address = $1 AND fence = $2 AND token = $3 AND state = $4 AND written_us = $5 AND format IN (1, 2)"
+);
 
 /// With the rows that are `gone`: no fence after them may be smaller than theirs (P22). The largest number of all is left
 /// out, as none comes after it.
 pub(super) const RAISED_FLOOR: &str = "raised AS (UPDATE semel.fence_floor f SET floor = most.fence FROM \
     (SELECT max(fence) AS fence FROM gone) most WHERE f.floor < most.fence AND most.fence < 9223372036854775807)";
 
-const OWNED: &str = "WHERE address = $1 AND seal = $2 AND fence = $3 AND token = $4 AND format = 1 \
+const OWNED: &str = "WHERE address = $1 AND seal = $2 AND fence = $3 AND token = $4 AND format IN (1, 2) \
     AND written_us + retention_ms * 1000 > semel.now_us()";
 
 /// A settlement, if the owner is the one given and the record is open.
@@ -91,7 +118,9 @@ pub(super) fn settle_text() -> String {
     format!(
         "UPDATE {{records}} SET state = $5, head = $6, body = $7, body_bytes = $8, body_day = $9, \
          checkpoint = CASE WHEN $5 = 4 THEN checkpoint END, created_us = coalesce(created_us, written_us), \
-         written_us = semel.now_us() {OWNED} AND (state = 1 OR (state = 4 AND $5 <> 4))"
+         format = CASE WHEN $5 = 4 THEN format WHEN {} THEN 2 ELSE 1 END, \
+         written_us = semel.now_us() {OWNED} AND (state = 1 OR (state = 4 AND $5 <> 4))",
+        is_sealed!(6)
     )
 }
 
@@ -153,9 +182,10 @@ impl Statements {
             restore: of(&format!(
                 "INSERT INTO {{records}} (address, seal, fence, created_us, written_us, retention_ms, lease_ms, \
                  attempt, max_attempts, secret_id, state, crash, token, fingerprint, environment, tenant, scope, hint, \
-                 checkpoint, head, body, body_bytes, body_day, format) SELECT {}, 1 WHERE $5 + $6 * 1000 > semel.now_us() \
+                 checkpoint, head, body, body_bytes, body_day, format) SELECT {}, {} WHERE $5 + $6 * 1000 > semel.now_us() \
                  ON CONFLICT (address) DO NOTHING RETURNING waited",
-                numbered(23)
+                numbered(23),
+                format_of!(19, 20)
             )),
             look: of(&format!(
                 "SELECT {COLUMNS} FROM {{records}} WHERE address = $1"
@@ -176,8 +206,10 @@ impl Statements {
                  AND xmin = pg_current_xact_id_if_assigned()::xid"),
             renew: of(&format!(
                 "UPDATE {{records}} SET created_us = coalesce(created_us, written_us), \
-                 written_us = semel.now_us(), checkpoint = coalesce($5, checkpoint) \
-                 {owned} AND state = 1 RETURNING 1"
+                 written_us = semel.now_us(), checkpoint = coalesce($5, checkpoint), \
+                 format = CASE WHEN $5::bytea IS NULL THEN format WHEN {} THEN 2 ELSE 1 END \
+                 {owned} AND state = 1 RETURNING 1",
+                is_sealed!(5)
             )),
             mark: of(
                 "WITH marked AS (UPDATE {records} SET waited = true WHERE address = (SELECT address FROM {records} \

@@ -98,7 +98,7 @@ fn statement(index: usize, archive: bool) -> String {
         ""
     };
     format!(
-        "WITH expired AS (SELECT ctid FROM {records} WHERE ctid >= $1::tid AND ctid < $2::tid AND format = 1 \
+        "WITH expired AS (SELECT ctid FROM {records} WHERE ctid >= $1::tid AND ctid < $2::tid AND format IN (1, 2) \
          AND written_us + retention_ms * 1000 <= semel.now_us() LIMIT $3 FOR UPDATE SKIP LOCKED), \
          gone AS (DELETE FROM {records} r USING expired e WHERE r.ctid = e.ctid RETURNING r.*), {RAISED_FLOOR}{keep} \
          SELECT (SELECT count(*) FROM gone), pg_relation_size('{records}') / current_setting('block_size')::bigint"

@@ -188,6 +188,7 @@ impl ClaimCell<'_> {
     /// with the time to live tells.
     fn lost_to(&self, found: Bytes, now: Timestamp) -> StoreResult<Option<Snapshot<Bytes>>> {
         let record = Record::decode_for(&self.ask.identity, &found)?;
+        protocol::check_keys(Some(&record), self.ask, while_live(&record, now))?;
         let is_same = record.fingerprint == self.ask.fingerprint;
         let is_aged = record.state == State::Released
             || (record.state == State::Running && is_same && record.token != self.ask.token);
@@ -236,7 +237,9 @@ impl Cell for ClaimCell<'_> {
     const ATTEMPTS: u32 = ATTEMPTS;
 
     async fn read(&self) -> StoreResult<Snapshot<Bytes>> {
-        self.inner.look(&self.ask.identity, &self.key).await
+        let seen = self.inner.look(&self.ask.identity, &self.key).await?;
+        protocol::check_keys(seen.record(), self.ask, seen.now)?;
+        Ok(seen)
     }
 
     async fn swap(&self, seen: &Snapshot<Bytes>, new: Record) -> StoreResult<Swap<Self>> {

@@ -5,7 +5,7 @@
 //! ignored, because it is only a hint.
 
 use redis::{Cmd, Value};
-use semel_core::record::{FORMAT_VERSION, offset};
+use semel_core::record::{ENCRYPTED_VERSION, FORMAT_VERSION, offset};
 
 /// A script and its SHA-1, by which the server caches it.
 pub(super) struct Script {
@@ -118,7 +118,9 @@ impl Scripts {
         let owned = format!(
             "local old = redis.call('GET', KEYS[1])
 if not old then return false end
-local owned = string.byte(old, 1) == {FORMAT_VERSION} and string.sub(old, {owner_at}, {owner_end}) == ARGV[1]
+local version = string.byte(old, 1)
+local known = version == {FORMAT_VERSION} or version == {ENCRYPTED_VERSION}
+local owned = known and string.sub(old, {owner_at}, {owner_end}) == ARGV[1]
 local state = string.byte(old, {state_at})"
         );
         let (written, after_written) = (offset::WRITTEN, offset::WRITTEN + 9);
@@ -229,12 +231,14 @@ fn delete() -> Script {
                 "#!lua flags=allow-oom
 local head = redis.call('GETRANGE', KEYS[1], 0, {header_end})
 if string.sub(head, {seal_at}, {seal_at} + 15) ~= ARGV[1] then return 0 end
-if string.byte(head, 1) ~= {FORMAT_VERSION} then return redis.call('DEL', KEYS[1]) end
+local version, from = string.byte(head, 1), {header_end} + 1
+if version == {ENCRYPTED_VERSION} then from = from + 8
+elseif version ~= {FORMAT_VERSION} then return redis.call('DEL', KEYS[1]) end
 local attempt = string.sub(head, {attempt_at}, {attempt_at} + 1)
 if attempt == '\\0\\0' then return 0 end
 local label = string.byte(head, 95) + 256 * string.byte(head, 96)
-local rest = redis.call('GETRANGE', KEYS[1], {header_end} + 1, {header_end} + label)
-head = string.sub(head, 1, 1) .. '\\5' .. string.sub(head, 3, {token_at} - 1) .. string.rep('\\0', 16)
+local rest = redis.call('GETRANGE', KEYS[1], from, from + label - 1)
+head = string.char({FORMAT_VERSION}) .. '\\5' .. string.sub(head, 3, {token_at} - 1) .. string.rep('\\0', 16)
   .. string.sub(head, {token_at} + 16, {attempt_at} - 1) .. '\\0\\0' .. string.sub(head, {attempt_at} + 2)
 redis.call('SET', KEYS[1], head .. rest, 'PX', {TOMBSTONE_MILLIS})
 redis.pcall('PUBLISH', KEYS[1], '')

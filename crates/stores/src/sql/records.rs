@@ -215,6 +215,9 @@ impl<S: Statements> Cell for ClaimCell<'_, S> {
 
     async fn read(&self) -> StoreResult<Snapshot<()>> {
         let seen = self.statements.look(&self.ask.identity).await?;
+        if let Some(seen) = &seen {
+            protocol::check_keys(Some(&seen.record), self.ask, seen.now)?;
+        }
         Ok(seen.map_or(Snapshot::absent(Timestamp::default()), RowRecord::into))
     }
 

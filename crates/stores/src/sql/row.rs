@@ -123,6 +123,24 @@ impl Columns<'_> {
     }
 }
 
+/// The format of a record without encrypted fields, and of one with some.
+pub(crate) const FORMATS: [i16; 2] = [
+    semel_core::record::FORMAT_VERSION as i16,
+    semel_core::record::ENCRYPTED_VERSION as i16,
+];
+
+/// Whether this version reads rows of that format.
+pub(crate) fn is_known_format(format: i64) -> bool {
+    FORMATS.iter().any(|known| i64::from(*known) == format)
+}
+
+/// The format of a row with these fields.
+pub(crate) fn format_of(checkpoint: Option<&[u8]>, head: Option<&[u8]>) -> i16 {
+    let is_sealed = |field: &[u8]| field.starts_with(&semel_core::record::SEALED_MAGIC);
+    let mut fields = [checkpoint, head].into_iter().flatten();
+    FORMATS[usize::from(fields.any(is_sealed))]
+}
+
 /// A row of a format that this version doesn't know.
 pub(crate) fn unknown_format(format: i64) -> RecordError {
     RecordError::UnknownVersion(u8::try_from(format).unwrap_or(u8::MAX))

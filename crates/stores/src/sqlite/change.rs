@@ -152,6 +152,9 @@ async fn claim(tx: &mut SqliteConnection, ask: &Claim, now: Timestamp) -> Change
         Ok(found) => found,
         Err(error) => return Ok(Err(error)),
     };
+    if let Err(error) = protocol::check_keys(found.as_ref(), ask, now) {
+        return Ok(Err(error.into()));
+    }
     let mut decision = protocol::claim(found.as_ref(), ask, now);
     if let (Some(record), Claimed::Won(grant)) = (&mut decision.write, &mut decision.answer) {
         // Above the fences of records that were removed, should the clock have been set back since (P22).

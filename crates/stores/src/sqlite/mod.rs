@@ -107,7 +107,9 @@ impl Inner {
         // A duplicate is answered without waiting for the write lock.
         let found = self.reader.find(&ask.identity).await?;
         if found.is_some() {
-            let decision = protocol::claim(found.as_ref(), ask, self.clock.wall());
+            let now = self.clock.wall();
+            protocol::check_keys(found.as_ref(), ask, now)?;
+            let decision = protocol::claim(found.as_ref(), ask, now);
             if decision.write.is_none() {
                 return Ok(decision.answer);
             }

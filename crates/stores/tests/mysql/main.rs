@@ -5,6 +5,8 @@
 #![cfg(feature = "mysql")]
 
 mod deadlocks;
+#[path = "../encrypted/mod.rs"]
+mod encrypted;
 mod ended;
 mod failures;
 mod fences;
@@ -12,6 +14,7 @@ mod fences;
 mod lost_reply;
 mod refusals;
 mod rows;
+mod sealed;
 mod settings;
 mod suite;
 #[path = "../sql/support.rs"]

@@ -8,10 +8,13 @@ mod bodies;
 mod canary;
 mod clocks;
 mod costs;
+#[path = "../encrypted/mod.rs"]
+mod encrypted;
 mod killed;
 mod opened;
 mod refusals;
 mod refused;
+mod sealed;
 mod suite;
 mod support;
 mod traps;

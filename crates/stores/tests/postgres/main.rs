@@ -6,6 +6,8 @@
 
 mod commits;
 mod diagnosis;
+#[path = "../encrypted/mod.rs"]
+mod encrypted;
 mod ended;
 mod errors;
 mod failures;
@@ -13,6 +15,7 @@ mod fences;
 #[path = "../sql/lost_reply.rs"]
 mod lost_reply;
 mod open_runs;
+mod sealed;
 mod sessions;
 mod settings;
 mod suite;

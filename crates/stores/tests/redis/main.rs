@@ -7,8 +7,11 @@
 
 mod diagnosis;
 mod durability;
+#[path = "../encrypted/mod.rs"]
+mod encrypted;
 mod interceptor;
 mod links;
+mod sealed;
 mod semel_on_redis;
 mod suite;
 mod support;

@@ -2,8 +2,11 @@
 //! killed, are in `tests/tests/sqlite.rs`.
 #![cfg(feature = "sqlite")]
 
+#[path = "../encrypted/mod.rs"]
+mod encrypted;
 mod file;
 mod refusals;
+mod sealed;
 mod suite;
 #[path = "../sql/support.rs"]
 mod support;

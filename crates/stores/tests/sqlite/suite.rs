@@ -10,14 +10,14 @@ use semel_stores::sqlite::SqliteStore;
 
 use crate::Place;
 
-struct File {
+pub(crate) struct File {
     place: Place,
     store: SqliteStore,
     another: SqliteStore,
 }
 
 impl File {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let place = Place::new();
         let (store, another) = (place.open().await, place.open().await);
         Self {

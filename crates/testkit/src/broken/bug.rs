@@ -210,6 +210,8 @@ macro_rules! with_seeded_bugs {
             resent_restore_is_kept ResentRestoreIsKept "p43_a_resent_record_is_written";
             /// Restoring looks, and then writes, whatever was written in between.
             restore_looks_first RestoreLooksFirst "p43_a_record_and_claims_have_one_winner";
+            /// A claim is decided without a look at the claimant's keys.
+            claim_without_the_key ClaimWithoutTheKey "p46_a_claim_without_the_key_changes_nothing";
             /// Wake-ups are promised and never come.
             never_wakes NeverWakes "p34_a_settlement_wakes";
             /// A resolution wakes nobody.

@@ -40,6 +40,10 @@ impl BrokenStore {
         if let Some(answer) = self.lagging(ask) {
             return Ok(answer);
         }
+        if !self.has(Bug::ClaimWithoutTheKey) {
+            let found = self.load(&self.shared.kept.lock(), &ask.identity)?;
+            protocol::check_keys(found.as_ref(), ask, self.now())?;
+        }
         let decide = |found: Option<&Record>, now| claim::claim(self.shared.bug, found, ask, now);
         let answer = self.step(&self.looked_up(ask), decide)?;
         let is_replay = matches!(answer, Claimed::Replay(_));

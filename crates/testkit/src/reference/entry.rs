@@ -128,6 +128,8 @@ impl ReferenceEntry {
         let replay = Replay {
             state: self.state,
             attempt: self.attempt,
+            fence: Fence(self.fence),
+            token: Token(self.token),
             answer,
             requested_at: Timestamp::from_micros(self.first_claimed),
             settled_at: Timestamp::from_micros(self.written),

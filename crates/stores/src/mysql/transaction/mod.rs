@@ -74,6 +74,7 @@ impl Run<My> {
         for _ in 0..TRIES {
             let found = self.store.inner.look(&ask.identity).await?;
             if let Some(seen) = &found {
+                protocol::check_keys(Some(&seen.record), ask, seen.now)?;
                 let decision = protocol::claim(Some(&seen.record), ask, seen.now);
                 if decision.write.is_none() {
                     return Ok(decision.answer);
@@ -167,6 +168,7 @@ impl Run<My> {
             return Ok(TxClaim::Overtaken); // Free again.
         };
         let seen: RowRecord = row::check(row::parse(&row).map_err(store_error)?, &ask.identity)?;
+        protocol::check_keys(Some(&seen.record), ask, seen.now)?;
         let decision = protocol::claim(Some(&seen.record), ask, seen.now);
         let Some(write) = decision.write else {
             return Ok(TxClaim::Answered(decision.answer, false));

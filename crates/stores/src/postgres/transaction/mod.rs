@@ -92,6 +92,7 @@ impl Run<Pg> {
                 }
                 return Ok((busy(ask), false)); // Another transaction has written it, and not yet committed.
             };
+            protocol::check_keys(Some(&seen.record), ask, seen.now)?;
             let decision = protocol::claim(Some(&seen.record), ask, seen.now);
             let Some(write) = decision.write else {
                 return Ok((decision.answer, false));

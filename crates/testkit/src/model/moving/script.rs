@@ -17,6 +17,7 @@ use semel_core::{
     BoxFuture, Busy, Capabilities, Certainty, Claim, Claimed, Clock, Digest, Fence, Grant,
     Identity, InDoubt, Record, Renewed, Replay, Resolution, Resolved, Restored, Settled,
     Settlement, State, Store, StoreAdmin, StoreError, StoreErrorKind, StoreResult, Tick, Timestamp,
+    Token,
 };
 use semel_stores::compose::BodyStore;
 
@@ -292,6 +293,8 @@ fn claimed(codec: &Codec, token: u8, said: CopyReply) -> Claimed {
             },
             answer: answer(number),
             attempt: 1,
+            fence: Fence(1),
+            token: Token(0),
             requested_at: codec::time(0),
             settled_at: codec::time(0),
             expires_in: Duration::ZERO,

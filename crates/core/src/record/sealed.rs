@@ -1,0 +1,132 @@
+//! The format of an encrypted field (record version 2), and who may read it. The cipher itself is not here: this crate only
+//! has to know which records are encrypted, and under which key.
+//!
+//! An encrypted field is [`SEALED_MAGIC`], its total length (4 bytes), the id of its key (4), the fence of the lease that
+//! wrote it (8), then the ciphertext and its tag. Numbers are little-endian.
+
+use super::{Fence, Record, RecordError};
+
+/// The first bytes of an encrypted field. No UTF-8 text begins so.
+pub const SEALED_MAGIC: [u8; 8] = *b"\xf5sealed\x02";
+
+/// Bytes before the ciphertext.
+pub const SEALED_HEADER_BYTES: usize = 24;
+
+/// Bytes of the authentication tag at the end.
+pub const SEALED_TAG_BYTES: usize = 16;
+
+/// The header of an encrypted field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SealedHeader {
+    /// The length of the whole field.
+    pub total_bytes: u32,
+    /// The id of the key; never 0.
+    pub key_id: u32,
+    /// The fence of the lease that wrote it.
+    pub fence: Fence,
+}
+
+impl SealedHeader {
+    /// The header in its stored form.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; SEALED_HEADER_BYTES] {
+        let mut out = [0; SEALED_HEADER_BYTES];
+        out[..8].copy_from_slice(&SEALED_MAGIC);
+        out[8..12].copy_from_slice(&self.total_bytes.to_le_bytes());
+        out[12..16].copy_from_slice(&self.key_id.to_le_bytes());
+        out[16..].copy_from_slice(&self.fence.0.to_le_bytes());
+        out
+    }
+
+    /// The header of `field`; `None` if it isn't encrypted.
+    ///
+    /// # Errors
+    /// [`RecordError::Malformed`] if it begins as an encrypted field and isn't a whole one.
+    pub fn read(field: &[u8]) -> Result<Option<Self>, RecordError> {
+        if !field.starts_with(&SEALED_MAGIC) {
+            return Ok(None);
+        }
+        let number = |at: usize| {
+            let bytes = field.get(at..at + 4)?.try_into().ok()?;
+            Some(u32::from_le_bytes(bytes))
+        };
+        let fence = field.get(16..24).and_then(|bytes| bytes.try_into().ok());
+        let (Some(total_bytes), Some(key_id), Some(fence)) = (number(8), number(12), fence) else {
+            return Err(RecordError::Malformed("encrypted field cut short"));
+        };
+        let is_whole = usize::try_from(total_bytes) == Ok(field.len())
+            && field.len() >= SEALED_HEADER_BYTES + SEALED_TAG_BYTES;
+        if !is_whole || key_id == 0 {
+            return Err(RecordError::Malformed("length of an encrypted field"));
+        }
+        Ok(Some(Self {
+            total_bytes,
+            key_id,
+            fence: Fence(u64::from_le_bytes(fence)),
+        }))
+    }
+}
+
+/// The most keys that one process has at a time.
+pub const MAX_KEYS: usize = 8;
+
+/// The keys of a claimant: which encrypted records it may take over or be answered from (P46). Ids only, no key material.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ReadableKeys {
+    ids: [u32; MAX_KEYS],
+    refuses_plain: bool,
+}
+
+impl ReadableKeys {
+    /// The keys with these ids. Ids past [`MAX_KEYS`] are left out.
+    #[must_use]
+    pub fn new(ids: impl IntoIterator<Item = u32>, refuses_plain: bool) -> Self {
+        let mut all = [0; MAX_KEYS];
+        for (place, id) in all.iter_mut().zip(ids) {
+            *place = id;
+        }
+        Self {
+            ids: all,
+            refuses_plain,
+        }
+    }
+
+    /// Whether a record may be used by a process with these keys.
+    ///
+    /// # Errors
+    /// [`RecordError::NoKey`] if the record is encrypted under another key; [`RecordError::Plain`] if it is not encrypted and
+    /// must be.
+    pub fn check(&self, record: &Record) -> Result<(), RecordError> {
+        match record.key_id()? {
+            Some(id) if self.ids.contains(&id) => Ok(()),
+            Some(id) => Err(RecordError::NoKey(id)),
+            None if self.refuses_plain && record.has_content() => Err(RecordError::Plain),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Record {
+    /// The key under which answer or checkpoint are encrypted; `None` if neither is. A record with an encrypted field has
+    /// format version 2.
+    ///
+    /// # Errors
+    /// [`RecordError::Malformed`] if a field begins as an encrypted one and isn't one.
+    pub fn key_id(&self) -> Result<Option<u32>, RecordError> {
+        let head = self.answer.as_ref().map(|answer| &answer.head);
+        for field in [head, Some(&self.checkpoint)].into_iter().flatten() {
+            if let Some(header) = SealedHeader::read(field)? {
+                return Ok(Some(header.key_id));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether it keeps anything of the caller's or the effect's.
+    fn has_content(&self) -> bool {
+        let answered = self.answer.as_ref();
+        !self.checkpoint.is_empty()
+            || answered
+                .is_some_and(|answer| !answer.head.is_empty() || answer.body.held_bytes() > 0)
+    }
+}

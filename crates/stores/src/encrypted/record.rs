@@ -1,0 +1,192 @@
+//! Answers, checkpoints and whole records, encrypted and decrypted.
+//!
+//! What is encrypted of an answer: its head, after the kind and the length of its body; and the body itself, beside it. A
+//! body that is not in the record has nothing to encrypt here: a blob store gets what this module has encrypted.
+
+use std::sync::Arc;
+
+use bytes::{BufMut as _, Bytes};
+use semel_core::record::{SEALED_HEADER_BYTES, SealedHeader};
+use semel_core::{Answer, Body, Fence, Identity, Record, RecordError, State, Token};
+
+use super::cipher::{BODY, BoundField, CHECKPOINT, HEAD};
+use super::key::EncryptionKey;
+use super::keyring::Keyring;
+
+/// How much larger an answer may become.
+pub(super) const MAX_OVERHEAD_BYTES: usize = 128;
+
+// Kinds of bodies, in the encrypted head.
+const KEPT: u8 = 1;
+const OMITTED: u8 = 2;
+const EXTERNAL: u8 = 3;
+
+/// Bytes of kind and length before the head.
+const PREFIX_BYTES: usize = 9;
+const DIGEST_BYTES: usize = 32;
+
+/// The run that wrote an answer.
+#[derive(Clone, Copy)]
+pub(super) struct Run<'a> {
+    pub(super) identity: &'a Identity,
+    pub(super) state: State,
+    pub(super) fence: Fence,
+    pub(super) token: Token,
+}
+
+impl<'a> Run<'a> {
+    pub(super) const fn of_record(identity: &'a Identity, record: &Record) -> Self {
+        Self {
+            identity,
+            state: record.state,
+            fence: record.fence,
+            token: record.token,
+        }
+    }
+
+    const fn field(&self, field: u8) -> BoundField<'a> {
+        BoundField {
+            identity: self.identity,
+            field,
+            state: self.state,
+            token: self.token,
+        }
+    }
+}
+
+/// A checkpoint is bound to its key and to the fences up to now: the next owner inherits it.
+const fn checkpoint_field(identity: &Identity) -> BoundField<'_> {
+    BoundField {
+        identity,
+        field: CHECKPOINT,
+        state: State::Running,
+        token: Token(0),
+    }
+}
+
+pub(super) fn seal_checkpoint(
+    key: &EncryptionKey,
+    identity: &Identity,
+    fence: Fence,
+    checkpoint: &Bytes,
+) -> Result<Bytes, RecordError> {
+    if checkpoint.is_empty() {
+        return Ok(Bytes::new());
+    }
+    checkpoint_field(identity).seal(key, fence, checkpoint)
+}
+
+pub(super) fn open_checkpoint(
+    keys: &Keyring,
+    identity: &Identity,
+    fence: Fence,
+    checkpoint: &Bytes,
+) -> Result<Bytes, RecordError> {
+    let opened = checkpoint_field(identity).open(keys, fence, checkpoint)?;
+    Ok(opened.unwrap_or_else(|| checkpoint.clone()))
+}
+
+pub(super) fn seal_answer(
+    key: &EncryptionKey,
+    run: &Run<'_>,
+    answer: &Answer,
+) -> Result<Arc<Answer>, RecordError> {
+    let mut text = Vec::with_capacity(PREFIX_BYTES + DIGEST_BYTES + answer.head.len());
+    match &answer.body {
+        Body::Kept(body) => {
+            text.put_u8(KEPT);
+            text.put_u64_le(body.len() as u64);
+        }
+        Body::Omitted { bytes } => {
+            text.put_u8(OMITTED);
+            text.put_u64_le(*bytes);
+        }
+        Body::External { bytes, digest } => {
+            text.put_u8(EXTERNAL);
+            text.put_u64_le(*bytes);
+            text.put_slice(digest);
+        }
+    }
+    text.put_slice(&answer.head);
+    let head = run.field(HEAD).seal(key, run.fence, &text)?;
+    let body = match &answer.body {
+        Body::Kept(body) => {
+            let mut header = [0; SEALED_HEADER_BYTES];
+            header.copy_from_slice(&head[..SEALED_HEADER_BYTES]);
+            Body::Kept(run.field(BODY).seal_beside(key, &header, body)?)
+        }
+        other => other.clone(),
+    };
+    Ok(Arc::new(Answer { head, body }))
+}
+
+pub(super) fn open_answer(
+    keys: &Keyring,
+    run: &Run<'_>,
+    answer: &Arc<Answer>,
+) -> Result<Arc<Answer>, RecordError> {
+    let Some(header) = SealedHeader::read(&answer.head)? else {
+        return Ok(Arc::clone(answer));
+    };
+    let text = run.field(HEAD).open(keys, run.fence, &answer.head)?;
+    let mut text = text.unwrap_or_default();
+    if text.len() < PREFIX_BYTES {
+        return Err(RecordError::NotAuthentic);
+    }
+    let prefix = text.split_to(PREFIX_BYTES);
+    let bytes = prefix[1..].try_into().map_or(0, u64::from_le_bytes);
+    let body = match (prefix[0], &answer.body) {
+        (KEPT, Body::Kept(sealed)) => {
+            let body = run.field(BODY).open_beside(keys, header, sealed)?;
+            if body.len() as u64 != bytes {
+                return Err(RecordError::NotAuthentic);
+            }
+            Body::Kept(body)
+        }
+        // A blob store has it, or has lost it (P44).
+        (KEPT, Body::External { digest, .. }) => Body::External {
+            bytes,
+            digest: *digest,
+        },
+        (KEPT | OMITTED, Body::Omitted { .. }) => Body::Omitted { bytes },
+        (EXTERNAL, Body::External { .. } | Body::Omitted { .. }) if text.len() >= DIGEST_BYTES => {
+            let digest = text.split_to(DIGEST_BYTES);
+            match &answer.body {
+                Body::External { .. } => Body::external(bytes, &digest)?,
+                _ => Body::Omitted { bytes },
+            }
+        }
+        _ => return Err(RecordError::NotAuthentic),
+    };
+    Ok(Arc::new(Answer { head: text, body }))
+}
+
+pub(super) fn seal_record(
+    key: &EncryptionKey,
+    identity: &Identity,
+    record: &Record,
+) -> Result<Record, RecordError> {
+    let run = Run::of_record(identity, record);
+    let answer = record.answer.as_deref();
+    let answer = answer.map(|answer| seal_answer(key, &run, answer));
+    Ok(Record {
+        checkpoint: seal_checkpoint(key, identity, record.fence, &record.checkpoint)?,
+        answer: answer.transpose()?,
+        ..record.clone()
+    })
+}
+
+pub(super) fn open_record(
+    keys: &Keyring,
+    identity: &Identity,
+    record: Record,
+) -> Result<Record, RecordError> {
+    let run = Run::of_record(identity, &record);
+    let answer = record.answer.as_ref();
+    let answer = answer.map(|answer| open_answer(keys, &run, answer));
+    Ok(Record {
+        checkpoint: open_checkpoint(keys, identity, record.fence, &record.checkpoint)?,
+        answer: answer.transpose()?,
+        ..record
+    })
+}
