@@ -8,6 +8,7 @@ mod demo;
 mod dev;
 mod docs;
 mod doctor;
+mod encryption_key;
 mod events;
 mod exit;
 mod gc;
@@ -76,6 +77,8 @@ enum Command {
     Operator(operator::Operator),
     /// Creates a token for a caller of the protocol API and of the jobs API.
     Token(token::Token),
+    /// Creates a key for encrypted records.
+    EncryptionKey(encryption_key::EncryptionKeyArgs),
     /// Verifies the files of the audit trail.
     #[command(subcommand)]
     Audit(Box<audit::Audit>),
@@ -116,6 +119,7 @@ fn main() -> std::process::ExitCode {
         Command::Top(top) => top.run(),
         Command::Operator(operator) => operator.run(),
         Command::Token(token) => token.run(),
+        Command::EncryptionKey(key) => key.run(),
         Command::Audit(audit) => audit.run(),
         Command::Gc(gc) => gc.run(),
         Command::Doctor(doctor) => doctor.run(),

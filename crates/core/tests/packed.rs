@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use semel_core::record::PackedRecord;
+use semel_core::record::{PackedRecord, SealedHeader};
 use semel_core::{
     Answer, Body, Claim, ClaimTerms, Claimed, CrashPolicy, Fence, Fingerprint, Grant, Identity,
     InDoubt, Key, Namespace, Record, Secret, Settlement, Timestamp, Token, protocol,
@@ -34,6 +34,16 @@ fn running(checkpoint: &'static [u8]) -> (Identity, Record) {
     (claim.identity, record)
 }
 
+/// A field that looks encrypted.
+fn encrypted() -> Bytes {
+    let header = SealedHeader {
+        total_bytes: 44,
+        key_id: 3,
+        fence: Fence(1),
+    };
+    [&header.to_bytes()[..], &[7; 20]].concat().into()
+}
+
 #[test]
 fn settling_the_packed_form_is_settling_the_record() {
     let kept = Arc::new(Answer::from_body(vec![1, 2, 3]));
@@ -41,7 +51,12 @@ fn settling_the_packed_form_is_settling_the_record() {
         head: Bytes::from_static(b"200"),
         body: Body::Omitted { bytes: 1 << 40 },
     });
+    let encrypted = Arc::new(Answer {
+        head: encrypted(),
+        body: Body::Kept(Bytes::from_static(&[9; 16])),
+    });
     let settlements = [
+        Settlement::Complete(encrypted),
         Settlement::Complete(Arc::clone(&kept)),
         Settlement::Complete(left_out),
         Settlement::Fail(kept),
@@ -49,8 +64,16 @@ fn settling_the_packed_form_is_settling_the_record() {
     ];
     // A clock that was set back changes nothing that was written.
     for now in [900_000, 5_000_000].map(Timestamp::from_micros) {
-        for checkpoint in [&b""[..], b"half-way"] {
-            let (identity, record) = running(checkpoint);
+        for checkpoint in [
+            Bytes::new(),
+            Bytes::from_static(b"half-way"),
+            self::encrypted(),
+        ] {
+            let (identity, record) = running(b"");
+            let record = Record {
+                checkpoint,
+                ..record
+            };
             let bytes = record.encode();
             let packed =
                 PackedRecord::running(&bytes, &identity, record.fence, record.token).unwrap();

@@ -49,6 +49,9 @@ pub enum OpenError {
     /// The store is used with another secret, or didn't answer.
     #[error(transparent)]
     Canary(#[from] CanaryError),
+    /// The store is used with other encryption keys, or didn't answer.
+    #[error(transparent)]
+    Encryption(#[from] semel_stores::encrypted::canary::KeyCanaryError),
 }
 
 /// The error with its cause, because "refused" alone doesn't help at start-up.

@@ -3,6 +3,7 @@
 mod answer;
 #[cfg(feature = "http")]
 mod door;
+mod encryption;
 mod error;
 mod open;
 mod operation;
@@ -13,6 +14,7 @@ mod transactional;
 mod url;
 
 pub use answer::{Answer, Error, Failure, Rejection};
+pub use encryption::Encryption;
 pub use error::OpenError;
 pub use open::{Builder, Semel};
 pub use operation::{Call, Keyed, Operation};
@@ -43,3 +45,5 @@ pub use semel_http as http;
 
 /// The protocol crate, for authors of a store or a door.
 pub use semel_core as core;
+/// Keys for encrypted records, and where they come from.
+pub use semel_stores::encrypted;

@@ -7,10 +7,12 @@ use semel_core::engine::{Engine, EngineConfig};
 use semel_core::event::{NoopObserver, Observer};
 use semel_core::policy::Policy;
 use semel_core::{Env, KeyRules, Secret, StoreAdmin};
+use semel_stores::encrypted;
 
+use crate::encryption::{Encryption, OpenKeys};
 use crate::error::OpenError;
 use crate::runtime::tokio_env;
-use crate::stores::{OpenedStore, open_stores, start_sweeping};
+use crate::stores::{OpenedStore, mirror, open_stores, start_sweeping};
 
 /// The idempotency layer: a store, and an engine on it. Cheap to clone.
 ///
@@ -38,6 +40,7 @@ pub(crate) struct Shared {
     pub(crate) environment: String,
     pub(crate) policy: Arc<Policy>,
     pub(crate) key_rules: KeyRules,
+    keys: Option<OpenKeys>,
     #[cfg(feature = "mysql")]
     pub(crate) mysql: Option<semel_stores::mysql::MySqlStore>,
     #[cfg(feature = "object")]
@@ -108,6 +111,25 @@ impl Semel {
         &self.shared.store
     }
 
+    /// Uses other encryption keys from now on, after a check that the store is not used with others. A key that records
+    /// need must stay among them.
+    ///
+    /// # Errors
+    /// [`OpenError::Encryption`] if these keys must not be used, and the keys stay as they were. Always, if it was opened
+    /// without encryption.
+    pub async fn replace_keys(&self, keys: encrypted::Keyring) -> Result<(), OpenError> {
+        match &self.shared.keys {
+            Some(open) => Ok(open.replace(keys).await?),
+            None => Err(encrypted::canary::KeyCanaryError::NotEncrypted.into()),
+        }
+    }
+
+    /// Whether records are encrypted, or may be.
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        self.shared.keys.is_some()
+    }
+
     /// The store, if the records are in a bucket: for other objects in the same bucket.
     #[cfg(feature = "object")]
     #[must_use]
@@ -154,6 +176,7 @@ pub struct Builder {
     observer: Arc<dyn Observer>,
     env: Option<Env>,
     tool: bool,
+    encryption: Option<Encryption>,
     #[cfg(feature = "object")]
     bodies: Option<(String, usize)>,
 }
@@ -169,6 +192,7 @@ impl Default for Builder {
             observer: Arc::new(NoopObserver),
             env: None,
             tool: false,
+            encryption: None,
             #[cfg(feature = "object")]
             bodies: None,
         }
@@ -232,6 +256,13 @@ impl Builder {
         self
     }
 
+    /// Encrypts answers and checkpoints in the store, and in the blob store. Not together with `run_in` and jobs, which write
+    /// records in statements of their own: those then find no store to use.
+    pub fn encryption(mut self, encryption: Encryption) -> Self {
+        self.encryption = Some(encryption);
+        self
+    }
+
     /// Opens the store at `url`.
     ///
     /// # Errors
@@ -251,9 +282,9 @@ impl Builder {
         self.on(store.into(), env).await
     }
 
-    async fn on(self, opened: OpenedStore, env: Env) -> Result<Semel, OpenError> {
-        #[cfg(feature = "object")]
-        let opened = self.with_body_store(opened, &env).await?;
+    async fn on(self, mut opened: OpenedStore, env: Env) -> Result<Semel, OpenError> {
+        let bare = Arc::clone(&opened.store);
+        opened = self.wrapped(opened, &env).await?;
         let store = opened.store;
         self.policy.terms()?;
         semel_core::Namespace::new(&self.environment, "", "any")?;
@@ -261,10 +292,20 @@ impl Builder {
         if capabilities.shared || capabilities.durable {
             match self.tool {
                 true => {
-                    canary::check_read_only(&*store, &env, &self.secret, &self.environment).await?;
+                    canary::check_read_only(&*bare, &env, &self.secret, &self.environment).await?;
                 }
-                false => canary::check(&*store, &env, &self.secret, &self.environment).await?,
+                false => canary::check(&*bare, &env, &self.secret, &self.environment).await?,
             }
+        }
+        let keys = self.encryption.map(|encryption| OpenKeys {
+            encryption,
+            bare,
+            env: env.clone(),
+            environment: self.environment.clone(),
+            secret_id: self.secret.id(),
+        });
+        if let Some(keys) = &keys {
+            keys.check(self.tool).await?;
         }
         start_sweeping(Arc::downgrade(&store), &env);
         let engine = Engine::with(store.clone(), env, self.secret, self.config, self.observer);
@@ -274,6 +315,7 @@ impl Builder {
             environment: self.environment,
             policy: Arc::new(self.policy),
             key_rules: self.key_rules,
+            keys,
             #[cfg(feature = "mysql")]
             mysql: opened.mysql,
             #[cfg(feature = "object")]
@@ -287,26 +329,58 @@ impl Builder {
     }
 }
 
-#[cfg(feature = "object")]
 impl Builder {
-    /// Adds the blob store for large bodies, if one is configured.
+    /// The store with what is configured around it: the blob store for large bodies, and encryption around both. Of two
+    /// stores each is encrypted by itself, because an encrypted answer belongs to one store's record.
+    async fn wrapped(&self, mut opened: OpenedStore, env: &Env) -> Result<OpenedStore, OpenError> {
+        let Some(encryption) = self.encryption.as_ref() else {
+            opened.store = self.with_body_store(opened.store, env).await?;
+            // A tool without keys says that a record is encrypted, instead of showing it so.
+            if self.tool {
+                let none = Encryption::new(encrypted::Keyring::empty());
+                opened.store = none.around(opened.store);
+            }
+            return Ok(opened);
+        };
+        opened.store = match opened.pair.take() {
+            None => encryption.around(self.with_body_store(opened.store, env).await?),
+            Some([first, second]) => {
+                let first = self.with_body_store(first, env).await?;
+                let second = self.with_body_store(second, env).await?;
+                mirror([encryption.around(first), encryption.around(second)])
+            }
+        };
+        Ok(OpenedStore::from(opened.store))
+    }
+
+    #[cfg(not(feature = "object"))]
     async fn with_body_store(
         &self,
-        mut opened: OpenedStore,
+        store: Arc<dyn StoreAdmin>,
+        _: &Env,
+    ) -> Result<Arc<dyn StoreAdmin>, OpenError> {
+        Ok(store)
+    }
+
+    /// Adds the blob store for large bodies, if one is configured.
+    #[cfg(feature = "object")]
+    async fn with_body_store(
+        &self,
+        store: Arc<dyn StoreAdmin>,
         env: &Env,
-    ) -> Result<OpenedStore, OpenError> {
+    ) -> Result<Arc<dyn StoreAdmin>, OpenError> {
+        use semel_stores::compose::Spill;
         use semel_stores::object::ObjectBodies;
-        if let Some((url, above)) = &self.bodies {
-            let bodies = Box::pin(ObjectBodies::open(url, Arc::clone(&env.clock))).await;
-            let bodies = Arc::new(bodies.map_err(OpenError::Bodies)?);
-            let clock = Arc::clone(&env.clock);
-            opened.store = Arc::new(semel_stores::compose::Spill::new(
-                opened.store,
-                bodies,
-                *above,
-                clock,
-            ));
-        }
-        Ok(opened)
+        let Some((url, above)) = &self.bodies else {
+            return Ok(store);
+        };
+        let bodies = Box::pin(ObjectBodies::open(url, Arc::clone(&env.clock))).await;
+        let bodies = Arc::new(bodies.map_err(OpenError::Bodies)?);
+        Ok(Arc::new(Spill::new(
+            store,
+            bodies,
+            *above,
+            Arc::clone(&env.clock),
+        )))
     }
 }

@@ -13,6 +13,8 @@ use crate::url::{StoreKind, memory_config, one_or_two, read};
 /// An opened store, with handles for what only one kind can do.
 pub(crate) struct OpenedStore {
     pub(crate) store: Arc<dyn StoreAdmin>,
+    /// The two stores in which the same records are kept, if there are two.
+    pub(crate) pair: Option<[Arc<dyn StoreAdmin>; 2]>,
     #[cfg(feature = "mysql")]
     pub(crate) mysql: Option<semel_stores::mysql::MySqlStore>,
     #[cfg(feature = "object")]
@@ -25,6 +27,7 @@ impl From<Arc<dyn StoreAdmin>> for OpenedStore {
     fn from(store: Arc<dyn StoreAdmin>) -> Self {
         Self {
             store,
+            pair: None,
             #[cfg(feature = "mysql")]
             mysql: None,
             #[cfg(feature = "object")]
@@ -51,8 +54,16 @@ pub(crate) async fn open_stores(urls: &str, env: &Env) -> Result<OpenedStore, Op
         return Ok(first);
     };
     let second = open_one(second, env).await?;
-    let both = Mirror::new(first.store, second.store);
-    Ok(OpenedStore::from(Arc::new(both) as Arc<dyn StoreAdmin>))
+    let pair = [first.store, second.store];
+    let both = mirror(pair.clone());
+    Ok(OpenedStore {
+        pair: Some(pair),
+        ..OpenedStore::from(both)
+    })
+}
+
+pub(crate) fn mirror([first, second]: [Arc<dyn StoreAdmin>; 2]) -> Arc<dyn StoreAdmin> {
+    Arc::new(Mirror::new(first, second))
 }
 
 async fn open_one(url: &str, env: &Env) -> Result<OpenedStore, OpenError> {

@@ -14,7 +14,10 @@ pub async fn serve_until_signal(server: Server) -> std::io::Result<DrainOutcome>
     let mut signals = Signals::new()?;
     loop {
         tokio::select! {
-            _ = signals.hang_up.recv() => log_reload(server.reload()),
+            _ = signals.hang_up.recv() => {
+                log_reload(server.reload());
+                log_keys(server.reload_keys().await);
+            }
             () = Signals::wait_for_end(&mut signals.terminate, &mut signals.interrupt) => break,
         }
     }
@@ -50,6 +53,19 @@ fn log_reload(reloaded: Result<Vec<&'static str>, StartError>) {
         )),
         Err(error) => {
             tracing::error!("the new configuration is invalid, and the old one stays: {error}");
+        }
+    }
+}
+
+/// Logs the outcome of a reload of encryption keys.
+pub fn log_keys(reloaded: Result<bool, StartError>) {
+    match reloaded {
+        Ok(true) => log("the encryption keys were loaded again"),
+        Ok(false) => {}
+        Err(error) => {
+            tracing::error!(
+                "the encryption keys were not loaded again, and the old ones stay: {error}"
+            );
         }
     }
 }

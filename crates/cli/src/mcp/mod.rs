@@ -17,7 +17,7 @@ use semel_mcp::{
     CallerToken, Gateway, HttpFrontend, HttpUpstream, Listener, RunError, ServerCommand, Settings,
 };
 use semel_server::config::{Config, Log, without_password};
-use semel_server::{OpenOptions, Services, serve_operators, serve_router};
+use semel_server::{OpenOptions, Services, log_keys, reload_keys, serve_operators, serve_router};
 
 use crate::exit::{self, Exit};
 use crate::log;
@@ -190,6 +190,7 @@ impl Mcp {
             .key_file
             .clone_from(&self.listen_key_file);
         let opened = OpenOptions::for_node(&config).open().await?;
+        reload_keys_at_hang_up(&config, &opened.semel);
         serve_operators(&config, &opened, wait_for_signal()).await?;
         let shown = without_password(&url);
         tracing::info!("records are in {shown}: {promise}; scope {}", settings.name);
@@ -303,6 +304,20 @@ async fn serve_and_drain<T>(semel: &Semel, served: impl Future<Output = T>) -> O
 
 fn exit_error(error: &RunError) -> Exit {
     Exit::failed(exit::UNEXPECTED, error.to_string())
+}
+
+/// Loads the encryption keys again at SIGHUP, which must not end the gateway: its client would lose its tools.
+fn reload_keys_at_hang_up(config: &Config, semel: &Semel) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut hang_up) = signal(SignalKind::hangup()) else {
+        return;
+    };
+    let (config, semel) = (config.clone(), semel.clone());
+    tokio::spawn(async move {
+        while hang_up.recv().await.is_some() {
+            log_keys(reload_keys(&config, &semel).await);
+        }
+    });
 }
 
 /// Completes when this process is told to end.

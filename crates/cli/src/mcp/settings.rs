@@ -79,6 +79,9 @@ pub(super) struct GatewayArgs {
     /// A file with the secret for identities: the same for every gateway and sidecar on the store.
     #[arg(long, value_name = "FILE")]
     secret_file: Option<String>,
+    /// A file with encryption keys, for encrypted records. May be repeated. SIGHUP reads it again.
+    #[arg(long, value_name = "FILE")]
+    encryption_key_file: Vec<String>,
     /// A file for the audit trail (JSON lines), which no other process writes.
     #[arg(long, value_name = "FILE")]
     audit: Option<String>,
@@ -169,6 +172,8 @@ impl GatewayArgs {
         let mut config = Config::default();
         config.store.url = Some(url.to_owned());
         config.store.secret_file.clone_from(&self.secret_file);
+        let keys = &mut config.store.encryption.key_files;
+        keys.clone_from(&self.encryption_key_file);
         config.environment = self.environment.clone().unwrap_or_default();
         config.audit.file.clone_from(&self.audit);
         config.admin.address = self.admin.map(|address| address.to_string());

@@ -64,6 +64,19 @@ fn set_mode(file: impl AsRef<Path>, mode: u32) {
 }
 
 #[test]
+fn plain_text_is_reported_only_without_a_key() {
+    let file = new_folder("keys").join("keys");
+    std::fs::write(&file, format!("1:{}\n", "5a".repeat(32))).expect("a file");
+    let keys = format!("store.encryption.key_files={}", file.display());
+    let is_plain = |lines: &[String]| lines.iter().any(|line| line.contains("in plain text"));
+    assert!(is_plain(&found(&[])));
+    let lines = found(&[&keys]);
+    assert!(!is_plain(&lines), "{lines:#?}");
+    let is_lax = |line: &String| line.contains("key_files") && line.contains("read by others");
+    assert!(lines.iter().any(is_lax), "{lines:#?}");
+}
+
+#[test]
 fn every_weak_setting_is_reported() {
     let usual = found(&[]);
     assert!(!usual.is_empty(), "a line even where nothing is lax");

@@ -4,7 +4,7 @@
 //! | file | is |
 //! |---|---|
 //! | `tree` | [`Config`], the root of all settings |
-//! | `store`, `upstream`, `listener`, `limits`, `admin`, `audit` | settings with their documentation |
+//! | `store`, `encryption`, `upstream`, `listener`, `limits`, `admin`, `audit` | settings with their documentation |
 //! | `jobs`, `health`, `observability`, `engine`, `identity`, `route` | settings with their documentation |
 //! | `policy`, `units` | conversion to the library's types; time spans and sizes |
 //! | `fields` | the JSON schema of the settings, and the list of all settings |
@@ -15,6 +15,7 @@
 mod admin;
 mod audit;
 mod check;
+mod encryption;
 mod engine;
 mod fields;
 mod health;
@@ -63,6 +64,7 @@ pub(crate) fn is_loopback(address: &str) -> bool {
 
 pub use admin::{Admin, Api, ApiAccess};
 pub use audit::{Audit, AuditNats, AuditPostgres};
+pub use encryption::Encryption;
 pub use engine::{Engine, Keys};
 pub use fields::{Field, Kind, Node, env_name, fields, schema};
 pub use health::{Health, SelfCheck};

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::encryption::Encryption;
 use super::units::Size;
 
 /// The store that keeps the records.
@@ -32,6 +33,8 @@ pub struct Store {
     pub body_store: Option<String>,
     /// Bodies larger than this go to `body_store`.
     pub body_store_above: Size,
+    /// Encryption of stored responses and checkpoints.
+    pub encryption: Encryption,
 }
 
 impl Default for Store {
@@ -43,6 +46,7 @@ impl Default for Store {
             secret_id: None,
             body_store: None,
             body_store_above: Size(64 * 1024),
+            encryption: Encryption::default(),
         }
     }
 }

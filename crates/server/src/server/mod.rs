@@ -173,6 +173,15 @@ impl Server {
         Ok(ignored)
     }
 
+    /// Loads the encryption keys of the current configuration again. Returns whether there are any.
+    ///
+    /// # Errors
+    /// [`StartError`] if they are unusable, or don't fit the store. The old keys stay.
+    pub async fn reload_keys(&self) -> Result<bool, StartError> {
+        let config = self.shared.loaded.lock().config.clone();
+        crate::start::reload_keys(&config, &self.semel).await
+    }
+
     /// Accepts no more connections, and finishes running requests within `drain_time`.
     pub async fn drain(self) -> DrainOutcome {
         self.health.start_drain();

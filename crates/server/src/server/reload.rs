@@ -33,10 +33,22 @@ const NEED_RESTART: [&str; 25] = [
 
 /// The settings that differ and need a restart.
 pub(super) fn find_ignored_changes(old: &Config, new: &Config) -> Vec<&'static str> {
-    let values = [old, new].map(|config| serde_json::to_value(config).unwrap_or_default());
+    let values = [old, new].map(|config| {
+        let mut values = serde_json::to_value(config).unwrap_or_default();
+        forget_keys(&mut values);
+        values
+    });
     let differs = |path: &&str| {
         let pointer = format!("/{}", path.replace('.', "/"));
         values[0].pointer(&pointer) != values[1].pointer(&pointer)
     };
     NEED_RESTART.into_iter().filter(differs).collect()
+}
+
+/// Leaves out where encryption keys come from, and which one writes: a reload loads them again.
+fn forget_keys(values: &mut serde_json::Value) {
+    let encryption = values.pointer_mut("/store/encryption");
+    if let Some(settings) = encryption.and_then(serde_json::Value::as_object_mut) {
+        settings.retain(|name, _| name == "refuse_plain");
+    }
 }

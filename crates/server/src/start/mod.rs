@@ -3,8 +3,10 @@
 //! | file | is |
 //! |---|---|
 //! | `mounts` | the routers of the APIs, and their credentials |
+//! | `encryption` | the encryption keys, at start and at a reload |
 //! | `error` | why the process cannot start |
 
+mod encryption;
 mod error;
 mod mounts;
 
@@ -12,7 +14,7 @@ use std::sync::Arc;
 
 use semel::core::Env;
 use semel::core::event::{NoopObserver, Observer};
-use semel::{OpenError, Secret, Semel, StoreScheme, tokio_env};
+use semel::{Encryption, OpenError, Secret, Semel, StoreScheme, tokio_env};
 use semel_jobs::Jobs;
 
 use crate::audit::{Trail, TrailConfig};
@@ -23,6 +25,7 @@ use crate::live::Live;
 use crate::stack::{engine_config, key_rules};
 use crate::telemetry::trace::TracedSpawn;
 use crate::telemetry::{ObserverList, Telemetry};
+pub use encryption::{new_encryption_key, reload_keys};
 pub use error::StartError;
 pub use mounts::Mounts;
 
@@ -147,6 +150,11 @@ impl<'a> OpenOptions<'a> {
                 .map_err(|error| unusable(error.to_string()))?;
             builder = builder.secret(secret);
         }
+        let encryption = &config.store.encryption;
+        if let Some(keys) = encryption::load(encryption).await? {
+            let encryption = Encryption::new(keys).refuse_plain(encryption.refuse_plain);
+            builder = builder.encryption(encryption);
+        }
         if let Some(bucket) = &config.store.body_store {
             builder = builder.body_store(bucket, config.store.body_store_above.bytes());
         }
@@ -164,6 +172,10 @@ impl<'a> OpenOptions<'a> {
                     OpenError::Bodies(_) => {
                         "start its server, or remove store.body_store to keep \
                     large responses in the store"
+                    }
+                    OpenError::Encryption(_) => {
+                        "give every node the same store.encryption keys; commands \
+                    need them too, so use --config FILE instead of --store"
                     }
                     OpenError::Canary(_) => {
                         "give every node the same store.secret_file; commands need \

@@ -5,6 +5,7 @@
 #[path = "../encrypted/mod.rs"]
 mod encrypted;
 mod file;
+mod keys;
 mod refusals;
 mod sealed;
 mod suite;

@@ -5,6 +5,7 @@
 //! shows as a change of those files.
 
 mod downstream;
+mod encrypted;
 mod fingerprint;
 mod identity;
 mod keys;
@@ -23,6 +24,7 @@ use serde::Serialize;
 pub fn all() -> Vec<(&'static str, String)> {
     vec![
         ("downstream.json", pretty(&downstream::file())),
+        ("encrypted.json", pretty(&encrypted::file())),
         ("fingerprint.json", pretty(&fingerprint::file())),
         ("identity.json", pretty(&identity::file())),
         ("keys.json", pretty(&keys::file())),

@@ -54,6 +54,8 @@ fn secret_files(config: &Config) -> Vec<NamedFile> {
         ("audit.nats.credentials_file", &audit.nats.credentials_file),
     ];
     let mut files = existing(&named);
+    let keys = config.store.encryption.key_files.iter().cloned();
+    files.extend(keys.map(|file| ("store.encryption.key_files", file)));
     if let Some(file) = &audit.file {
         let key = FileConfig::new(file).key_file;
         files.push(("the key of audit.file", key.display().to_string()));

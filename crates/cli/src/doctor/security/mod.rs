@@ -182,6 +182,12 @@ fn check_storage(config: &Config) -> Vec<Weakness> {
              keys and payloads",
             "a file with 32 random bytes, the same on every node",
         ),
+        warning(
+            !config.store.encryption.is_on(),
+            "records are stored in plain text: everybody who reads the store can read responses and \
+             checkpoints",
+            "store.encryption.key_files; `semel encryption-key` creates a key",
+        ),
         note(
             config.audit.file.is_none(),
             "audit.file is not set: the audit trail is lost when the process ends",

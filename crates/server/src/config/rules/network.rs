@@ -66,6 +66,7 @@ impl Rules<'_> {
         }
         self.check_file("store.url_file", store.url_file.as_ref());
         self.check_file("store.secret_file", store.secret_file.as_ref());
+        self.check_encryption(config);
         self.check_file("upstream.ca_file", upstream.ca_file.as_ref());
         for (path, span) in [
             ("upstream.connect_timeout", upstream.connect_timeout),
@@ -84,6 +85,34 @@ impl Rules<'_> {
                     "write at least \"1ms\"",
                 );
             }
+        }
+    }
+
+    fn check_encryption(&mut self, config: &Config) {
+        let encryption = &config.store.encryption;
+        for file in &encryption.key_files {
+            self.check_file("store.encryption.key_files", Some(file));
+        }
+        if encryption.is_on() && config.jobs.enabled {
+            self.report(
+                "store.encryption",
+                "job payloads can't be encrypted yet, and jobs.enabled is true",
+                "run jobs and encrypted records in processes and stores of their own",
+            );
+        }
+        if !encryption.is_on() && (encryption.refuse_plain || encryption.write_key.is_some()) {
+            self.report(
+                "store.encryption",
+                "no encryption key is set",
+                "set store.encryption.key_files; `semel encryption-key` creates a key",
+            );
+        }
+        if encryption.key_command_timeout.0.is_zero() {
+            self.report(
+                "store.encryption.key_command_timeout",
+                "the time span must be above zero",
+                "write at least \"1ms\"",
+            );
         }
     }
 

@@ -160,7 +160,7 @@ pub(super) fn refused(record: &Record) -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("nothing", vec![]),
         ("version 0", set(0, 0)),
-        ("version 2", set(0, 2)),
+        ("version 3", set(0, 3)),
         ("a version alone", vec![9]),
         ("state 0", set(1, 0)),
         ("state 6", set(1, 6)),

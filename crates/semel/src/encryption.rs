@@ -1,0 +1,71 @@
+//! [`Encryption`]: encrypted records of a [`Semel`](crate::Semel), and new keys while it serves.
+
+use std::sync::Arc;
+
+use semel_core::{Env, StoreAdmin};
+use semel_stores::encrypted::canary::{self, KeyCanaryError};
+use semel_stores::encrypted::{EncryptedStore, Keyring, SharedKeyring};
+
+/// How records are encrypted.
+#[derive(Clone, Debug)]
+pub struct Encryption {
+    keys: SharedKeyring,
+    refuses_plain: bool,
+}
+
+impl Encryption {
+    /// With these keys. Records in plain text are read too.
+    #[must_use]
+    pub fn new(keys: Keyring) -> Self {
+        Self {
+            keys: SharedKeyring::new(keys),
+            refuses_plain: false,
+        }
+    }
+
+    /// Refuses records in plain text, once all are encrypted: nobody with access to the store can then pass off a forged
+    /// record.
+    #[must_use]
+    pub const fn refuse_plain(mut self, refuses: bool) -> Self {
+        self.refuses_plain = refuses;
+        self
+    }
+
+    pub(crate) fn around(&self, store: Arc<dyn StoreAdmin>) -> Arc<dyn StoreAdmin> {
+        let keys = self.keys.clone();
+        Arc::new(EncryptedStore::new(store, keys, self.refuses_plain))
+    }
+}
+
+/// The keys of an open [`Semel`](crate::Semel), and what is needed to change them.
+pub(crate) struct OpenKeys {
+    pub(crate) encryption: Encryption,
+    /// The store without encryption, for the canaries.
+    pub(crate) bare: Arc<dyn StoreAdmin>,
+    pub(crate) env: Env,
+    pub(crate) environment: String,
+    pub(crate) secret_id: u16,
+}
+
+impl OpenKeys {
+    /// At start: checks the keys, and adds canaries for new ones unless this is a tool.
+    pub(crate) async fn check(&self, is_tool: bool) -> Result<(), KeyCanaryError> {
+        let keys = self.encryption.keys.current();
+        if is_tool {
+            return canary::check_read_only(&*self.bare, &self.env, &keys, &self.environment).await;
+        }
+        self.add(&keys).await
+    }
+
+    /// Uses other keys from now on. Their canaries come first: a node that starts later with these keys alone is let in.
+    pub(crate) async fn replace(&self, keys: Keyring) -> Result<(), KeyCanaryError> {
+        self.add(&keys).await?;
+        self.encryption.keys.replace(keys);
+        Ok(())
+    }
+
+    async fn add(&self, keys: &Keyring) -> Result<(), KeyCanaryError> {
+        let (env, environment) = (&self.env, &self.environment);
+        canary::check(&*self.bare, env, keys, environment, self.secret_id).await
+    }
+}
