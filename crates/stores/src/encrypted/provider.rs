@@ -20,19 +20,19 @@ pub trait KeyProvider: Send + Sync + 'static {
     fn load(&self) -> BoxFuture<'_, Result<Vec<EncryptionKey>, KeyError>>;
 }
 
-fn unreadable(place: &str, reason: impl std::fmt::Display) -> KeyError {
+fn unreadable(place: &str, reason: &dyn std::fmt::Display) -> KeyError {
     KeyError::Unreadable {
         place: place.to_owned(),
         reason: reason.to_string(),
     }
 }
 
-/// Parses what a source said. The bytes are erased afterwards.
-fn parse(bytes: Zeroizing<Vec<u8>>, place: &str) -> Result<Vec<EncryptionKey>, KeyError> {
+/// Parses what a source said.
+fn parse(bytes: &[u8], place: &str) -> Result<Vec<EncryptionKey>, KeyError> {
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(unreadable(place, "more than 64 KiB"));
+        return Err(unreadable(place, &"more than 64 KiB"));
     }
-    let text = std::str::from_utf8(&bytes).map_err(|_| unreadable(place, "not a text"))?;
+    let text = std::str::from_utf8(bytes).map_err(|_| unreadable(place, &"not a text"))?;
     EncryptionKey::parse_all(text, place)
 }
 
@@ -46,8 +46,8 @@ impl KeyProvider for KeyFiles {
             let mut keys = Vec::new();
             for file in &self.0 {
                 let place = file.display().to_string();
-                let bytes = std::fs::read(file).map_err(|error| unreadable(&place, error))?;
-                keys.extend(parse(Zeroizing::new(bytes), &place)?);
+                let bytes = std::fs::read(file).map_err(|error| unreadable(&place, &error))?;
+                keys.extend(parse(&Zeroizing::new(bytes), &place)?);
             }
             Ok(keys)
         })
@@ -63,7 +63,7 @@ impl KeyProvider for KeyVariable {
         Box::pin(async move {
             let place = format!("${}", self.0);
             let value = std::env::var(&self.0);
-            let value = value.map_err(|_| unreadable(&place, "not set, or not a text"))?;
+            let value = value.map_err(|_| unreadable(&place, &"not set, or not a text"))?;
             let text = Zeroizing::new(value.replace(' ', "\n"));
             drop(Zeroizing::new(value));
             EncryptionKey::parse_all(&text, &place)
@@ -85,7 +85,7 @@ impl KeyCommand {
         let (program, arguments) = self
             .command
             .split_first()
-            .ok_or_else(|| unreadable(place, "no command is set"))?;
+            .ok_or_else(|| unreadable(place, &"no command is set"))?;
         // Its standard error may show what it must not, so that nobody reads it.
         let child = tokio::process::Command::new(program)
             .args(arguments)
@@ -94,20 +94,20 @@ impl KeyCommand {
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn();
-        let mut child = child.map_err(|error| unreadable(place, error))?;
+        let mut child = child.map_err(|error| unreadable(place, &error))?;
         let stdout = child.stdout.take();
-        let mut stdout = stdout.ok_or_else(|| unreadable(place, "no output"))?;
+        let mut stdout = stdout.ok_or_else(|| unreadable(place, &"no output"))?;
         let mut bytes = Zeroizing::new(Vec::with_capacity(4096));
         let mut limited = (&mut stdout).take(MAX_BYTES + 1);
         let read = limited.read_to_end(&mut bytes).await;
-        read.map_err(|error| unreadable(place, error))?;
+        read.map_err(|error| unreadable(place, &error))?;
         if bytes.len() as u64 > MAX_BYTES {
-            return Err(unreadable(place, "more than 64 KiB"));
+            return Err(unreadable(place, &"more than 64 KiB"));
         }
         let status = child.wait().await;
-        let status = status.map_err(|error| unreadable(place, error))?;
+        let status = status.map_err(|error| unreadable(place, &error))?;
         if !status.success() {
-            return Err(unreadable(place, format_args!("it ended with {status}")));
+            return Err(unreadable(place, &format_args!("it ended with {status}")));
         }
         Ok(bytes)
     }
@@ -121,8 +121,8 @@ impl KeyProvider for KeyCommand {
                 self.command.first().map_or("", String::as_str)
             );
             let output = tokio::time::timeout(self.timeout, self.output(&place)).await;
-            let late = || unreadable(&place, format_args!("no answer within {:?}", self.timeout));
-            parse(output.map_err(|_| late())??, &place)
+            let late = || unreadable(&place, &format_args!("no answer within {:?}", self.timeout));
+            parse(&output.map_err(|_| late())??, &place)
         })
     }
 }
