@@ -109,7 +109,7 @@ impl MainHandler {
             Err(exceeded) => return limit_response(exceeded),
         };
         // The router finds the tenant, and its limits here.
-        let tenants = RequestTenants::new(&self.limiter, caller);
+        let tenants = RequestTenants::for_request(&self.limiter, caller);
         request.extensions_mut().insert(tenants.clone());
         let response = call_router(own.router.clone(), request).await;
         keep(response, (ticket, tenants))

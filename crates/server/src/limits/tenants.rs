@@ -18,7 +18,7 @@ pub(crate) struct RequestTenants {
 }
 
 impl RequestTenants {
-    pub(crate) fn new(limiter: &Limiter, address: Option<Caller>) -> TenantLimits {
+    pub(crate) fn for_request(limiter: &Limiter, address: Option<Caller>) -> TenantLimits {
         TenantLimits(Arc::new(Self {
             limiter: limiter.clone(),
             address,
