@@ -50,6 +50,10 @@ impl Migrate {
     }
 
     async fn migrate(&self) -> Result<(), Exit> {
+        // What isn't a URL is not repeated: it may be a password.
+        if !self.store.contains("://") {
+            return Err(refused("the store is given by a URL, with ://"));
+        }
         let scheme = StoreScheme::of_url(&self.store);
         if self.jobs && matches!(scheme, Some(StoreScheme::MySql | StoreScheme::Sqlite)) {
             let message = "jobs require PostgreSQL or a bucket\n    fix: leave out --jobs";
@@ -58,12 +62,7 @@ impl Migrate {
         let steps = match scheme {
             Some(scheme) if has_tables(scheme) => self.tables(scheme).await?,
             Some(_) => Vec::new(),
-            None => {
-                let message = "unknown scheme of the store's URL\n    fix: --store \
-                               postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE or \
-                               sqlite:///PATH";
-                return Err(Exit::failed(exit::CONFIG, message));
-            }
+            None => return Err(refused("unknown scheme of the store's URL")),
         };
         if self.json {
             out::json(&json!({"steps": steps, "applied": !self.dry_run}));
@@ -142,6 +141,15 @@ impl Migrate {
         );
         Exit::failed(exit::STORE, message)
     }
+}
+
+/// The store can't be one, and which can.
+fn refused(why: &str) -> Exit {
+    let message = format!(
+        "{why}\n    fix: --store postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE or \
+         sqlite:///PATH"
+    );
+    Exit::failed(exit::CONFIG, message)
 }
 
 /// The URL without `migrate=off`.

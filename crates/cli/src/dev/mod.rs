@@ -7,12 +7,14 @@
 //! | `scenarios` | the five stories, and what came of each |
 //! | `sidecar` | the child processes: settings, start, kill, restart |
 //! | `follow` | the sidecars' event streams |
+//! | `folder` | where the store is, until the end |
 //! | `run`, `board` | one run and its events; all runs, bounded |
 //! | `page` | the web page and its API |
 //! | `http` | an HTTP client for the loopback |
 //! | `show` | the text in the terminal, the browser |
 
 mod board;
+mod folder;
 mod follow;
 mod http;
 mod page;
@@ -23,12 +25,11 @@ mod sidecar;
 mod stage;
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use semel::core::{Entropy, Env};
+use semel::core::Env;
 use tokio::net::TcpListener;
 
 use crate::exit::{self, Exit};
@@ -36,6 +37,7 @@ use crate::out::Style;
 use crate::payments::{Pace, Payments, Report, Step};
 use crate::runtime;
 use board::Board;
+use folder::Folder;
 use http::Http;
 use run::{Crash, Event, Kind, Lane, Run, Tone};
 use sidecar::Sidecar;
@@ -87,7 +89,7 @@ impl Dev {
         let page = listener.local_addr().map_err(unexpected)?;
         let end = End::new().map_err(unexpected)?;
         let env = semel::tokio_env();
-        let folder = Folder::new(&*env.entropy).map_err(unexpected)?;
+        let folder = Folder::new(&std::env::temp_dir(), &*env.entropy).map_err(unexpected)?;
         tokio::select! {
             stage = start(&env, &folder) => {
                 let stage = stage?;
@@ -148,7 +150,7 @@ async fn start_sidecar(
 ) -> Result<Arc<Sidecar>, Exit> {
     let mut failed = Exit::failed(exit::UNEXPECTED, "a sidecar does not start");
     for _ in 0..STARTS {
-        let sidecar = Sidecar::prepare(lane, &folder.0, service.address).map_err(unexpected)?;
+        let sidecar = Sidecar::prepare(lane, folder.path(), service.address).map_err(unexpected)?;
         match sidecar.start(&env.clock).await {
             Ok(()) => return Ok(Arc::new(sidecar)),
             Err(exit) => failed = exit,
@@ -206,28 +208,6 @@ fn note_effect(board: &Board, is_behind: bool, report: &Report) {
         }
     };
     board.note_at(fits, board.wall_ms(), event.of_effect(report.effect));
-}
-
-/// A folder for the store and the settings, which is removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(entropy: &dyn Entropy) -> io::Result<Self> {
-        let name = format!("semel-dev-{:032x}", entropy.next_u128());
-        let path = std::env::temp_dir().join(name);
-        let mut builder = std::fs::DirBuilder::new();
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // Left-over files in the temporary folder are no reason to fail.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// Ctrl-C, SIGTERM, or a terminal that is closed.

@@ -76,6 +76,7 @@ fn errors_of_store_commands() {
     let lines = [
         "migrate",
         "migrate --store ftp://host",
+        "migrate --store memory",
         "migrate --jobs --store sqlite:///x.db",
         "migrate-store --from memory:// --to memory:// --resume progress.json",
         "lifecycle --store redis://127.0.0.1",

@@ -26,7 +26,10 @@ struct Dev {
 
 impl Dev {
     async fn start() -> Self {
-        let folder = new_folder("dev");
+        Self::start_in(new_folder("dev")).await
+    }
+
+    async fn start_in(folder: PathBuf) -> Self {
         let mut started = command(&["dev", "--no-open"]);
         started.env("TMPDIR", &folder).stdout(Stdio::piped());
         let mut started = tokio::process::Command::from(started);
@@ -270,4 +273,20 @@ async fn sidecars_end_with_a_command_that_is_killed() {
             pause().await;
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_start_removes_what_a_killed_one_left() {
+    let mut killed = Dev::start().await;
+    killed.child.kill().await.expect("a process");
+    let folders = |dev: &Dev| {
+        let entries = std::fs::read_dir(&dev.folder).expect("a folder");
+        let names = entries.map(|entry| entry.expect("an entry").file_name());
+        names.collect::<Vec<_>>()
+    };
+    let left = folders(&killed);
+    assert_eq!(left.len(), 1, "a killed process can't tidy up");
+    let next = Dev::start_in(killed.folder.clone()).await;
+    let now = folders(&next);
+    assert!(now.len() == 1 && now != left, "{left:?}, {now:?}");
 }
