@@ -1,14 +1,14 @@
 //! The README, followed to the letter: its shell blocks run in order, in a clean folder, with the program that is built from
 //! this tree; its configuration for agents starts a gateway that answers.
 //!
-//! Ports are the test's own in place of the usual ones, and so is the Redis. Nothing else of the text is changed.
+//! Ports are the test's own in place of the usual ones. Nothing else of the text is changed.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use semel_testkit::private::{RedisServer, free_port, new_folder};
+use semel_testkit::private::{free_port, new_folder};
 use semel_tests::pages::{assert_shown, blocks, commands, root};
 use semel_tests::{semel, semel_command};
 use serde_json::{Value, json};
@@ -21,13 +21,12 @@ fn blocks_of(kind: &str) -> Vec<String> {
         .collect()
 }
 
-/// A folder as after a clone, as far as the README uses it, and a `PATH` on which `semel` is installed.
+/// An empty folder and a `PATH` on which `semel` is installed, as after the installation of a package: without a clone.
 fn clean_folder() -> (PathBuf, std::ffi::OsString) {
     let folder = new_folder("readme");
     let bin = folder.join("bin");
     std::fs::create_dir(&bin).expect("a folder");
     symlink(semel(), bin.join("semel")).expect("a link");
-    symlink(root().join("examples"), folder.join("examples")).expect("a link");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let all = [bin].into_iter().chain(std::env::split_paths(&path));
     let path = std::env::join_paths(all).expect("a PATH");
@@ -42,16 +41,14 @@ fn in_folder(command: &mut Command, folder: &Path, path: &std::ffi::OsStr) {
     command.env("HOME", folder).env_remove("XDG_STATE_HOME");
 }
 
-#[tokio::test]
-async fn every_shell_block_does_what_the_readme_says() {
+#[test]
+fn every_shell_block_does_what_the_readme_says() {
     let (folder, path) = clean_folder();
-    let redis = RedisServer::start(&["--appendonly", "yes"]).await;
     let (service, sidecar) = (free_port(), free_port());
     let own = |text: &str| {
-        text.replace("charges.py &", &format!("charges.py {service} &"))
+        text.replace("--service 3000", &format!("--service {service}"))
             .replace("127.0.0.1:3000", &format!("127.0.0.1:{service}"))
             .replace("127.0.0.1:8080", &format!("127.0.0.1:{sidecar}"))
-            .replace("redis://127.0.0.1", &redis.url())
     };
     // What a person does by eye: look whether it has started.
     let started = format!(
@@ -83,10 +80,6 @@ async fn every_shell_block_does_what_the_readme_says() {
             assert_shown(expected, printed, command.line);
         }
     }
-    let plan = commands.iter().zip(&parts);
-    let mut plan = plan.filter(|(command, _)| command.text.contains("semel plan"));
-    let (_, plan) = plan.next().expect("the README shows a plan");
-    assert!(plan.contains("primaries"), "{plan}");
     std::fs::remove_dir_all(folder).expect("a folder of our own");
 }
 
@@ -98,6 +91,12 @@ fn the_configuration_for_agents_starts_a_gateway_whose_tools_take_a_key() {
     let config: Value = serde_json::from_str(text).expect("JSON");
     let server = &config["mcpServers"]["vendors"];
     let (folder, path) = clean_folder();
+    let example = root().join("examples/mcp-tools/server.py");
+    symlink(
+        example.canonicalize().expect("a path"),
+        folder.join("server.py"),
+    )
+    .expect("a link");
     // `python3` with the SDK of MCP, which the example's own README has installed.
     let python = std::env::var("SEMEL_TEST_MCP_PYTHON")
         .expect("SEMEL_TEST_MCP_PYTHON: see `cargo xtask services up mcp`");
@@ -138,4 +137,52 @@ fn the_configuration_for_agents_starts_a_gateway_whose_tools_take_a_key() {
     drop(input);
     child.wait().expect("it ends with its caller");
     std::fs::remove_dir_all(folder).expect("a folder of our own");
+}
+
+/// The planner's figures for answers of 256 bytes on a kind of store.
+fn planned(store: &str) -> Value {
+    let arguments = [
+        "plan", "--rps", "1", "--body", "256B", "--json", "--store", store,
+    ];
+    let output = semel_command(&semel()).args(arguments).output();
+    serde_json::from_slice(&output.expect("it runs").stdout).expect("JSON")
+}
+
+/// `12345` as `12,345`.
+fn grouped(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[test]
+fn the_costs_are_the_figures_of_the_program() {
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("the README");
+    let plans = [planned("redis"), planned("postgres")];
+    let constant = |plan: &Value, name: &str| plan["constants"][name].as_f64().expect("a figure");
+    let each = |plan: &Value| {
+        let figures = plan["figures"].as_array().expect("figures");
+        let each = figures.iter().find(|figure| figure["name"] == "each");
+        let bytes = each.expect("the size of a record")["value"].as_f64();
+        format!("{} bytes", grouped(bytes.expect("a number")))
+    };
+    let rate = |name: &'static str| move |plan: &Value| grouped(constant(plan, name));
+    let alone = |plan: &Value| format!("{:.2} ms", constant(plan, "fresh_alone_ms"));
+    let rows: [(&str, &dyn Fn(&Value) -> String); 4] = [
+        ("a record with a 256-byte answer", &each),
+        ("a new key, one caller", &alone),
+        ("new keys a second, 64 callers", &rate("fresh_per_second")),
+        ("replays a second, 64 callers", &rate("replays_per_second")),
+    ];
+    for (name, figure) in rows {
+        let [redis, postgres] = plans.each_ref().map(figure);
+        let row = format!("| {name} | {redis} | {postgres} |");
+        assert!(readme.contains(&row), "the README has no row {row}");
+    }
 }

@@ -1,7 +1,7 @@
 //! A toy payments service on the loopback: it acts on every request and ignores idempotency keys.
 //!
 //! `semel demo` runs it without a delay. `semel dev` lets every effect take a while, so that people
-//! can watch, and follows the effects by their reports.
+//! can watch, and follows the effects by their reports. `semel demo --service` serves it alone.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,11 +19,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
-/// The service, on a free port of the loopback.
+/// The service, on a port of the loopback.
 pub(crate) struct Payments {
     pub(crate) address: SocketAddr,
     service: Service,
+    /// Ends only where the listener fails.
+    pub(crate) serving: JoinHandle<std::io::Result<()>>,
 }
 
 /// How long each effect takes, and who is told of it.
@@ -75,18 +78,23 @@ enum Effect {
 }
 
 impl Payments {
-    /// Starts the service without a delay.
+    /// Starts the service on a free port, without a delay.
     pub(crate) async fn start() -> std::io::Result<Self> {
-        Self::start_at_pace(None).await
+        Self::start_on(0, None).await
     }
 
-    /// Starts the service; each effect takes its time and is reported.
+    /// Starts the service on this port, without a delay.
+    pub(crate) async fn start_at(port: u16) -> std::io::Result<Self> {
+        Self::start_on(port, None).await
+    }
+
+    /// Starts the service on a free port; each effect takes its time and is reported.
     pub(crate) async fn start_slow(pace: Pace) -> std::io::Result<Self> {
-        Self::start_at_pace(Some(pace)).await
+        Self::start_on(0, Some(pace)).await
     }
 
-    async fn start_at_pace(pace: Option<Pace>) -> std::io::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
+    async fn start_on(port: u16, pace: Option<Pace>) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", port)).await?;
         let address = listener.local_addr()?;
         let service = Service {
             charges: Arc::default(),
@@ -99,12 +107,17 @@ impl Payments {
         let receipt = |State(service): State<Service>, Json(order): Json<Order>| async move {
             service.perform(Effect::Receipt, order).await
         };
+        let total = |State(service): State<Service>| async move { Json(service.total()) };
         let router = Router::new()
-            .route("/charges", post(charge))
+            .route("/charges", post(charge).get(total))
             .route("/receipts", post(receipt))
             .with_state(service.clone());
-        tokio::spawn(async move { axum::serve(listener, router).await });
-        Ok(Self { address, service })
+        let serving = tokio::spawn(async move { axum::serve(listener, router).await });
+        Ok(Self {
+            address,
+            service,
+            serving,
+        })
     }
 
     /// By order, how often it was charged.
@@ -142,6 +155,13 @@ impl Service {
             Ok(receipt) => created(receipt),
             Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         }
+    }
+
+    /// How many charges were made, for whoever asks the service itself.
+    fn total(&self) -> Value {
+        let charges = self.charges.lock();
+        let charges = charges.unwrap_or_else(PoisonError::into_inner);
+        json!({"charges": charges.values().sum::<u32>()})
     }
 
     fn finish(&self, effect: Effect, order: &Order, number: u32) -> Value {

@@ -24,6 +24,10 @@ use shop::{Round, Shop};
 /// Shows Semel at work in a few seconds, without a server: a payments service, a network that loses
 /// responses, and a client that retries; first without Semel, then with it.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  semel demo --orders 5
+  semel demo --service 3000")]
 pub(crate) struct Demo {
     /// The number of orders.
     #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=200))]
@@ -34,6 +38,9 @@ pub(crate) struct Demo {
     /// The seed that decides which responses get lost.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
+    /// Only serve the payments service on this port of 127.0.0.1, to put a sidecar in front of.
+    #[arg(long, value_name = "PORT", conflicts_with_all = ["orders", "lost", "seed", "json"])]
+    service: Option<u16>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -41,7 +48,13 @@ pub(crate) struct Demo {
 
 impl Demo {
     pub(crate) fn run(self) -> Exit {
-        runtime::block_on(async move { Box::pin(self.play()).await }).into()
+        runtime::block_on(async move {
+            match self.service {
+                Some(port) => serve_alone(port).await,
+                None => Box::pin(self.play()).await,
+            }
+        })
+        .into()
     }
 
     async fn play(&self) -> Result<(), Exit> {
@@ -72,6 +85,26 @@ impl Demo {
         }
         let message = "an order was not charged exactly once; please report this bug";
         Err(Exit::failed(exit::SELF_CHECK, message))
+    }
+}
+
+/// Charges whenever it is asked, until somebody ends it.
+async fn serve_alone(port: u16) -> Result<(), Exit> {
+    let payments = Payments::start_at(port).await.map_err(|error| {
+        let message = format!(
+            "can't listen on 127.0.0.1:{port}: {error}\n    fix: --service with another port, or 0 \
+             for a free one"
+        );
+        Exit::failed(exit::LISTEN, message)
+    })?;
+    let address = payments.address;
+    out::say(format_args!(
+        "a service that charges whenever it is asked: http://{address}/charges"
+    ));
+    match payments.serving.await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(Exit::failed(exit::UNEXPECTED, error.to_string())),
+        Err(error) => Err(Exit::failed(exit::UNEXPECTED, error.to_string())),
     }
 }
 

@@ -1,8 +1,15 @@
 //! `semel demo`, completions and manual pages.
 
-use semel_testkit::private::new_folder;
+use std::process::Stdio;
 
-use crate::support::semel;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use semel_testkit::private::new_folder;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use crate::support::{command, semel};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn demo_charges_twice_without_semel_and_once_with_it() {
@@ -28,6 +35,45 @@ async fn demo_charges_twice_without_semel_and_once_with_it() {
         "{text}"
     );
     assert!(!text.contains('\u{1b}'), "no colours where nobody looks");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_service_of_the_demo_stands_alone() {
+    let mut started = command(&["demo", "--service", "0"]);
+    started.stdout(Stdio::piped());
+    let mut started = tokio::process::Command::from(started);
+    let mut child = started.kill_on_drop(true).spawn().expect("as set up");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let line = lines.next_line().await.expect("text").expect("a line");
+    let url = line.split_whitespace().last().expect("a URL").to_owned();
+    assert!(
+        url.starts_with("http://127.0.0.1:") && url.ends_with("/charges"),
+        "{line}"
+    );
+    let order = r#"{"order": "A-1", "cents": 4200}"#;
+    for number in 1..=2 {
+        let charged = ask("POST", &url, order).await;
+        let expected =
+            serde_json::json!({"charge": format!("ch_{number:04}"), "order": "A-1", "cents": 4200});
+        assert_eq!(charged, expected, "it charges whenever it is asked");
+    }
+    assert_eq!(
+        ask("GET", &url, "").await,
+        serde_json::json!({"charges": 2})
+    );
+    let port = url.split([':', '/']).rev().nth(1).expect("a port");
+    let taken = semel(&["demo", "--service", port]).await;
+    assert_eq!(taken.code, 5, "{}", taken.err);
+}
+
+async fn ask(method: &str, url: &str, body: &'static str) -> serde_json::Value {
+    let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
+    let request = http::Request::builder().method(method).uri(url);
+    let request = request.header("content-type", "application/json");
+    let request = request.body(Full::from(body)).expect("a request");
+    let response = client.request(request).await.expect("an answer");
+    let body = response.into_body().collect().await.expect("a body");
+    serde_json::from_slice(&body.to_bytes()).expect("JSON")
 }
 
 #[tokio::test(flavor = "multi_thread")]
