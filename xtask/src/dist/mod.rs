@@ -8,12 +8,16 @@
 //! | `debian` | the Debian package |
 //! | `wheel` | the Python wheel |
 //! | `npm` | the npm packages |
+//! | `page` | the figures in `docs/platforms.md` |
 //! | `trial` | installs each package in an empty place and uses it |
+//! | `clean_room` | the same in an old Debian without Rust, by the README's words, against the clock |
 
 mod archive;
 mod build;
+mod clean_room;
 mod debian;
 mod npm;
+mod page;
 mod payload;
 mod trial;
 mod wheel;
@@ -33,9 +37,13 @@ use crate::{exec, programs, sbom};
 /// What to pack.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Options {
-    /// Pack this program instead of building the portable one. Such packages are for trials only.
+    /// Pack this program instead of building the portable one. Such packages are for trials only: they go to
+    /// `target/dist-trial`.
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
+    /// Try the given program on Debian 11, too.
+    #[arg(long, requires = "program", conflicts_with = "untried")]
+    clean_room: bool,
     /// Do not install and try the packages.
     #[arg(long)]
     untried: bool,
@@ -63,6 +71,29 @@ struct Package {
     tried: Option<bool>,
 }
 
+/// What a run of this command found.
+#[derive(Debug, Serialize)]
+struct Figures {
+    version: String,
+    /// The oldest glibc that the program runs on.
+    glibc: String,
+    program_bytes: u64,
+    packages: Vec<Package>,
+    first_replays: Vec<FirstReplay>,
+    seconds: f64,
+}
+
+/// How long it takes from an empty folder to the first replayed answer.
+#[derive(Debug, Serialize)]
+struct FirstReplay {
+    package: &'static str,
+    seconds: f64,
+}
+
+/// Where packages are put, and those of a program that is not handed out.
+const FOLDER: &str = "target/dist";
+const TRIAL_FOLDER: &str = "target/dist-trial";
+
 /// Builds the packages of `options`, and tries them.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let watch = Stopwatch::start();
@@ -70,8 +101,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         Some(program) => std::path::absolute(program)?,
         None => build::portable(workspace)?,
     };
-    let level = if options.program.is_some() { 1 } else { 9 };
-    let release = Release::new(workspace, program, level)?;
+    let is_trial = options.program.is_some();
+    let release = Release::new(workspace, program, is_trial)?;
     sbom::run(workspace)?;
     let payload = payload::collect(&release)?;
     let mut files = vec![
@@ -87,13 +118,31 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         true => None,
         false => Some(trial::run(&release)?),
     };
-    report(workspace, &release, &files, tried.as_deref(), &watch)
+    // A program that was not built to run there need not.
+    let first_replays = match !options.untried && (!is_trial || options.clean_room) {
+        true => clean_room::run(workspace, &release)?,
+        false => Vec::new(),
+    };
+    let figures = Figures {
+        version: release.version.clone(),
+        glibc: release.glibc.replace('_', "."),
+        program_bytes: std::fs::metadata(&release.program)?.len(),
+        packages: packages(&files, tried.as_deref())?,
+        first_replays,
+        seconds: watch.seconds(),
+    };
+    figures.show();
+    workspace.write_result(if is_trial { "dist-trial" } else { "dist" }, &figures)?;
+    match is_trial || figures.first_replays.is_empty() {
+        true => Ok(()),
+        false => page::write(workspace, &figures),
+    }
 }
 
 /// Packs and tries the program that the tests use.
 pub(crate) fn trial(workspace: &Workspace) -> Result<()> {
     let program = programs::debug(workspace, "semel")?;
-    let folder = workspace.path("target/dist");
+    let folder = workspace.path(TRIAL_FOLDER);
     std::fs::create_dir_all(&folder)?;
     // Without its symbols it has half the size, which matters to every package.
     let stripped = folder.join("semel-stripped");
@@ -101,15 +150,16 @@ pub(crate) fn trial(workspace: &Workspace) -> Result<()> {
     exec::capture(strip.arg("-o").arg(&stripped).arg(program))?;
     let options = Options {
         program: Some(stripped),
-        untried: false,
+        ..Options::default()
     };
     run(workspace, &options)
 }
 
 impl Release {
-    fn new(workspace: &Workspace, program: PathBuf, level: u8) -> Result<Self> {
-        let folder = workspace.path("target/dist");
+    fn new(workspace: &Workspace, program: PathBuf, is_trial: bool) -> Result<Self> {
+        let folder = workspace.path(if is_trial { TRIAL_FOLDER } else { FOLDER });
         std::fs::create_dir_all(&folder)?;
+        remove_packages(&folder)?;
         let version = exec::capture(Command::new(&program).arg("--version"))?;
         let version = version.split_whitespace().nth(1);
         let version = version.context("the program does not say its version")?;
@@ -119,7 +169,7 @@ impl Release {
             version: version.to_owned(),
             glibc: build::oldest_glibc(&program)?,
             program,
-            level,
+            level: if is_trial { 1 } else { 9 },
         })
     }
 
@@ -155,13 +205,20 @@ fn place(from: &Path, to: &Path, mode: u32) -> Result<()> {
     )?)
 }
 
-fn report(
-    workspace: &Workspace,
-    release: &Release,
-    files: &[PathBuf],
-    tried: Option<&[&str]>,
-    watch: &Stopwatch,
-) -> Result<()> {
+/// Removes the packages of an earlier run: `*.whl` must name one file. Others of the folder are cargo's own.
+fn remove_packages(folder: &Path) -> Result<()> {
+    const ENDINGS: [&str; 5] = [".whl", ".tgz", ".tar.gz", ".deb", ".cdx.json"];
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if ENDINGS.iter().any(|ending| name.ends_with(ending)) {
+            std::fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
+fn packages(files: &[PathBuf], tried: Option<&[&str]>) -> Result<Vec<Package>> {
     let mut packages = Vec::new();
     for path in files {
         let file = path.file_name().unwrap_or_default().to_string_lossy();
@@ -171,32 +228,38 @@ fn report(
             file: file.into_owned(),
         });
     }
-    let rows = packages.iter().map(|package| {
-        [
-            package.file.clone(),
-            format!("{:.1} MB", megabytes(package.bytes)),
-            match package.tried {
-                Some(true) => "installed and used".to_owned(),
-                Some(false) => "-".to_owned(),
-                None => "not tried".to_owned(),
-            },
-        ]
-    });
-    println!("{}", table(&["package", "size", "trial"], rows));
-    let size = std::fs::metadata(&release.program)?.len();
-    let glibc = release.glibc.replace('_', ".");
-    println!(
-        "the program has {:.1} MB and needs glibc {glibc} or newer; {}",
-        megabytes(size),
-        seconds(watch.seconds())
-    );
-    workspace.write_result(
-        "dist",
-        &serde_json::json!({
-            "version": release.version, "glibc": glibc, "program_bytes": size, "packages": packages,
-            "seconds": watch.seconds(),
-        }),
-    )
+    Ok(packages)
+}
+
+impl Figures {
+    fn show(&self) {
+        let rows = self.packages.iter().map(|package| {
+            [
+                package.file.clone(),
+                format!("{:.1} MB", megabytes(package.bytes)),
+                match package.tried {
+                    Some(true) => "installed and used".to_owned(),
+                    Some(false) => "-".to_owned(),
+                    None => "not tried".to_owned(),
+                },
+            ]
+        });
+        println!("{}", table(&["package", "size", "trial"], rows));
+        if !self.first_replays.is_empty() {
+            let rows = self.first_replays.iter();
+            let rows = rows.map(|one| [one.package.to_owned(), format!("{:.1} s", one.seconds)]);
+            println!(
+                "{}",
+                table(&["on Debian 11", "first replayed answer"], rows)
+            );
+        }
+        println!(
+            "the program has {:.1} MB and needs glibc {} or newer; {}",
+            megabytes(self.program_bytes),
+            self.glibc,
+            seconds(self.seconds)
+        );
+    }
 }
 
 #[expect(

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::{Release, archive};
+use super::{Release, archive, wheel};
 use crate::exec;
 
 /// How long the demonstration may take.
@@ -18,7 +18,7 @@ pub(super) fn run(release: &Release) -> Result<Vec<&'static str>> {
     let place = release.empty("trial")?;
     tarball(release, &place).context("the tarball")?;
     debian(release, &place).context("the Debian package")?;
-    wheel(release, &place).context("the Python wheel")?;
+    python(release, &place).context("the Python wheel")?;
     npm(release, &place).context("the npm packages")?;
     installer(release, &place).context("the installer script")?;
     std::fs::remove_dir_all(&place)?;
@@ -88,7 +88,7 @@ fn debian(release: &Release, place: &Path) -> Result<()> {
     try_program(release, &tree.join("usr/bin/semel"), place)
 }
 
-fn wheel(release: &Release, place: &Path) -> Result<()> {
+fn python(release: &Release, place: &Path) -> Result<()> {
     let environment = place.join("python");
     // Of the interpreter that is there: it may be another than the system's.
     exec::capture(
@@ -96,16 +96,7 @@ fn wheel(release: &Release, place: &Path) -> Result<()> {
             .args(["-m", "venv"])
             .arg(&environment),
     )?;
-    let mut wheels = std::fs::read_dir(&release.folder)?.filter_map(|entry| {
-        let path = entry.ok()?.path();
-        let name = path.file_name()?.to_string_lossy().into_owned();
-        let ours = format!(
-            "semel_cli-{}-py3-none-manylinux_{}_",
-            release.version, release.glibc
-        );
-        name.starts_with(&ours).then_some(path)
-    });
-    let wheel = wheels.next().context("there is no wheel")?;
+    let wheel = release.folder.join(wheel::name(release));
     let mut pip = plain(environment.join("bin/python"), place);
     pip.args(["-m", "pip", "install", "--quiet", "--no-index"]);
     exec::capture(pip.arg("--disable-pip-version-check").arg(wheel))?;

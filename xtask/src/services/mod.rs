@@ -36,7 +36,8 @@ use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
 
 use crate::workspace::Workspace;
-use install::{Package, Wheel};
+use install::Package;
+pub(crate) use install::{Wheel, fetch};
 use instance::Instance;
 pub(crate) use recipes::{folder, for_node, for_python, install};
 use state::State;
