@@ -163,6 +163,9 @@ fn grouped(number: f64) -> String {
 
 #[test]
 fn the_costs_are_the_figures_of_the_program() {
+    /// A figure of a plan, as the README writes it.
+    type Figure<'a> = &'a dyn Fn(&Value) -> String;
+
     let readme = std::fs::read_to_string(root().join("README.md")).expect("the README");
     let plans = [planned("redis"), planned("postgres")];
     let constant = |plan: &Value, name: &str| plan["constants"][name].as_f64().expect("a figure");
@@ -174,7 +177,7 @@ fn the_costs_are_the_figures_of_the_program() {
     };
     let rate = |name: &'static str| move |plan: &Value| grouped(constant(plan, name));
     let alone = |plan: &Value| format!("{:.2} ms", constant(plan, "fresh_alone_ms"));
-    let rows: [(&str, &dyn Fn(&Value) -> String); 4] = [
+    let rows: [(&str, Figure<'_>); 4] = [
         ("a record with a 256-byte answer", &each),
         ("a new key, one caller", &alone),
         ("new keys a second, 64 callers", &rate("fresh_per_second")),

@@ -5,7 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
-use crate::ops::{MOST_TIMES, Op};
+use crate::keys::MOST_TIMES;
+use crate::ops::Op;
 
 /// Instructions of one `op`, start-up not counted.
 pub(crate) fn instructions(op: Op) -> anyhow::Result<f64> {

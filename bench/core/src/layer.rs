@@ -10,7 +10,7 @@ use semel::Semel;
 use semel::http::{Body, IDEMPOTENT_REPLAYED};
 use tower::{Layer as _, Service, ServiceExt as _, service_fn};
 
-use crate::ops::keys;
+use crate::keys::keys;
 
 const ORDER: &str = r#"{"customer":"cus_81","cents":4200}"#;
 const RECEIPT: &str = r#"{"id":"ch_1","customer":"cus_81","charged":4200}"#;

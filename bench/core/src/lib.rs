@@ -3,7 +3,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`ops`], `layer` | the operations |
+//! | [`ops`], `layer`, `keys` | the operations |
 //! | `count` | their instructions, by callgrind |
 //! | `budgets` | the check against `budgets.json` |
 //! | `sizes` | latency and memory over the number of records |
@@ -11,6 +11,7 @@
 
 mod budgets;
 mod count;
+mod keys;
 mod layer;
 pub mod ops;
 pub mod report;

@@ -18,6 +18,7 @@ use semel::core::{
 };
 use semel::{Policy, tokio_env};
 
+use crate::keys::keys;
 use crate::layer::{self, Case};
 
 /// What to count.
@@ -77,9 +78,6 @@ impl Op {
 
 /// How large the answers are.
 pub const ANSWER_BYTES: usize = 256;
-
-/// The maximum number of repetitions.
-pub(crate) const MOST_TIMES: u64 = 6_000;
 
 /// Does it so many times, then ends the process.
 ///
@@ -261,13 +259,6 @@ pub(crate) fn claim_settle_once(
     let settled = store.settle(&grant, &settlement).now_or_never();
     assert!(matches!(settled, Some(Ok(Settled::Done))));
     true
-}
-
-/// The keys that callers would send: as many in every run, so that making them is not counted.
-pub(crate) fn keys(number: impl Fn(u64) -> u64) -> Vec<String> {
-    (0..MOST_TIMES)
-        .map(|i| format!("ord-{}", number(i)))
-        .collect()
 }
 
 async fn engine_run(times: u64, number: impl Fn(u64) -> u64) -> anyhow::Result<()> {

@@ -232,10 +232,12 @@ fn invalid_settings_are_the_only_finding() {
 #[test]
 fn strict_settings_have_no_finding() {
     let secret = file("secret", "0123456789abcdef0123456789abcdef", 0o600);
+    let encryption = file("encryption", &format!("1:{}", "5a".repeat(32)), 0o600);
     let key = file("key.pem", "public", 0o644);
     let lines = found(&[
         "store.url=rediss://cache.example:6379",
         &format!("store.secret_file={secret}"),
+        &format!("store.encryption.key_files={encryption}"),
         "audit.file=/var/lib/semel/no-such-file.jsonl",
         "principals.from=jwt",
         "jwt.algorithm=ES256",

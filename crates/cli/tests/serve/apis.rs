@@ -32,11 +32,18 @@ async fn page_with_a_record(listing: &str, token: &str) -> String {
 /// Makes a token with `semel token`. Returns the token and its entry.
 fn create_token(arguments: &[&str]) -> (String, String) {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_semel"));
-    let output = command.arg("token").args(arguments).output().unwrap();
+    let output = command
+        .arg("token")
+        .args(arguments)
+        .output()
+        .expect("it runs");
     let [token, entry] =
-        [output.stderr, output.stdout].map(|text| String::from_utf8(text).unwrap());
+        [output.stderr, output.stdout].map(|text| String::from_utf8(text).expect("text"));
     assert!(output.status.success(), "{token}");
-    let token = token.trim().strip_prefix("semel: token: ").unwrap();
+    let token = token
+        .trim()
+        .strip_prefix("semel: token: ")
+        .expect("a token");
     (token.to_owned(), entry)
 }
 

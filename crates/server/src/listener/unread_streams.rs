@@ -15,8 +15,6 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::rt::Executor;
 use semel::http::{Body, BoxError};
 
-use super::activity::ActiveRequest;
-
 /// The largest piece of a response that hyper gets at once. It keeps one piece while the client's
 /// window is closed.
 const MAX_PIECE: usize = 16 * 1024;
@@ -87,22 +85,22 @@ async fn run_stream(stream: impl Future, limit: Duration) {
 }
 
 /// The body of an HTTP/2 response, in pieces, whose progress is observed.
-pub(super) struct StreamBody {
+pub(super) struct StreamBody<T> {
     body: Body,
     /// The rest of a frame.
     rest: Bytes,
     progress: Option<Arc<StreamProgress>>,
-    _until_the_body_is_dropped: ActiveRequest,
+    _until_the_body_is_dropped: T,
 }
 
-impl StreamBody {
-    /// Wraps the response of the current stream.
-    pub(super) fn wrap(body: Body, request: ActiveRequest) -> Body {
+impl<T: Send + Unpin + 'static> StreamBody<T> {
+    /// Wraps the response of the current stream. `kept` is dropped with it.
+    pub(super) fn wrap(body: Body, kept: T) -> Body {
         Body::new(Self {
             body,
             rest: Bytes::new(),
             progress: STREAM.try_with(Arc::clone).ok(),
-            _until_the_body_is_dropped: request,
+            _until_the_body_is_dropped: kept,
         })
     }
 
@@ -122,7 +120,7 @@ impl StreamBody {
     }
 }
 
-impl HttpBody for StreamBody {
+impl<T: Send + Unpin + 'static> HttpBody for StreamBody<T> {
     type Data = Bytes;
     type Error = BoxError;
 

@@ -95,7 +95,12 @@ impl Sidecar {
     /// [`token_of`].
     pub(crate) async fn with_apis(store: &str, upstream: SocketAddr, settings: &str) -> Self {
         let folder = new_folder("sidecar");
-        let tokens = ["acme", "other"].map(|tenant| format!("{tenant} {}\n", token_of(tenant)));
+        let tokens = ["acme", "other"].map(|tenant| {
+            let digest = blake3::hash(token_of(tenant).as_bytes()).to_hex();
+            format!(
+                "[[token]]\nname = \"{tenant}\"\ntoken = \"blake3:{digest}\"\ntenant = \"{tenant}\"\n"
+            )
+        });
         std::fs::write(folder.join("tokens"), tokens.concat()).expect("a file");
         let file = folder.join("semel.toml");
         let access = format!(

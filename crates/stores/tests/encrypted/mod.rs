@@ -366,7 +366,7 @@ pub(crate) async fn plain_records_are_read_or_refused(bare: Arc<dyn StoreAdmin>)
     );
 }
 
-/// One test for each, on the store that `$store` opens.
+/// One test for each, on the store that `$store` opens. `$store` gives the store, and what has to live as long.
 macro_rules! encrypted_tests {
     ($store:expr) => {
         $crate::encrypted::encrypted_tests! { $store =>
@@ -384,9 +384,8 @@ macro_rules! encrypted_tests {
         $(
             #[tokio::test(flavor = "multi_thread")]
             async fn $name() {
-                let store: std::sync::Arc<dyn semel_core::store::StoreAdmin> =
-                    std::sync::Arc::new($store.await);
-                $crate::encrypted::$name(store).await;
+                let (store, _place) = $store.await;
+                $crate::encrypted::$name(std::sync::Arc::new(store)).await;
             }
         )+
     };

@@ -1,3 +1,3 @@
 //! Encrypted records on a real server.
 
-crate::encrypted::encrypted_tests!(crate::open(&crate::shared()));
+crate::encrypted::encrypted_tests!(async { (crate::open(&crate::shared()).await, ()) });

@@ -41,27 +41,7 @@ impl Subject for EncryptedFile {
 
 semel_conformance::conformance_tests!(encrypted_sqlite, async || EncryptedFile(File::new().await));
 
-/// The folder has to live as long as its store.
-macro_rules! on_a_file {
-    ($($name:ident),+ $(,)?) => {
-        $(
-            #[tokio::test(flavor = "multi_thread")]
-            async fn $name() {
-                let place = Place::new();
-                let store = open(&place.url()).await.expect("a file");
-                crate::encrypted::$name(Arc::new(store)).await;
-            }
-        )+
-    };
-}
-
-on_a_file!(
-    a_round_trip_leaves_nothing_readable,
-    a_flipped_bit_is_refused,
-    a_moved_field_is_refused,
-    an_old_answer_is_refused,
-    a_wrong_key_is_refused,
-    nobody_takes_over_without_the_key,
-    keys_rotate,
-    plain_records_are_read_or_refused,
-);
+crate::encrypted::encrypted_tests!(async {
+    let place = Place::new();
+    (open(&place.url()).await.expect("a file"), place)
+});
