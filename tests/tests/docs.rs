@@ -67,9 +67,9 @@ fn every_block_of_settings_is_taken() {
         let text = std::fs::read_to_string(&file).expect("a page");
         let settings = blocks(&text).into_iter();
         let settings = settings.filter(|block| block.kind == "toml");
-        // Cargo's manifests and the file of operators are no settings.
-        let is_other =
-            |text: &str| text.contains("[dependencies]") || text.contains("[[operator]]");
+        // Cargo's manifests and the files of tokens are no settings.
+        let others = ["[dependencies]", "[[operator]]", "[[token]]"];
+        let is_other = |text: &str| others.iter().any(|other| text.contains(other));
         for block in settings.filter(|block| !is_other(&block.text)) {
             let (taken, why) = taken(&block.text);
             assert!(taken, "{}:{}: {why}", file.display(), block.line);

@@ -74,7 +74,7 @@ const FAULTS: [&str; 13] = [
 ];
 
 /// Bugs that no engine can see, and why not.
-const UNSEEN: [(Bug, &str); 21] = [
+const UNSEEN: [(Bug, &str); 22] = [
     (
         Bug::RenewIgnoresFence,
         "an engine uses a token for one claim, so a token has one fence that it knows",
@@ -119,6 +119,10 @@ const UNSEEN: [(Bug, &str); 21] = [
     ),
     (Bug::ResentRestoreIsKept, "an engine restores nothing"),
     (Bug::RestoreLooksFirst, "an engine restores nothing"),
+    (
+        Bug::ClaimWithoutTheKey,
+        "no record is encrypted: `EncryptedStore` is a store around a store, with a suite of its own",
+    ),
     (
         Bug::ResolveWakesNobody,
         "who waits for a run wakes by itself when the lease is over, and a doubt is never before that",
