@@ -144,7 +144,8 @@ fn planned(store: &str) -> Value {
     let arguments = [
         "plan", "--rps", "1", "--body", "256B", "--json", "--store", store,
     ];
-    let output = semel_command(&semel()).args(arguments).output();
+    let mut command = semel_command(&semel());
+    let output = command.args(arguments).stdout(Stdio::piped()).output();
     serde_json::from_slice(&output.expect("it runs").stdout).expect("JSON")
 }
 

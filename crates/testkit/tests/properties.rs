@@ -93,9 +93,10 @@ fn the_store_without_a_bug_passes() {
 
 /// What one caller after the other, with small answers and room for all, can't see.
 const BEYOND_A_SEQUENCE: &[Bug] = &[
-    // No sequence has a body elsewhere.
+    // No sequence has a body elsewhere, or an encrypted record.
     Bug::BodyElsewhereIsOmitted,
     Bug::DigestCut,
+    Bug::ClaimWithoutTheKey,
     // Several callers at once, or futures that are dropped.
     Bug::CheckThenAct,
     Bug::SweepTakesFreshClaims,
