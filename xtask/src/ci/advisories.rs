@@ -58,13 +58,17 @@ pub(super) fn run(workspace: &Workspace) -> Result<()> {
             return Ok(());
         }
     };
-    let check = || -> Result<Command> {
+    let check = |rules: Option<&Path>| -> Result<Command> {
         let mut command = tools::deny_command(workspace)?;
-        source.apply(command.args(["--offline", "check", "advisories"]));
+        command.arg("--offline");
+        if let Some(rules) = rules {
+            command.arg("--config").arg(rules);
+        }
+        source.apply(command.args(["check", "advisories"]));
         Ok(command)
     };
-    finds_a_seeded_one(workspace, check()?)?;
-    exec::run(&mut check()?)?;
+    finds_a_seeded_one(workspace, check(None)?)?;
+    exec::run(&mut check(None)?)?;
     let rules = workspace.path("target/tools/deny-others.toml");
     std::fs::write(&rules, OTHERS_RULES)?;
     for other in OTHERS {
@@ -75,7 +79,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<()> {
                 .current_dir(&folder),
         )?;
         println!("advisories: {other}");
-        exec::run(check()?.arg("--config").arg(&rules).current_dir(&folder))?;
+        exec::run(check(Some(&rules))?.current_dir(&folder))?;
     }
     Ok(())
 }
