@@ -42,7 +42,7 @@ pub struct Metric {
 
 /// The buckets of request durations.
 const REQUEST: &[f64] = &[
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 30.0,
 ];
 /// The buckets of store call durations.
 const STORE: &[f64] = &[
