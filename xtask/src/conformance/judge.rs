@@ -40,7 +40,17 @@ pub(crate) struct Judgement {
     pub(crate) id: String,
     pub(crate) verdict: Verdict,
     pub(crate) tests: usize,
+    /// Statements of the documents that are a part of it, and open.
+    pub(crate) open: Vec<String>,
     pub(crate) problems: Vec<String>,
+}
+
+/// Whether there is a requirement of that id.
+pub(super) fn is_requirement(id: &str) -> bool {
+    REQUIREMENTS.iter().any(|(letter, count)| {
+        let number = id.strip_prefix(*letter).and_then(|n| n.parse().ok());
+        number.is_some_and(|number: u32| (1..=*count).contains(&number))
+    })
 }
 
 /// Judges every requirement, and every row that is about none.
@@ -69,6 +79,7 @@ fn broken(id: &str, problem: &str) -> Judgement {
         id: id.to_owned(),
         verdict: Verdict::Broken,
         tests: 0,
+        open: Vec::new(),
         problems,
     }
 }
@@ -106,12 +117,13 @@ fn judge_row(row: &Row, existing: &[String]) -> Judgement {
         id: row.id.clone(),
         verdict,
         tests: row.tests.len(),
+        open: Vec::new(),
         problems,
     }
 }
 
 /// A test may be named by its full name or by any whole tail of it.
-fn exists(test: &str, existing: &[String]) -> bool {
+pub(super) fn exists(test: &str, existing: &[String]) -> bool {
     existing.iter().any(|full| {
         full.strip_suffix(test)
             .is_some_and(|rest| rest.is_empty() || rest.ends_with("::"))

@@ -1,8 +1,12 @@
 //! `cargo xtask conformance`: is every requirement met, and does the test that shows it exist?
 //!
 //! `docs/conformance.md` maps requirements to tests. A map rots silently: a test is renamed, a row
-//! is forgotten. So each row is compared with the tests that nextest finds.
+//! is forgotten. So each row is compared with the tests that nextest finds. The pages in
+//! `docs/documents` do the same for every statement of the documents that the requirements were
+//! made from; a requirement is partial
+//! exactly while a statement of it is open.
 
+mod documents;
 mod judge;
 mod page;
 mod sdks;
@@ -10,58 +14,85 @@ mod sdks;
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, bail};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::exec;
 use crate::programs::EVERY_TEST;
 use crate::table::table;
 use crate::workspace::Workspace;
-use judge::{Judgement, judge};
+use documents::Report;
+use judge::{Judgement, Verdict, judge};
 
 const PAGE: &str = "docs/conformance.md";
 
-/// Judges the page, prints a row for each requirement, fails when one is broken.
+/// All that is found, as it is written to the result file.
+#[derive(Serialize)]
+struct Found<'a> {
+    requirements: &'a [Judgement],
+    documents: &'a [Report],
+}
+
+/// Judges all pages, prints a row for each requirement and document, fails when one is broken.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let text = std::fs::read_to_string(workspace.path(PAGE))
         .with_context(|| format!("cannot read {PAGE}"))?;
-    let rows = page::rows(&text);
-    let judgements = judge(&rows, &existing_tests(workspace)?);
-    workspace.write_result("conformance", &judgements)?;
-    let cells = judgements.iter().map(|judgement| {
-        let Judgement {
-            id,
-            verdict,
-            tests,
-            problems,
-        } = judgement;
-        [
-            id.clone(),
-            verdict.to_string(),
-            tests.to_string(),
-            problems.join("; "),
-        ]
-    });
-    println!(
-        "{}",
-        table(&["requirement", "verdict", "tests", "problem"], cells)
-    );
-    let count = |word: &str| {
-        judgements
-            .iter()
-            .filter(|j| j.verdict.to_string() == word)
-            .count()
+    let documents = documents::read(workspace.root())?;
+    let existing = existing_tests(workspace)?;
+    let mut judgements = judge(&page::rows(&text), &existing);
+    let reports = documents::judge(&documents, &existing, |path| workspace.path(path).exists());
+    documents::compare(&mut judgements, &reports);
+    let found = Found {
+        requirements: &judgements,
+        documents: &reports,
     };
-    println!(
-        "{} covered, {} partial, {} planned, {} broken",
-        count("covered"),
-        count("partial"),
-        count("planned"),
-        count("broken")
-    );
-    if count("broken") > 0 {
-        bail!("{PAGE} and the tests disagree, see above");
+    workspace.write_result("conformance", &found)?;
+    print_requirements(&judgements);
+    print_documents(&reports);
+    let wrong_pages = reports.iter().any(|report| report.broken > 0);
+    if wrong_pages || judgements.iter().any(|j| j.verdict == Verdict::Broken) {
+        bail!(
+            "{PAGE}, {} and the tests disagree, see above",
+            documents::FOLDER
+        );
     }
     Ok(())
+}
+
+fn print_requirements(judgements: &[Judgement]) {
+    let cells = judgements.iter().map(|judgement| {
+        [
+            judgement.id.clone(),
+            judgement.verdict.to_string(),
+            judgement.tests.to_string(),
+            judgement.open.join(", "),
+            judgement.problems.join("; "),
+        ]
+    });
+    let heading = ["requirement", "verdict", "tests", "open", "problem"];
+    println!("{}", table(&heading, cells));
+    let count = |verdict| judgements.iter().filter(|j| j.verdict == verdict).count();
+    println!(
+        "{} covered, {} partial, {} planned, {} broken",
+        count(Verdict::Covered),
+        count(Verdict::Partial),
+        count(Verdict::Planned),
+        count(Verdict::Broken)
+    );
+}
+
+fn print_documents(reports: &[Report]) {
+    let counts = reports.iter().map(|report| {
+        let counts = [report.shown, report.differs, report.open, report.broken];
+        let [shown, differs, open, broken] = counts.map(|count| count.to_string());
+        [report.document.clone(), shown, differs, open, broken]
+    });
+    let heading = ["document", "shown", "differs", "open", "broken"];
+    println!("{}", table(&heading, counts));
+    let statements = reports.iter().flat_map(|report| &report.statements);
+    let broken = statements.filter(|finding| !finding.problems.is_empty());
+    for finding in broken {
+        println!("{}: {}", finding.id, finding.problems.join("; "));
+    }
 }
 
 /// What we read of nextest's list.
