@@ -268,7 +268,7 @@ pub const MAPPINGS: &[Mapping] = &[
     is("idempotency.storage.connection_pool.active", "semel_store_connections_active", ""),
     is("idempotency.storage.connection_pool.exhausted", "semel_store_connections_exhausted_total", ""),
     is("idempotency.lock.acquired.total", "semel_claims_won_total", "both kinds together"),
-    is("idempotency.lock.wait_time_ms", "semel_wait_duration_seconds", "in seconds"),
+    is("idempotency.lock.wait_time_ms", "semel_wait_duration_seconds", "in seconds; the first bucket ends at 1 ms, as a request that waited 0 ms did not wait"),
     is("idempotency.lock.timeout.total", "semel_busy_total", "`why=\"waited_too_long\"`"),
     is("idempotency.lock.held_duration_ms", "semel_effect_duration_seconds", "in seconds; the lease is held one store call longer"),
     is("idempotency.lock.abandoned.total", "semel_claims_won_total", "`kind=\"takeover\"`; under `hold` see `semel_in_doubt_total`"),
@@ -315,5 +315,33 @@ mod tests {
             assert!(metric.labels.iter().all(is_bounded), "{name}");
             assert!(metric.help.len() > 10 && !metric.from.is_empty(), "{name}");
         }
+    }
+
+    /// Milliseconds, as the intake contract has them.
+    #[test]
+    fn histograms_have_the_buckets_of_the_intake_contract() {
+        for (metric, wanted) in [
+            (
+                REQUEST_SECONDS,
+                &[10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000][..],
+            ),
+            (STORE_SECONDS, &[1, 5, 10, 25, 50, 100, 250, 500, 1000]),
+            (
+                WAIT_SECONDS,
+                &[10, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000],
+            ),
+            (
+                EFFECT_SECONDS,
+                &[10, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000],
+            ),
+        ] {
+            for millis in wanted {
+                let bound = f64::from(*millis) / 1000.0;
+                let is_there = metric.buckets.contains(&bound);
+                assert!(is_there, "{} has no bucket {bound}", metric.name);
+            }
+        }
+        // `SemelLongEffects` reads this one.
+        assert!(EFFECT_SECONDS.buckets.contains(&25.0));
     }
 }
