@@ -31,5 +31,5 @@ export { fingerprintOf } from "./fingerprint.js";
 export type { MiddlewareOptions } from "./http.js";
 export { checkKey, newKey } from "./keys.js";
 export type { Lease } from "./lease.js";
-export { DEFAULT_RETRY, RetryBudget, type RetryPolicy } from "./retry.js";
+export { DEFAULT_RETRY, RetryBudget, type RetryEvent, type RetryPolicy } from "./retry.js";
 export { type Operation, type Result, Semel, type SemelOptions, type Terms, type Wrapping } from "./worker.js";

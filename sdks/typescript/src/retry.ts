@@ -15,6 +15,24 @@ const NOT_STARTED = new Set([
 const WAITING = new Set(["idempotency_in_flight", "idempotency_too_many_waiters"]);
 const MAX_PROBLEM_CHARACTERS = 64 * 1024;
 
+/** A step of a call, for counters and logs. It never has the key, the URL or a body. */
+export interface RetryEvent {
+  /** An attempt begins; another follows after a pause; the answer is a replay, conflict or doubt; no more tries. */
+  kind: "attempt" | "retry" | "replay" | "conflict" | "in_doubt" | "gave_up";
+  /** The attempt that it is about, from 1. */
+  attempt: number;
+  /** The pause before the next attempt, in milliseconds. */
+  pause: number;
+  /** Why there is another attempt, or none any more. */
+  reason: string;
+}
+
+const ENDS = new Map<string | undefined, RetryEvent["kind"]>([
+  ["idempotency_conflict", "conflict"],
+  ["idempotency_in_doubt", "in_doubt"],
+  ["idempotency_record_unreadable", "in_doubt"],
+]);
+
 /** All spans in milliseconds. */
 export interface RetryPolicy {
   /** The most attempts of one call; being told to wait for a run under way doesn't count. */
@@ -29,6 +47,8 @@ export interface RetryPolicy {
   totalTimeout: number;
   /** A server that asks for a longer pause is not waited for. */
   maxRetryAfter: number;
+  /** Called for each step of each call. What it throws is dropped. */
+  onEvent?: (event: RetryEvent) => void;
 }
 
 /** What is not said otherwise. */
@@ -165,13 +185,19 @@ export class Course {
   /** Begins an attempt; answers with the time it may take. */
   begin(): number {
     this.attempts += 1;
+    this.#tell("attempt");
     return Math.max(1, Math.min(this.policy.attemptTimeout, this.#end - this.sources.now()));
   }
 
   /** The pause before the next attempt, or nothing where this answer is the last; else `GaveUp`. */
   afterResponse(received: Received): number | undefined {
     const verdict = judge(received);
-    if (!verdict.again) return undefined;
+    if (!verdict.again) {
+      const replayed = received.headers.get("idempotent-replayed") === "true";
+      const end = replayed ? "replay" : ENDS.get(problemOf(received).code);
+      if (end) this.#tell(end);
+      return undefined;
+    }
     this.unknown ||= !verdict.nothingDone;
     return this.#pause(`the last answer was ${received.status}`, verdict.counts, verdict.after, received);
   }
@@ -191,6 +217,7 @@ export class Course {
     const pause = (after ?? 0) + this.sources.chance() * bound;
     const stop = (why: string): GaveUp => {
       const { key, attempts, unknown } = this;
+      this.#tell("gave_up", 0, why);
       const problem = received && problemOf(received);
       return new GaveUp({ key, attempts, unknown, reason: why, status: received?.status, problem }, { cause });
     };
@@ -198,7 +225,16 @@ export class Course {
     if (after !== undefined && after > policy.maxRetryAfter) throw stop(`${reason}, which asks for too long a pause`);
     if (this.sources.now() + pause >= this.#end) throw stop(`${reason}, and the time is up`);
     if (counts && !this.budget.retry()) throw stop(`${reason}, and the retry budget is spent`);
+    this.#tell("retry", pause, reason);
     return pause;
+  }
+
+  #tell(kind: RetryEvent["kind"], pause = 0, reason = ""): void {
+    try {
+      this.policy.onEvent?.({ kind, attempt: this.attempts, pause, reason });
+    } catch {
+      // Counters that fail change no call.
+    }
   }
 }
 

@@ -29,7 +29,7 @@ from .errors import (
 from .fingerprint import fingerprint_of
 from .keys import check_key, new_key
 from .outbox import Outbox
-from .retry import RetryBudget, RetryPolicy
+from .retry import RetryBudget, RetryEvent, RetryPolicy
 from .worker import Lease, Semel, current_lease
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "ProblemError",
     "Result",
     "RetryBudget",
+    "RetryEvent",
     "RetryPolicy",
     "Semel",
     "SemelError",

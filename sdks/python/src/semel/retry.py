@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import email.utils
 import json
 import math
@@ -9,9 +10,9 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 
@@ -38,6 +39,28 @@ WAITING = frozenset({"idempotency_in_flight", "idempotency_too_many_waiters"})
 
 MAX_PROBLEM_BYTES = 64 * 1024
 
+EventKind = Literal["attempt", "retry", "replay", "conflict", "in_doubt", "gave_up"]
+
+ENDS: Mapping[object, EventKind] = {
+    "idempotency_conflict": "conflict",
+    "idempotency_in_doubt": "in_doubt",
+    "idempotency_record_unreadable": "in_doubt",
+}
+
+
+@dataclass(frozen=True)
+class RetryEvent:
+    """A step of a call, for counters and logs. It never has the key, the URL or a body."""
+
+    kind: EventKind
+    """An attempt begins; another follows after a pause; the answer is a replay, conflict or doubt; no more tries."""
+    attempt: int
+    """The attempt that it is about, from 1."""
+    pause: float = 0.0
+    """The pause before the next attempt, in seconds."""
+    reason: str = ""
+    """Why there is another attempt, or none any more."""
+
 
 @dataclass(frozen=True)
 class RetryPolicy:
@@ -55,6 +78,8 @@ class RetryPolicy:
     """For all of them, pauses included."""
     max_retry_after: float = 60.0
     """A server that asks for a longer pause is not waited for."""
+    on_event: Callable[[RetryEvent], object] | None = field(default=None, compare=False)
+    """Called for each step of each call, on the caller's own thread. What it raises is dropped."""
 
     def __post_init__(self) -> None:
         if self.max_attempts < 1 or min(self.base, self.cap, self.attempt_timeout, self.total_timeout) <= 0:
@@ -194,12 +219,17 @@ class Course:
         """Begins an attempt; answers with the time it may take."""
         self.attempts += 1
         self.sent_at = self._clock()
+        self._tell("attempt")
         return max(0.001, min(self._policy.attempt_timeout, self._end - self.sent_at))
 
     def after_response(self, response: httpx.Response) -> float | None:
         """The pause before the next attempt, or `None` where this answer is the last; else `GaveUp`."""
         verdict = judge(response)
         if not verdict.again:
+            replayed = response.headers.get("idempotent-replayed") == "true"
+            end = "replay" if replayed else ENDS.get(problem_of(response).get("code"))
+            if end is not None:
+                self._tell(end)
             return None
         self.unknown = self.unknown or not verdict.nothing_done
         if not verdict.waits:
@@ -234,7 +264,14 @@ class Course:
             raise self._gave_up(f"{reason}, and the time is up", response)
         if counts and not self._budget.retry():
             raise self._gave_up(f"{reason}, and the retry budget is spent", response)
+        self._tell("retry", pause, reason)
         return pause
 
     def _gave_up(self, reason: str, response: httpx.Response | None) -> GaveUp:
+        self._tell("gave_up", reason=reason)
         return GaveUp(self._key, self.attempts, reason=reason, unknown=self.unknown, response=response)
+
+    def _tell(self, kind: EventKind, pause: float = 0.0, reason: str = "") -> None:
+        if self._policy.on_event is not None:
+            with contextlib.suppress(Exception):
+                self._policy.on_event(RetryEvent(kind, self.attempts, pause, reason))
