@@ -187,7 +187,8 @@ impl QueueLimits {
 /// Settings of a queue.
 #[derive(Clone, Debug)]
 pub struct QueueConfig {
-    /// How long an answer is kept after the job has ended, and the job itself. 24 h; 30 days in a bucket.
+    /// How long an answer is kept after the job has ended, and the job itself. 24 h; `semel serve` sets
+    /// 30 days in a bucket.
     pub retention: Duration,
     /// The longest that a submitter may ask for. 30 days.
     pub max_retention: Duration,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,20 @@ from typing import Any
 import httpx
 import pytest
 
-from semel import Conflict, EffectFailed, RetryBudget, RetryPolicy, new_key
+from semel import AnswerNotKept, Conflict, EffectFailed, RetryBudget, RetryPolicy, new_key
 from semel.jobs import AsyncQueue, Queue
 from support.chaos import chaos
-from support.servers import needs, python, sidecar
+from support.servers import free_port, needs, python, sidecar
 
 QUICK = RetryPolicy(max_attempts=60, base=0.01, cap=0.1, attempt_timeout=2.0, total_timeout=60)
 
 
-@pytest.fixture(scope="module")
-def way() -> Iterator[str]:
+@pytest.fixture(scope="module", params=["postgres", "s3"])
+def way(request: pytest.FixtureRequest) -> Iterator[str]:
     """A sidecar with jobs, which need a store that has a queue beside its records."""
-    url = needs("SEMEL_TEST_POSTGRES_URL", "cargo xtask services up postgres")
+    variable = f"SEMEL_TEST_{request.param.upper()}_URL"
+    url = needs(variable, f"cargo xtask services up {request.param}")
+    url = url.replace("?endpoint", f"/sdk-{secrets.token_hex(6)}?endpoint")
     with sidecar("http://127.0.0.1:9", "--set", "jobs.enabled=true", store=url) as found:
         yield found
 
@@ -57,6 +60,54 @@ def test_a_job_submitted_many_times_is_enqueued_once(way: str) -> None:
         done = queue.wait(jobs[0].id)
         again = queue.submit(name, {"a": 2, "b": 1}, idempotency_key=key)
     assert (done.result, again.status, again.result) == ({"charge": "ch_1"}, "completed", {"charge": "ch_1"})
+
+
+def test_a_key_is_kept_for_as_long_as_was_asked_for(way: str) -> None:
+    name, brief, usual = kind(), new_key(), new_key()
+    second = 1 / 86_400
+    with Queue(way, retry=QUICK) as queue:
+        first = queue.submit(name, 1, idempotency_key=brief, idempotency_ttl_days=second)
+        worked(way, name, result=1)
+        queue.submit(name, 2, idempotency_key=usual)
+        worked(way, name, result=2)
+        deadline = time.monotonic() + 60
+        while (again := queue.submit(name, 1, idempotency_key=brief)).id == first.id:
+            assert time.monotonic() < deadline, "the key is kept for longer"
+            time.sleep(0.2)
+        assert again.status == "accepted"
+        assert queue.submit(name, 2, idempotency_key=usual).status == "completed"
+
+
+def test_answers_up_to_16_kib_are_kept(way: str) -> None:
+    name, keys = kind(), [new_key(), new_key()]
+    most = "x" * (16 * 1024 - 2)  # The quotes make it 16 KiB.
+    with Queue(way, retry=QUICK) as queue:
+        for key, result in zip(keys, [most, most + "x"], strict=True):
+            queue.submit(name, key, idempotency_key=key)
+            worked(way, name, result=result)
+        kept, omitted = (queue.submit(name, key, idempotency_key=key) for key in keys)
+    assert kept.result == most
+    assert omitted.status == "completed"
+    with pytest.raises(AnswerNotKept):
+        _ = omitted.result
+
+
+def retention(admin: str, name: str) -> int:
+    """Of the key's record, in milliseconds, as operators see it."""
+    records = httpx.get(f"http://{admin}/admin/v1/records", params={"scope": f"job:{name}"}).json()["records"]
+    assert len(records) == 1, records
+    return int(records[0]["retention_ms"])
+
+
+@pytest.mark.parametrize(("settings", "hours"), [([], 24), (["--set", "jobs.retention=2h"], 2)])
+def test_keys_are_kept_for_a_day_or_as_the_settings_say(settings: list[str], hours: int) -> None:
+    url = needs("SEMEL_TEST_POSTGRES_URL", "cargo xtask services up postgres")
+    admin, name = f"127.0.0.1:{free_port()}", kind()
+    more = ["--set", "jobs.enabled=true", "--set", f"admin.address={admin}", "--set", "admin.open=true", *settings]
+    with sidecar("http://127.0.0.1:9", *more, store=url) as way, Queue(way, retry=QUICK) as queue:
+        queue.submit(name, 1, idempotency_key=new_key())
+        worked(way, name, result=1)
+        assert retention(admin, name) == hours * 3_600_000
 
 
 def test_a_job_that_failed_for_good_says_so(way: str) -> None:

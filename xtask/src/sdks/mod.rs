@@ -1,7 +1,7 @@
 //! `cargo xtask sdks`: the packages for Python and TypeScript, checked, tested and built as their
 //! users get them.
 //!
-//! Their tests run the real program on the real Redis, so `services up redis` comes first. What
+//! Their tests run the real program on real stores, so `services up redis postgres s3` comes first. What
 //! they need besides is installed under `target/sdks`, and beside the TypeScript package, where its
 //! tools look for it.
 
