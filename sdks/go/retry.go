@@ -144,14 +144,24 @@ func (r *reply) problem() problem {
 	if json.Unmarshal(r.body, &out.document) != nil {
 		return problem{}
 	}
-	_ = json.Unmarshal(out.document["code"], &out.code)
-	_ = json.Unmarshal(out.document["retryable"], &out.retryable)
-	var ms *float64
-	if json.Unmarshal(out.document["retryAfterMs"], &ms) == nil && ms != nil && *ms >= 0 && *ms < 1e12 {
-		after := time.Duration(*ms * float64(time.Millisecond))
-		out.retryAfter = &after
+	out.code, _ = member[string](out.document, "code")
+	if again, ok := member[bool](out.document, "retryable"); ok {
+		out.retryable = &again
+	}
+	if count, ok := member[float64](out.document, "retryAfterMs"); ok && count >= 0 && count < 1e12 {
+		out.retryAfter = new(time.Duration(count * float64(time.Millisecond)))
 	}
 	return out
+}
+
+// member reads a member of a document, if it is there and of the type.
+func member[T any](document map[string]json.RawMessage, name string) (T, bool) {
+	var value *T
+	if err := json.Unmarshal(document[name], &value); err != nil || value == nil {
+		var zero T
+		return zero, false
+	}
+	return *value, true
 }
 
 // after is how long the server asks to wait: the finer of what it says.
@@ -179,10 +189,9 @@ func (r *reply) problemError() *ProblemError {
 	if p.retryAfter != nil {
 		out.RetryAfter = *p.retryAfter
 	}
-	_ = json.Unmarshal(p.document["claimId"], &out.ClaimID)
-	for _, member := range []string{"title", "detail"} {
-		var text string
-		if json.Unmarshal(p.document[member], &text) == nil && text != "" {
+	out.ClaimID, _ = member[string](p.document, "claimId")
+	for _, name := range []string{"title", "detail"} {
+		if text, _ := member[string](p.document, name); text != "" {
 			out.Detail = text
 		}
 	}

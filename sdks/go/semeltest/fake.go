@@ -334,7 +334,9 @@ func (f *Fake) look(id string) (int, any) {
 func viewOf(id string, r *record, replayed bool) api.ClaimView {
 	view := api.ClaimView{
 		ID: id, Status: r.state, Replayed: replayed, Fence: &r.fence, Attempt: &r.attempt,
-		OriginalTime: "2026-01-01T00:00:00.000Z",
+	}
+	if isDone(r) {
+		view.OriginalTime = "2026-01-01T00:00:00.000Z"
 	}
 	if isDone(r) && r.answer != nil {
 		answer := api.AnswerView(*r.answer)
