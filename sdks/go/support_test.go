@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 		_ = shared.process.Process.Kill()
 		_ = shared.process.Wait()
 	}
+	_ = os.RemoveAll(built)
 	os.Exit(code)
 }
 
@@ -57,11 +58,15 @@ func freePort(t *testing.T) int {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// startSidecar starts the real program on the real Redis, in a namespace of its own.
-func startSidecar(t *testing.T, upstream string, more ...string) (string, *exec.Cmd) {
+func redisURL(t *testing.T) string {
+	t.Helper()
+	return needs(t, "SEMEL_TEST_REDIS_URL", "cargo xtask services up redis")
+}
+
+// startSidecar starts the real program on a real store, in a namespace of its own.
+func startSidecar(t *testing.T, store, upstream string, more ...string) (string, *exec.Cmd) {
 	t.Helper()
 	program := needs(t, "SEMEL_TEST_PROGRAM", "cargo xtask sdks go")
-	store := needs(t, "SEMEL_TEST_REDIS_URL", "cargo xtask services up redis")
 	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	arguments := []string{
 		"serve", "--upstream", upstream, "--store", store, "--listen", address, "--set", "environment=sdk-" + randomHex(),
@@ -90,14 +95,27 @@ func startSidecar(t *testing.T, upstream string, more ...string) (string, *exec.
 	return "", nil
 }
 
-func sidecarFor(t *testing.T, upstream string, more ...string) string {
+func sidecarFor(t *testing.T, upstream string) string {
 	t.Helper()
-	base, process := startSidecar(t, upstream, more...)
-	t.Cleanup(func() {
-		_ = process.Process.Kill()
-		_ = process.Wait()
-	})
-	return base
+	return ended(t)(startSidecar(t, redisURL(t), upstream))
+}
+
+// jobsSidecar has jobs, which need a store that has a queue beside its records.
+func jobsSidecar(t *testing.T) string {
+	t.Helper()
+	store := needs(t, "SEMEL_TEST_POSTGRES_URL", "cargo xtask services up postgres")
+	return ended(t)(startSidecar(t, store, "http://127.0.0.1:9", "--set", "jobs.enabled=true"))
+}
+
+// ended ends a sidecar with its test.
+func ended(t *testing.T) func(string, *exec.Cmd) string {
+	return func(base string, process *exec.Cmd) string {
+		t.Cleanup(func() {
+			_ = process.Process.Kill()
+			_ = process.Wait()
+		})
+		return base
+	}
 }
 
 // shared is a sidecar and a service that several tests use.
@@ -113,7 +131,7 @@ func sharedSidecar(t *testing.T) (string, *payments) {
 	needs(t, "SEMEL_TEST_PROGRAM", "cargo xtask sdks go")
 	shared.once.Do(func() {
 		shared.payments = newPayments()
-		shared.url, shared.process = startSidecar(t, shared.payments.URL)
+		shared.url, shared.process = startSidecar(t, redisURL(t), shared.payments.URL)
 	})
 	if shared.url == "" {
 		t.Fatal("there is no sidecar")

@@ -53,7 +53,7 @@ enum Command {
         #[command(subcommand)]
         action: services::Action,
     },
-    /// Write the generated files that are kept in the repository, and the types of both SDKs.
+    /// Write the generated files that are kept in the repository, and the types of the SDKs.
     Generate {
         /// Write nothing; fail when a file is out of date. `sdks` checks the types of the SDKs.
         #[arg(long)]
@@ -83,9 +83,9 @@ enum Command {
     Fuzz(fuzz::Fuzz),
     /// Test both APIs from outside, by what their OpenAPI document says.
     Schemathesis(schemathesis::Options),
-    /// Check, test and build the packages for Python and TypeScript.
+    /// Check, test and build the packages for Python, TypeScript and Go.
     Sdks {
-        /// Both, unless one is named.
+        /// All, unless one is named.
         language: Option<sdks::Language>,
     },
     /// Compare the list of requirements with the tests that exist.

@@ -1,16 +1,18 @@
-//! Lists the tests of the Python and TypeScript packages from their files, without their tools.
+//! Lists the tests of the Python, TypeScript and Go packages from their files, without their tools.
 
 use std::path::Path;
 
 use anyhow::Result;
 
-/// `sdks/python::test_chaos::test_…` and `sdks/typescript::chaos::two thousand …`.
+/// `sdks/python::test_chaos::test_…`, `sdks/typescript::chaos::two thousand …` and
+/// `sdks/go::chaos::TestTwo…`.
 pub(super) fn tests(root: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for (folder, prefix, ending) in [
         ("sdks/python/tests", "sdks/python", ".py"),
         ("sdks/typescript/test", "sdks/typescript", ".test.ts"),
         ("sdks/typescript/test", "sdks/typescript", ".test.tsx"),
+        ("sdks/go", "sdks/go", "_test.go"),
     ] {
         let Ok(entries) = std::fs::read_dir(root.join(folder)) else {
             continue;
@@ -39,6 +41,10 @@ fn name_in(line: &str) -> Option<&str> {
         let name = rest.split('(').next()?;
         return name.starts_with("test_").then_some(name);
     }
+    if let Some(rest) = line.strip_prefix("func Test") {
+        let length = rest.split_once("(t *testing.T)")?.0.len();
+        return line.get("func ".len()..line.len() - rest.len() + length);
+    }
     line.strip_prefix("test(\"")?.split('"').next()
 }
 
@@ -56,5 +62,7 @@ mod tests {
             Some("one key")
         );
         assert_eq!(name_in("testing(\"no\")"), None);
+        assert_eq!(name_in("func TestKeys(t *testing.T) {"), Some("TestKeys"));
+        assert_eq!(name_in("func TestMain(m *testing.M) {"), None);
     }
 }

@@ -9,7 +9,7 @@ const LONG: usize = 300;
 const TOO_LONG: usize = 600;
 
 /// Files whose length counts.
-const SOURCE_ENDINGS: [&str; 6] = [".rs", ".py", ".ts", ".tsx", ".js", ".mjs"];
+const SOURCE_ENDINGS: [&str; 7] = [".rs", ".py", ".ts", ".tsx", ".js", ".mjs", ".go"];
 
 /// Folders at the root of one particular machine. Without their slashes, so that this list does not
 /// break the rule that it feeds.
@@ -164,6 +164,7 @@ mod tests {
         assert_eq!(check("a.rs", &lines(301))[0].level, Level::Warning);
         assert_eq!(check("a.rs", &lines(600))[0].level, Level::Warning);
         assert_eq!(check("a.py", &lines(601))[0].level, Level::Failure);
+        assert_eq!(check("a.go", &lines(601))[0].level, Level::Failure);
         assert!(check("a.md", &lines(601)).is_empty(), "prose may be long");
     }
 

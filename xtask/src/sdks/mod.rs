@@ -1,10 +1,11 @@
-//! `cargo xtask sdks`: the packages for Python and TypeScript, checked, tested and built as their
+//! `cargo xtask sdks`: the packages for Python, TypeScript and Go, checked, tested and built as their
 //! users get them.
 //!
 //! Their tests run the real program on real stores, so `services up redis postgres s3` comes first. What
 //! they need besides is installed under `target/sdks`, and beside the TypeScript package, where its
 //! tools look for it.
 
+mod go;
 mod python;
 mod typescript;
 
@@ -12,7 +13,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::ValueEnum;
 
 use crate::workspace::Workspace;
@@ -23,28 +24,34 @@ use crate::{exec, programs, services};
 pub(crate) enum Language {
     Python,
     Typescript,
+    Go,
 }
 
-/// One package, or both.
+/// One package, or all.
 pub(crate) fn run(workspace: &Workspace, language: Option<Language>) -> Result<()> {
     let bench = Bench::new(workspace)?;
     match language {
         Some(Language::Python) => python::run(&bench),
         Some(Language::Typescript) => typescript::run(&bench),
-        None => both(&bench),
+        Some(Language::Go) => go::run(&bench),
+        None => all(&bench),
     }
 }
 
 /// Installs what the packages are checked with, and checks nothing.
 pub(crate) fn prepare(workspace: &Workspace) -> Result<()> {
-    python::environment(&workspace.path("target/sdks"))?;
+    let tools = workspace.path("target/sdks");
+    python::environment(&tools)?;
+    go::prepare(&tools, &workspace.path("sdks"))?;
     typescript::install(&workspace.path("sdks"))
 }
 
-/// Writes the types that both packages have of `spec/openapi.json`.
+/// Writes the types that all packages have of `spec/openapi.json`.
 pub(crate) fn generate(workspace: &Workspace) -> Result<()> {
     prepare(workspace)?;
-    let environment = python::environment(&workspace.path("target/sdks"))?;
+    let tools = workspace.path("target/sdks");
+    go::generate(&tools, &workspace.path("sdks"))?;
+    let environment = python::environment(&tools)?;
     let mut python = Command::new(environment.join("bin/python"));
     python.env("PYTHONDONTWRITEBYTECODE", "1");
     python.arg("tools/generate.py");
@@ -54,19 +61,22 @@ pub(crate) fn generate(workspace: &Workspace) -> Result<()> {
     exec::run(node.current_dir(workspace.path("sdks/typescript")))
 }
 
-/// Side by side: both wait for other machines and for clocks more than they compute.
-fn both(bench: &Bench) -> Result<()> {
-    std::thread::scope(|scope| {
-        let python = scope.spawn(|| python::run(bench));
-        let typescript = typescript::run(bench);
-        let python = python
-            .join()
-            .unwrap_or_else(|_| bail!("the check of the Python package died"));
-        match (python, typescript) {
-            (Err(one), Err(other)) => bail!("{one:#}; and {other:#}"),
-            (python, typescript) => python.and(typescript),
-        }
-    })
+/// Side by side: they wait for other machines and for clocks more than they compute.
+fn all(bench: &Bench) -> Result<()> {
+    let ended = std::thread::scope(|scope| {
+        let runs = [python::run, typescript::run, go::run];
+        let started = runs.map(|run| scope.spawn(move || run(bench)));
+        started.map(|run| {
+            run.join()
+                .unwrap_or_else(|_| bail!("the check of a package died"))
+        })
+    });
+    let failed: Vec<String> = ended
+        .into_iter()
+        .filter_map(|result| result.err().map(|error| format!("{error:#}")))
+        .collect();
+    ensure!(failed.is_empty(), "{}", failed.join("; and "));
+    Ok(())
 }
 
 /// Where things are, and what tests are told.

@@ -50,14 +50,14 @@ pub(super) fn environment(tools: &Path) -> Result<PathBuf> {
     Ok(environment)
 }
 
-fn virtual_environment(at: &Path) -> Result<()> {
+pub(super) fn virtual_environment(at: &Path) -> Result<()> {
     let mut venv = Command::new("python3");
     exec::capture(venv.args(["-m", "venv"]).arg(at))
         .context("needs Python with its venv module (Debian: python3-venv)")
         .map(drop)
 }
 
-fn pip(environment: &Path, more: impl FnOnce(&mut Command) -> &mut Command) -> Result<()> {
+pub(super) fn pip(environment: &Path, more: impl FnOnce(&mut Command) -> &mut Command) -> Result<()> {
     let mut command = Command::new(environment.join("bin/python"));
     command.args(["-m", "pip", "--disable-pip-version-check", "install"]);
     exec::capture(more(command.arg("--quiet"))).map(drop)
