@@ -57,7 +57,10 @@ pub(super) fn virtual_environment(at: &Path) -> Result<()> {
         .map(drop)
 }
 
-pub(super) fn pip(environment: &Path, more: impl FnOnce(&mut Command) -> &mut Command) -> Result<()> {
+pub(super) fn pip(
+    environment: &Path,
+    more: impl FnOnce(&mut Command) -> &mut Command,
+) -> Result<()> {
     let mut command = Command::new(environment.join("bin/python"));
     command.args(["-m", "pip", "--disable-pip-version-check", "install"]);
     exec::capture(more(command.arg("--quiet"))).map(drop)
