@@ -53,7 +53,7 @@ impl Scene {
     pub async fn mismatch(&self, claim: &Claim) -> CheckVerdict {
         let before = self.read(&claim.identity).await?;
         match self.claim(claim).await? {
-            Claimed::Mismatch => self.unchanged(&claim.identity, &before).await,
+            Claimed::Mismatch(_) => self.unchanged(&claim.identity, &before).await,
             other => unexpected("Mismatch", &other),
         }
     }

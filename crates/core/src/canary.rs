@@ -62,7 +62,7 @@ pub async fn check(
         return Err(other);
     }
     match store.claim(&claim).await? {
-        Claimed::Mismatch => Err(other),
+        Claimed::Mismatch(_) => Err(other),
         Claimed::Won(grant) => {
             let settlement = Settlement::Complete(Answer::from_body("").into());
             store.settle(&grant, &settlement).await?;

@@ -158,7 +158,7 @@ pub enum Claimed {
     /// The effect has run; this is its answer (P12).
     Replay(Replay),
     /// The key was used with another payload (P7).
-    Mismatch,
+    Mismatch(Mismatch),
     /// It is unknown whether the effect happened (P10, P11).
     InDoubt(InDoubt),
 }
@@ -265,6 +265,36 @@ pub struct Replay {
     pub expires_in: Duration,
 }
 
+/// The first use of a key that came again with another payload. It is for events only: a caller learns nothing about
+/// another payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The fingerprint of the first payload.
+    pub fingerprint: Fingerprint,
+    /// When the key was first claimed, on the store's clock; `None` if the answer came from this process alone.
+    pub requested_at: Option<Timestamp>,
+}
+
+impl Mismatch {
+    /// What the record says of the first use of its key.
+    #[must_use]
+    pub const fn from_record(record: &Record) -> Self {
+        Self {
+            fingerprint: record.fingerprint,
+            requested_at: Some(record.created_at),
+        }
+    }
+
+    /// The first use as this process knows it, without the store.
+    #[must_use]
+    pub const fn local(fingerprint: Fingerprint) -> Self {
+        Self {
+            fingerprint,
+            requested_at: None,
+        }
+    }
+}
+
 /// An operation of unknown outcome. `Debug` shows the size of the checkpoint, never its contents.
 #[derive(Clone, PartialEq, Eq)]
 pub struct InDoubt {
@@ -327,6 +357,14 @@ impl Settlement {
             Self::Complete(answer) | Self::Fail(answer) => Some(answer),
             Self::Release | Self::Doubt => None,
         }
+    }
+
+    /// The size of the answer to keep in bytes: head and body. 0 without one.
+    #[must_use]
+    pub fn answer_bytes(&self) -> u64 {
+        self.answer().map_or(0, |answer| {
+            (answer.head.len() + answer.body.held_bytes()) as u64
+        })
     }
 }
 

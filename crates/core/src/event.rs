@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use crate::claim::Mismatch;
+use crate::clock::Timestamp;
 use crate::code::Code;
 use crate::error::{Certainty, StoreErrorKind};
 use crate::fingerprint::Fingerprint;
@@ -23,6 +25,8 @@ pub struct Event<'a> {
     pub identity: Identity,
     /// The caller, if the door knows it.
     pub actor: Option<&'a str>,
+    /// The operation within the scope, if the door names one.
+    pub operation: Option<&'a str>,
     /// The step.
     pub step: Step,
 }
@@ -39,6 +43,8 @@ pub enum Step {
         attempt: u16,
         /// How long the claim took, including waiting.
         took: Duration,
+        /// How long the record lives after each write.
+        retention: Duration,
     },
     /// An answer was given from a record.
     Replayed {
@@ -46,22 +52,38 @@ pub enum Step {
         state: State,
         /// Whether it came from the local cache of this process.
         local: bool,
-        /// The 1-based number of this replay of the record in this process; `None` if no local copy is kept.
+        /// The 1-based number of this replay of the run's answer by this process; `None` if no local copy is kept.
         number: Option<u32>,
+        /// When the key was first claimed, on the store's clock.
+        requested_at: Timestamp,
     },
     /// The key was used with another payload.
-    Mismatched,
+    Mismatched {
+        /// The fingerprint of this request.
+        asked: Fingerprint,
+        /// What is known of the first request.
+        original: Mismatch,
+    },
     /// A caller began to wait for another's run.
-    WaitBegan,
+    WaitBegan {
+        /// How many callers of this process wait for the key, with this one.
+        position: u32,
+    },
     /// A caller stopped waiting.
     WaitEnded {
         /// How long it waited.
         waited: Duration,
+        /// How many callers of this process waited for the key when this one came, with this one.
+        position: u32,
     },
     /// A caller got the answer that another request with its key is running.
     Busy {
         /// Why the caller did not wait, or no longer.
         why: BusyReason,
+        /// How long it waited.
+        waited: Duration,
+        /// The longest that it may wait.
+        limit: Duration,
     },
     /// The effect was started.
     EffectBegan {
@@ -92,6 +114,8 @@ pub enum Step {
         state: State,
         /// The fence of the lease.
         fence: Fence,
+        /// The size of the kept answer in bytes: head and body.
+        bytes: u64,
     },
     /// The settlement could not be recorded.
     Unrecorded {
@@ -119,6 +143,11 @@ pub enum Step {
     },
     /// An operator reset the key.
     Deleted,
+    /// Expired records were removed from the store by this process. Concerns all scopes.
+    Swept {
+        /// How many records.
+        records: u64,
+    },
     /// A recover hook was asked.
     Recovered {
         /// The fence of the run in doubt.
@@ -150,6 +179,10 @@ pub enum Step {
     Breaker {
         /// The state of the breaker now.
         state: BreakerState,
+        /// The failures in a row so far.
+        failures: u32,
+        /// The failures in a row that open it.
+        threshold: u32,
     },
     /// The store gave no answer, and the effect ran unprotected because the policy is to fail open.
     FailedOpen,
@@ -187,11 +220,19 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Its effect ran, and its settlement is recorded.
-    Ran,
+    Ran {
+        /// The size of the kept answer in bytes: head and body.
+        bytes: u64,
+    },
     /// With a lease for an effect elsewhere.
     HandedOut,
-    /// With the answer of an earlier run, and the 1-based number of that replay if it is known.
-    Replayed(Option<u32>),
+    /// With the answer of an earlier run.
+    Replayed {
+        /// The 1-based number of this replay of the run's answer by this process, if it is known.
+        number: Option<u32>,
+        /// When the key was first claimed, on the store's clock.
+        requested_at: Timestamp,
+    },
     /// Its effect ran, or may run, without protection.
     Unprotected,
     /// Without an answer, for this problem.

@@ -44,8 +44,8 @@ pub mod wake;
 
 pub use canonical::{CanonicalError, CanonicalErrorKind, canonicalize};
 pub use claim::{
-    Busy, Claim, ClaimTerms, ClaimTermsError, Claimed, Grant, InDoubt, Renewed, Replay, Resolution,
-    Resolved, Restored, Settled, Settlement,
+    Busy, Claim, ClaimTerms, ClaimTermsError, Claimed, Grant, InDoubt, Mismatch, Renewed, Replay,
+    Resolution, Resolved, Restored, Settled, Settlement,
 };
 pub use clock::{Clock, Tick, Timestamp};
 pub use code::Code;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::claim::{Busy, Claim, Claimed, Grant, InDoubt, Renewed, Replay, Resolution};
+use crate::claim::{Busy, Claim, Claimed, Grant, InDoubt, Mismatch, Renewed, Replay, Resolution};
 use crate::claim::{Resolved, Restored, Settled, Settlement};
 use crate::clock::Timestamp;
 use crate::record::{Fence, Record, RecordError, State, Token};
@@ -65,7 +65,7 @@ pub fn claim(found: Option<&Record>, ask: &Claim, now: Timestamp) -> Decision<Cl
         return win(first_run(ask, next_fence(last_fence, now), now), ask); // P5
     };
     if record.fingerprint != ask.fingerprint {
-        return Decision::keep(Claimed::Mismatch); // P7
+        return Decision::keep(Claimed::Mismatch(Mismatch::from_record(record))); // P7
     }
     match record.state {
         State::Running if record.token == ask.token => {

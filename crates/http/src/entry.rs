@@ -1,5 +1,6 @@
 //! The first step of a request: reads key and fingerprint, or refuses the request.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -77,7 +78,7 @@ where
             });
         }
         Ok(None) => {
-            shared.engine.report(rules.shown(), Step::Passed);
+            rules.report(&shared.engine, Step::Passed);
             return Entry::Unkeyed(Request::from_parts(parts, reader.into_body()));
         }
         Err(refusal) => refusal,
@@ -85,9 +86,7 @@ where
     let code = refusal.code();
     if rules.policy.mode == Mode::Observe && !is_final(rules, &refusal) {
         let would = ShadowDecision::Refuse(code);
-        shared
-            .engine
-            .report(rules.shown(), Step::Observed { decision: would });
+        rules.report(&shared.engine, Step::Observed { decision: would });
         return Entry::Unkeyed(Request::from_parts(parts, reader.into_body()));
     }
     Entry::Refused(refuse(shared, rules, &parts, &mut reader, refusal).await)
@@ -120,7 +119,7 @@ where
     B::Error: Into<BoxError>,
 {
     let code = refusal.code();
-    shared.engine.report(rules.shown(), Step::Refused { code });
+    rules.report(&shared.engine, Step::Refused { code });
     let must_close = !drain(shared, rules, parts, reader).await;
     RefusedRequest {
         refusal,
@@ -187,7 +186,8 @@ where
             return without_key(rules);
         }
     }
-    let namespace = rules.namespace(parts)?;
+    let principal = rules.principal(parts);
+    let namespace = rules.namespace(parts, principal.as_deref())?;
     let policy = rules.policy_for(parts)?;
     let body = match verified {
         Some(body) => body,
@@ -213,11 +213,23 @@ where
         .terms
         .echoes_key
         .then(|| HeaderValue::from_str(key.as_str()).ok());
+    let request = engine::Request::new(&shared.engine, namespace, &key, fingerprint, policy);
     Ok(Some(KeyedParts {
-        request: engine::Request::new(&shared.engine, namespace, &key, fingerprint, policy),
+        request: name(request, rules, principal),
         is_anonymous,
         echo: echo.flatten(),
     }))
+}
+
+/// Says who asks, and for which operation, for events.
+fn name(mut request: engine::Request, rules: &Rules, principal: Option<String>) -> engine::Request {
+    if let Some(principal) = principal.filter(|principal| !principal.is_empty()) {
+        request = request.with_actor(principal);
+    }
+    if let Some(operation) = &rules.operation {
+        request = request.with_operation(Arc::clone(operation));
+    }
+    request
 }
 
 const fn without_key(rules: &Rules) -> Result<Option<KeyedParts>, Refusal> {

@@ -41,6 +41,7 @@ pub(crate) type RequestVerifier = Arc<dyn Fn(&Parts, &Bytes, Timestamp) -> bool 
 pub struct Route {
     pub(crate) profile: Profile,
     pub(crate) scope: Option<String>,
+    pub(crate) operation: Option<String>,
     pub(crate) policy: Option<Policy>,
     pub(crate) crash: Option<CrashPolicy>,
     pub(crate) retention: Option<Duration>,
@@ -105,6 +106,13 @@ impl Route {
     /// Sets the scope of the keys. The default is the route's path, or `http` if no path is known.
     pub fn scope(mut self, scope: &str) -> Self {
         self.scope = Some(scope.to_owned());
+        self
+    }
+
+    /// Names the operation, for events, logs and metrics: routes that share a scope differ by it. It
+    /// isn't part of the key. The default is no name.
+    pub fn operation(mut self, name: &str) -> Self {
+        self.operation = Some(name.to_owned());
         self
     }
 

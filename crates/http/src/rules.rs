@@ -6,6 +6,8 @@ use std::time::Duration;
 use http::header::HeaderName;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request};
+use semel_core::engine::Engine;
+use semel_core::event::Step;
 use semel_core::policy::{Mode, OnBusy, Policy};
 use semel_core::{CrashPolicy, Namespace};
 
@@ -38,6 +40,7 @@ pub(crate) struct Rules {
     pub(crate) verify: Option<RequestVerifier>,
     pub(crate) replay_guard: Option<Arc<dyn AuthorizeReplay>>,
     pub(crate) extensions: http::Extensions,
+    pub(crate) operation: Option<Arc<str>>,
     environment: String,
     scope: Option<String>,
     /// The namespace, unless a request changes it; also used for reports.
@@ -93,6 +96,7 @@ impl Rules {
             verify: route.verify,
             replay_guard: route.replay_guard,
             extensions: route.extensions,
+            operation: route.operation.map(Into::into),
             environment: environment.to_owned(),
             scope,
             namespace,
@@ -128,18 +132,26 @@ impl Rules {
         self.policy.mode == Mode::Enforce || self.verify.is_some()
     }
 
-    /// The namespace for reports about requests without a key.
-    pub(crate) const fn shown(&self) -> &Namespace {
-        &self.namespace
+    /// Reports a step of a request without a usable key.
+    pub(crate) fn report(&self, engine: &Engine, step: Step) {
+        engine.report(&self.namespace, self.operation.as_deref(), step);
+    }
+
+    /// The authenticated caller, if the route knows it.
+    pub(crate) fn principal(&self, parts: &Parts) -> Option<String> {
+        self.principal.as_ref().and_then(|find| find(parts))
     }
 
     /// The namespace of the request's key.
-    pub(crate) fn namespace(&self, parts: &Parts) -> Result<Namespace, Refusal> {
+    pub(crate) fn namespace(
+        &self,
+        parts: &Parts,
+        principal: Option<&str>,
+    ) -> Result<Namespace, Refusal> {
         let tenant = self.tenant.as_ref().and_then(|find| find(parts));
         if self.multi_tenant && tenant.as_ref().is_none_or(String::is_empty) {
             return Err(Refusal::TenantRequired);
         }
-        let principal = self.principal.as_ref().and_then(|find| find(parts));
         let matched = if self.scope.is_none() {
             matched_path(parts)
         } else {
@@ -149,12 +161,12 @@ impl Rules {
             return Ok(self.namespace.clone());
         }
         let scope = matched.unwrap_or_else(|| self.namespace.scope());
-        let (tenant, principal) = (tenant.unwrap_or_default(), principal.unwrap_or_default());
+        let tenant = tenant.unwrap_or_default();
         Ok(Namespace::with_principal(
             &self.environment,
             &tenant,
             cut(scope),
-            &principal,
+            principal.unwrap_or_default(),
         )?)
     }
 

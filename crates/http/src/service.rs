@@ -143,7 +143,7 @@ where
     R::Error: Into<BoxError>,
 {
     if passes(rules, request.headers()) {
-        shared.engine.report(rules.shown(), Step::Passed);
+        rules.report(&shared.engine, Step::Passed);
         return unkeyed(&mut inner, request.map(Body::new)).await;
     }
     match enter(shared, rules, request).await {

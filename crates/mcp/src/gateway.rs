@@ -145,7 +145,8 @@ impl Gateway {
         };
         // The report does not name the caller, so an invalid principal does no harm here.
         if let Ok(namespace) = self.namespace(&call.tool, &Caller::default()) {
-            self.semel.engine().report(&namespace, step);
+            let engine = self.semel.engine();
+            engine.report(&namespace, Some(&call.tool), step);
         }
         plan
     }
@@ -163,14 +164,16 @@ impl Gateway {
             Err(error) => return Err((Box::new(call), error)),
         };
         let fingerprint = call.fingerprint(caller, self.semel.engine().secret());
+        let tool: Arc<str> = call.tool.as_str().into();
         let request = |key: &Key, policy: Policy| {
-            Request::new(
-                self.semel.engine(),
-                namespace.clone(),
-                key,
-                fingerprint,
-                Arc::new(policy),
-            )
+            let engine = self.semel.engine();
+            let policy = Arc::new(policy);
+            let request = Request::new(engine, namespace.clone(), key, fingerprint, policy)
+                .with_operation(Arc::clone(&tool));
+            match caller.principal.as_str() {
+                "" => request,
+                principal => request.with_actor(principal),
+            }
         };
         let policy = match is_derived {
             true => self.settings.windowed_policy(treatment.crash),

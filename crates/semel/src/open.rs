@@ -307,7 +307,7 @@ impl Builder {
         if let Some(keys) = &keys {
             keys.check(self.tool).await?;
         }
-        start_sweeping(Arc::downgrade(&store), &env);
+        let sweeping = env.clone();
         let engine = Engine::with(store.clone(), env, self.secret, self.config, self.observer);
         let shared = Shared {
             engine,
@@ -323,9 +323,9 @@ impl Builder {
             #[cfg(feature = "postgres")]
             postgres: opened.postgres,
         };
-        Ok(Semel {
-            shared: Arc::new(shared),
-        })
+        let shared = Arc::new(shared);
+        start_sweeping(Arc::downgrade(&shared), &sweeping);
+        Ok(Semel { shared })
     }
 }
 

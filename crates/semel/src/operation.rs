@@ -21,6 +21,7 @@ pub struct Operation {
     scope: String,
     tenant: String,
     policy: Arc<Policy>,
+    actor: Option<Arc<str>>,
 }
 
 impl Semel {
@@ -38,12 +39,19 @@ impl Operation {
             scope: scope.to_owned(),
             tenant: String::new(),
             policy,
+            actor: None,
         }
     }
 
     /// The tenant: equal keys of different tenants are different keys.
     pub fn tenant(mut self, tenant: &str) -> Self {
         tenant.clone_into(&mut self.tenant);
+        self
+    }
+
+    /// Names the caller for events: logs and the audit trail. It isn't part of the key, and never kept in a record.
+    pub fn actor(mut self, actor: &str) -> Self {
+        self.actor = Some(actor.into());
         self
     }
 
@@ -196,9 +204,13 @@ impl Call {
             scope,
             tenant,
             policy,
+            actor,
         } = operation;
         let namespace = Namespace::new(&semel.shared.environment, &tenant, &scope)?;
         let mut request = Request::new(semel.engine(), namespace, &key?, fingerprint?, policy);
+        if let Some(actor) = actor {
+            request = request.with_actor(actor);
+        }
         if let Some(recover) = recover {
             request = request.recover_with(recover);
         }

@@ -3,10 +3,12 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use semel_core::{Env, MemoryStore, StoreAdmin};
+use semel_core::event::Step;
+use semel_core::{Env, MemoryStore, Namespace, StoreAdmin};
 use semel_stores::compose::Mirror;
 
 use crate::error::OpenError;
+use crate::open::Shared;
 use crate::runtime::tokio_env;
 use crate::url::{StoreKind, memory_config, one_or_two, read};
 
@@ -115,16 +117,38 @@ async fn open_one(url: &str, env: &Env) -> Result<OpenedStore, OpenError> {
 
 const SWEEP_EVERY: Duration = Duration::from_secs(5 * 60);
 const SWEEP_AT_ONCE: usize = 10_000;
+/// A sweep concerns all scopes; its event has this one.
+const SWEEP_SCOPE: &str = "sweep";
 
-/// Removes expired records every five minutes, for as long as the store is in use.
-pub(crate) fn start_sweeping(store: Weak<dyn StoreAdmin>, env: &Env) {
+/// Removes expired records every five minutes, for as long as the store is in use, and reports how many.
+pub(crate) fn start_sweeping(shared: Weak<Shared>, env: &Env) {
     let clock = Arc::clone(&env.clock);
     env.spawn.spawn(Box::pin(async move {
         loop {
             clock.sleep(SWEEP_EVERY).await;
-            let Some(store) = store.upgrade() else { return };
-            // A failed sweep costs room, not correctness; the next one tries again.
-            while matches!(store.sweep(SWEEP_AT_ONCE).await, Ok(removed) if removed >= SWEEP_AT_ONCE) {}
+            let Some(shared) = shared.upgrade() else {
+                return;
+            };
+            let records = sweep(&*shared.store).await;
+            if records > 0
+                && let Ok(namespace) = Namespace::new(&shared.environment, "", SWEEP_SCOPE)
+            {
+                shared
+                    .engine
+                    .report(&namespace, None, Step::Swept { records });
+            }
         }
     }));
+}
+
+/// Removes all expired records, and returns how many. A failed sweep costs room, not correctness; the next one tries again.
+async fn sweep(store: &dyn StoreAdmin) -> u64 {
+    let mut records = 0;
+    while let Ok(removed) = store.sweep(SWEEP_AT_ONCE).await {
+        records += removed as u64;
+        if removed < SWEEP_AT_ONCE {
+            break;
+        }
+    }
+    records
 }

@@ -1,5 +1,9 @@
-//! Prints `docs/metrics.md`.
+//! Prints `docs/metrics.md`, or `docs/event-fields.md` with the argument `fields`.
 
 fn main() {
-    print!("{}", semel_server::telemetry::page());
+    let page = match std::env::args().nth(1).as_deref() {
+        Some("fields") => semel_server::telemetry::fields_page(),
+        _ => semel_server::telemetry::page(),
+    };
+    print!("{page}");
 }

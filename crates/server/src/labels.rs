@@ -1,6 +1,12 @@
 //! Labels of event values, for the audit trail, the log and the metrics.
 
 use semel_core::event::{BreakerState, BusyReason, ShadowDecision, StoreCall};
+use semel_core::{Certainty, Fingerprint};
+
+/// The first four bytes of the digest of a payload: enough to tell two payloads apart, too few to guess one.
+pub(crate) fn hash_prefix(fingerprint: &Fingerprint) -> String {
+    semel_core::hex::hex(&fingerprint.as_bytes()[1..5])
+}
 
 pub(crate) const fn busy(why: BusyReason) -> &'static str {
     match why {
@@ -20,6 +26,14 @@ pub(crate) const fn store_call(call: StoreCall) -> &'static str {
         StoreCall::Resolve => "resolve",
         StoreCall::Read => "read",
         StoreCall::Delete => "delete",
+    }
+}
+
+/// Whether a store call without an answer may have changed something.
+pub(crate) const fn changed(certainty: Certainty) -> &'static str {
+    match certainty {
+        Certainty::Definite => "no",
+        Certainty::Unknown => "unknown",
     }
 }
 

@@ -1,4 +1,4 @@
-//! `docs/metrics.md`: the table of metrics.
+//! `docs/metrics.md` and `docs/event-fields.md`: the tables of metrics and of the fields of events.
 
 use std::process::Command;
 
@@ -9,10 +9,15 @@ use crate::workspace::Workspace;
 use crate::{exec, programs};
 
 pub(crate) fn page(workspace: &Workspace) -> Result<Vec<Output>> {
-    let mut command = Command::new(programs::debug(workspace, "examples/metrics")?);
-    let contents = exec::capture(command.current_dir(workspace.root()))?;
-    Ok(vec![Output {
-        path: "docs/metrics.md".to_owned(),
-        contents,
-    }])
+    let program = programs::debug(workspace, "examples/metrics")?;
+    let print = |what: &str, path: &str| -> Result<Output> {
+        let mut command = Command::new(&program);
+        let contents = exec::capture(command.arg(what).current_dir(workspace.root()))?;
+        let path = path.to_owned();
+        Ok(Output { path, contents })
+    };
+    Ok(vec![
+        print("metrics", "docs/metrics.md")?,
+        print("fields", "docs/event-fields.md")?,
+    ])
 }

@@ -27,7 +27,7 @@ impl<L> Admission<L> {
         match self {
             Self::Won(_) => Ending::HandedOut,
             Self::Unprotected => Ending::Unprotected,
-            Self::Replayed(replayed) => Ending::Replayed(replayed.number),
+            Self::Replayed(replayed) => replayed.ending(),
             Self::Problem(problem) => Ending::Problem(problem.code()),
         }
     }

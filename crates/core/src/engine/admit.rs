@@ -11,7 +11,7 @@ use super::coalesce::{ClaimFailure, Leader};
 use super::orphan::release_later;
 use super::request::{Doubt, Request};
 use super::response::{Problem, Replayed};
-use crate::claim::{Claimed, Grant, InDoubt, Replay};
+use crate::claim::{Claimed, Grant, InDoubt, Mismatch, Replay};
 use crate::clock::Tick;
 use crate::event::{ShadowDecision, Step, StoreCall};
 use crate::policy::{Mode, StoreDown};
@@ -51,8 +51,9 @@ fn admit_from_cache(engine: &Shared, request: &Request, now: Tick) -> Option<Adm
         .get(&request.subject.identity, &request.fingerprint, now)
     {
         CacheLookup::Nothing => None,
-        CacheLookup::Mismatch => {
-            engine.emit(&request.subject, Step::Mismatched);
+        CacheLookup::Mismatch(original) => {
+            let asked = request.fingerprint;
+            engine.emit(&request.subject, Step::Mismatched { asked, original });
             Some(Admission::Problem(Problem::Mismatch))
         }
         CacheLookup::Replay(replay, number) => {
@@ -63,6 +64,7 @@ fn admit_from_cache(engine: &Shared, request: &Request, now: Tick) -> Option<Adm
                     state,
                     local: true,
                     number,
+                    requested_at: replay.requested_at,
                 },
             );
             Some(Admission::Replayed(Replayed { replay, number }))
@@ -73,9 +75,12 @@ fn admit_from_cache(engine: &Shared, request: &Request, now: Tick) -> Option<Adm
 impl Claimant<'_> {
     async fn admit(&mut self, began: Tick) -> Admission<Won> {
         let admission = self.claim_until_admitted(began).await;
-        if let Some(since) = self.waiting.as_ref().and_then(|waiting| waiting.since()) {
+        if let Some(waiting) = &self.waiting
+            && let Some(since) = waiting.since()
+        {
             let waited = self.now().since(since);
-            self.emit(Step::WaitEnded { waited });
+            let position = waiting.permit.position();
+            self.emit(Step::WaitEnded { waited, position });
         }
         admission
     }
@@ -97,7 +102,7 @@ impl Claimant<'_> {
             match claimed {
                 Claimed::Won(grant) => return self.won(grant, sent, began, leader),
                 Claimed::Replay(replay) => return self.replay(replay, sent),
-                Claimed::Mismatch => return self.mismatch(),
+                Claimed::Mismatch(original) => return self.mismatch(original),
                 // Boxed because both are rare: this keeps the future of most requests small.
                 Claimed::InDoubt(doubt) => match Box::pin(self.recover(doubt)).await {
                     Some(problem) => return Admission::Problem(problem),
@@ -124,6 +129,7 @@ impl Claimant<'_> {
             fence: grant.fence,
             attempt: grant.attempt,
             took,
+            retention: self.claim.terms.retention(),
         });
         Admission::Won(Won {
             grant,
@@ -143,12 +149,14 @@ impl Claimant<'_> {
             state: replay.state,
             local: false,
             number,
+            requested_at: replay.requested_at,
         });
         Admission::Replayed(Replayed { replay, number })
     }
 
-    fn mismatch(&self) -> Admission<Won> {
-        self.emit(Step::Mismatched);
+    fn mismatch(&self, original: Mismatch) -> Admission<Won> {
+        let asked = self.request.fingerprint;
+        self.emit(Step::Mismatched { asked, original });
         Admission::Problem(Problem::Mismatch)
     }
 
@@ -157,7 +165,7 @@ impl Claimant<'_> {
             Claimed::Won(grant) => return self.won(grant, sent, sent, None),
             Claimed::Replay(_) => ShadowDecision::Replay,
             Claimed::Busy(_) => ShadowDecision::Busy,
-            Claimed::Mismatch => ShadowDecision::Mismatch,
+            Claimed::Mismatch(_) => ShadowDecision::Mismatch,
             Claimed::InDoubt(_) => ShadowDecision::InDoubt,
         };
         self.emit(Step::Observed { decision });

@@ -90,6 +90,11 @@ impl Breaker {
         }
     }
 
+    /// The failures in a row so far, and how many open it.
+    pub(super) fn failures(&self) -> (u32, u32) {
+        (self.failures.load(Ordering::Relaxed), self.config.failures)
+    }
+
     /// Records that the store answered. Returns the new state if that closed the breaker.
     pub(super) fn succeeded(&self) -> Option<BreakerState> {
         if self.failures.load(Ordering::Relaxed) == 0 {

@@ -10,7 +10,7 @@ use hashbrown::DefaultHashBuilder;
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 
-use crate::claim::Replay;
+use crate::claim::{Mismatch, Replay};
 use crate::clock::Tick;
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
@@ -62,7 +62,7 @@ impl Weighter<Identity, Arc<CachedReplay>> for ByBytes {
 /// The result of a lookup.
 pub(super) enum CacheLookup {
     Replay(Replay, u32),
-    Mismatch,
+    Mismatch(Mismatch),
     Nothing,
 }
 
@@ -91,12 +91,15 @@ impl ReplayCache {
         let Some(copy) = copies.get(identity) else {
             return CacheLookup::Nothing;
         };
+        // An old copy stays for its number of replays, until the store's answer replaces it.
         if now >= copy.good_until {
-            copies.remove(identity);
             return CacheLookup::Nothing;
         }
         if copy.fingerprint != *fingerprint {
-            return CacheLookup::Mismatch;
+            return CacheLookup::Mismatch(Mismatch {
+                fingerprint: copy.fingerprint,
+                requested_at: Some(copy.replay.requested_at),
+            });
         }
         let number = copy.given.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         CacheLookup::Replay(copy.replay.clone(), number)
@@ -114,13 +117,19 @@ impl ReplayCache {
     ) -> Option<u32> {
         let copies = self.copies.as_ref()?;
         let good_until = asked.plus(replay.expires_in.min(self.max_age));
-        // One answer of the store may be shared by many callers, each of which counts.
-        if let Some(copy) = copies.get(&identity)
-            && (copy.good_until, copy.fingerprint) == (good_until, fingerprint)
-        {
-            return Some(copy.given.fetch_add(1, Ordering::Relaxed).saturating_add(1));
-        }
-        let given = AtomicU32::new(1);
+        // An earlier copy of the same run's answer goes on counting.
+        let number = match copies.get(&identity) {
+            Some(copy) if copy.replay.fence == replay.fence => {
+                let number = copy.given.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+                // One answer of the store may be shared by many callers.
+                if (copy.good_until, copy.fingerprint) == (good_until, fingerprint) {
+                    return Some(number);
+                }
+                number
+            }
+            _ => 1,
+        };
+        let given = AtomicU32::new(number);
         copies.insert(
             identity,
             Arc::new(CachedReplay {
@@ -135,7 +144,7 @@ impl ReplayCache {
             copies.remove(&identity);
             return None;
         }
-        Some(1)
+        Some(number)
     }
 
     pub(super) fn forget(&self, identity: &Identity, now: Tick) {

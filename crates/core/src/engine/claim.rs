@@ -150,7 +150,12 @@ impl Claimant<'_> {
 
     fn report_breaker(&self, changed: Option<BreakerState>) {
         if let Some(state) = changed {
-            self.emit(Step::Breaker { state });
+            let (failures, threshold) = self.engine.breaker.failures();
+            self.emit(Step::Breaker {
+                state,
+                failures,
+                threshold,
+            });
         }
     }
 }

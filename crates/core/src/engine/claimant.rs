@@ -27,7 +27,7 @@ pub(super) struct Claimant<'a> {
 
 /// The state of a caller that waits.
 pub(super) struct WaitState {
-    pub(super) _permit: WaiterPermit,
+    pub(super) permit: WaiterPermit,
     pub(super) began: Tick,
     pub(super) limit: Duration,
     /// The run that it waits for; `None` while it waits for a claim only.

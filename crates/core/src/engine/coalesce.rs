@@ -22,7 +22,7 @@ use futures_channel::oneshot;
 use hashbrown::HashMap;
 
 use super::lease::HeldLease;
-use crate::claim::Claimed;
+use crate::claim::{Claimed, Mismatch};
 use crate::clock::Tick;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::event::BusyReason;
@@ -206,7 +206,7 @@ fn known_answer(
     let busy = held.busy(now)?;
     Some(match theirs == fingerprint {
         true => Claimed::Busy(busy),
-        false => Claimed::Mismatch,
+        false => Claimed::Mismatch(Mismatch::local(theirs)),
     })
 }
 
@@ -300,9 +300,13 @@ fn outcome_for(
         Claimed::Won(_) => return None,
         claimed if leaders == theirs => claimed.clone(),
         // The record may have the follower's payload, or a third one.
-        Claimed::Mismatch => return None,
+        Claimed::Mismatch(_) => return None,
         // The record has the leader's payload: for any other payload, the mismatch comes first (P7).
-        Claimed::Busy(_) | Claimed::Replay(_) | Claimed::InDoubt(_) => Claimed::Mismatch,
+        Claimed::Replay(replay) => Claimed::Mismatch(Mismatch {
+            fingerprint: leaders,
+            requested_at: Some(replay.requested_at),
+        }),
+        Claimed::Busy(_) | Claimed::InDoubt(_) => Claimed::Mismatch(Mismatch::local(leaders)),
     };
     Some(Ok((claimed, *sent)))
 }

@@ -291,12 +291,13 @@ impl Engine {
     }
 
     /// Reports to the observer what a door did to a request without a usable key.
-    pub fn report(&self, namespace: &Namespace, step: Step) {
+    pub fn report(&self, namespace: &Namespace, operation: Option<&str>, step: Step) {
         self.shared.observer.observe(&Event {
             namespace,
             hint: KeyHint::default(),
             identity: Identity::from_bytes([0; 32]),
             actor: None,
+            operation,
             step,
         });
     }
@@ -327,12 +328,14 @@ impl Shared {
             hint,
             identity,
             actor,
+            operation,
         } = subject;
         self.observer.observe(&Event {
             namespace,
             hint: *hint,
             identity: *identity,
             actor: actor.as_deref(),
+            operation: operation.as_deref(),
             step,
         });
     }

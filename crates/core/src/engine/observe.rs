@@ -38,7 +38,7 @@ where
     let report = run_effect(held, now, effect).await;
     drop(renewing);
     let (value, settlement) = split_report(held, grant, report, max_answer_bytes);
-    let state = settlement.state();
+    let (state, answer_bytes) = (settlement.state(), settlement.answer_bytes());
     let is_recorded = settle_without_waiting(held, grant, settlement).await;
     match (value, is_recorded) {
         (None, _) => Response::Problem(Problem::Panicked),
@@ -48,6 +48,7 @@ where
             fence: grant.fence,
             attempt: grant.attempt,
             state,
+            answer_bytes,
         }),
     }
 }
@@ -94,11 +95,15 @@ fn report_settlement(
     settlement: &Settlement,
     settled: &Result<Settled, StoreError>,
 ) -> bool {
-    let (fence, state) = (grant.fence, settlement.state());
+    let fence = grant.fence;
     match (settled, settlement) {
         (Ok(Settled::Done), _) => {
-            held.engine
-                .emit(&held.subject, Step::Settled { state, fence });
+            let step = Step::Settled {
+                state: settlement.state(),
+                fence,
+                bytes: settlement.answer_bytes(),
+            };
+            held.engine.emit(&held.subject, step);
             return true;
         }
         (Ok(Settled::Lost), _) => held.lose(fence),

@@ -141,7 +141,9 @@ impl Engine {
                 let entered = engine
                     .waiters
                     .enter(identity.address(), tenant, most_per_key);
-                permit = Some(entered.map_err(|why| refuse_busy(engine, &record, *identity, why))?);
+                permit = Some(
+                    entered.map_err(|why| refuse_busy(engine, &record, *identity, why, wait))?,
+                );
             }
             let pause = pace.pause_after_waking().unwrap_or_default().min(left);
             if !pause.is_zero() {
@@ -160,8 +162,16 @@ impl Engine {
     }
 }
 
-fn refuse_busy(engine: &Shared, record: &Record, identity: Identity, why: BusyReason) -> Problem {
-    engine.emit(&Subject::from_record(record, identity), Step::Busy { why });
+fn refuse_busy(
+    engine: &Shared,
+    record: &Record,
+    identity: Identity,
+    why: BusyReason,
+    wait: Duration,
+) -> Problem {
+    let subject = Subject::from_record(record, identity);
+    let (waited, limit) = (Duration::ZERO, wait);
+    engine.emit(&subject, Step::Busy { why, waited, limit });
     let retry_after = Duration::from_secs(1);
     Problem::Busy { why, retry_after }
 }

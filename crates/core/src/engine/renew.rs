@@ -325,6 +325,7 @@ mod tests {
             hint: KeyHint::default(),
             identity,
             actor: None,
+            operation: None,
         };
         let grant = Grant {
             identity,

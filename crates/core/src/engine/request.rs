@@ -35,6 +35,7 @@ pub(super) struct Subject {
     pub(super) hint: KeyHint,
     pub(super) identity: Identity,
     pub(super) actor: Option<Arc<str>>,
+    pub(super) operation: Option<Arc<str>>,
 }
 
 impl Subject {
@@ -45,6 +46,7 @@ impl Subject {
             hint: record.hint,
             identity,
             actor: None,
+            operation: None,
         }
     }
 
@@ -55,6 +57,7 @@ impl Subject {
             hint: KeyHint::default(),
             identity,
             actor: None,
+            operation: None,
         }
     }
 }
@@ -77,6 +80,7 @@ impl Request {
             hint: key.hint(),
             identity,
             actor: None,
+            operation: None,
         };
         Self {
             subject,
@@ -93,6 +97,14 @@ impl Request {
     #[must_use]
     pub fn with_actor(mut self, actor: impl Into<Arc<str>>) -> Self {
         self.subject.actor = Some(actor.into());
+        self
+    }
+
+    /// Names the operation within the scope, for events and metrics: the name of a route or a tool, never a value that
+    /// callers choose. It isn't part of the identity.
+    #[must_use]
+    pub fn with_operation(mut self, operation: impl Into<Arc<str>>) -> Self {
+        self.subject.operation = Some(operation.into());
         self
     }
 

@@ -60,8 +60,10 @@ pub enum Response<V> {
 impl<V> Response<V> {
     pub(super) const fn ending(&self) -> Ending {
         match self {
-            Self::Ran(_) => Ending::Ran,
-            Self::Replayed(replayed) => Ending::Replayed(replayed.number),
+            Self::Ran(ran) => Ending::Ran {
+                bytes: ran.answer_bytes,
+            },
+            Self::Replayed(replayed) => replayed.ending(),
             Self::Unprotected(_) => Ending::Unprotected,
             Self::Problem(problem) => Ending::Problem(problem.code()),
         }
@@ -79,6 +81,8 @@ pub struct Ran<V> {
     pub attempt: u16,
     /// The state of the record now.
     pub state: State,
+    /// The size of the kept answer in bytes: head and body.
+    pub answer_bytes: u64,
 }
 
 /// An answer of an earlier run.
@@ -86,8 +90,18 @@ pub struct Ran<V> {
 pub struct Replayed {
     /// The answer and when it was first given.
     pub replay: Replay,
-    /// The 1-based number of this replay of the record in this process; `None` if no local copy is kept.
+    /// The 1-based number of this replay of the run's answer by this process; `None` if no local copy is kept. It starts
+    /// again when the process forgets the key: after a restart, or when other answers need the cache's room.
     pub number: Option<u32>,
+}
+
+impl Replayed {
+    pub(super) const fn ending(&self) -> Ending {
+        Ending::Replayed {
+            number: self.number,
+            requested_at: self.replay.requested_at,
+        }
+    }
 }
 
 /// Why a caller gets no answer.

@@ -43,7 +43,7 @@ where
         let fingerprint = request.fingerprint;
         let (held, now, _effect, _running) = match admit(&engine, &request, began).await {
             Admission::Replayed(replayed) => {
-                let how = Ending::Replayed(replayed.number);
+                let how = replayed.ending();
                 engine.answered(&request.subject, fingerprint, began, how);
                 return Response::Replayed(replayed);
             }
@@ -128,14 +128,20 @@ pub(super) async fn respond<V>(
     let engine = &held.engine;
     match (settled, settlement, value) {
         (Ok(Settled::Done), _, value) => {
-            let state = settlement.state();
-            engine.emit(&held.subject, Step::Settled { state, fence });
+            let (state, bytes) = (settlement.state(), settlement.answer_bytes());
+            let step = Step::Settled {
+                state,
+                fence,
+                bytes,
+            };
+            engine.emit(&held.subject, step);
             let ran = |value| {
                 Response::Ran(Ran {
                     value,
                     fence,
                     attempt: grant.attempt,
                     state,
+                    answer_bytes: bytes,
                 })
             };
             value.map_or(Response::Problem(Problem::Panicked), ran)
@@ -152,6 +158,7 @@ pub(super) async fn respond<V>(
                 fence,
                 attempt: grant.attempt,
                 state,
+                answer_bytes: 0,
             })
         }
         (Err(source), _, _) => {
@@ -185,6 +192,7 @@ async fn replay_of_new_owner<V>(held: &HeldLease, fence: crate::record::Fence) -
             state,
             local: false,
             number,
+            requested_at: replay.requested_at,
         },
     );
     Response::Replayed(Replayed { replay, number })

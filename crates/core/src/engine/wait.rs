@@ -34,7 +34,7 @@ impl Claimant<'_> {
             OnBusy::Refuse => BusyReason::Policy,
         })?;
         self.waiting = Some(Box::new(WaitState {
-            _permit: permit,
+            permit,
             began: self.now(),
             limit,
             run: None,
@@ -91,7 +91,8 @@ impl Claimant<'_> {
             pace: Pace::new(),
             wakeup: self.engine.store.watch(&self.claim.identity),
         });
-        self.emit(Step::WaitBegan);
+        let position = waiting.permit.position();
+        self.emit(Step::WaitBegan { position });
         true
     }
 
@@ -118,7 +119,17 @@ impl Claimant<'_> {
 
     /// Reports that the caller doesn't wait, or no longer, and returns the problem for it.
     pub(super) fn refuse_busy(&self, why: BusyReason, retry_after: Duration) -> Problem {
-        self.emit(Step::Busy { why });
+        let waiting = self.waiting.as_ref();
+        let waited = waiting.map(|waiting| self.now().since(waiting.began));
+        let limit = match self.request.policy.on_busy {
+            OnBusy::Wait(limit) => limit,
+            OnBusy::Refuse => Duration::ZERO,
+        };
+        self.emit(Step::Busy {
+            why,
+            waited: waited.unwrap_or_default(),
+            limit,
+        });
         Problem::Busy { why, retry_after }
     }
 }

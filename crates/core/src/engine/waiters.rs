@@ -70,6 +70,7 @@ impl Waiters {
             waiters: Arc::clone(self),
             address,
             tenant,
+            position: u32::try_from(here + 1).unwrap_or(u32::MAX),
         })
     }
 
@@ -83,6 +84,14 @@ pub(super) struct WaiterPermit {
     waiters: Arc<Waiters>,
     address: Address,
     tenant: Option<Tenant>,
+    position: u32,
+}
+
+impl WaiterPermit {
+    /// How many callers waited for the key when this one came, with this one.
+    pub(super) const fn position(&self) -> u32 {
+        self.position
+    }
 }
 
 impl Drop for WaiterPermit {

@@ -188,7 +188,7 @@ impl Inner {
         match answer {
             // Busy: another submission claimed it, and has noted that in the job.
             Claimed::Won(_) | Claimed::Busy(_) => Ok(()),
-            Claimed::Replay(_) | Claimed::Mismatch | Claimed::InDoubt(_) => {
+            Claimed::Replay(_) | Claimed::Mismatch(_) | Claimed::InDoubt(_) => {
                 let (id, lease) = run.place;
                 self.end_alone(id, lease, &run.end).await
             }

@@ -9,8 +9,8 @@ use semel_core::engine::{Admission, Problem, Replayed, Request};
 use semel_core::policy::{Mode, OnBusy, Policy, StoreDown};
 use semel_core::store::{Store, StoreResult};
 use semel_core::{
-    BoxFuture, Claim, ClaimTerms, Claimed, CrashPolicy, Fingerprint, Grant, Identity, Settlement,
-    State, Token,
+    BoxFuture, Claim, ClaimTerms, Claimed, CrashPolicy, Fingerprint, Grant, Identity, Mismatch,
+    Settlement, State, Token,
 };
 
 use super::answer::{check_json, job_of};
@@ -66,7 +66,11 @@ impl Inner {
             // With a token of our own the engine never releases the lease: a claim that won has its job already.
             let request = request.with_token(Token(engine.env().entropy.next_u128()));
             // A dead letter may be retried, by any process.
-            let request = request.failures_may_change();
+            let mut request = request.failures_may_change();
+            if !job.client.is_empty() {
+                request = request.with_actor(job.client.as_str());
+            }
+            request = request.with_operation(job.kind.as_str());
             let admitted = Box::pin(engine.admit(request)).await;
             if let Some(answer) = self.outcome(&run, &identity, fingerprint, admitted).await? {
                 if !answer.is_duplicate() {
@@ -214,8 +218,8 @@ impl SubmissionStore {
             }
             // A record that has expired gives way to other parameters; a job that is unfinished doesn't.
             let unfinished = self.queue.unfinished(&ask.identity).await?;
-            if unfinished.is_some_and(|found| found.fingerprint != ask.fingerprint) {
-                return Ok(Claimed::Mismatch);
+            if let Some(found) = unfinished.filter(|found| found.fingerprint != ask.fingerprint) {
+                return Ok(Claimed::Mismatch(Mismatch::local(found.fingerprint)));
             }
             let bind = |query| bind_one(query, &self.job, ask);
             if let Some((answer, rows)) = store.reclaim_with(batches.with(), ask, bind).await? {

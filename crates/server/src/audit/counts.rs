@@ -46,7 +46,7 @@ counts! {
     claimed Step::Claimed { attempt: 1, .. }
     taken_over Step::Claimed { .. }
     replayed Step::Replayed { .. }
-    mismatched Step::Mismatched
+    mismatched Step::Mismatched { .. }
     waited Step::WaitEnded { .. }
     busy Step::Busy { .. }
     renewed Step::Renewed { .. }
@@ -60,6 +60,7 @@ counts! {
     resolved Step::Resolved { .. }
     unlocked Step::Unlocked { .. }
     reset Step::Deleted
+    swept Step::Swept { .. }
     store_failed Step::StoreFailed { .. }
     failed_open Step::FailedOpen
     passed Step::Passed

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use semel_core::event::Step;
-use semel_core::{Certainty, Identity, Namespace, Timestamp};
+use semel_core::event::{Event, Step};
+use semel_core::{Identity, KeyHint, Namespace, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
@@ -14,7 +14,7 @@ use crate::web::{format_time, hex, to_millis};
 /// The name that replaces an erased actor.
 pub const ERASED: &str = "erased";
 
-/// A line of the audit trail. It shows a key only by its hash.
+/// A line of the audit trail. It shows a key only by its hash and its first characters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Entry {
     /// The unique id: a random id of the process, and a counter.
@@ -37,10 +37,18 @@ pub struct Entry {
     /// The scope.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub scope: String,
+    /// The operation within the scope, if the route or the tool has a name for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub operation: Option<String>,
     /// The id of the record: a hash of the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub id: Option<String>,
+    /// The first characters of the key: at most 8, and at most half of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub key_prefix: Option<String>,
     /// The caller or operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -113,6 +121,8 @@ pub(crate) struct PendingEvent {
     pub(crate) at: Timestamp,
     pub(crate) namespace: Namespace,
     pub(crate) identity: Identity,
+    pub(crate) hint: KeyHint,
+    pub(crate) operation: Option<Arc<str>>,
     pub(crate) actor: Option<Arc<str>>,
     pub(crate) step: Step,
 }
@@ -121,7 +131,7 @@ pub(crate) struct PendingEvent {
 pub(crate) const fn is_audited(step: &Step) -> bool {
     !matches!(
         step,
-        Step::WaitBegan
+        Step::WaitBegan { .. }
             | Step::EffectBegan { .. }
             | Step::EffectEnded { .. }
             | Step::StoreCalled { .. }
@@ -132,8 +142,20 @@ pub(crate) const fn is_audited(step: &Step) -> bool {
 }
 
 impl PendingEvent {
+    pub(crate) fn new(event: &Event<'_>, at: Timestamp) -> Self {
+        Self {
+            at,
+            namespace: event.namespace.clone(),
+            identity: event.identity,
+            hint: event.hint,
+            operation: event.operation.map(Into::into),
+            actor: event.actor.map(Into::into),
+            step: event.step,
+        }
+    }
+
     pub(crate) fn to_entry(&self, event_id: String) -> Entry {
-        let (kind, code, detail) = describe_step(&self.step);
+        let (kind, code, detail) = describe_step(&self.step, self.at);
         let detail = match detail {
             Value::Object(detail) => detail,
             _ => Map::new(),
@@ -147,7 +169,9 @@ impl PendingEvent {
             environment: self.namespace.environment().to_owned(),
             tenant: self.namespace.tenant().to_owned(),
             scope: self.namespace.scope().to_owned(),
+            operation: self.operation.as_deref().map(str::to_owned),
             id: has_key.then(|| hex(self.identity.as_bytes())),
+            key_prefix: has_key.then(|| self.hint.as_str().to_owned()),
             actor: self.actor.as_deref().map(str::to_owned),
             detail,
             chain: None,
@@ -156,56 +180,78 @@ impl PendingEvent {
 }
 
 /// The kind, older name and details of a step.
-fn describe_step(step: &Step) -> (&'static str, Option<&'static str>, Value) {
+fn describe_step(step: &Step, now: Timestamp) -> (&'static str, Option<&'static str>, Value) {
     match step {
-        Step::Claimed {
-            attempt: 1,
-            fence,
-            took,
-        } => (
-            "idempotency.key.created",
-            None,
-            json!({"fence": fence.0, "attempt": 1, "took_ms": to_millis(*took)}),
-        ),
         Step::Claimed {
             attempt,
             fence,
             took,
+            retention,
         } => (
-            "idempotency.takeover",
+            match attempt {
+                1 => "idempotency.key.created",
+                _ => "idempotency.takeover",
+            },
             None,
-            json!({"fence": fence.0, "attempt": attempt, "took_ms": to_millis(*took)}),
+            json!({
+                "fence": fence.0,
+                "attempt": attempt,
+                "took_ms": to_millis(*took),
+                "ttl_ms": to_millis(*retention),
+                "expires_at": format_time(now.plus(*retention)),
+            }),
         ),
         Step::Replayed {
             state,
             local,
             number,
+            requested_at,
         } => (
             "idempotency.replay",
             Some("IDEMPOTENCY_HIT"),
-            json!({"state": state.as_str(), "local": local, "replay_number": number}),
+            json!({
+                "state": state.as_str(),
+                "local": local,
+                "replay_number": number,
+                "original_time": format_time(*requested_at),
+                "since_original_ms": to_millis(now.since(*requested_at)),
+            }),
         ),
-        Step::Mismatched => (
+        Step::Mismatched { asked, original } => (
             "idempotency.conflict",
             Some("IDEMPOTENCY_KEY_COLLISION"),
-            json!({"conflict": "payload_mismatch"}),
+            json!({
+                "conflict": "payload_mismatch",
+                "original_hash": labels::hash_prefix(&original.fingerprint),
+                "current_hash": labels::hash_prefix(asked),
+                "original_time": original.requested_at.map(format_time),
+            }),
         ),
-        Step::WaitEnded { waited } => (
+        Step::WaitEnded { waited, position } => (
             "idempotency.lock.contention",
             None,
-            json!({"waited_ms": to_millis(*waited)}),
+            json!({"waited_ms": to_millis(*waited), "queue_depth": position}),
         ),
-        Step::Busy { why } => (
+        Step::Busy { why, waited, limit } => (
             "idempotency.busy",
             Some("IDEMPOTENCY_HIT"),
-            json!({"state": "in_progress", "why": labels::busy(*why)}),
+            json!({
+                "state": "in_progress",
+                "why": labels::busy(*why),
+                "waited_ms": to_millis(*waited),
+                "timeout_ms": to_millis(*limit),
+            }),
         ),
         Step::Renewed { fence } => ("idempotency.lease.renewed", None, json!({"fence": fence.0})),
         Step::LeaseLost { fence } => ("idempotency.lease.lost", None, json!({"fence": fence.0})),
-        Step::Settled { state, fence } => (
+        Step::Settled {
+            state,
+            fence,
+            bytes,
+        } => (
             "idempotency.settled",
             None,
-            json!({"state": state.as_str(), "fence": fence.0}),
+            json!({"state": state.as_str(), "fence": fence.0, "response_bytes": bytes}),
         ),
         Step::Unrecorded { fence } => ("idempotency.unrecorded", None, json!({"fence": fence.0})),
         Step::InDoubt { fence } => ("idempotency.in_doubt", None, json!({"fence": fence.0})),
@@ -230,12 +276,18 @@ fn describe_rare_step(step: &Step) -> (&'static str, Option<&'static str>, Value
         } => json!({
             "call": labels::store_call(*call),
             "kind": kind.as_str(),
-            "changed": match certainty {
-                Certainty::Definite => "no",
-                Certainty::Unknown => "unknown",
-            },
+            "changed": labels::changed(*certainty),
         }),
-        Step::Breaker { state } => json!({"state": labels::breaker(*state)}),
+        Step::Breaker {
+            state,
+            failures,
+            threshold,
+        } => json!({
+            "state": labels::breaker(*state),
+            "failures": failures,
+            "threshold": threshold,
+        }),
+        Step::Swept { records } => json!({"records": records, "reason": "ttl_elapsed"}),
         Step::Observed { decision } => json!({"would": labels::would(decision)}),
         Step::Refused { code } => json!({"code": code.as_str()}),
         Step::Oversized { bytes, most } => json!({"bytes": bytes, "most": most}),
@@ -247,6 +299,7 @@ fn describe_rare_step(step: &Step) -> (&'static str, Option<&'static str>, Value
         Step::Deleted => "idempotency.reset",
         Step::StoreFailed { .. } => "store.failed",
         Step::Breaker { .. } => "store.breaker",
+        Step::Swept { .. } => "idempotency.key.expired",
         Step::FailedOpen => "idempotency.failed_open",
         Step::Observed { .. } => "idempotency.observed",
         Step::Refused { .. } => "idempotency.refused",

@@ -158,6 +158,8 @@ impl TrailFiles {
             environment: String::new(),
             tenant: String::new(),
             scope: String::new(),
+            operation: None,
+            key_prefix: None,
             id: None,
             actor: None,
             detail: self.head.checkpoint_detail(&self.key),

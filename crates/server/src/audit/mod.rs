@@ -33,6 +33,8 @@ mod writer;
 pub use chain::ChainHead;
 pub use counts::Count;
 pub use entry::{Draft, ERASED, Entry, Link};
+#[cfg(test)]
+pub(crate) use entry::{PendingEvent, is_audited};
 pub use file::FileSink;
 pub use file_config::{FileConfig, SyncMode};
 pub use nats::{NatsConfig, NatsSink};

@@ -162,13 +162,7 @@ impl Observer for Trail {
         if !is_audited(&event.step) {
             return;
         }
-        let pending = PendingEvent {
-            at: writer.env.clock.wall(),
-            namespace: event.namespace.clone(),
-            identity: event.identity,
-            actor: event.actor.map(Into::into),
-            step: event.step,
-        };
+        let pending = PendingEvent::new(event, writer.env.clock.wall());
         if self
             .shared
             .queue

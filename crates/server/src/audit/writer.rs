@@ -97,6 +97,8 @@ impl WriterState {
             environment: part(semel_core::Namespace::environment),
             tenant: part(semel_core::Namespace::tenant),
             scope: part(semel_core::Namespace::scope),
+            operation: None,
+            key_prefix: None,
             id: draft.id,
             actor: draft.actor,
             detail: draft.detail,

@@ -41,6 +41,9 @@ pub struct RouteSettings {
     /// The scope of the keys. Routes with the same scope share their keys. Default: the path of the
     /// route, or `http` for requests that match no route.
     pub scope: Option<String>,
+    /// The name of the operation in logs, metrics and the audit trail: routes that share a scope
+    /// differ by it.
+    pub operation: Option<String>,
     /// What happens to a key if the process that runs its request crashes.
     pub crash: Crash,
     /// What happens to a key if the request was sent to the service and no response came.
@@ -107,6 +110,7 @@ impl Default for RouteSettings {
             key_header: None,
             key_field: None,
             scope: None,
+            operation: None,
             crash: Crash::Takeover,
             lost_answer: LostAnswer::Crash,
             on_busy: None,

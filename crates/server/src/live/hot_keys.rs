@@ -48,7 +48,7 @@ impl HotKeys {
         // Requests without a valid key are not counted.
         if *event.identity.as_bytes() != [0; 32] {
             self.current
-                .count(event, matches!(how, Ending::Replayed(_)));
+                .count(event, matches!(how, Ending::Replayed { .. }));
         }
     }
 
@@ -148,7 +148,13 @@ impl Sketch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use semel_core::Timestamp;
     use semel_core::event::Step;
+
+    const REPLAYED: Ending = Ending::Replayed {
+        number: None,
+        requested_at: Timestamp::from_micros(0),
+    };
 
     fn count(keys: &mut HotKeys, number: u32, how: Ending) {
         let namespace = Namespace::new("test", "acme", "charge").unwrap();
@@ -158,6 +164,7 @@ mod tests {
             hint: KeyHint::default(),
             identity,
             actor: None,
+            operation: None,
             step: Step::Passed,
         };
         keys.count(&event, how);
@@ -167,9 +174,9 @@ mod tests {
     fn hot_key_is_found_with_bounded_memory() {
         let mut keys = HotKeys::default();
         for number in 0..20_000 {
-            count(&mut keys, number, Ending::Ran);
+            count(&mut keys, number, Ending::Ran { bytes: 0 });
             if number % 20 == 0 {
-                count(&mut keys, 1_000_000, Ending::Replayed(None));
+                count(&mut keys, 1_000_000, REPLAYED);
             }
         }
         let top = keys.top(10);
@@ -192,10 +199,10 @@ mod tests {
     #[test]
     fn old_counts_expire() {
         let mut keys = HotKeys::default();
-        count(&mut keys, 1, Ending::Ran);
-        count(&mut keys, 1, Ending::Ran);
+        count(&mut keys, 1, Ending::Ran { bytes: 0 });
+        count(&mut keys, 1, Ending::Ran { bytes: 0 });
         keys.rotate();
-        count(&mut keys, 1, Ending::Ran);
+        count(&mut keys, 1, Ending::Ran { bytes: 0 });
         assert_eq!(keys.top(1)[0].requests, 3);
         keys.rotate();
         assert!(keys.top(1).is_empty(), "one request is not frequent");
@@ -210,10 +217,11 @@ mod tests {
             hint: KeyHint::default(),
             identity: Identity::from_bytes([0; 32]),
             actor: None,
+            operation: None,
             step: Step::Passed,
         };
         for _ in 0..3 {
-            keys.count(&event, Ending::Ran);
+            keys.count(&event, Ending::Ran { bytes: 0 });
         }
         assert!(keys.top(1).is_empty());
     }

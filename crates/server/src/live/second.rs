@@ -161,11 +161,11 @@ impl Second {
     fn count_request(&mut self, how: Ending, took: Duration) {
         let tally = &mut self.tally;
         let counter = match how {
-            Ending::Ran => {
+            Ending::Ran { .. } => {
                 self.distributions.ran.record(took);
                 &mut tally.ran
             }
-            Ending::Replayed(_) => {
+            Ending::Replayed { .. } => {
                 self.distributions.replayed.record(took);
                 &mut tally.replayed
             }
@@ -224,9 +224,13 @@ mod tests {
     fn sample_has_the_counts_of_its_second() {
         let mut second = Second::default();
         for _ in 0..3 {
-            second.count(&answered(Ending::Ran, 40));
+            second.count(&answered(Ending::Ran { bytes: 0 }, 40));
         }
-        second.count(&answered(Ending::Replayed(None), 2));
+        let replayed = Ending::Replayed {
+            number: None,
+            requested_at: semel_core::Timestamp::default(),
+        };
+        second.count(&answered(replayed, 2));
         second.count(&answered(Ending::Problem(Code::Conflict), 1));
         second.count(&answered(Ending::Problem(Code::Late), 1));
         second.count(&Step::Passed);

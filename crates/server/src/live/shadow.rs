@@ -90,6 +90,7 @@ mod tests {
             hint: KeyHint::default(),
             identity: Identity::from_bytes([1; 32]),
             actor: None,
+            operation: None,
             step: Step::Passed,
         };
         match would {

@@ -66,6 +66,9 @@ pub(super) fn build_route(
     if let Some(scope) = &settings.scope {
         route = route.scope(scope);
     }
+    if let Some(operation) = &settings.operation {
+        route = route.operation(operation);
+    }
     if let Some(longest) = settings.caller_retention {
         route = route.caller_ttl(longest.0);
     }

@@ -110,38 +110,46 @@ impl Meter {
         })
     }
 
-    /// The series of an event's scope, created if it is new.
+    /// The series of an event's scope and operation, created if it is new.
     fn series(&self, event: &Event<'_>) -> Arc<Series> {
         let (scope, tenant) = (event.namespace.scope(), event.namespace.tenant());
+        let operation = event.operation.unwrap_or_default();
         let known = self.series.load();
-        let found = if self.by_tenant {
-            known.get(&format!("{tenant}\0{scope}"))
+        let found = if self.by_tenant || !operation.is_empty() {
+            known.get(&self.series_name(scope, operation, tenant))
         } else {
             known.get(scope)
         };
         match found {
             Some(series) => Arc::clone(series),
-            None => self.create_series(scope, tenant),
+            None => self.create_series(scope, operation, tenant),
+        }
+    }
+
+    fn series_name(&self, scope: &str, operation: &str, tenant: &str) -> String {
+        match (self.by_tenant, operation) {
+            (true, _) => format!("{tenant}\0{operation}\0{scope}"),
+            (false, "") => scope.to_owned(),
+            (false, _) => format!("{operation}\0{scope}"),
         }
     }
 
     #[cold]
-    fn create_series(&self, scope: &str, tenant: &str) -> Arc<Series> {
-        let mut name = if self.by_tenant {
-            format!("{tenant}\0{scope}")
-        } else {
-            scope.to_owned()
-        };
+    fn create_series(&self, scope: &str, operation: &str, tenant: &str) -> Arc<Series> {
+        let mut name = self.series_name(scope, operation, tenant);
         let mut labels = SeriesLabels {
             scope: scope.to_owned(),
+            operation: operation.to_owned(),
             tenant: self.by_tenant.then(|| tenant.to_owned()),
         };
-        let too_long = scope.len() > MAX_LABEL_BYTES || tenant.len() > MAX_LABEL_BYTES;
+        let mut texts = [scope, operation, tenant].into_iter();
+        let too_long = texts.any(|text| text.len() > MAX_LABEL_BYTES);
         if self.series.load().len() >= self.max_scopes || too_long {
             // One series over the limit, for all other scopes.
             name = String::new();
             labels = SeriesLabels {
                 scope: OTHER.to_owned(),
+                operation: OTHER.to_owned(),
                 tenant: self.by_tenant.then(|| OTHER.to_owned()),
             };
         }
@@ -171,7 +179,7 @@ impl Meter {
         series.request_seconds(how).record(took);
         match how {
             Ending::Problem(Code::Conflict) => self.refused.insert(fingerprint),
-            Ending::Ran | Ending::HandedOut if self.refused.take(fingerprint) => {
+            Ending::Ran { .. } | Ending::HandedOut if self.refused.take(fingerprint) => {
                 series.mismatch_retries.increment(1);
             }
             _ => {}
@@ -204,7 +212,7 @@ impl Meter {
                     .counter(&t::STORE_ERRORS, &labels)
                     .increment(1);
             }
-            Step::Breaker { state } => {
+            Step::Breaker { state, .. } => {
                 let at = match state {
                     BreakerState::Closed => 0,
                     BreakerState::Open => 1,
@@ -260,9 +268,9 @@ impl Observer for Meter {
             } => self.record_request(&series, how, fingerprint, took),
             Step::Claimed { attempt, .. } => series.claim(attempt).increment(1),
             Step::Replayed { state, local, .. } => series.replay(state, local).increment(1),
-            Step::Mismatched => series.mismatches.increment(1),
-            Step::WaitEnded { waited } => series.wait_seconds.record(waited),
-            Step::Busy { why } => series.busy(why).increment(1),
+            Step::Mismatched { .. } => series.mismatches.increment(1),
+            Step::WaitEnded { waited, .. } => series.wait_seconds.record(waited),
+            Step::Busy { why, .. } => series.busy(why).increment(1),
             Step::EffectEnded { verdict, took } => {
                 series.effect(verdict).increment(1);
                 series.effect_seconds.record(took);

@@ -11,6 +11,7 @@
 
 mod cached_probe;
 mod event_log;
+pub mod fields;
 mod meter;
 mod page;
 mod refused_payloads;
@@ -35,7 +36,7 @@ use crate::operators::{Credential, SignIns};
 pub(crate) use cached_probe::CachedProbe;
 use event_log::EventLog;
 use meter::Meter;
-pub use page::page;
+pub use page::{fields_page, page};
 use trace::{SpanObserver, Tracing};
 
 /// How often recorded durations are moved into their buckets, if nobody scrapes.

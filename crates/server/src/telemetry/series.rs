@@ -71,10 +71,11 @@ impl Registry {
     }
 }
 
-/// The labels of a series: a scope and, with `metrics.by_tenant`, a tenant.
+/// The labels of a series: a scope, an operation and, with `metrics.by_tenant`, a tenant.
 #[derive(Clone, Debug)]
 pub(super) struct SeriesLabels {
     pub(super) scope: String,
+    pub(super) operation: String,
     pub(super) tenant: Option<String>,
 }
 
@@ -83,7 +84,10 @@ impl SeriesLabels {
         &'a self,
         more: &[(&'static str, &'a str)],
     ) -> Vec<(&'static str, &'a str)> {
-        let mut labels = vec![("scope", self.scope.as_str())];
+        let mut labels = vec![
+            ("scope", self.scope.as_str()),
+            ("operation", self.operation.as_str()),
+        ];
         labels.extend_from_slice(more);
         labels.extend(self.tenant.as_deref().map(|tenant| ("tenant", tenant)));
         labels
@@ -165,7 +169,7 @@ impl Series {
     }
 
     pub(super) fn request_seconds(&self, how: Ending) -> &Histogram {
-        &self.request_seconds[usize::from(matches!(how, Ending::Replayed(_)))]
+        &self.request_seconds[usize::from(matches!(how, Ending::Replayed { .. }))]
     }
 
     pub(super) fn replay(&self, state: State, local: bool) -> &Counter {
@@ -220,9 +224,9 @@ const SETTLED: [&str; 4] = ["completed", "failed", "released", "in_doubt"];
 /// The label of a request's outcome.
 pub(super) fn outcome(how: Ending) -> &'static str {
     match how {
-        Ending::Ran => "ran",
+        Ending::Ran { .. } => "ran",
         Ending::HandedOut => "handed_out",
-        Ending::Replayed(_) => "replayed",
+        Ending::Replayed { .. } => "replayed",
         Ending::Unprotected => "unprotected",
         Ending::Problem(code) => {
             let word = code.as_str();

@@ -103,76 +103,76 @@ macro_rules! table {
 #[rustfmt::skip]
 table! {
     /// Requests with a key.
-    REQUESTS = counter("semel_requests_total", &["scope", "outcome"],
+    REQUESTS = counter("semel_requests_total", &["scope", "operation", "outcome"],
         "Requests with a key, by outcome", "`Answered`");
     /// Durations of requests.
-    REQUEST_SECONDS = histogram("semel_request_duration_seconds", &["scope", "replayed"],
+    REQUEST_SECONDS = histogram("semel_request_duration_seconds", &["scope", "operation", "replayed"],
         "Duration of a request with a key, including effect and waiting", "`Answered`", REQUEST);
     /// Replays.
-    REPLAYS = counter("semel_replays_total", &["scope", "state", "source"],
+    REPLAYS = counter("semel_replays_total", &["scope", "operation", "state", "source"],
         "Replayed answers, by state and by source: the cache of this process or the store", "`Replayed`");
     /// Requests without a key.
-    PASSED = counter("semel_passed_total", &["scope"],
+    PASSED = counter("semel_passed_total", &["scope", "operation"],
         "Requests without a key that passed through", "`Passed`");
     /// Requests refused before the store was asked.
-    REFUSED = counter("semel_refused_total", &["scope", "code"],
+    REFUSED = counter("semel_refused_total", &["scope", "operation", "code"],
         "Requests refused before the store was asked, by error code", "`Refused`");
     /// Observe mode (shadow mode).
-    OBSERVED = counter("semel_observed_total", &["scope", "would"],
+    OBSERVED = counter("semel_observed_total", &["scope", "operation", "would"],
         "Observe mode: what enforce mode would have done", "`Observed`");
     /// Claims won.
-    CLAIMS = counter("semel_claims_won_total", &["scope", "kind"],
+    CLAIMS = counter("semel_claims_won_total", &["scope", "operation", "kind"],
         "Claims won, by kind: a new key, or a takeover from a crashed owner", "`Claimed`");
     /// Durations of waits.
-    WAIT_SECONDS = histogram("semel_wait_duration_seconds", &["scope"],
+    WAIT_SECONDS = histogram("semel_wait_duration_seconds", &["scope", "operation"],
         "Time that a request waited for a running one with the same key", "`WaitEnded`", REQUEST);
     /// Requests refused as busy.
-    BUSY = counter("semel_busy_total", &["scope", "why"],
+    BUSY = counter("semel_busy_total", &["scope", "operation", "why"],
         "Requests refused because the key is running, by reason", "`Busy`");
     /// Durations of effects.
-    EFFECT_SECONDS = histogram("semel_effect_duration_seconds", &["scope"],
+    EFFECT_SECONDS = histogram("semel_effect_duration_seconds", &["scope", "operation"],
         "Duration of an effect under its lease; the lease is held one store call longer", "`EffectEnded`", REQUEST);
     /// Effects by verdict.
-    EFFECTS = counter("semel_effects_total", &["scope", "verdict"],
+    EFFECTS = counter("semel_effects_total", &["scope", "operation", "verdict"],
         "Finished effects, by verdict", "`EffectEnded`");
     /// Settlements.
-    SETTLED = counter("semel_settled_total", &["scope", "state"],
+    SETTLED = counter("semel_settled_total", &["scope", "operation", "state"],
         "Settlements that the store acknowledged, by state of the record", "`Settled`");
     /// Renewals.
-    RENEWED = counter("semel_renewed_total", &["scope"],
+    RENEWED = counter("semel_renewed_total", &["scope", "operation"],
         "Leases renewed", "`Renewed`");
     /// Leases lost.
-    LEASES_LOST = counter("semel_leases_lost_total", &["scope"],
+    LEASES_LOST = counter("semel_leases_lost_total", &["scope", "operation"],
         "Owners that lost their lease", "`LeaseLost`");
     /// Outcomes that could not be recorded.
-    UNRECORDED = counter("semel_unrecorded_total", &["scope"],
+    UNRECORDED = counter("semel_unrecorded_total", &["scope", "operation"],
         "Effects whose outcome could not be recorded", "`Unrecorded`");
     /// Requests for keys in doubt.
-    IN_DOUBT = counter("semel_in_doubt_total", &["scope"],
+    IN_DOUBT = counter("semel_in_doubt_total", &["scope", "operation"],
         "Requests for keys in doubt", "`InDoubt`");
     /// Resolved keys.
-    RESOLVED = counter("semel_resolved_total", &["scope"],
+    RESOLVED = counter("semel_resolved_total", &["scope", "operation"],
         "Keys in doubt that an operator resolved", "`Resolved`");
     /// Unlocked keys.
-    UNLOCKED = counter("semel_unlocked_total", &["scope"],
+    UNLOCKED = counter("semel_unlocked_total", &["scope", "operation"],
         "Leases that an operator revoked", "`Unlocked`");
     /// Calls of recover hooks.
-    RECOVERED = counter("semel_recovered_total", &["scope", "known"],
+    RECOVERED = counter("semel_recovered_total", &["scope", "operation", "known"],
         "Calls of recover hooks, by whether they knew the outcome", "`Recovered`");
     /// Conflicts.
-    MISMATCHES = counter("semel_mismatches_total", &["scope"],
+    MISMATCHES = counter("semel_mismatches_total", &["scope", "operation"],
         "Requests with a key that was used with another payload", "`Mismatched`");
     /// New keys after a conflict.
-    MISMATCH_RETRIES = counter("semel_mismatch_new_keys_total", &["scope"],
+    MISMATCH_RETRIES = counter("semel_mismatch_new_keys_total", &["scope", "operation"],
         "Payloads that were refused because of a conflict and then ran with another key", "`Answered`, by the fingerprint");
     /// Oversized answers.
-    OVERSIZED = counter("semel_oversized_total", &["scope"],
+    OVERSIZED = counter("semel_oversized_total", &["scope", "operation"],
         "Answers that were too large and were kept without their body", "`Oversized`");
     /// Reset keys.
-    DELETED = counter("semel_deleted_total", &["scope"],
+    DELETED = counter("semel_deleted_total", &["scope", "operation"],
         "Keys that an operator reset", "`Deleted`");
     /// Unprotected runs.
-    FAILED_OPEN = counter("semel_failed_open_total", &["scope"],
+    FAILED_OPEN = counter("semel_failed_open_total", &["scope", "operation"],
         "Effects that ran without protection because the store did not answer and the scope fails open", "`FailedOpen`");
     /// Store calls.
     STORE_CALLS = counter("semel_store_calls_total", &["backend", "call", "status"],

@@ -140,7 +140,11 @@ impl Observer for SpanObserver {
                     KeyValue::new("semel.key_hash", hex(event.identity.as_bytes())),
                     KeyValue::new("semel.outcome", outcome(how)),
                 ];
-                if let Ending::Replayed(Some(number)) = how {
+                if let Ending::Replayed {
+                    number: Some(number),
+                    ..
+                } = how
+                {
                     attributes.push(KeyValue::new("semel.replay_number", i64::from(number)));
                 }
                 attributes

@@ -75,7 +75,7 @@ impl Mirror {
                 doubt.fence = grant.fence;
                 return Ok(Claimed::InDoubt(doubt));
             }
-            Claimed::Busy(_) | Claimed::Mismatch => {}
+            Claimed::Busy(_) | Claimed::Mismatch(_) => {}
         }
         // No effect was started under the lease, so it is released. A lease that was taken over lapses instead, because it
         // has to keep its attempts and checkpoint.

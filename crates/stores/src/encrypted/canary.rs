@@ -103,7 +103,7 @@ pub async fn check_read_only(
 /// Makes sure that the record of `claim` is there. `false` if it is there with another fingerprint.
 async fn write(store: &dyn StoreAdmin, claim: &Claim) -> Result<bool, StoreError> {
     match store.claim(claim).await? {
-        Claimed::Mismatch => Ok(false),
+        Claimed::Mismatch(_) => Ok(false),
         Claimed::Won(grant) => {
             let settlement = Settlement::Complete(Answer::from_body("").into());
             store.settle(&grant, &settlement).await?;

@@ -73,7 +73,7 @@ impl EncryptedStore {
                 };
                 replay.answer = open_answer(&keys, &run, &replay.answer)?;
             }
-            Claimed::Busy(_) | Claimed::Mismatch => {}
+            Claimed::Busy(_) | Claimed::Mismatch(_) => {}
         }
         Ok(claimed)
     }

@@ -21,7 +21,7 @@ pub(super) type Canaries = Mutex<Vec<(Identity, Option<Tick>)>>;
 impl Inner {
     /// Remembers a canary that this process has just claimed, and rewrites one that existed before.
     pub(super) async fn keep_canary(&self, ask: &Claim, answer: &Claimed, found: &ObjectSnapshot) {
-        if ask.namespace.scope() != canary::SCOPE || matches!(answer, Claimed::Mismatch) {
+        if ask.namespace.scope() != canary::SCOPE || matches!(answer, Claimed::Mismatch(_)) {
             return;
         }
         let now = self.link.time.clock().now();

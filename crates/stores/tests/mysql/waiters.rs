@@ -25,7 +25,7 @@ impl Observer for Claims {
                 call: StoreCall::Claim,
                 ..
             } => drop(self.sent.fetch_add(1, Ordering::SeqCst)),
-            Step::WaitBegan => drop(self.waiting.fetch_add(1, Ordering::SeqCst)),
+            Step::WaitBegan { .. } => drop(self.waiting.fetch_add(1, Ordering::SeqCst)),
             _ => {}
         }
     }

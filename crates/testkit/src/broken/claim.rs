@@ -5,7 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use semel_core::protocol::{self, Decision};
 use semel_core::{
-    Busy, Claim, Claimed, CrashPolicy, Fence, Fingerprint, Grant, Record, State, Timestamp,
+    Busy, Claim, Claimed, CrashPolicy, Fence, Fingerprint, Grant, Mismatch, Record, State,
+    Timestamp,
 };
 
 use super::Bug;
@@ -93,7 +94,7 @@ fn mishandled(
             let released = found.filter(|r| r.state == State::Released && !r.is_expired(now));
             if released.is_some_and(|record| record.fingerprint != ask.fingerprint) {
                 return Decision {
-                    answer: Claimed::Mismatch,
+                    answer: Claimed::Mismatch(Mismatch::local(ask.fingerprint)),
                     write: None,
                 };
             }

@@ -36,7 +36,7 @@ pub(crate) fn claimed(asked: &Identity, answer: &Claimed) -> CallReply {
         Claimed::Replay(replay) => {
             CallReply::Replay(KeyEnding::Completed(answer_mark(&replay.answer)))
         }
-        Claimed::Mismatch => CallReply::Mismatch,
+        Claimed::Mismatch(_) => CallReply::Mismatch,
         Claimed::InDoubt(doubt) => CallReply::InDoubt {
             fence: doubt.fence.0,
         },

@@ -99,7 +99,7 @@ impl Protocol {
             Claimed::Replay(replay) => Reply::Replay {
                 answer: codec::answer_no(&replay.answer),
             },
-            Claimed::Mismatch => Reply::Mismatch {
+            Claimed::Mismatch(_) => Reply::Mismatch {
                 settled: before.is_some_and(|row| row.state != State::Running),
             },
             Claimed::InDoubt(_) => Reply::InDoubt {

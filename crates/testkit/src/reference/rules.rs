@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use semel_core::{
-    Busy, Claim, Claimed, CrashPolicy, Fence, Grant, Record, Renewed, Resolution, Resolved,
-    Restored, Settled, Settlement, State, Token,
+    Busy, Claim, Claimed, CrashPolicy, Fence, Grant, Mismatch, Record, Renewed, Resolution,
+    Resolved, Restored, Settled, Settlement, State, Timestamp, Token,
 };
 
 use super::entry::{ReferenceEntry, Subject, micros, span};
@@ -65,7 +65,11 @@ impl<'a> KeyModel<'a> {
             } else {
                 Rule::Mismatch
             };
-            return (rule, Claimed::Mismatch);
+            let original = Mismatch {
+                fingerprint: entry.fingerprint,
+                requested_at: Some(Timestamp::from_micros(entry.first_claimed)),
+            };
+            return (rule, Claimed::Mismatch(original));
         }
         if running && entry.token == ask.token.0 {
             let rule = if lapsed {

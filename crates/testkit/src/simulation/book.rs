@@ -102,7 +102,7 @@ impl Book {
                     .then(|| ("P9", "the time of the first claim was lost".to_owned()))
             }
             Claimed::InDoubt(doubt) => self.in_doubt(&doubt.checkpoint, now),
-            Claimed::Mismatch => {
+            Claimed::Mismatch(_) => {
                 let free = !self.is_live(now) || self.phase == Phase::Released;
                 (free || same).then(|| ("P7", "a mismatch, with no other payload".to_owned()))
             }

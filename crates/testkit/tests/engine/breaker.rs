@@ -20,7 +20,8 @@ async fn p35_the_breaker_opens_tries_once_and_closes() {
     for _ in 0..6 {
         store.next(CallKind::Claim, Fault::Refuse);
     }
-    let changes = |to| move |step: &Step| *step == Step::Breaker { state: to };
+    let changes =
+        |to| move |step: &Step| matches!(step, Step::Breaker { state, .. } if *state == to);
     for _ in 0..2 {
         patiently(&rig, &Policy::default(), &effects).await;
     }
@@ -100,8 +101,13 @@ async fn a_store_that_says_no_is_there_so_the_breaker_closes() {
         assert_eq!(error.kind, StoreErrorKind::Full);
     }
     let closed = |step: &Step| {
-        let state = BreakerState::Closed;
-        *step == Step::Breaker { state }
+        matches!(
+            step,
+            Step::Breaker {
+                state: BreakerState::Closed,
+                ..
+            }
+        )
     };
     assert_eq!((rig.log.count(closed), effects.count()), (1, 0));
 }

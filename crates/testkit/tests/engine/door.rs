@@ -151,7 +151,7 @@ async fn what_a_door_did_without_a_key_is_reported() {
         decision: ShadowDecision::Refuse(Code::KeyRequired),
     };
     for step in [Step::Passed, refused, observed] {
-        rig.engine.report(&namespace, step);
+        rig.engine.report(&namespace, None, step);
         assert_eq!(rig.log.count(|seen| *seen == step), 1);
     }
 }

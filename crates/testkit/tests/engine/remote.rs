@@ -75,7 +75,7 @@ async fn remote_effect_behaves_like_a_local_one() {
     let shape: Vec<_> = steps
         .iter()
         .filter(|step| {
-            let between = Step::WaitBegan == **step;
+            let between = matches!(step, Step::WaitBegan { .. });
             !between && !matches!(step, Step::WaitEnded { .. } | Step::StoreCalled { .. })
         })
         .collect();
@@ -90,7 +90,7 @@ async fn remote_effect_behaves_like_a_local_one() {
         Step::Settled { state, .. },
         Step::Replayed { .. },
         Step::Answered {
-            how: Ending::Replayed(_),
+            how: Ending::Replayed { .. },
             ..
         },
     ] = shape.as_slice()

@@ -29,6 +29,7 @@ macro_rules! line {
             tenant = non_empty($event.namespace.tenant()),
             key = key_label($event).as_ref().map(tracing::field::display),
             actor = $event.actor,
+            operation = $event.operation,
             $($more)*
             $message
         )
@@ -38,7 +39,7 @@ macro_rules! line {
 mod key_label;
 mod records;
 
-use crate::web::to_millis;
+use crate::web::{format_time, to_millis};
 use key_label::{is_sampled, key_label, non_empty};
 use records::log_record_event;
 
@@ -68,22 +69,27 @@ impl EventLog {
         }
         let duration_ms = to_millis(took);
         match how {
-            Ending::Ran => {
+            Ending::Ran { bytes } => {
                 line!(
                     INFO,
                     event,
                     "idempotency.processed",
                     "request ran",
+                    response_size_bytes = bytes,
                     duration_ms,
                 );
             }
-            Ending::Replayed(replay_count) => {
+            Ending::Replayed {
+                number,
+                requested_at,
+            } => {
                 line!(
                     INFO,
                     event,
                     "idempotency.replay",
                     "request answered from the record",
-                    replay_count,
+                    replay_count = number,
+                    original_timestamp = format_time(requested_at),
                     duration_ms,
                 );
             }
@@ -114,7 +120,7 @@ impl EventLog {
         let backend = self.backend;
         match event.step {
             Step::StoreCalled { call, took, .. } => {
-                let (operation, duration_ms) = (labels::store_call(call), to_millis(took));
+                let (store_call, duration_ms) = (labels::store_call(call), to_millis(took));
                 if took >= self.slow_store {
                     let threshold_ms = to_millis(self.slow_store);
                     line!(
@@ -122,7 +128,7 @@ impl EventLog {
                         event,
                         "idempotency.storage.slow",
                         "the store was slow",
-                        operation,
+                        store_call,
                         backend,
                         duration_ms,
                         threshold_ms,
@@ -133,26 +139,32 @@ impl EventLog {
                         event,
                         "idempotency.cache.lookup",
                         "the store was asked",
-                        operation,
+                        store_call,
                         backend,
                         storage_duration_ms = duration_ms,
                     );
                 }
             }
-            Step::StoreFailed { call, kind, .. } => {
-                let (operation, error) = (labels::store_call(call), kind.as_str());
+            Step::StoreFailed {
+                call,
+                kind,
+                certainty,
+            } => {
                 line!(
                     ERROR,
                     event,
                     "idempotency.storage.error",
                     "the store did not answer",
-                    operation,
+                    store_call = labels::store_call(call),
                     backend,
-                    error,
+                    error = kind.as_str(),
+                    changed = labels::changed(certainty),
                 );
             }
             Step::Breaker {
                 state: BreakerState::Open,
+                failures,
+                threshold,
             } => {
                 line!(
                     WARN,
@@ -160,10 +172,13 @@ impl EventLog {
                     "idempotency.circuit_breaker.opened",
                     "the circuit breaker is open; the store gets no calls",
                     backend,
+                    failure_count = failures,
+                    threshold,
                 );
             }
             Step::Breaker {
                 state: BreakerState::HalfOpen,
+                ..
             } => {
                 line!(
                     INFO,
@@ -175,6 +190,7 @@ impl EventLog {
             }
             Step::Breaker {
                 state: BreakerState::Closed,
+                ..
             } => {
                 line!(
                     INFO,
@@ -199,34 +215,40 @@ impl EventLog {
 
     fn log_wait_event(&self, event: &Event<'_>) {
         match event.step {
-            Step::WaitBegan if self.logs_debug(event) => {
+            Step::WaitBegan { position } if self.logs_debug(event) => {
                 line!(
                     DEBUG,
                     event,
                     "idempotency.lock.attempt",
                     "a request waits for a running one with the same key",
+                    queue_position = position,
                 );
             }
-            Step::WaitEnded { waited } if waited >= self.slow_wait => {
+            Step::WaitEnded { waited, position } if waited >= self.slow_wait => {
                 line!(
                     WARN,
                     event,
                     "idempotency.lock.contention",
                     "a request waited long for a running one with the same key",
                     wait_time_ms = to_millis(waited),
+                    queue_depth = position,
                 );
             }
             Step::Busy {
                 why: BusyReason::WaitedTooLong,
+                waited,
+                limit,
             } => {
                 line!(
                     ERROR,
                     event,
                     "idempotency.lock.timeout",
                     "a request timed out while waiting for a running one with the same key",
+                    wait_time_ms = to_millis(waited),
+                    timeout_ms = to_millis(limit),
                 );
             }
-            Step::Busy { why } if self.logs_debug(event) => {
+            Step::Busy { why, .. } if self.logs_debug(event) => {
                 line!(
                     DEBUG,
                     event,
@@ -253,7 +275,7 @@ impl Observer for EventLog {
             | Step::StoreFailed { .. }
             | Step::Breaker { .. }
             | Step::BreakerRejected => self.log_store_event(event),
-            Step::WaitBegan | Step::WaitEnded { .. } | Step::Busy { .. } => {
+            Step::WaitBegan { .. } | Step::WaitEnded { .. } | Step::Busy { .. } => {
                 self.log_wait_event(event);
             }
             Step::Refused { code } if self.logs_debug(event) => {

@@ -5,6 +5,7 @@ use tracing::Level;
 
 use super::key_label::{key_label, non_empty};
 use crate::labels;
+use crate::web::format_time;
 
 /// Logs an event that changes a record or the outcome of a request.
 pub(super) fn log_record_event(event: &Event<'_>) {
@@ -19,13 +20,16 @@ pub(super) fn log_record_event(event: &Event<'_>) {
                 fence = fence.0,
             );
         }
-        Step::Mismatched => {
+        Step::Mismatched { asked, original } => {
             line!(
                 ERROR,
                 event,
                 "idempotency.conflict",
                 "a key was used with another payload",
                 conflict_type = "payload_mismatch",
+                original_hash = labels::hash_prefix(&original.fingerprint),
+                current_hash = labels::hash_prefix(&asked),
+                original_timestamp = original.requested_at.map(format_time),
             );
         }
         Step::Oversized { bytes, most } => {
@@ -80,6 +84,17 @@ pub(super) fn log_record_event(event: &Event<'_>) {
                 "idempotency.key.expired",
                 "an operator reset a key",
                 reason = "explicit_delete",
+                records = 1,
+            );
+        }
+        Step::Swept { records } => {
+            line!(
+                INFO,
+                event,
+                "idempotency.key.expired",
+                "expired records were removed",
+                reason = "ttl_elapsed",
+                records,
             );
         }
         Step::Resolved { state, fence } => {

@@ -292,7 +292,7 @@ impl Moment<'_> {
                 (is_askers && *fence > self.floor).then_some((record, *fence))
             }
             (Claimed::Busy(_), CallReply::Busy | CallReply::Overtaken)
-            | (Claimed::Mismatch, CallReply::Mismatch) => Some(self.kept(None)),
+            | (Claimed::Mismatch(_), CallReply::Mismatch) => Some(self.kept(None)),
             (Claimed::Replay(replay), CallReply::Replay(ending)) => {
                 let mark = mark_of(&replay.answer);
                 let shown = match replay.state {

@@ -112,7 +112,7 @@ impl Moving {
                 self.event(Event::Replay(uses));
                 self.give(world, answer_no(&replay.answer));
             }
-            Claimed::Mismatch | Claimed::InDoubt(_) => {
+            Claimed::Mismatch(_) | Claimed::InDoubt(_) => {
                 self.event(Event::Doubt(at.uses));
                 at.phase = Phase::Over;
             }

@@ -15,7 +15,7 @@ use semel_core::store::{Connections, Page, Query, Stats, Wake};
 use semel_core::wake::{Hub, Wakeup};
 use semel_core::{
     BoxFuture, Busy, Capabilities, Certainty, Claim, Claimed, Clock, Digest, Fence, Grant,
-    Identity, InDoubt, Record, Renewed, Replay, Resolution, Resolved, Restored, Settled,
+    Identity, InDoubt, Mismatch, Record, Renewed, Replay, Resolution, Resolved, Restored, Settled,
     Settlement, State, Store, StoreAdmin, StoreError, StoreErrorKind, StoreResult, Tick, Timestamp,
     Token,
 };
@@ -299,7 +299,7 @@ fn claimed(codec: &Codec, token: u8, said: CopyReply) -> Claimed {
             settled_at: codec::time(0),
             expires_in: Duration::ZERO,
         }),
-        CopyReply::Mismatch => Claimed::Mismatch,
+        CopyReply::Mismatch => Claimed::Mismatch(Mismatch::local(ask.fingerprint)),
         CopyReply::InDoubt { fence } => Claimed::InDoubt(InDoubt {
             fence: Fence(u64::from(fence)),
             attempt: 1,

@@ -225,7 +225,7 @@ fn claimed(answer: &Claimed) -> CopyReply {
             answer: answer_no(&replay.answer),
             failed: replay.state == State::Failed,
         },
-        Claimed::Mismatch => CopyReply::Mismatch,
+        Claimed::Mismatch(_) => CopyReply::Mismatch,
         Claimed::InDoubt(doubt) => CopyReply::InDoubt {
             fence: fence_no(doubt.fence),
         },
