@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use semel::core::event::{Event, Observer};
 use semel::core::{MemoryConfig, MemoryStore, StoreAdmin};
 use semel::{CrashPolicy, Error, Failure, Mode, Policy, Problem, Secret, Semel, tokio_env};
 
@@ -351,4 +352,31 @@ async fn a_secret_changes_where_records_are_filed() {
         assert!(!count(&semel, "k", &effects).await.unwrap().1);
     }
     assert_eq!(store.len(), 2);
+}
+
+/// Remembers the actors of events.
+#[derive(Default)]
+struct Actors(std::sync::Mutex<Vec<Option<String>>>);
+
+impl Observer for Actors {
+    fn observe(&self, event: &Event<'_>) {
+        let actor = event.actor.map(str::to_owned);
+        self.0.lock().expect("no panic").push(actor);
+    }
+}
+
+#[tokio::test]
+async fn events_name_the_actor_of_the_operation() {
+    let actors = Arc::new(Actors::default());
+    let builder = Semel::builder().observer(Arc::clone(&actors) as _);
+    let semel = builder.open("memory://").await.unwrap();
+    let operation = semel.operation("charge").actor("ada");
+    let call = operation.key("k").no_payload();
+    call.run(async |_| Ok::<_, Failure>(7)).await.unwrap();
+    let actors = actors.0.lock().unwrap();
+    assert!(actors.len() > 2, "{actors:?}");
+    assert!(
+        actors.iter().all(|actor| actor.as_deref() == Some("ada")),
+        "{actors:?}"
+    );
 }

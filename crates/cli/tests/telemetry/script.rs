@@ -8,6 +8,7 @@ const ROUTES: &str = r#"
 log.format = "json"
 [[routes]]
 path = "/orders"
+operation = "create"
 [[routes]]
 path = "/large"
 max_answer = "8B"
@@ -121,7 +122,10 @@ fn all_are_there(metrics: &super::support::Metrics) {
 /// The samples that the script determines: name, labels, value.
 #[rustfmt::skip]
 const FIGURES: &[(&str, &[&str], f64)] = &[
-    ("semel_requests_total", &[r#"scope="/orders""#, r#"outcome="ran""#], 2.0),
+    ("semel_requests_total", &[r#"scope="/orders""#, r#"operation="create""#, r#"outcome="ran""#], 2.0),
+    ("semel_effect_duration_seconds_count", &[r#"operation="create""#], 2.0),
+    ("semel_replays_total", &[r#"operation="create""#, r#"state="completed""#], 2.0),
+    ("semel_request_duration_seconds_count", &[r#"operation="create""#, r#"replayed="true""#], 2.0),
     ("semel_requests_total", &[r#"scope="/orders""#, r#"outcome="replayed""#], 2.0),
     ("semel_requests_total", &[r#"scope="/orders""#, r#"outcome="conflict""#], 1.0),
     ("semel_request_duration_seconds_count", &[r#"scope="/orders""#, r#"replayed="true""#], 2.0),

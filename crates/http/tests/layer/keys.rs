@@ -336,3 +336,32 @@ async fn caller_retention_needs_permission_and_has_a_cap() {
         );
     }
 }
+
+#[tokio::test]
+async fn events_name_the_principal_and_the_operation() {
+    let runs = Runs::default();
+    let route = Route::new().operation("submit").principal(|parts| {
+        parts
+            .headers
+            .get("x-user")?
+            .to_str()
+            .ok()
+            .map(str::to_owned)
+    });
+    let rig = Rig::with(route, count(&runs)).await;
+    for _ in 0..2 {
+        rig.send(with(post("/", "k", "{}"), "x-user", "ada")).await;
+    }
+    assert_eq!(runs.begun(), 1);
+    let named = rig.log.named();
+    assert!(named.len() > 4, "{named:?}");
+    let is_named = |(actor, operation): &(Option<String>, Option<String>)| {
+        (actor.as_deref(), operation.as_deref()) == (Some("ada"), Some("submit"))
+    };
+    assert!(named.iter().all(is_named), "{named:?}");
+    // A request without a key has an operation, and no actor: nothing was asked for in a caller's name.
+    let before = named.len();
+    rig.send(without_key(post("/", "", "{}"))).await;
+    let passed = rig.log.named().split_off(before);
+    assert_eq!(passed, [(None, Some("submit".to_owned()))]);
+}

@@ -54,17 +54,28 @@ pub(crate) async fn until(what: &str, so: impl Fn() -> bool) {
     panic!("waited in vain until {what}");
 }
 
-/// Remembers every step.
+/// Remembers every step, and who took it for which operation.
 #[derive(Default)]
-pub(crate) struct Log(Mutex<Vec<Step>>);
+pub(crate) struct Log(Mutex<Vec<Step>>, Mutex<Vec<Named>>);
+
+/// Actor and operation of an event.
+type Named = (Option<String>, Option<String>);
 
 impl Observer for Log {
     fn observe(&self, event: &Event<'_>) {
         self.0.lock().push(event.step);
+        let text = |text: Option<&str>| text.map(str::to_owned);
+        let named = (text(event.actor), text(event.operation));
+        self.1.lock().push(named);
     }
 }
 
 impl Log {
+    /// Actor and operation of every event.
+    pub(crate) fn named(&self) -> Vec<Named> {
+        self.1.lock().clone()
+    }
+
     pub(crate) fn count(&self, fits: impl Fn(&Step) -> bool) -> usize {
         self.0.lock().iter().filter(|step| fits(step)).count()
     }

@@ -183,3 +183,45 @@ async fn unusable_keys_are_refused_in_enforce_mode_only() {
         assert_eq!(*refusals.0.lock(), expected, "{mode:?}");
     }
 }
+
+/// Remembers actor and operation of events.
+#[derive(Default)]
+struct Named(Mutex<Vec<(Option<String>, Option<String>)>>);
+
+impl semel::core::event::Observer for Named {
+    fn observe(&self, event: &semel::core::event::Event<'_>) {
+        let text = |text: Option<&str>| text.map(str::to_owned);
+        let named = (text(event.actor), text(event.operation));
+        self.0.lock().push(named);
+    }
+}
+
+#[tokio::test]
+async fn events_name_the_principal_and_the_tool() {
+    let named = Arc::new(Named::default());
+    let mut settings = Settings::new("test");
+    settings.tools.push(ToolRule {
+        name: TOOL.to_owned(),
+        key: Some(KeyRule::Derive),
+        ..ToolRule::default()
+    });
+    let builder = Semel::builder().observer(Arc::clone(&named) as _);
+    let semel = builder.open("memory://").await.unwrap();
+    let gateway = Gateway::new(semel, settings).unwrap();
+    let caller = Caller {
+        principal: "agent_7".to_owned(),
+        ..Caller::default()
+    };
+    let plan = gateway.plan(call(TOOL, &json!({"amount": 5})), None, &caller);
+    let Plan::Run(job) = plan else {
+        panic!("it is not protected");
+    };
+    let send = |_| -> BoxFuture<'static, Outcome> { Box::pin(async { Outcome::TimedOut }) };
+    gateway.run(*job, send).await;
+    let named = named.0.lock();
+    assert!(named.len() > 3, "{named:?}");
+    let is_named = |(actor, operation): &(Option<String>, Option<String>)| {
+        (actor.as_deref(), operation.as_deref()) == (Some("agent_7"), Some(TOOL))
+    };
+    assert!(named.iter().all(is_named), "{named:?}");
+}

@@ -95,6 +95,59 @@ async fn replays_are_numbered_and_cached() {
     );
 }
 
+#[tokio::test]
+async fn numbers_of_replays_go_on_when_the_local_copy_is_too_old() {
+    let (rig, effects) = (Rig::new(), Effects::default());
+    let policy = Policy::default();
+    for age in [0, 0, 0, 31, 0] {
+        rig.pass(Duration::from_secs(age)).await;
+        rig.run("k", &policy, effects.answer("one")).await;
+    }
+    let numbers: Vec<_> = rig.log.0.lock().iter().filter_map(replay_number).collect();
+    let expected = [
+        (Some(1), false),
+        (Some(2), true),
+        (Some(3), false),
+        (Some(4), true),
+    ];
+    assert_eq!(numbers, expected);
+}
+
+#[tokio::test]
+async fn events_of_conflicts_and_replays_name_the_first_request() {
+    let (rig, effects) = (Rig::new(), Effects::default());
+    let policy = Policy::default();
+    let first = rig.request("k", "payload", &policy);
+    let began = rig.clock.wall();
+    rig.engine.execute(first, effects.answer("one")).await;
+    rig.pass(Duration::from_secs(60)).await;
+    // From the store's record, then from the local copy.
+    rig.run("k", &policy, effects.answer("two")).await;
+    let elsewhere = rig.another();
+    for engine in [&elsewhere.engine, &rig.engine] {
+        let other = rig.request("k", "another payload", &policy);
+        let response = engine.execute(other, effects.answer("two")).await;
+        assert!(matches!(response, Response::Problem(Problem::Mismatch)));
+    }
+    let (mut replays, mut conflicts) = (0, 0);
+    let steps = rig.log.0.lock().clone();
+    for step in steps.iter().chain(elsewhere.log.0.lock().iter()) {
+        match step {
+            Step::Replayed { requested_at, .. } => {
+                assert_eq!(*requested_at, began);
+                replays += 1;
+            }
+            Step::Mismatched { asked, original } => {
+                assert_ne!(*asked, original.fingerprint);
+                assert_eq!(original.requested_at, Some(began));
+                conflicts += 1;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!((replays, conflicts), (1, 2));
+}
+
 fn replay_number(step: &Step) -> Option<(Option<u32>, bool)> {
     match step {
         Step::Replayed { number, local, .. } => Some((*number, *local)),
