@@ -26,120 +26,126 @@ use crate::store::{Store, StoreAdmin};
 ///     semel_core::forward_store!(|self| self.store => renew, settle, resolve, read, watch, capabilities);
 /// }
 /// ```
+///
+/// After `|self| async =>`, pairs such as `claim: claim_both` delegate to async methods of the type
+/// itself.
 #[macro_export]
 macro_rules! forward_store {
-    (|$self:ident| $to:expr => $($method:ident),+ $(,)?) => {
-        $($crate::forward_store!(@$method $self, $to);)+
+    (|$self:ident| async => $($method:ident: $own:ident),+ $(,)?) => {
+        $($crate::forward_store!(@$method $self, $self, $own, ::std::boxed::Box::pin);)+
     };
-    (@claim $self:ident, $to:expr) => {
+    (|$self:ident| $to:expr => $($method:ident),+ $(,)?) => {
+        $($crate::forward_store!(@$method $self, $to, $method, ::std::convert::identity);)+
+    };
+    (@claim $self:ident, $to:expr, $call:ident, $wrap:path) => {
         fn claim<'a>(
             &'a $self,
             claim: &'a $crate::Claim,
         ) -> $crate::BoxFuture<'a, $crate::StoreResult<$crate::Claimed>> {
-            $to.claim(claim)
+            $wrap($to.$call(claim))
         }
     };
-    (@renew $self:ident, $to:expr) => {
+    (@renew $self:ident, $to:expr, $call:ident, $wrap:path) => {
         fn renew<'a>(
             &'a $self,
             lease: &'a $crate::Grant,
             checkpoint: Option<&'a $crate::store::Bytes>,
         ) -> $crate::BoxFuture<'a, $crate::StoreResult<$crate::Renewed>> {
-            $to.renew(lease, checkpoint)
+            $wrap($to.$call(lease, checkpoint))
         }
     };
-    (@settle $self:ident, $to:expr) => {
+    (@settle $self:ident, $to:expr, $call:ident, $wrap:path) => {
         fn settle<'a>(
             &'a $self,
             lease: &'a $crate::Grant,
             settlement: &'a $crate::Settlement,
         ) -> $crate::BoxFuture<'a, $crate::StoreResult<$crate::Settled>> {
-            $to.settle(lease, settlement)
+            $wrap($to.$call(lease, settlement))
         }
     };
-    (@resolve $self:ident, $to:expr) => {
+    (@resolve $self:ident, $to:expr, $call:ident, $wrap:path) => {
         fn resolve<'a>(
             &'a $self,
             identity: &'a $crate::Identity,
             fence: $crate::Fence,
             resolution: &'a $crate::Resolution,
         ) -> $crate::BoxFuture<'a, $crate::StoreResult<$crate::Resolved>> {
-            $to.resolve(identity, fence, resolution)
+            $wrap($to.$call(identity, fence, resolution))
         }
     };
-    (@read $self:ident, $to:expr) => {
+    (@read $self:ident, $to:expr, $call:ident, $wrap:path) => {
         fn read<'a>(
             &'a $self,
             identity: &'a $crate::Identity,
         ) -> $crate::BoxFuture<'a, $crate::StoreResult<Option<$crate::Record>>> {
-            $to.read(identity)
+            $wrap($to.$call(identity))
         }
     };
-    (@watch $self:ident, $to:expr) => {
+    (@watch $self:ident, $to:expr, $call:ident, $wrap:path) => {
         fn watch(&$self, identity: &$crate::Identity) -> $crate::wake::Wakeup {
-            $to.watch(identity)
+            $wrap($to.$call(identity))
         }
     };
-    (@capabilities $self:ident, $to:expr) => {
+    (@capabilities $self:ident, $to:expr, $call:ident, $wrap:path) => {
         fn capabilities(&$self) -> $crate::Capabilities {
-            $to.capabilities()
+            $wrap($to.$call())
         }
     };
-    (@list $self:ident, $to:expr) => {
+    (@list $self:ident, $to:expr, $call:ident, $wrap:path) => {
         fn list<'a>(
             &'a $self,
             query: &'a $crate::store::Query,
         ) -> $crate::BoxFuture<'a, $crate::StoreResult<$crate::store::Page>> {
-            $to.list(query)
+            $wrap($to.$call(query))
         }
     };
-    (@delete $self:ident, $to:expr) => {
+    (@delete $self:ident, $to:expr, $call:ident, $wrap:path) => {
         fn delete<'a>(
             &'a $self,
             identity: &'a $crate::Identity,
         ) -> $crate::BoxFuture<'a, $crate::StoreResult<bool>> {
-            $to.delete(identity)
+            $wrap($to.$call(identity))
         }
     };
-    (@restore $self:ident, $to:expr) => {
+    (@restore $self:ident, $to:expr, $call:ident, $wrap:path) => {
         fn restore<'a>(
             &'a $self,
             identity: &'a $crate::Identity,
             record: &'a $crate::Record,
         ) -> $crate::BoxFuture<'a, $crate::StoreResult<$crate::Restored>> {
-            $to.restore(identity, record)
+            $wrap($to.$call(identity, record))
         }
     };
-    (@sweep $self:ident, $to:expr) => {
+    (@sweep $self:ident, $to:expr, $call:ident, $wrap:path) => {
         fn sweep(&$self, most: usize) -> $crate::BoxFuture<'_, $crate::StoreResult<usize>> {
-            $to.sweep(most)
+            $wrap($to.$call(most))
         }
     };
-    (@expired $self:ident, $to:expr) => {
+    (@expired $self:ident, $to:expr, $call:ident, $wrap:path) => {
         fn expired(&$self, most: usize) -> $crate::BoxFuture<'_, $crate::StoreResult<usize>> {
-            $to.expired(most)
+            $wrap($to.$call(most))
         }
     };
-    (@now $self:ident, $to:expr) => {
+    (@now $self:ident, $to:expr, $call:ident, $wrap:path) => {
         fn now(&$self) -> $crate::BoxFuture<'_, $crate::StoreResult<$crate::Timestamp>> {
-            $to.now()
+            $wrap($to.$call())
         }
     };
-    (@stats $self:ident, $to:expr) => {
+    (@stats $self:ident, $to:expr, $call:ident, $wrap:path) => {
         fn stats(&$self) -> $crate::BoxFuture<'_, $crate::StoreResult<$crate::store::Stats>> {
-            $to.stats()
+            $wrap($to.$call())
         }
     };
-    (@connections $self:ident, $to:expr) => {
+    (@connections $self:ident, $to:expr, $call:ident, $wrap:path) => {
         fn connections(&$self) -> Option<$crate::store::Connections> {
-            $to.connections()
+            $wrap($to.$call())
         }
     };
-    (@diagnose $self:ident, $to:expr) => {
+    (@diagnose $self:ident, $to:expr, $call:ident, $wrap:path) => {
         fn diagnose(
             &$self,
         ) -> $crate::BoxFuture<'_, $crate::StoreResult<Vec<$crate::diagnosis::Finding>>> {
-            $to.diagnose()
+            $wrap($to.$call())
         }
     };
 }

@@ -229,35 +229,6 @@ fn split(lease: &Grant) -> Option<(Grant, Grant)> {
 }
 
 impl Store for Mirror {
-    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
-        Box::pin(self.claim_both(claim))
-    }
-
-    fn renew<'a>(
-        &'a self,
-        lease: &'a Grant,
-        checkpoint: Option<&'a Bytes>,
-    ) -> BoxFuture<'a, StoreResult<Renewed>> {
-        Box::pin(self.renew_both(lease, checkpoint))
-    }
-
-    fn settle<'a>(
-        &'a self,
-        lease: &'a Grant,
-        settlement: &'a Settlement,
-    ) -> BoxFuture<'a, StoreResult<Settled>> {
-        Box::pin(self.settle_both(lease, settlement))
-    }
-
-    fn resolve<'a>(
-        &'a self,
-        identity: &'a Identity,
-        fence: Fence,
-        resolution: &'a Resolution,
-    ) -> BoxFuture<'a, StoreResult<Resolved>> {
-        Box::pin(self.resolve_both(identity, fence, resolution))
-    }
-
     fn capabilities(&self) -> Capabilities {
         let (first, second) = (self.first.capabilities(), self.second.capabilities());
         Capabilities {
@@ -273,6 +244,7 @@ impl Store for Mirror {
         }
     }
 
+    semel_core::forward_store!(|self| async => claim: claim_both, renew: renew_both, settle: settle_both, resolve: resolve_both);
     semel_core::forward_store!(|self| self.first => read, watch);
 }
 

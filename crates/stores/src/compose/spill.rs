@@ -230,31 +230,6 @@ impl Spill {
 }
 
 impl Store for Spill {
-    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
-        Box::pin(self.claim_whole(claim))
-    }
-
-    fn settle<'a>(
-        &'a self,
-        lease: &'a Grant,
-        settlement: &'a Settlement,
-    ) -> BoxFuture<'a, StoreResult<Settled>> {
-        Box::pin(self.settle_either(lease, settlement))
-    }
-
-    fn resolve<'a>(
-        &'a self,
-        identity: &'a Identity,
-        fence: Fence,
-        resolution: &'a Resolution,
-    ) -> BoxFuture<'a, StoreResult<Resolved>> {
-        Box::pin(self.resolve_either(identity, fence, resolution))
-    }
-
-    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
-        Box::pin(self.read_whole(identity))
-    }
-
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             max_answer_bytes: Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES,
@@ -262,6 +237,7 @@ impl Store for Spill {
         }
     }
 
+    semel_core::forward_store!(|self| async => claim: claim_whole, settle: settle_either, resolve: resolve_either, read: read_whole);
     semel_core::forward_store!(|self| self.store => renew, watch);
 }
 

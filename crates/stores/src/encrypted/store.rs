@@ -207,10 +207,6 @@ fn seal(keys: &Keyring, run: &Run<'_>, answer: &Arc<Answer>) -> StoreResult<Arc<
 }
 
 impl Store for EncryptedStore {
-    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
-        Box::pin(self.claim_opened(claim))
-    }
-
     fn renew<'a>(
         &'a self,
         lease: &'a Grant,
@@ -222,27 +218,6 @@ impl Store for EncryptedStore {
         }
     }
 
-    fn settle<'a>(
-        &'a self,
-        lease: &'a Grant,
-        settlement: &'a Settlement,
-    ) -> BoxFuture<'a, StoreResult<Settled>> {
-        Box::pin(self.settle_sealed(lease, settlement))
-    }
-
-    fn resolve<'a>(
-        &'a self,
-        identity: &'a Identity,
-        fence: Fence,
-        resolution: &'a Resolution,
-    ) -> BoxFuture<'a, StoreResult<Resolved>> {
-        Box::pin(self.resolve_sealed(identity, fence, resolution))
-    }
-
-    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
-        Box::pin(self.read_opened(identity))
-    }
-
     fn capabilities(&self) -> Capabilities {
         let inner = self.store.capabilities();
         Capabilities {
@@ -251,22 +226,12 @@ impl Store for EncryptedStore {
         }
     }
 
+    semel_core::forward_store!(|self| async => claim: claim_opened, settle: settle_sealed, resolve: resolve_sealed, read: read_opened);
     semel_core::forward_store!(|self| self.store => watch);
 }
 
 impl StoreAdmin for EncryptedStore {
-    fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, StoreResult<Page>> {
-        Box::pin(self.list_opened(query))
-    }
-
-    fn restore<'a>(
-        &'a self,
-        identity: &'a Identity,
-        record: &'a Record,
-    ) -> BoxFuture<'a, StoreResult<Restored>> {
-        Box::pin(self.restore_sealed(identity, record))
-    }
-
+    semel_core::forward_store!(|self| async => list: list_opened, restore: restore_sealed);
     semel_core::forward_store!(|self| self.store => delete, sweep, expired, now, stats, connections, diagnose);
 }
 
