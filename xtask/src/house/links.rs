@@ -102,14 +102,7 @@ mod tests {
     use super::*;
 
     fn messages(files: &[(&str, &str)]) -> Vec<String> {
-        let texts = files
-            .iter()
-            .map(|(path, text)| (path.to_string(), text.to_string()));
-        let found = check(&texts.collect(), &["docs/img/a.png".to_owned()]);
-        found
-            .into_iter()
-            .map(|f| format!("{} {}", f.place, f.message))
-            .collect()
+        crate::house::messages(check, files)
     }
 
     #[test]

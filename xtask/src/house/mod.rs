@@ -15,6 +15,20 @@ use crate::table::table;
 use crate::workspace::Workspace;
 use rules::{Finding, Level, RULES, check};
 
+/// What a check says of these files, where there is one picture, too.
+#[cfg(test)]
+fn messages(
+    check: fn(&BTreeMap<String, String>, &[String]) -> Vec<Finding>,
+    files: &[(&str, &str)],
+) -> Vec<String> {
+    let texts = files
+        .iter()
+        .map(|(path, text)| (path.to_string(), text.to_string()));
+    let found = check(&texts.collect(), &["docs/img/a.png".to_owned()]);
+    let message = |found: Finding| format!("{} {}", found.place, found.message);
+    found.into_iter().map(message).collect()
+}
+
 /// Checks every tracked or new file of the repository.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let files = files(workspace)?;
