@@ -1,9 +1,6 @@
-//! What tests with several processes share: the built `semel`, and a client for what it serves.
+//! What tests with several processes share: the built `semel`, and what the guides say.
 
-mod client;
 pub mod pages;
-
-pub use client::{Client, Reply};
 
 /// The README's Rust, compiled.
 #[cfg(doctest)]

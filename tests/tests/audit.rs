@@ -9,8 +9,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::post;
 use futures_util::StreamExt as _;
+use semel_httpclient::Pool;
 use semel_testkit::private::{NatsServer, PostgresServer, Private, free_port, new_folder};
-use semel_tests::{Client, semel, semel_command};
+use semel_tests::{semel, semel_command};
 use serde_json::Value;
 
 #[expect(clippy::disallowed_methods, reason = "real processes run on real time")]
@@ -27,7 +28,7 @@ struct Rig {
     folder: PathBuf,
     address: SocketAddr,
     admin: SocketAddr,
-    client: Client,
+    client: Pool,
 }
 
 impl Rig {
@@ -55,7 +56,7 @@ impl Rig {
             folder,
             address,
             admin,
-            client: Client::new(Duration::from_secs(10)),
+            client: Pool::new(Duration::from_secs(10)),
         }
     }
 
@@ -100,7 +101,7 @@ impl Rig {
         let mut quiet = 0;
         for _ in 0..1500 {
             let stats = self.client.get(&url).await.expect("an answer");
-            let stats: Value = serde_json::from_str(&stats.body).expect("JSON");
+            let stats = stats.json();
             let copies = stats["audit"]["copies"].as_array().expect("copies");
             assert_eq!(copies.len(), 2, "{stats}");
             let is_there = |copy: &Value| copy["behind_bytes"] == 0 && copy["failing"] == false;
@@ -178,7 +179,8 @@ async fn killed_again_and_again_every_entry_of_the_file_arrives_and_duplicates_c
         .client
         .get(&format!("http://{}/metrics", rig.admin))
         .await;
-    let metrics = metrics.expect("an answer").body;
+    let metrics = metrics.expect("an answer");
+    let metrics = metrics.text();
     for sink in ["postgres", "nats"] {
         let behind = format!("semel_audit_behind_bytes{{sink=\"{sink}\"}} 0");
         assert!(metrics.contains(&behind), "{metrics}");

@@ -1,5 +1,10 @@
 //! SIGTERM: a real server that stops taking requests, ends what runs, and only then ends itself.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and sockets run on real time"
+)]
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

@@ -1,6 +1,11 @@
 //! A process that moves money in one transaction with its record is killed at every step it takes: afterwards both
 //! are there, or neither; and the next one to try completes it once.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and sockets run on real time"
+)]
+
 use std::process::Stdio;
 use std::time::Duration;
 

@@ -1,12 +1,18 @@
 //! The recipes in `examples/sidecar`, with the real things: FastAPI, Express and nginx, unchanged, and the sidecar.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and sockets run on real time"
+)]
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use semel_httpclient::{Answer, Pool};
 use semel_testkit::private::{Private, free_port, new_folder};
-use semel_tests::{Client, Reply, semel, semel_command};
+use semel_tests::{semel, semel_command};
 use serde_json::Value;
 
 fn needs(variable: &str) -> PathBuf {
@@ -26,7 +32,7 @@ fn local() -> SocketAddr {
 }
 
 async fn answers(process: &mut Private, url: &str) {
-    let client = Client::new(Duration::from_secs(5));
+    let client = Pool::new(Duration::from_secs(5));
     let mut pause = tokio::time::interval(Duration::from_millis(50));
     for _ in 0..1200 {
         pause.tick().await;
@@ -110,25 +116,28 @@ async fn nginx(to: SocketAddr) -> (Private, SocketAddr) {
 }
 
 async fn charges(address: SocketAddr) -> u64 {
-    let client = Client::new(Duration::from_secs(30));
+    let client = Pool::new(Duration::from_secs(30));
     let reply = client.get(&format!("http://{address}/charges")).await;
-    let said: Value = serde_json::from_str(&reply.expect("an answer").body).expect("JSON");
+    let said = reply.expect("an answer").json();
     said["charges"].as_u64().expect("a number")
 }
 
 /// Sent three times at once and then once more: done once, answered four times alike. → the answer.
 async fn made_safe(way: SocketAddr, service: SocketAddr) -> Value {
-    let client = Client::new(Duration::from_secs(30));
+    let client = Pool::new(Duration::from_secs(30));
     let url = format!("http://{way}/charges");
     let send = || client.post(&url, "order-1", "{\"amount\": 500}".to_owned());
     let (one, two, three) = tokio::join!(send(), send(), send());
-    let replies: Vec<Reply> = [one, two, three, send().await]
+    let replies: Vec<Answer> = [one, two, three, send().await]
         .map(|reply| reply.expect("an answer"))
         .into();
     for reply in &replies {
-        assert_eq!((reply.status, &reply.body), (201, &replies[0].body));
+        assert_eq!(
+            (reply.status.as_u16(), &reply.body),
+            (201, &replies[0].body)
+        );
     }
-    let replayed = replies.iter().filter(|reply| reply.replayed).count();
+    let replayed = replies.iter().filter(|reply| reply.is_replay()).count();
     assert_eq!(replayed, 3, "{replies:?}");
     assert_eq!(charges(way).await, 1);
     // By itself the service does it every time.
@@ -140,7 +149,7 @@ async fn made_safe(way: SocketAddr, service: SocketAddr) -> Value {
         assert_eq!(reply.expect("an answer").status, 201);
     }
     assert_eq!(charges(service).await, 3);
-    serde_json::from_str(&replies[0].body).expect("JSON")
+    serde_json::from_slice(&replies[0].body).expect("JSON")
 }
 
 #[tokio::test]

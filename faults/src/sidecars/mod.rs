@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use hyper::HeaderMap;
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -19,7 +20,7 @@ use semel_testkit::private::RedisServer;
 use semel_testkit::proxy::Proxy;
 
 use crate::clock::{pass, tick};
-use crate::http::{self, Message};
+use crate::http;
 use crate::kinds::{Kind, StrikeCounts};
 use crate::nemesis::{ON_WAYS, strike_ways};
 use crate::report::{FailedRun, Row};
@@ -49,11 +50,15 @@ impl SidecarObservations {
 }
 
 /// A service that charges for every request, and returns the number of the charge.
-async fn charge(seen: SidecarObservations, request: Message) -> String {
-    let number = |name: &str| request.header(name).parse().unwrap_or(0);
+async fn charge(seen: SidecarObservations, headers: HeaderMap) -> String {
+    let text = |name: &str| {
+        let value = headers.get(name).and_then(|value| value.to_str().ok());
+        value.unwrap_or_default()
+    };
+    let number = |name: &str| text(name).parse().unwrap_or(0);
     let effect = EffectRecord {
         client: 0,
-        key: request.header("idempotency-key").to_owned(),
+        key: text("idempotency-key").to_owned(),
         fence: number("semel-fence"),
         attempt: u16::try_from(number("semel-attempt")).unwrap_or(0),
         start: tick(),
@@ -76,8 +81,8 @@ pub(crate) async fn run(seconds: u64, seed: u64) -> Result<Row> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let upstream = listener.local_addr()?;
     let answering = seen.clone();
-    tokio::spawn(http::serve(listener, move |request| {
-        charge(answering.clone(), request)
+    tokio::spawn(http::serve(listener, move |headers| {
+        charge(answering.clone(), headers)
     }));
     let mut fleet = Vec::new();
     for way in &ways {
@@ -176,12 +181,12 @@ impl Caller {
         )
         .await;
         let what = match &reply {
-            Some(reply) if (200..300).contains(&reply.status()) => {
-                let run = reply.body.parse().unwrap_or(0);
+            Some(reply) if reply.status.is_success() => {
+                let run = reply.text().parse().unwrap_or(0);
                 CallerOutcome::Answer(KeyEnding::Completed(run))
             }
-            Some(reply) if reply.body.contains("idempotency_in_doubt") => CallerOutcome::InDoubt,
-            Some(reply) if reply.status() == 409 => CallerOutcome::Busy,
+            Some(reply) if reply.text().contains("idempotency_in_doubt") => CallerOutcome::InDoubt,
+            Some(reply) if reply.status == 409 => CallerOutcome::Busy,
             _ => CallerOutcome::AskAgain,
         };
         let client = u32::try_from(self.number).unwrap_or(0);
@@ -196,7 +201,7 @@ impl Caller {
         self.seen.told(told);
         let words = reply.map_or_else(
             || "nothing".to_owned(),
-            |reply| format!("{} {}", reply.status(), reply.body),
+            |reply| format!("{} {}", reply.status.as_u16(), reply.text()),
         );
         (what, words)
     }

@@ -191,9 +191,9 @@ impl Caller {
             let via = self.addresses[rng.random_range(0..self.addresses.len())];
             let reply = http::post(via, &post, PATIENCE).await;
             // What fails inside of the server is no answer.
-            if let Some(reply) = reply.filter(|reply| reply.status() < 500) {
-                let value = serde_json::from_str(&reply.body).unwrap_or_default();
-                return Some((reply.status(), value, sent));
+            if let Some(reply) = reply.filter(|reply| !reply.status.is_server_error()) {
+                let value = serde_json::from_slice(&reply.body).unwrap_or_default();
+                return Some((reply.status.as_u16(), value, sent));
             }
         }
         None

@@ -11,8 +11,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
 use parking_lot::Mutex;
+use semel_httpclient::Pool;
 use semel_testkit::private::{Private, free_port, new_folder};
-use semel_tests::{Client, semel, semel_command};
+use semel_tests::{semel, semel_command};
 use serde_json::Value;
 
 pub(crate) async fn pause(millis: u64) {
@@ -92,7 +93,7 @@ impl Sidecar {
             .arg(folder.join("semel.toml"));
         let mut process = Private::start(&mut command);
         let (client, ready) = (
-            Client::new(Duration::from_secs(10)),
+            Pool::new(Duration::from_secs(10)),
             format!("http://{address}/_semel/readyz"),
         );
         for _ in 0..1500 {

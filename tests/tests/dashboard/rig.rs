@@ -11,8 +11,9 @@ use axum::routing::post;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
+use semel_httpclient::Pool;
 use semel_testkit::private::{Private, RedisServer, free_port, new_folder};
-use semel_tests::{Client, semel, semel_command};
+use semel_tests::{semel, semel_command};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::Command;
@@ -32,7 +33,7 @@ pub(crate) struct Rig {
     pub(crate) redis: Option<RedisServer>,
     pub(crate) address: SocketAddr,
     pub(crate) admin: SocketAddr,
-    pub(crate) client: Client,
+    pub(crate) client: Pool,
     folder: PathBuf,
     _sidecar: Private,
 }
@@ -76,7 +77,7 @@ impl Rig {
         let mut command = semel_command(&semel());
         let log = std::fs::File::create(folder.join("log")).expect("a file");
         let mut sidecar = Private::saying_to(command.args(["serve", "--config"]).arg(&file), log);
-        let client = Client::new(Duration::from_secs(30));
+        let client = Pool::new(Duration::from_secs(30));
         let ready = format!("http://{address}/_semel/readyz");
         for _ in 0..1500 {
             assert!(sidecar.runs(), "the sidecar ended at its start");
@@ -105,7 +106,7 @@ impl Rig {
         let mut body = body.clone();
         body["card"] = PAYLOAD.into();
         let reply = self.client.post(&url, key, body.to_string()).await;
-        reply.map_or(0, |reply| reply.status)
+        reply.map_or(0, |reply| reply.status.as_u16())
     }
 
     /// A call of the protocol API.
@@ -141,11 +142,11 @@ impl Rig {
         let request = builder
             .header("content-type", "application/json")
             .body(Full::from(text));
-        let reply = self.client.ask(request.expect("a request")).await;
+        let reply = self.client.send(request.expect("a request")).await;
         let reply = reply.expect("an answer");
         (
-            reply.status,
-            serde_json::from_str(&reply.body).unwrap_or_default(),
+            reply.status.as_u16(),
+            serde_json::from_slice(&reply.body).unwrap_or_default(),
         )
     }
 
@@ -187,7 +188,8 @@ impl Rig {
         let builder = Request::get(format!("http://{}/metrics", self.admin));
         let builder = builder.header("authorization", format!("Bearer {TOKEN}"));
         let request = builder.body(Full::default()).expect("a request");
-        self.client.ask(request).await.expect("an answer").body
+        let answer = self.client.send(request).await.expect("an answer");
+        answer.text().to_owned()
     }
 
     fn written(&self, file: &str) -> String {

@@ -1,5 +1,10 @@
 //! What goes wrong: servers that take too long, that die, clients that leave, gateways that are told to end.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and sockets run on real time"
+)]
+
 use std::net::SocketAddr;
 use std::time::Duration;
 

@@ -1,5 +1,10 @@
 //! Whose call it is, and which calls are the same: keys that are derived, stores, servers and callers.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and sockets run on real time"
+)]
+
 use std::path::Path;
 use std::time::Duration;
 

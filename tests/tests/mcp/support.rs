@@ -1,5 +1,10 @@
 //! Servers, clients and gateways as processes.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and sockets run on real time"
+)]
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

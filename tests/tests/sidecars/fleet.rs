@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use semel::core::clock::{Clock, Tick};
+use semel_httpclient::Pool;
 use semel_testkit::private::{free_port, new_folder};
-use semel_tests::{Client, semel, semel_command};
+use semel_tests::{semel, semel_command};
 use serde_json::Value;
 
 use crate::check::Claim;
@@ -70,7 +71,7 @@ impl Sidecar {
     }
 
     async fn ready(&mut self) {
-        let client = Client::new(Duration::from_secs(5));
+        let client = Pool::new(Duration::from_secs(5));
         let url = format!("http://{}/_semel/readyz", self.address);
         for _ in 0..1000 {
             if client
@@ -123,14 +124,14 @@ impl Sidecar {
 
     /// The records that the admin API lists, as key (its hint), id and state.
     pub(crate) async fn records(&self, state: &str) -> Vec<(String, String, String)> {
-        let client = Client::new(Duration::from_secs(30));
+        let client = Pool::new(Duration::from_secs(30));
         let query = format!("environment=chaos&scope=charges&limit=1000{state}");
         let (mut found, mut cursor) = (Vec::new(), String::new());
         loop {
             let url = format!("http://{}/admin/v1/records?{query}{cursor}", self.admin);
             let reply = client.get(&url).await.expect("the admin API answers");
-            assert_eq!(reply.status, 200, "{}", reply.body);
-            let page: Value = serde_json::from_str(&reply.body).expect("JSON");
+            assert_eq!(reply.status, 200, "{reply:?}");
+            let page = reply.json();
             for record in page["records"].as_array().expect("a list") {
                 let text = |name: &str| record[name].as_str().unwrap_or_default().to_owned();
                 found.push((text("key_hint"), text("id"), text("state")));
@@ -161,12 +162,12 @@ impl Sidecar {
 
     /// All that it says to people and programs: log lines, audit trail, metrics.
     pub(crate) async fn told(&self) -> String {
-        let client = Client::new(Duration::from_secs(30));
+        let client = Pool::new(Duration::from_secs(30));
         let metrics = client.get(&format!("http://{}/metrics", self.admin)).await;
         let metrics = metrics.expect("the admin listener answers");
-        assert_eq!(metrics.status, 200, "{}", metrics.body);
+        assert_eq!(metrics.status, 200, "{metrics:?}");
         let trail = std::fs::read_to_string(self.folder.join("audit.jsonl")).expect("a trail");
-        format!("{}\n{trail}\n{}", self.log(), metrics.body)
+        format!("{}\n{trail}\n{}", self.log(), metrics.text())
     }
 
     /// The takeovers in its audit trail.

@@ -1,12 +1,17 @@
 //! Callers: new requests and retries, at a rate, each of which asks until it has an answer.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and sockets run on real time"
+)]
+
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use semel_tests::{Client, Reply};
+use semel_httpclient::Pool;
 use tokio::task::JoinSet;
 
 use crate::check::Answer;
@@ -25,7 +30,7 @@ const TRIES: u64 = 12;
 /// The callers, and what they were told.
 #[derive(Clone)]
 pub(crate) struct Callers {
-    client: Client,
+    client: Pool,
     addresses: Arc<Vec<SocketAddr>>,
     answers: Arc<Mutex<Vec<Answer>>>,
     counts: Arc<Mutex<Counts>>,
@@ -63,7 +68,7 @@ fn chance(n: u64) -> u64 {
 impl Callers {
     pub(crate) fn new(addresses: Vec<SocketAddr>) -> Self {
         Self {
-            client: Client::new(PATIENCE),
+            client: Pool::new(PATIENCE),
             addresses: Arc::new(addresses),
             answers: Arc::default(),
             counts: Arc::default(),
@@ -144,15 +149,15 @@ impl Callers {
     }
 
     /// → whether that is an answer to stay with.
-    fn noted(&self, key: &str, reply: Result<Reply, String>) -> bool {
+    fn noted(&self, key: &str, reply: Result<semel_httpclient::Answer, String>) -> bool {
         let Ok(reply) = reply else { return false };
-        let in_doubt = reply.body.contains("idempotency_in_doubt");
-        let done = reply.status < 300;
-        self.counts.lock().replays += u64::from(reply.replayed);
+        let in_doubt = reply.text().contains("idempotency_in_doubt");
+        let done = reply.status.is_success();
+        self.counts.lock().replays += u64::from(reply.is_replay());
         self.answers.lock().push(Answer {
             key: key.to_owned(),
-            status: reply.status,
-            body: reply.body,
+            status: reply.status.as_u16(),
+            body: reply.text().to_owned(),
         });
         done || in_doubt
     }

@@ -2,10 +2,6 @@
 
 use std::process::Stdio;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
 use semel_testkit::private::new_folder;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
@@ -67,13 +63,9 @@ async fn the_service_of_the_demo_stands_alone() {
 }
 
 async fn ask(method: &str, url: &str, body: &'static str) -> serde_json::Value {
-    let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-    let request = http::Request::builder().method(method).uri(url);
-    let request = request.header("content-type", "application/json");
-    let request = request.body(Full::from(body)).expect("a request");
-    let response = client.request(request).await.expect("an answer");
-    let body = response.into_body().collect().await.expect("a body");
-    serde_json::from_slice(&body.to_bytes()).expect("JSON")
+    semel_httpclient::send(semel_httpclient::json(method, url, body))
+        .await
+        .json()
 }
 
 #[tokio::test(flavor = "multi_thread")]

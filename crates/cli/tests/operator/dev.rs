@@ -5,9 +5,7 @@ use std::process::Stdio;
 
 use bytes::Bytes;
 use http::Request;
-use http_body_util::{BodyExt as _, Full};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
+use http_body_util::Full;
 use rustix::process::{Pid, Signal, kill_process};
 use semel_testkit::private::new_folder;
 use serde_json::{Value, json};
@@ -84,16 +82,13 @@ impl Dev {
 
 /// Status and JSON.
 async fn ask(builder: http::request::Builder, body: Value) -> (u16, Value) {
-    let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
     let request = builder
         .header("content-type", "application/json")
-        .body(Full::from(body.to_string()))
+        .body(Full::<Bytes>::from(body.to_string()))
         .expect("a request");
-    let response = client.request(request).await.expect("an answer");
-    let status = response.status().as_u16();
-    let body = response.into_body().collect().await.expect("a body");
-    let body = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
-    (status, body)
+    let answer = semel_httpclient::send(request).await;
+    let body = serde_json::from_slice(&answer.body).unwrap_or_default();
+    (answer.status.as_u16(), body)
 }
 
 /// The labels of a run's timeline.

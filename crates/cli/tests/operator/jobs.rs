@@ -1,22 +1,15 @@
 //! `semel jobs`: over the network and on the store itself.
 
-use http_body_util::{BodyExt as _, Full};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
 use semel_stores::object::ObjectStore;
 use serde_json::{Value, json};
 
 use crate::support::{Sidecar, env, semel};
 
 async fn post(sidecar: &Sidecar, path: &str, body: &Value) -> Value {
-    let client: Client<_, Full<bytes::Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-    let request = http::Request::post(format!("http://{}{path}", sidecar.address))
-        .header("content-type", "application/json")
-        .body(Full::from(body.to_string()))
-        .expect("as set up");
-    let response = client.request(request).await.expect("an answer");
-    let body = response.into_body().collect().await.expect("a body");
-    serde_json::from_slice(&body.to_bytes()).expect("JSON")
+    let url = format!("http://{}{path}", sidecar.address);
+    semel_httpclient::send(semel_httpclient::json("POST", &url, body))
+        .await
+        .json()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,10 @@
 //! The program, a service, and a sidecar in front of it.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and sockets run on real time"
+)]
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -7,10 +12,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::post;
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
+use semel_httpclient::json;
 use semel_testkit::private::{Private, free_port, new_folder};
 use serde_json::Value;
 
@@ -160,25 +162,13 @@ impl Sidecar {
 
     /// Sends a request. Returns the status, whether it is a replay, and the body.
     pub(crate) async fn send(&self, path: &str, key: &str) -> (u16, bool, String) {
-        let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-        let request = http::Request::post(format!("http://{}{path}", self.address))
-            .header("idempotency-key", key)
-            .body(Full::from("{}"))
-            .expect("as set up");
-        let response = client.request(request).await.expect("an answer");
-        let replayed = response.headers().contains_key("idempotent-replayed");
-        let status = response.status().as_u16();
-        let body = response
-            .into_body()
-            .collect()
-            .await
-            .expect("a body")
-            .to_bytes();
-        (
-            status,
-            replayed,
-            String::from_utf8_lossy(&body).into_owned(),
-        )
+        let mut request = json("POST", &format!("http://{}{path}", self.address), "{}");
+        request.headers_mut().remove("content-type");
+        let key = key.parse().expect("as set up");
+        request.headers_mut().insert("idempotency-key", key);
+        let answer = semel_httpclient::send(request).await;
+        let replayed = answer.is_replay();
+        (answer.status.as_u16(), replayed, answer.text().to_owned())
     }
 
     /// Writes a file for this test alone.

@@ -4,11 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
 use rustix::process::Signal;
+use semel_httpclient::{json, try_send};
 use semel_testkit::private::{free_port, new_folder};
 use tokio::sync::Notify;
 
@@ -102,13 +99,10 @@ async fn second_signal_exits_at_once() {
     write(&file, listen, upstream, "");
     let mut serving = RunningSemel::start(&file, listen).await;
     let asking = tokio::spawn(async move {
-        let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-        let request =
-            http::Request::post(format!("http://{listen}/slow")).header("idempotency-key", "k-1");
-        client
-            .request(request.body(Full::from("{}")).unwrap())
-            .await
-            .is_err()
+        let mut request = json("POST", &format!("http://{listen}/slow"), "{}");
+        let key = "k-1".parse().unwrap();
+        request.headers_mut().insert("idempotency-key", key);
+        try_send(request).await.is_err()
     });
     while runs.load(Ordering::SeqCst) < 1 {
         pause().await;

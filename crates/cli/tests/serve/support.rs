@@ -9,11 +9,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::any;
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
 use rustix::process::{Pid, Signal, kill_process};
+use semel_httpclient::{json, send};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::Notify;
@@ -98,26 +95,12 @@ pub(crate) async fn pause() {
 
 /// Returns the status, whether it is a replay, and the body.
 pub(crate) async fn ask(address: SocketAddr, path: &str, key: &str) -> (u16, bool, String) {
-    let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-    let request = http::Request::post(format!("http://{address}{path}"))
-        .header("content-type", "application/json")
-        .header("idempotency-key", key)
-        .body(Full::from("{}"))
-        .expect("as set up");
-    let response = client.request(request).await.expect("as set up");
-    let replayed = response.headers().contains_key("idempotent-replayed");
-    let status = response.status().as_u16();
-    let body = response
-        .into_body()
-        .collect()
-        .await
-        .expect("as set up")
-        .to_bytes();
-    (
-        status,
-        replayed,
-        String::from_utf8_lossy(&body).into_owned(),
-    )
+    let mut request = json("POST", &format!("http://{address}{path}"), "{}");
+    let key = key.parse().expect("as set up");
+    request.headers_mut().insert("idempotency-key", key);
+    let answer = send(request).await;
+    let replayed = answer.is_replay();
+    (answer.status.as_u16(), replayed, answer.text().to_owned())
 }
 
 /// A service that counts its runs. A path with `slow` waits for permission.
@@ -160,30 +143,13 @@ pub(crate) async fn call(
     token: Option<&str>,
     body: &str,
 ) -> (u16, String) {
-    let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-    let mut request = http::Request::builder()
-        .method(method)
-        .uri(url)
-        .header("content-type", "application/json");
+    let mut request = json(method, url, body);
     if let Some(token) = token {
-        request = request.header("authorization", format!("Bearer {token}"));
+        let token = format!("Bearer {token}").parse().expect("a token");
+        request.headers_mut().insert("authorization", token);
     }
-    let response = client
-        .request(
-            request
-                .body(Full::from(body.to_owned()))
-                .expect("a request"),
-        )
-        .await;
-    let response = response.expect("an answer");
-    let status = response.status().as_u16();
-    let body = response
-        .into_body()
-        .collect()
-        .await
-        .expect("a body")
-        .to_bytes();
-    (status, String::from_utf8_lossy(&body).into_owned())
+    let answer = send(request).await;
+    (answer.status.as_u16(), answer.text().to_owned())
 }
 
 /// Returns the exit code, standard output and standard error.

@@ -10,9 +10,7 @@ use axum::Router;
 use axum::routing::any;
 use bytes::Bytes;
 use http::{HeaderMap, Request};
-use http_body_util::{BodyExt as _, Full};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
+use http_body_util::Full;
 use parking_lot::Mutex;
 use semel_testkit::private::{RedisServer, free_port, new_folder};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -133,14 +131,8 @@ pub(crate) async fn get(url: &str) -> (u16, String) {
 }
 
 pub(crate) async fn send(request: Request<Full<Bytes>>) -> (u16, String) {
-    let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-    let response = client.request(request).await.expect("an answer");
-    let status = response.status().as_u16();
-    let body = response.into_body().collect().await.expect("a body");
-    (
-        status,
-        String::from_utf8_lossy(&body.to_bytes()).into_owned(),
-    )
+    let answer = semel_httpclient::send(request).await;
+    (answer.status.as_u16(), answer.text().to_owned())
 }
 
 /// Answers by path: `slow` waits for permission, `fail` is a 500.

@@ -1,5 +1,10 @@
 //! Callers that leave: before, during and after.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and sockets run on real time"
+)]
+
 use std::time::Duration;
 
 use axum::Router;

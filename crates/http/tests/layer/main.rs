@@ -1,7 +1,6 @@
 //! The layer on real sockets: HTTP/1.1, HTTP/2 and gRPC.
 
 mod bodies;
-mod client;
 mod cors;
 mod disconnects;
 mod extract;

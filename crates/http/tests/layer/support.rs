@@ -13,7 +13,7 @@ use semel::Semel;
 use semel::http::{IdempotencyLayer, Route};
 use semel_core::event::{Event, Observer, Step};
 
-pub(crate) use crate::client::*;
+pub(crate) use semel_httpclient::{Answer, BOTH, Client, Protocol, Raw};
 
 /// Counts how often handlers begin and end.
 #[derive(Clone, Default)]

@@ -1,5 +1,10 @@
 //! The files of the dashboard, and its statistics.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and sockets run on real time"
+)]
+
 use axum::Router;
 use axum::body::Body;
 use http::{Request, Response};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper_util::rt::TokioIo;
 use semel::{EngineConfig, Policy, Semel};
+use semel_httpclient::{Answer, Client, Protocol};
 use semel_server::admin::{self, AdminConfig, AdminState};
 use semel_server::api::{self, ApiConfig, ApiState};
 use semel_server::audit::{FileConfig, FileSink, Sink, Trail, TrailConfig};
@@ -15,7 +15,7 @@ use semel_server::operators::Credential;
 use semel_server::web::{Access, Tokens};
 use semel_testkit::private::new_folder;
 use serde_json::Value;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
 pub(crate) const ACME: &str = "token-of-acme-0001";
 pub(crate) const OTHER: &str = "token-of-other-0002";
@@ -209,11 +209,6 @@ pub(crate) async fn send(
     headers: &[(&str, &str)],
     body: &str,
 ) -> hyper::Response<Incoming> {
-    let stream = TcpStream::connect(address).await.expect("a connection");
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .expect("HTTP");
-    tokio::spawn(connection);
     let mut request = hyper::Request::builder().method(method).uri(path);
     if !headers
         .iter()
@@ -227,7 +222,8 @@ pub(crate) async fn send(
     let request = request
         .body(Full::new(Bytes::from(body.to_owned())))
         .expect("a request");
-    sender.send_request(request).await.expect("an answer")
+    let mut client = Client::connect(address, Protocol::Http1).await;
+    client.begin(request).await
 }
 
 pub(crate) async fn call(
@@ -249,13 +245,12 @@ pub(crate) async fn call(
 }
 
 pub(crate) async fn read(response: hyper::Response<Incoming>) -> Reply {
-    let (parts, body) = response.into_parts();
-    let bytes = body.collect().await.expect("a body").to_bytes();
+    let answer = Answer::read(response).await.expect("a body");
     Reply {
-        status: parts.status.as_u16(),
-        headers: parts.headers,
-        body: serde_json::from_slice(&bytes).unwrap_or_default(),
-        text: String::from_utf8_lossy(&bytes).into_owned(),
+        status: answer.status.as_u16(),
+        body: serde_json::from_slice(&answer.body).unwrap_or_default(),
+        text: String::from_utf8_lossy(&answer.body).into_owned(),
+        headers: answer.headers,
     }
 }
 

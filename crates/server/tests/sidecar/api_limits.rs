@@ -58,7 +58,10 @@ async fn api_calls_count_against_the_rate_of_their_tenant() {
         assert_eq!(answer.status, 201, "{answer:?}");
     }
     let refused = refused.expect("a refusal");
-    assert_eq!(refused.problem(), (429, "rate_limited".to_owned(), true));
+    assert_eq!(
+        refused.problem_and_retry(),
+        (429, "rate_limited".to_owned(), true)
+    );
     assert!(refused.header("retry-after").is_some(), "{refused:?}");
     assert_eq!(claim(&sidecar, "other", "k-1").await.status, 201);
 }
@@ -88,7 +91,7 @@ async fn api_calls_count_against_the_share_of_their_tenant() {
         answer = sidecar.send(look(&path)).await;
     }
     assert_eq!(
-        answer.problem(),
+        answer.problem_and_retry(),
         (429, "too_many_requests".to_owned(), true)
     );
     assert!(answer.header("retry-after").is_some(), "{answer:?}");
@@ -105,7 +108,7 @@ async fn claims_count_against_the_quota_of_their_tenant() {
     let second = claim(&sidecar, "acme", "k-2").await;
     assert_eq!(second.status, 201, "{second:?}");
     let refused = claim(&sidecar, "acme", "k-3").await;
-    assert_eq!(refused.problem(), used_up());
+    assert_eq!(refused.problem_and_retry(), used_up());
     assert!(refused.header("retry-after").is_some(), "{refused:?}");
     assert_eq!(claim(&sidecar, "acme", "k-1").await.status, 200, "a replay");
     assert_eq!(claim(&sidecar, "other", "k-3").await.status, 201);
@@ -114,7 +117,10 @@ async fn claims_count_against_the_quota_of_their_tenant() {
         assert_eq!(settle(&sidecar, &second, "release", None).await.status, 200);
     }
     assert_eq!(claim(&sidecar, "acme", "k-3").await.status, 201);
-    assert_eq!(claim(&sidecar, "acme", "k-4").await.problem(), used_up());
+    assert_eq!(
+        claim(&sidecar, "acme", "k-4").await.problem_and_retry(),
+        used_up()
+    );
 }
 
 #[tokio::test]
@@ -126,7 +132,10 @@ async fn answers_of_claims_count_against_the_stored_bytes() {
     let large = "x".repeat(2000);
     let done = settle(&sidecar, &first, "complete", Some(&large)).await;
     assert_eq!(done.status, 200, "{done:?}");
-    assert_eq!(claim(&sidecar, "acme", "k-3").await.problem(), used_up());
+    assert_eq!(
+        claim(&sidecar, "acme", "k-3").await.problem_and_retry(),
+        used_up()
+    );
     // An open claim can still be settled: its effect has run.
     let done = settle(&sidecar, &second, "complete", Some(&large)).await;
     assert_eq!(done.status, 200, "{done:?}");
@@ -172,7 +181,7 @@ async fn jobs_count_against_the_quota_of_their_tenant() {
             );
         }
         let refused = submit(&sidecar, "acme", "k-5").await;
-        assert_eq!(refused.problem(), used_up());
+        assert_eq!(refused.problem_and_retry(), used_up());
         assert!(refused.header("retry-after").is_some(), "{refused:?}");
         assert_eq!(submit(&sidecar, "acme", "k-1").await.json()["dedup"], true);
         let other = submit(&sidecar, "other", "k-5").await;
@@ -192,7 +201,7 @@ async fn job_calls_count_against_the_rate_of_their_tenant() {
                 break;
             }
         }
-        let refused = refused.expect("a refusal").problem();
+        let refused = refused.expect("a refusal").problem_and_retry();
         assert_eq!(refused, (429, "rate_limited".to_owned(), true));
         assert_eq!(submit(&sidecar, "other", "k-1").await.status, 200);
     }

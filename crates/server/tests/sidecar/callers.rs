@@ -47,7 +47,10 @@ async fn running_requests_of_a_route_are_limited() {
     let sidecar = Sidecar::new(counting(&runs).await, settings).await;
     hold(&sidecar, &runs, post("/slow", "k-1", "{}")).await;
     let full = sidecar.send(post("/slow", "k-2", "{}")).await;
-    assert_eq!(full.problem(), (503, "upstream_full".to_owned(), true));
+    assert_eq!(
+        full.problem_and_retry(),
+        (503, "upstream_full".to_owned(), true)
+    );
     assert!(full.header("retry-after").is_some(), "{full:?}");
     let other = sidecar.send(post("/other", "k-3", "{}")).await;
     assert_eq!(other.text(), "run 2", "another route");
@@ -81,7 +84,11 @@ async fn principals_and_addresses_have_quotas() {
             sidecar.send(request).await
         };
         assert_eq!(send(first, "k-1").await.text(), "run 1", "{by}");
-        assert_eq!(send(first, "k-2").await.problem(), used_up(), "{by}");
+        assert_eq!(
+            send(first, "k-2").await.problem_and_retry(),
+            used_up(),
+            "{by}"
+        );
         assert_eq!(send(second, "k-3").await.text(), "run 2", "{by}");
         assert!(send(first, "k-1").await.is_replay(), "{by}");
     }
@@ -98,7 +105,11 @@ async fn principals_and_addresses_have_quotas_of_bytes() {
             sidecar.send(request).await
         };
         assert_eq!(send(first, "k-1").await.text(), "run 1", "{by}");
-        assert_eq!(send(first, "k-2").await.problem(), used_up(), "{by}");
+        assert_eq!(
+            send(first, "k-2").await.problem_and_retry(),
+            used_up(),
+            "{by}"
+        );
         assert_eq!(send(second, "k-3").await.text(), "run 2", "{by}");
     }
 }
@@ -112,7 +123,7 @@ async fn principals_and_addresses_have_shares() {
         let held = with(post("/slow", "k-1", "{}"), header, first);
         hold(&sidecar, &runs, held).await;
         let full = with(post("/now", "k-2", "{}"), header, first);
-        let full = sidecar.send(full).await.problem();
+        let full = sidecar.send(full).await.problem_and_retry();
         assert_eq!(full, (429, "too_many_requests".to_owned(), true), "{by}");
         let other = with(post("/now", "k-3", "{}"), header, second);
         assert_eq!(sidecar.send(other).await.text(), "run 2", "{by}");
@@ -133,7 +144,7 @@ async fn principals_and_addresses_have_rates() {
         for _ in 0..40 {
             let answer = send(first).await;
             if answer.status == 429 {
-                refused = Some(answer.problem());
+                refused = Some(answer.problem_and_retry());
                 break;
             }
         }
@@ -156,7 +167,10 @@ async fn forwarded_address_of_a_client_does_not_count() {
         sidecar.send(request).await
     };
     assert_eq!(send("192.0.2.1", "k-1").await.text(), "run 1");
-    assert_eq!(send("192.0.2.2", "k-2").await.problem(), used_up());
+    assert_eq!(
+        send("192.0.2.2", "k-2").await.problem_and_retry(),
+        used_up()
+    );
 }
 
 #[tokio::test]
@@ -205,11 +219,7 @@ async fn old_connection_is_closed_after_its_requests() {
     for protocol in BOTH {
         let mut client = sidecar.client(protocol).await;
         assert_eq!(client.send(plain("GET", "/now", "")).await.status, 200);
-        until("the connection ends", || match &client {
-            Client::Http1(sender) => sender.is_closed(),
-            Client::Http2(sender) => sender.is_closed(),
-        })
-        .await;
+        until("the connection ends", || client.is_closed()).await;
     }
 }
 

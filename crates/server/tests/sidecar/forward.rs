@@ -74,7 +74,7 @@ async fn a_duplicate_is_a_replay(store: &str) {
         }
         let other = client.send(post("/charges", &key, "{\"cents\":999}")).await;
         assert_eq!(
-            other.problem(),
+            other.problem_and_retry(),
             (422, "idempotency_conflict".to_owned(), false)
         );
         assert_eq!(runs.count(), 1, "{protocol:?}");
@@ -190,7 +190,7 @@ async fn hop_by_hop_headers_are_not_forwarded() {
     let upstream = service(Router::new().fallback(any(echo))).await;
     let sidecar = Sidecar::new(upstream, "").await;
     let mut raw = sidecar.raw().await;
-    raw.write(
+    raw.try_write(
         "GET / HTTP/1.1\r\nHost: a\r\nConnection: close, X-Mine\r\nX-Mine: 1\r\nKeep-Alive: \
          1\r\nTE: gzip\r\nProxy-Authorization: b\r\nX-Yours: 1\r\n\r\n",
     )
@@ -433,7 +433,7 @@ async fn service_can_report_the_outcome() {
     assert_eq!(runs.count(), 2, "nothing happened, so it ran again");
     assert_eq!(ask("doubt", "unknown").await.status, 200);
     assert_eq!(
-        ask("doubt", "unknown").await.problem().1,
+        ask("doubt", "unknown").await.problem_and_retry().1,
         "idempotency_in_doubt"
     );
     assert_eq!(runs.count(), 3);

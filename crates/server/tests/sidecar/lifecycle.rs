@@ -95,7 +95,7 @@ async fn not_ready_while_the_store_is_down() {
     redis.kill();
     let answer = sidecar.send(post("/", "k-1", "{}")).await;
     assert_eq!(
-        answer.problem(),
+        answer.problem_and_retry(),
         (503, "idempotency_store_unavailable".to_owned(), true),
         "closed, not open"
     );
@@ -149,7 +149,7 @@ async fn reload_applies_to_new_requests() {
         client
             .send(plain("POST", "/strict", "{}"))
             .await
-            .problem()
+            .problem_and_retry()
             .1,
         "idempotency_key_required"
     );
@@ -216,14 +216,7 @@ async fn reload_trusts_nobody_new() {
         std::fs::write(&file, text).expect("a file");
     };
     settings("listener.address = \"0.0.0.0:0\"\nlistener.trusted_peers = [\"192.0.2.1\"]");
-    let sources = Sources {
-        file: Some(file.clone()),
-        ..Sources::default()
-    };
-    let loaded = load(&sources).unwrap_or_else(|findings| panic!("{findings}"));
-    let semel = OpenOptions::for_tool(&loaded.config).open_store().await;
-    let server = Server::start(loaded, semel.expect("a store"), Mounts::default()).await;
-    let server = server.unwrap_or_else(|error| panic!("{error}"));
+    let (server, _) = crate::support::start(&file).await;
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], server.address().port()));
     let mut client = Client::connect(address, Protocol::Http1).await;
     let mut told = async || {
@@ -261,7 +254,7 @@ async fn drain_finishes_requests_of_disconnected_callers() {
     let staying = tokio::spawn(async move { stays.send(post("/", "stays", "{}")).await });
     let mut leaves = sidecar.raw().await;
     leaves
-        .write(
+        .try_write(
             "POST / HTTP/1.1\r\nHost: a\r\nIdempotency-Key: leaves\r\nContent-Length: 2\r\n\r\n{}",
         )
         .await;
@@ -293,8 +286,10 @@ async fn drain_ends_after_its_time() {
     let (runs, gate) = (Runs::default(), std::sync::Arc::default());
     let sidecar = Sidecar::new(gated(&runs, &gate).await, "drain_time = \"200ms\"\n").await;
     let mut raw = sidecar.raw().await;
-    raw.write("POST / HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nContent-Length: 2\r\n\r\n{}")
-        .await;
+    raw.try_write(
+        "POST / HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nContent-Length: 2\r\n\r\n{}",
+    )
+    .await;
     until("the service is asked", || runs.count() == 1).await;
     assert_eq!(sidecar.server.drain().await, DrainOutcome::CutOff);
     assert_eq!(raw.rest().await, "", "cut off without an answer");

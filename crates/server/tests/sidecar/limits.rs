@@ -53,7 +53,7 @@ async fn request_with_two_lengths_is_refused() {
     for head in ambiguous {
         for key in ["", "Idempotency-Key: k-1\r\n"] {
             let mut raw = sidecar.raw().await;
-            raw.write(&format!("POST /first HTTP/1.1\r\nHost: a\r\n{key}{head}"))
+            raw.try_write(&format!("POST /first HTTP/1.1\r\nHost: a\r\n{key}{head}"))
                 .await;
             let all = raw.rest().await;
             assert!(all.starts_with("HTTP/1.1 400"), "{head:?} got {all:?}");
@@ -72,12 +72,12 @@ async fn later_request_with_two_lengths_is_refused() {
     let bad = "POST /bad HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: \
         chunked\r\n\r\n0\r\n\r\n";
     let mut raw = sidecar.raw().await;
-    raw.write(good).await;
+    raw.try_write(good).await;
     raw.read_to("/good 5").await;
-    raw.write(bad).await;
+    raw.try_write(bad).await;
     assert!(raw.rest().await.starts_with("HTTP/1.1 400"));
     let mut raw = sidecar.raw().await;
-    raw.write(&format!("{good}{bad}{good}")).await;
+    raw.try_write(&format!("{good}{bad}{good}")).await;
     let all = raw.rest().await;
     assert!(
         all.contains("/good 5") && all.contains("HTTP/1.1 400"),
@@ -91,7 +91,7 @@ async fn later_request_with_two_lengths_is_refused() {
          chunked\r\n\r\n{:x}\r\n{bad}\r\n0\r\n\r\n",
         bad.len()
     );
-    raw.write(&quoted).await;
+    raw.try_write(&quoted).await;
     let all = raw.rest().await;
     assert!(
         all.starts_with("HTTP/1.1 200") && all.ends_with(&format!("/quoted {}", bad.len())),
@@ -113,7 +113,7 @@ async fn long_request_with_two_lengths_is_refused() {
             format!("{lines}POST / HTTP/1.1\r\nHost: a\r\n{bad}"),
         ] {
             let mut raw = sidecar.raw().await;
-            raw.write(&head).await;
+            raw.try_write(&head).await;
             let all = raw.rest().await;
             assert!(!all.contains("HTTP/1.1 200"), "{kib} KiB got {all:?}");
         }
@@ -130,7 +130,7 @@ async fn oversized_body_is_refused_by_the_sidecar() {
         let mut client = sidecar.client(protocol).await;
         let keyed = client.send(post("/", "k-1", "x".repeat(2000))).await;
         assert_eq!(
-            keyed.problem(),
+            keyed.problem_and_retry(),
             (413, "idempotency_body_too_large".to_owned(), false)
         );
         let mut client = sidecar.client(protocol).await;
@@ -139,18 +139,18 @@ async fn oversized_body_is_refused_by_the_sidecar() {
         let mut client = sidecar.client(protocol).await;
         let large = client.send(plain("POST", "/", "x".repeat(70_000))).await;
         assert_eq!(
-            large.problem(),
+            large.problem_and_retry(),
             (413, "request_too_large".to_owned(), false)
         );
     }
     assert_eq!(runs.count(), 2);
     // A body of unknown length.
     let mut raw = sidecar.raw().await;
-    raw.write("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+    raw.try_write("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
         .await;
     let piece = format!("4000\r\n{}\r\n", "x".repeat(0x4000));
     for _ in 0..5 {
-        raw.write(&piece).await;
+        raw.try_write(&piece).await;
     }
     let all = raw.rest().await;
     assert!(all.starts_with("HTTP/1.1 413"), "{all}");
@@ -161,7 +161,7 @@ async fn oversized_head_is_refused() {
     let runs = Runs::default();
     let sidecar = Sidecar::new(counting(&runs).await, "listener.max_head = \"8KiB\"\n").await;
     let mut raw = sidecar.raw().await;
-    raw.write(&format!(
+    raw.try_write(&format!(
         "GET / HTTP/1.1\r\nHost: a\r\nX-A: {}\r\n\r\n",
         "x".repeat(20_000)
     ))
@@ -172,7 +172,7 @@ async fn oversized_head_is_refused() {
     let many: String = (0..200)
         .map(|number| format!("X-{number}: 1\r\n"))
         .collect();
-    raw.write(&format!("GET / HTTP/1.1\r\nHost: a\r\n{many}\r\n"))
+    raw.try_write(&format!("GET / HTTP/1.1\r\nHost: a\r\n{many}\r\n"))
         .await;
     let all = raw.rest().await;
     assert!(all.starts_with("HTTP/1.1 431"), "{all}");
@@ -187,7 +187,7 @@ async fn slow_clients_are_cut_off() {
     // No bytes, half an HTTP/2 preface and half a head all lead to a closed connection.
     for words in ["", "PRI * HT", "GET / HTTP/1.1\r\nHo"] {
         let mut raw = sidecar.raw().await;
-        raw.write(words).await;
+        raw.try_write(words).await;
         let all = raw.rest().await;
         assert!(
             all.is_empty() || all.starts_with("HTTP/1.1 408"),
@@ -197,7 +197,7 @@ async fn slow_clients_are_cut_off() {
     // Half a body, with a key and without.
     for key in ["", "Idempotency-Key: k-1\r\n"] {
         let mut raw = sidecar.raw().await;
-        raw.write(&format!(
+        raw.try_write(&format!(
             "POST / HTTP/1.1\r\nHost: a\r\n{key}Content-Length: 10\r\n\r\nhalf"
         ))
         .await;
@@ -211,7 +211,7 @@ async fn unforwardable_requests_are_refused() {
     let runs = Runs::default();
     let sidecar = Sidecar::new(counting(&runs).await, "").await;
     let mut raw = sidecar.raw().await;
-    raw.write("CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n")
+    raw.try_write("CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n")
         .await;
     assert!(raw.rest().await.starts_with("HTTP/1.1 400"));
     assert_eq!(sidecar.send(plain("TRACE", "/a", "")).await.status, 400);

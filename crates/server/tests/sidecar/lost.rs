@@ -35,7 +35,10 @@ async fn timeout_is_in_doubt_under_hold() {
     let runs = Runs::default();
     let sidecar = Sidecar::new(slow_at_first(&runs).await, HOLD).await;
     let first = sidecar.send(post("/", "k-1", "{}")).await;
-    assert_eq!(first.problem(), (504, "upstream_timeout".to_owned(), false));
+    assert_eq!(
+        first.problem_and_retry(),
+        (504, "upstream_timeout".to_owned(), false)
+    );
     assert!(
         first.json()["detail"]
             .as_str()
@@ -45,7 +48,7 @@ async fn timeout_is_in_doubt_under_hold() {
     assert_eq!(sidecar.keys(Stands::InDoubt).await, 1);
     let again = sidecar.send(post("/", "k-1", "{}")).await;
     assert_eq!(
-        again.problem(),
+        again.problem_and_retry(),
         (409, "idempotency_in_doubt".to_owned(), false)
     );
     assert_eq!(runs.count(), 1, "never run again on its own");
@@ -56,7 +59,10 @@ async fn timeout_runs_again_under_takeover() {
     let runs = Runs::default();
     let sidecar = Sidecar::new(slow_at_first(&runs).await, TAKEOVER).await;
     let first = sidecar.send(post("/", "k-1", "{}")).await;
-    assert_eq!(first.problem(), (504, "upstream_timeout".to_owned(), true));
+    assert_eq!(
+        first.problem_and_retry(),
+        (504, "upstream_timeout".to_owned(), true)
+    );
     assert!(first.json()["detail"].as_str().unwrap().contains("unknown"));
     let again = sidecar.send(post("/", "k-1", "{}")).await;
     assert_eq!(again.text(), "run 2");
@@ -71,10 +77,13 @@ async fn lost_answer_can_be_in_doubt_under_takeover() {
     let settings = format!("{TAKEOVER}defaults.lost_answer = \"doubt\"\n");
     let sidecar = Sidecar::new(slow_at_first(&runs).await, &settings).await;
     let first = sidecar.send(post("/", "k-1", "{}")).await;
-    assert_eq!(first.problem(), (504, "upstream_timeout".to_owned(), false));
+    assert_eq!(
+        first.problem_and_retry(),
+        (504, "upstream_timeout".to_owned(), false)
+    );
     assert_eq!(sidecar.keys(Stands::InDoubt).await, 1);
     let again = sidecar.send(post("/", "k-1", "{}")).await;
-    assert_eq!(again.problem().1, "idempotency_in_doubt");
+    assert_eq!(again.problem_and_retry().1, "idempotency_in_doubt");
     assert_eq!(runs.count(), 1);
 }
 
@@ -86,7 +95,10 @@ async fn observe_mode_calls_a_lost_answer_unsafe() {
     let settings = format!("{HOLD}defaults.mode = \"observe\"\n");
     let sidecar = Sidecar::new(slow_at_first(&runs).await, &settings).await;
     let first = sidecar.send(post("/", "k-1", "{}")).await;
-    assert_eq!(first.problem(), (504, "upstream_timeout".to_owned(), false));
+    assert_eq!(
+        first.problem_and_retry(),
+        (504, "upstream_timeout".to_owned(), false)
+    );
     assert!(first.json()["detail"].as_str().unwrap().contains("twice"));
     assert_eq!(sidecar.send(post("/", "k-1", "{}")).await.text(), "run 2");
 
@@ -97,7 +109,10 @@ async fn observe_mode_calls_a_lost_answer_unsafe() {
     let sidecar = Sidecar::on(&redis.url(), &upstream, &settings).await;
     drop(redis);
     let first = sidecar.send(post("/", "k-1", "{}")).await;
-    assert_eq!(first.problem(), (504, "upstream_timeout".to_owned(), false));
+    assert_eq!(
+        first.problem_and_retry(),
+        (504, "upstream_timeout".to_owned(), false)
+    );
     assert!(first.json()["detail"].as_str().unwrap().contains("twice"));
     assert_eq!(sidecar.send(post("/", "k-1", "{}")).await.text(), "run 2");
 }
@@ -118,7 +133,7 @@ async fn lost_answer_without_a_key_is_not_retryable() {
     let sidecar = Sidecar::new(slow_at_first(&runs).await, TAKEOVER).await;
     let answer = sidecar.send(plain("POST", "/", "{}")).await;
     assert_eq!(
-        answer.problem(),
+        answer.problem_and_retry(),
         (504, "upstream_timeout".to_owned(), false)
     );
     assert!(answer.json()["detail"].as_str().unwrap().contains("twice"));
@@ -131,7 +146,7 @@ async fn unreachable_service_frees_the_key() {
         let sidecar = Sidecar::on("memory://", &format!("http://127.0.0.1:{port}"), settings).await;
         let first = sidecar.send(post("/", "k-1", "{}")).await;
         assert_eq!(
-            first.problem(),
+            first.problem_and_retry(),
             (502, "upstream_unreachable".to_owned(), true)
         );
         assert!(first.json()["detail"].as_str().unwrap().contains("safe"));
@@ -152,7 +167,7 @@ async fn unresolvable_host_frees_the_key() {
     let sidecar = Sidecar::on("memory://", "http://no-such-host.invalid:1", HOLD).await;
     let first = sidecar.send(post("/", "k-1", "{}")).await;
     assert_eq!(
-        first.problem(),
+        first.problem_and_retry(),
         (502, "upstream_unreachable".to_owned(), true)
     );
     assert_eq!(sidecar.keys(Stands::InDoubt).await, 0);
@@ -200,11 +215,11 @@ async fn crash_of_the_service_has_an_unknown_outcome() {
         let runs = Runs::default();
         let sidecar = Sidecar::new(hangs_up(words, &runs).await, HOLD).await;
         let first = sidecar.send(post("/", "k-1", "{}")).await;
-        let (status, said, _) = first.problem();
+        let (status, said, _) = first.problem_and_retry();
         assert_eq!((status, said.as_str()), (502, code), "{words:?}");
         assert_eq!(sidecar.keys(Stands::InDoubt).await, 1, "{words:?}");
         let again = sidecar.send(post("/", "k-1", "{}")).await;
-        assert_eq!(again.problem().1, "idempotency_in_doubt");
+        assert_eq!(again.problem_and_retry().1, "idempotency_in_doubt");
         assert_eq!(runs.count(), 1, "{words:?}");
     }
 }
@@ -216,10 +231,10 @@ async fn truncated_response_can_be_in_doubt() {
     let settings = format!("{TAKEOVER}defaults.lost_answer = \"doubt\"\n");
     let sidecar = Sidecar::new(hangs_up(words, &runs).await, &settings).await;
     let first = sidecar.send(post("/", "k-1", "{}")).await;
-    assert_eq!(first.problem().1, "idempotency_answer_broken");
+    assert_eq!(first.problem_and_retry().1, "idempotency_answer_broken");
     assert_eq!(sidecar.keys(Stands::InDoubt).await, 1);
     let again = sidecar.send(post("/", "k-1", "{}")).await;
-    assert_eq!(again.problem().1, "idempotency_in_doubt");
+    assert_eq!(again.problem_and_retry().1, "idempotency_in_doubt");
     assert_eq!(runs.count(), 1);
 }
 
@@ -263,7 +278,7 @@ async fn disconnected_client_does_not_stop_the_request() {
     .await;
     let sidecar = Sidecar::new(upstream, "").await;
     let mut raw = sidecar.raw().await;
-    raw.write(
+    raw.try_write(
         "POST / HTTP/1.1\r\nHost: shop.test\r\nContent-Type: \
      application/json\r\nIdempotency-Key: k-1\r\nContent-Length: 2\r\n\r\n{}",
     )
@@ -296,7 +311,7 @@ async fn unreadable_record_is_reported_and_nothing_runs() {
     for _ in 0..2 {
         let told = other.send(post("/", "k-1", "{}")).await;
         let expected = (500, "idempotency_record_unreadable".to_owned(), false);
-        assert_eq!(told.problem(), expected);
+        assert_eq!(told.problem_and_retry(), expected);
         let detail = told.json()["detail"].as_str().unwrap().to_owned();
         assert!(detail.contains("not known"), "{detail}");
     }

@@ -49,9 +49,15 @@ async fn quota_does_not_count_keys_that_are_free_again() {
         assert_eq!(answer.status, status, "{path}: {answer:?}");
     }
     assert_eq!(runs.count(), 4, "all requests reached the service");
-    assert_eq!(send(&sidecar, "/done", "k-4").await.problem(), used_up());
+    assert_eq!(
+        send(&sidecar, "/done", "k-4").await.problem_and_retry(),
+        used_up()
+    );
     // A free key would be kept as well.
-    assert_eq!(send(&sidecar, "/done", "k-2").await.problem(), used_up());
+    assert_eq!(
+        send(&sidecar, "/done", "k-2").await.problem_and_retry(),
+        used_up()
+    );
     assert_eq!(runs.count(), 4);
 }
 
@@ -62,7 +68,10 @@ async fn quota_counts_keys_in_doubt() {
     let settings = format!("{TENANTS}limits.tenant_keys = 1\ndefaults.crash = \"hold\"\n");
     let sidecar = Sidecar::new(varied(&runs).await, &settings).await;
     assert_eq!(send(&sidecar, "/broken", "k-1").await.status, 500);
-    assert_eq!(send(&sidecar, "/done", "k-2").await.problem(), used_up());
+    assert_eq!(
+        send(&sidecar, "/done", "k-2").await.problem_and_retry(),
+        used_up()
+    );
 }
 
 #[tokio::test]
@@ -83,7 +92,10 @@ async fn quota_counts_only_the_bytes_that_are_kept() {
     }
     let sidecar = Sidecar::new(varied(&runs).await, &settings("")).await;
     assert_eq!(send(&sidecar, "/large", "k-1").await.status, 200);
-    assert_eq!(send(&sidecar, "/done", "k-2").await.problem(), used_up());
+    assert_eq!(
+        send(&sidecar, "/done", "k-2").await.problem_and_retry(),
+        used_up()
+    );
     assert!(send(&sidecar, "/large", "k-1").await.is_replay());
 }
 

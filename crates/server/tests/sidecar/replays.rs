@@ -71,7 +71,7 @@ async fn replay_needs_the_authorization_of_now() {
         (500, "replay_authorization_unavailable", true),
     ] {
         status.store(answers, Ordering::SeqCst);
-        let refused = sidecar.send(charge()).await.problem();
+        let refused = sidecar.send(charge()).await.problem_and_retry();
         let expected = if answers == 500 { 503 } else { answers };
         assert_eq!(refused, (expected, code.to_owned(), retryable));
     }
@@ -92,7 +92,7 @@ async fn quota_refuses_new_keys_and_answers_old_ones() {
     };
     assert_eq!(send("a.example", "k-1").await.status, 200);
     assert_eq!(send("a.example", "k-2").await.status, 200);
-    let refused = send("a.example", "k-3").await.problem();
+    let refused = send("a.example", "k-3").await.problem_and_retry();
     assert_eq!(
         refused,
         (429, "idempotency_quota_exceeded".to_owned(), true)
@@ -132,7 +132,7 @@ async fn quota_counts_requests_whose_clients_have_left() {
         sidecar.send(request)
     };
     assert_eq!(send("k-1").await.status, 200, "its answer was kept");
-    let refused = send("k-2").await.problem();
+    let refused = send("k-2").await.problem_and_retry();
     assert_eq!(
         refused,
         (429, "idempotency_quota_exceeded".to_owned(), true)

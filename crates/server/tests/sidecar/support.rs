@@ -1,25 +1,22 @@
-//! A service, a sidecar in front of it, and clients for HTTP/1.1, HTTP/2 and raw bytes.
+//! A service, and a sidecar in front of it.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, Request, StatusCode};
-use http_body_util::BodyExt as _;
-use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use axum::body::Body;
+use axum::http::Request;
 use semel::Semel;
 use semel::core::State;
 use semel::core::store::Query;
 use semel_server::config::{Loaded, Sources, load};
 use semel_server::{Mounts, OpenOptions, Server};
 use semel_testkit::private::new_folder;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+
+pub(crate) use semel_httpclient::{Answer, BOTH, Client, Protocol, Raw};
 
 /// Counts the effects of a service.
 #[derive(Clone, Default)]
@@ -79,16 +76,7 @@ impl Sidecar {
     pub(crate) async fn on(store: &str, upstream: &str, settings: &str) -> Self {
         let file = new_folder("sidecar").join("semel.toml");
         write(&file, store, upstream, settings);
-        let sources = Sources {
-            file: Some(file.clone()),
-            ..Sources::default()
-        };
-        let loaded = load(&sources).unwrap_or_else(|findings| panic!("{findings}"));
-        let semel = OpenOptions::for_tool(&loaded.config)
-            .open_store()
-            .await
-            .expect("a store");
-        Self::start(loaded, semel, Mounts::default(), file).await
+        Self::of(start(&file).await, file)
     }
 
     /// Starts a sidecar with the protocol API and the jobs API. Each tenant has a token of its own:
@@ -113,20 +101,10 @@ impl Sidecar {
             &format!("http://{upstream}"),
             &(access + settings),
         );
-        let sources = Sources {
-            file: Some(file.clone()),
-            ..Sources::default()
-        };
-        let loaded = load(&sources).unwrap_or_else(|findings| panic!("{findings}"));
-        let opened = OpenOptions::for_node(&loaded.config).open().await;
-        let opened = opened.unwrap_or_else(|error| panic!("{error}"));
-        let mounts = opened.mounts(&loaded.config).expect("usable tokens");
-        Self::start(loaded, opened.semel.clone(), mounts, file).await
+        Self::of(start_node(&file).await, file)
     }
 
-    async fn start(loaded: Loaded, semel: Semel, mounts: Mounts, file: PathBuf) -> Self {
-        let server = Server::start(loaded, semel.clone(), mounts).await;
-        let server = server.unwrap_or_else(|error| panic!("{error}"));
+    fn of((server, semel): (Server, Semel), file: PathBuf) -> Self {
         Self {
             address: server.address(),
             server,
@@ -161,6 +139,35 @@ impl Sidecar {
             .filter(|(_, record)| !own(record.namespace.scope()))
             .count()
     }
+}
+
+/// The settings of a file.
+fn loaded(file: &Path) -> Loaded {
+    let sources = Sources {
+        file: Some(file.to_owned()),
+        ..Sources::default()
+    };
+    load(&sources).unwrap_or_else(|findings| panic!("{findings}"))
+}
+
+/// Starts a server with the settings of a file: the sidecar alone.
+pub(crate) async fn start(file: &Path) -> (Server, Semel) {
+    let loaded = loaded(file);
+    let semel = OpenOptions::for_tool(&loaded.config).open_store().await;
+    let semel = semel.expect("a store");
+    let server = Server::start(loaded, semel.clone(), Mounts::default()).await;
+    (server.unwrap_or_else(|error| panic!("{error}")), semel)
+}
+
+/// Starts a server with the settings of a file: the sidecar, and the APIs that they ask for.
+pub(crate) async fn start_node(file: &Path) -> (Server, Semel) {
+    let loaded = loaded(file);
+    let opened = OpenOptions::for_node(&loaded.config).open().await;
+    let opened = opened.unwrap_or_else(|error| panic!("{error}"));
+    let mounts = opened.mounts(&loaded.config).expect("usable tokens");
+    let server = Server::start(loaded, opened.semel.clone(), mounts).await;
+    let server = server.unwrap_or_else(|error| panic!("{error}"));
+    (server, opened.semel)
 }
 
 /// The token of a tenant in the APIs.
@@ -204,172 +211,4 @@ pub(crate) fn with(mut request: Request<Body>, name: &'static str, value: &str) 
     let value = value.parse().expect("a value");
     request.headers_mut().append(name, value);
     request
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
-    Http1,
-    Http2,
-}
-
-pub(crate) const BOTH: [Protocol; 2] = [Protocol::Http1, Protocol::Http2];
-
-/// A client connection.
-pub(crate) enum Client {
-    Http1(http1::SendRequest<Body>),
-    Http2(http2::SendRequest<Body>),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-    pub(crate) trailers: Option<HeaderMap>,
-}
-
-impl Answer {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .get(name)
-            .map(|value| value.to_str().expect("text"))
-    }
-
-    pub(crate) fn text(&self) -> &str {
-        std::str::from_utf8(&self.body).expect("text")
-    }
-
-    pub(crate) fn json(&self) -> serde_json::Value {
-        serde_json::from_slice(&self.body).expect("JSON")
-    }
-
-    pub(crate) fn is_replay(&self) -> bool {
-        self.header("idempotent-replayed") == Some("true")
-    }
-
-    /// The status, the code and `retryable` of a problem document.
-    pub(crate) fn problem(&self) -> (u16, String, bool) {
-        assert_eq!(
-            self.header("content-type"),
-            Some("application/problem+json"),
-            "{self:?}"
-        );
-        let document = self.json();
-        assert_eq!(document["status"], self.status.as_u16());
-        let code = document["code"].as_str().expect("a code");
-        let retryable = document["retryable"].as_bool().expect("a truth");
-        (self.status.as_u16(), code.to_owned(), retryable)
-    }
-}
-
-impl Client {
-    pub(crate) async fn connect(address: SocketAddr, protocol: Protocol) -> Self {
-        let stream = TcpStream::connect(address).await.expect("a connection");
-        stream.set_nodelay(true).expect("an open connection");
-        Self::over(stream, protocol).await
-    }
-
-    pub(crate) async fn over<S>(stream: S, protocol: Protocol) -> Self
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let io = TokioIo::new(stream);
-        match protocol {
-            Protocol::Http1 => {
-                let (sender, connection) = http1::handshake(io).await.expect("HTTP/1.1");
-                tokio::spawn(connection);
-                Self::Http1(sender)
-            }
-            Protocol::Http2 => {
-                let made = http2::handshake(TokioExecutor::new(), io).await;
-                let (sender, connection) = made.expect("HTTP/2");
-                tokio::spawn(connection);
-                Self::Http2(sender)
-            }
-        }
-    }
-
-    pub(crate) async fn begin(
-        &mut self,
-        request: Request<Body>,
-    ) -> hyper::Response<hyper::body::Incoming> {
-        let response = match self {
-            Self::Http1(sender) => {
-                sender.ready().await.expect("the connection lives");
-                sender.send_request(request).await
-            }
-            Self::Http2(sender) => {
-                let (mut parts, body) = request.into_parts();
-                // In HTTP/2 the authority is part of the request target.
-                parts.headers.remove("host");
-                parts.uri = format!("http://shop.test{}", parts.uri)
-                    .parse()
-                    .expect("a URI");
-                sender.send_request(Request::from_parts(parts, body)).await
-            }
-        };
-        response.expect("a response")
-    }
-
-    pub(crate) async fn send(&mut self, request: Request<Body>) -> Answer {
-        let (parts, body) = self.begin(request).await.into_parts();
-        let collected = body.collect().await.expect("a whole body");
-        let trailers = collected.trailers().cloned();
-        Answer {
-            status: parts.status,
-            headers: parts.headers,
-            body: collected.to_bytes(),
-            trailers,
-        }
-    }
-}
-
-/// A raw connection.
-pub(crate) struct Raw {
-    pub(crate) stream: TcpStream,
-    read: Vec<u8>,
-}
-
-impl Raw {
-    pub(crate) async fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).await.expect("a connection");
-        Self {
-            stream,
-            read: Vec::new(),
-        }
-    }
-
-    pub(crate) async fn write(&mut self, text: &str) {
-        // The server may have closed the connection already.
-        let _ = self.stream.write_all(text.as_bytes()).await;
-    }
-
-    /// Reads until the server closes the connection.
-    pub(crate) async fn rest(&mut self) -> String {
-        while self.more().await.is_some() {}
-        String::from_utf8_lossy(&std::mem::take(&mut self.read)).into_owned()
-    }
-
-    /// Reads up to the end of `text`.
-    pub(crate) async fn read_to(&mut self, text: &str) -> String {
-        loop {
-            let so_far = String::from_utf8_lossy(&self.read).into_owned();
-            if let Some(at) = so_far.find(text) {
-                let end = at + text.len();
-                self.read.drain(..end);
-                return so_far[..end].to_owned();
-            }
-            assert!(self.more().await.is_some(), "hung up after {so_far:?}");
-        }
-    }
-
-    async fn more(&mut self) -> Option<()> {
-        let mut buffer = [0; 4096];
-        let read = self.stream.read(&mut buffer);
-        let limit = Duration::from_secs(10);
-        let count = tokio::time::timeout(limit, read).await.expect("in time");
-        let count = count.unwrap_or(0);
-        self.read.extend_from_slice(&buffer[..count]);
-        (count > 0).then_some(())
-    }
 }

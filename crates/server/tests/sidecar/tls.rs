@@ -1,5 +1,10 @@
 //! TLS of listener and service, and tenants from certificates.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and sockets run on real time"
+)]
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,8 +16,6 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use semel_server::config::{Sources, load};
-use semel_server::{OpenOptions, Server};
 use semel_testkit::private::new_folder;
 use tokio::net::TcpStream;
 
@@ -173,7 +176,7 @@ async fn certificate_counts_as_credential_without_principals() {
     assert_eq!(acme.send(post("/", "k", "{}")).await.status, 200);
     assert!(acme.send(post("/", "k", "{}")).await.is_replay());
     let other = client("umbrella").await.send(post("/", "k", "{}")).await;
-    assert_eq!(other.problem().1, "idempotency_conflict");
+    assert_eq!(other.problem_and_retry().1, "idempotency_conflict");
     assert_eq!(runs.count(), 1);
 }
 
@@ -218,12 +221,8 @@ async fn tenant_comes_from_the_certificate() {
     tenants.sort_unstable();
     assert_eq!(tenants, ["acme.test", "cn=umbrella"]);
     // Without a certificate the connection fails.
-    match papers.client(&sidecar, None, Protocol::Http1).await {
-        Err(_) => {}
-        Ok((Client::Http1(mut sender), _)) => {
-            assert!(sender.send_request(post("/", "k", "{}")).await.is_err());
-        }
-        Ok(_) => unreachable!("HTTP/1.1 was asked for"),
+    if let Ok((mut client, _)) = papers.client(&sidecar, None, Protocol::Http1).await {
+        assert!(client.try_begin(post("/", "k", "{}")).await.is_err());
     }
     assert_eq!(runs.count(), 2);
 }
@@ -257,12 +256,9 @@ async fn reload_reads_new_certificates() {
 
 /// The status of a request to the admin API; `None` if the connection fails.
 async fn asked(papers: &Papers, admin: SocketAddr, own: Option<&str>) -> Option<u16> {
-    let (client, _) = papers.client_at(admin, own, Protocol::Http1).await.ok()?;
-    let Client::Http1(mut sender) = client else {
-        unreachable!("HTTP/1.1 was asked for")
-    };
+    let (mut client, _) = papers.client_at(admin, own, Protocol::Http1).await.ok()?;
     let question = plain("GET", "/admin/v1/records", "");
-    let answer = sender.send_request(question).await.ok()?;
+    let answer = client.try_begin(question).await.ok()?;
     Some(answer.status().as_u16())
 }
 
@@ -283,15 +279,7 @@ async fn reload_never_opens_the_admin_api() {
     let file = new_folder("sidecar").join("semel.toml");
     let write = |more: &str| write(&file, "memory://", "", &format!("{own}{more}"));
     write(&authority);
-    let sources = Sources {
-        file: Some(file.clone()),
-        ..Sources::default()
-    };
-    let loaded = load(&sources).unwrap_or_else(|findings| panic!("{findings}"));
-    let opened = OpenOptions::for_node(&loaded.config).open().await.unwrap();
-    let mounts = opened.mounts(&loaded.config).unwrap();
-    let server = Server::start(loaded, opened.semel.clone(), mounts).await;
-    let server = server.unwrap_or_else(|error| panic!("{error}"));
+    let (server, _) = start_node(&file).await;
     let admin = server.admin_address().unwrap();
     assert_eq!(asked(&papers, admin, Some("ann")).await, Some(200));
     assert_eq!(asked(&papers, admin, None).await, None);
@@ -323,15 +311,7 @@ async fn admin_api_accepts_only_certificates_with_an_allowed_name() {
     );
     let file = new_folder("sidecar").join("semel.toml");
     write(&file, "memory://", "", &settings);
-    let sources = Sources {
-        file: Some(file),
-        ..Sources::default()
-    };
-    let loaded = load(&sources).unwrap_or_else(|findings| panic!("{findings}"));
-    let opened = OpenOptions::for_node(&loaded.config).open().await.unwrap();
-    let mounts = opened.mounts(&loaded.config).unwrap();
-    let server = Server::start(loaded, opened.semel.clone(), mounts).await;
-    let server = server.unwrap_or_else(|error| panic!("{error}"));
+    let (server, _) = start_node(&file).await;
     let admin = server.admin_address().unwrap();
     assert_eq!(asked(&papers, admin, Some("ann")).await, Some(200));
     assert_eq!(asked(&papers, admin, Some("bob")).await, Some(403));
@@ -443,7 +423,7 @@ async fn upstream_certificate_is_verified() {
     let doubting = Sidecar::on("memory://", &url, &settings).await;
     let answer = doubting.send(post("/", "k-1", "{}")).await;
     assert_eq!(
-        answer.problem(),
+        answer.problem_and_retry(),
         (502, "upstream_unreachable".to_owned(), true)
     );
     assert_eq!(runs.count(), 1);

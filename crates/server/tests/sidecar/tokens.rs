@@ -161,7 +161,7 @@ async fn invalid_token_is_refused() {
             .send(with(post("/", "k-1", "{}"), "authorization", &token))
             .await;
         assert_eq!(
-            answer.problem(),
+            answer.problem_and_retry(),
             (401, "token_required".to_owned(), false),
             "{token}"
         );
@@ -178,7 +178,7 @@ async fn invalid_token_is_refused() {
     let answer = sidecar
         .send(with(post("/", "k-1", "{}"), "authorization", &nobody))
         .await;
-    assert_eq!(answer.problem().1, "idempotency_tenant_required");
+    assert_eq!(answer.problem_and_retry().1, "idempotency_tenant_required");
     assert_eq!(runs.count(), 0);
     // Requests without a key pass through.
     assert_eq!(sidecar.send(plain("POST", "/", "{}")).await.text(), "run 1");
@@ -209,7 +209,7 @@ async fn invalid_token_differs_from_no_token() {
     let answer = sidecar
         .send(with(post("/", "k-1", "{}"), "authorization", &forged))
         .await;
-    assert_eq!(answer.problem().1, "token_required");
+    assert_eq!(answer.problem_and_retry().1, "token_required");
     assert_eq!(runs.count(), 1);
 }
 
@@ -224,7 +224,10 @@ async fn tokens_without_a_principal_share_no_answers() {
     let machine = |jti: u64| token(&json!({"exp": LATER, "jti": jti}), SECRET);
     assert_eq!(ask(machine(1)).await.text(), "run 1");
     for other in [machine(2), "Basic YTpi".to_owned()] {
-        assert_eq!(ask(other).await.problem().1, "idempotency_conflict");
+        assert_eq!(
+            ask(other).await.problem_and_retry().1,
+            "idempotency_conflict"
+        );
     }
     assert!(ask(machine(1)).await.is_replay());
     assert_eq!(runs.count(), 1);
@@ -283,14 +286,18 @@ async fn required_claims_are_enforced() {
         ("nbf", json!(LATER)),
     ] {
         let answer = ask(but(name, value.clone())).await;
-        assert_eq!(answer.problem().1, "token_required", "{name}: {value}");
+        assert_eq!(
+            answer.problem_and_retry().1,
+            "token_required",
+            "{name}: {value}"
+        );
     }
     for head in [
         json!({"alg": "HS256", "typ": "logout+jwt"}),
         json!({"alg": "HS256", "crit": ["b64"], "b64": false}),
     ] {
         let answer = ask(token_with(&head, &good, SECRET)).await;
-        assert_eq!(answer.problem().1, "token_required", "{head}");
+        assert_eq!(answer.problem_and_retry().1, "token_required", "{head}");
     }
     assert_eq!(runs.count(), 0);
     let head = json!({"alg": "HS256", "typ": "at+jwt"});
@@ -337,7 +344,7 @@ async fn jwks_key_is_selected_by_kid() {
         stranger.token(&claims, Some("old")),
         old.token(&claims, Some("new")),
     ] {
-        assert_eq!(ask(forged).await.problem().1, "token_required");
+        assert_eq!(ask(forged).await.problem_and_retry().1, "token_required");
     }
 }
 
@@ -361,7 +368,7 @@ async fn jwks_url_is_fetched() {
             assert_eq!(answer.text(), "run 1");
             return;
         }
-        assert_eq!(answer.problem().1, "token_required");
+        assert_eq!(answer.problem_and_retry().1, "token_required");
         pause(10).await;
     }
     panic!("the keys were not fetched");
@@ -383,11 +390,15 @@ async fn repeated_tenant_header_is_ignored() {
         "umbrella",
     );
     assert_eq!(
-        sidecar.send(two).await.problem().1,
+        sidecar.send(two).await.problem_and_retry().1,
         "idempotency_tenant_required"
     );
     assert_eq!(
-        sidecar.send(post("/", "k-1", "{}")).await.problem().1,
+        sidecar
+            .send(post("/", "k-1", "{}"))
+            .await
+            .problem_and_retry()
+            .1,
         "idempotency_tenant_required"
     );
     assert_eq!(

@@ -78,7 +78,7 @@ async fn tunnel_keeps_its_connection_slot() {
     let (mut socket, _) = tokio_tungstenite::connect_async(url).await.unwrap();
     let mut second = sidecar.raw().await;
     second
-        .write("GET /none HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        .try_write("GET /none HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         .await;
     // The connection is refused while the tunnel is open, and accepted afterwards.
     assert!(second.rest().await.starts_with("HTTP/1.1 503"));
@@ -140,13 +140,13 @@ async fn expect_continue_is_answered() {
     let sidecar = Sidecar::new(upstream, "").await;
     for key in ["", "Idempotency-Key: k-1\r\n"] {
         let mut raw = sidecar.raw().await;
-        raw.write(&format!(
+        raw.try_write(&format!(
             "POST / HTTP/1.1\r\nHost: a\r\n{key}Expect: \
          100-continue\r\nContent-Length: 5\r\nConnection: close\r\n\r\n"
         ))
         .await;
         raw.read_to("HTTP/1.1 100 Continue\r\n\r\n").await;
-        raw.write("hello").await;
+        raw.try_write("hello").await;
         let all = raw.rest().await;
         assert!(
             all.starts_with("HTTP/1.1 200") && all.ends_with("hello"),
