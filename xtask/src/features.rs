@@ -11,9 +11,9 @@ use cargo_metadata::{Metadata, MetadataCommand, Package};
 use serde::Serialize;
 
 use crate::table::{seconds, table};
-use crate::time::Stopwatch;
 use crate::workspace::Workspace;
 use crate::{exec, packages};
+use semel_devservers::time::Stopwatch;
 
 #[derive(Debug, Serialize)]
 struct Row {

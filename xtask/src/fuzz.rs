@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::exec;
 use crate::table::{seconds, table};
-use crate::time::Stopwatch;
 use crate::workspace::Workspace;
+use semel_devservers::time::Stopwatch;
 
 /// `cargo xtask fuzz`.
 #[derive(Args, Debug)]

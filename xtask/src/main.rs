@@ -25,7 +25,6 @@ mod sdks;
 mod services;
 mod simulate;
 mod table;
-mod time;
 mod workflows;
 mod workspace;
 

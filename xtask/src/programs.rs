@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::exec;
 use crate::table::{seconds, table};
-use crate::time::Stopwatch;
 use crate::workspace::Workspace;
+use semel_devservers::time::Stopwatch;
 
 /// The programs that checks start. All with one command, of the whole workspace and with what tests
 /// depend on: built one by one, each would have other features of what they share, and that would

@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 
 /// A running stopwatch.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stopwatch(Instant);
+pub struct Stopwatch(Instant);
 
 impl Stopwatch {
-    pub(crate) fn start() -> Self {
+    /// Starts one.
+    #[must_use]
+    pub fn start() -> Self {
         #[expect(
             clippy::disallowed_methods,
             reason = "measures real builds and real servers"
@@ -18,17 +20,21 @@ impl Stopwatch {
         Self(Instant::now())
     }
 
-    pub(crate) fn elapsed(self) -> Duration {
+    /// The time since its start.
+    #[must_use]
+    pub fn elapsed(self) -> Duration {
         self.0.elapsed()
     }
 
-    pub(crate) fn seconds(self) -> f64 {
+    /// The time since its start, in seconds.
+    #[must_use]
+    pub fn seconds(self) -> f64 {
         self.elapsed().as_secs_f64()
     }
 }
 
 /// Blocks this thread. Callers poll another process.
-pub(crate) fn pause(how_long: Duration) {
+pub fn pause(how_long: Duration) {
     #[expect(
         clippy::disallowed_methods,
         reason = "polls a process that cannot wake us"
@@ -38,8 +44,9 @@ pub(crate) fn pause(how_long: Duration) {
 
 /// Polls `ask` until it answers, for at most `limit`.
 ///
-/// Returns the last error when the time is over, so that the caller can say what was missing.
-pub(crate) fn wait_until<T>(
+/// # Errors
+/// The last error when the time is over, so that the caller can say what was missing.
+pub fn wait_until<T>(
     limit: Duration,
     step: Duration,
     mut ask: impl FnMut() -> anyhow::Result<T>,

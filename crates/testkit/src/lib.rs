@@ -4,6 +4,7 @@
 //!
 //! | module | what it is for |
 //! |---|---|
+//! | [`bounded`] | a store wrapper that takes smaller answers |
 //! | [`broken`] | stores with one bug each, which the suite must catch by name |
 //! | [`faulty`] | a store wrapper that fails, delays, loses replies and repeats calls, from a seed |
 //! | [`http_proxy`] | a way to an HTTP server that answers wrongly, at an exact request |
@@ -15,14 +16,16 @@
 //! | [`vectors`] | the language-neutral test vectors under `spec/vectors` |
 //! | `model` | the protocol as a Stateright model (feature `model`) |
 
+pub mod bounded;
 pub mod broken;
 pub mod faulty;
 pub mod history;
 pub mod http_proxy;
 #[cfg(feature = "model")]
 pub mod model;
-pub mod private;
 pub mod proxy;
 pub mod reference;
 pub mod simulation;
 pub mod vectors;
+
+pub use semel_devservers::private;

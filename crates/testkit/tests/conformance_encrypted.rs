@@ -4,26 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel_conformance::{MemorySubject, Spans, Subject};
-use semel_core::{Answer, BoxFuture, Capabilities, Store, StoreAdmin};
+use semel_core::{BoxFuture, StoreAdmin};
 use semel_stores::encrypted::{EncryptedStore, EncryptionKey, Keyring, SharedKeyring, WriteKey};
-
-/// A store that takes answers of up to a mebibyte. The cipher is slow where it is compiled for tests.
-struct Bounded(EncryptedStore);
-
-impl Store for Bounded {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            max_answer_bytes: (1 << 20) + Answer::MAX_HEAD_BYTES,
-            ..self.0.capabilities()
-        }
-    }
-
-    semel_core::forward_store!(|self| self.0 => claim, renew, settle, resolve, read, watch);
-}
-
-impl StoreAdmin for Bounded {
-    semel_core::forward_store!(|self| self.0 => list, delete, restore, sweep, expired, now, stats, connections, diagnose);
-}
+use semel_testkit::bounded::Bounded;
 
 struct Encrypted {
     memory: MemorySubject,

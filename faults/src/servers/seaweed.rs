@@ -1,14 +1,12 @@
 //! A bucket on SeaweedFS, with conditional writes that are atomic after its start.
 
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use semel::core::BoxFuture;
-use semel_testkit::private::{Private, free_port, new_folder};
+use semel_testkit::private::SeaweedServer;
 use semel_testkit::proxy::Proxy;
 
 use super::dated::DatedServer;
@@ -29,74 +27,30 @@ const MARGIN: Duration = Duration::from_secs(3);
 
 /// A server, and the ways to it.
 pub(super) struct Seaweed {
-    folder: PathBuf,
-    program: PathBuf,
-    arguments: Vec<String>,
-    port: u16,
-    process: Private,
+    server: SeaweedServer,
     clock: DatedServer,
     ways: Vec<Proxy>,
 }
 
 impl Seaweed {
     pub(super) async fn start(workers: usize) -> Result<Self> {
-        let program = std::env::var_os("SEMEL_TEST_WEED");
-        let program = program.context("SEMEL_TEST_WEED: see `cargo xtask services up s3`")?;
-        let folder = new_folder("seaweed");
-        let identities = folder.join("identities.json");
-        let text = r#"{"identities":[{"name":"semel","credentials":[{"accessKey":"semel","secretKey":"semel"}],
-            "actions":["Admin","Read","Write","List"]}]}"#;
-        std::fs::write(&identities, text)?;
-        let mut arguments: Vec<String> = [
-            "-logtostderr=true",
-            "server",
-            "-filer",
-            "-s3",
-            "-ip=127.0.0.1",
-            "-ip.bind=127.0.0.1",
-            "-s3.ip.bind=127.0.0.1",
-            "-s3.port.iceberg=0",
-            "-s3.port.lance=0",
-            "-master.telemetry=false",
-            "-master.electionTimeout=1s",
-            "-volume.max=200",
-            "-master.volumeSizeLimitMB=64",
-            "-volume.minFreeSpace=100MiB",
-        ]
-        .map(str::to_owned)
-        .into();
-        arguments.push(format!("-dir={}", folder.display()));
-        arguments.push(format!("-s3.config={}", identities.display()));
-        let mut ports = Vec::new();
-        for part in ["s3", "master", "volume", "filer"] {
-            let (port, grpc) = (free_port(), free_port());
-            arguments.push(format!("-{part}.port={port}"));
-            arguments.push(format!("-{part}.port.grpc={grpc}"));
-            ports.push(port);
-        }
-        let program = PathBuf::from(program);
-        let process = Private::start(Command::new(&program).args(&arguments));
-        let clock = DatedServer::before(([127, 0, 0, 1], ports[0]).into()).await?;
+        let server = SeaweedServer::start();
+        let clock = DatedServer::before(server.address()).await?;
         let ways = ways(clock.address(), workers).await?;
-        let port = ports[0];
-        let mut server = Self {
-            folder,
-            program,
-            arguments,
-            port,
-            process,
+        let mut this = Self {
+            server,
             clock,
             ways,
         };
-        server.answers().await?;
-        Ok(server)
+        this.answers().await?;
+        Ok(this)
     }
 
     /// Waits until it keeps something, and keeps to its conditions.
     async fn answers(&mut self) -> Result<()> {
-        let url = url(&format!("127.0.0.1:{}", self.port));
+        let url = SeaweedServer::url_at(self.server.address());
         for _ in 0..300 {
-            anyhow::ensure!(self.process.runs(), "the server ended at its start");
+            anyhow::ensure!(self.server.runs(), "the server ended at its start");
             if semel::open_store(&url).await.is_ok() {
                 pass(SETTLES).await;
                 return Ok(());
@@ -107,24 +61,12 @@ impl Seaweed {
     }
 }
 
-fn url(host: &str) -> String {
-    format!("s3://semel:semel@bucket?endpoint=http://{host}")
-}
-
-impl Drop for Seaweed {
-    fn drop(&mut self) {
-        self.process.kill();
-        // Left-over files are no reason to fail.
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
 impl Backend for Seaweed {
     fn place(&self) -> WorkerPlace {
         let urls = self
             .ways
             .iter()
-            .map(|way| url(&way.address().to_string()))
+            .map(|way| SeaweedServer::url_at(way.address()))
             .collect();
         // A worker an hour off is refused every request: its signatures are dated by its own clock.
         WorkerPlace::Processes { urls, skew: None }
@@ -164,12 +106,12 @@ impl Backend for Seaweed {
             if kind != Kind::KillStore {
                 return Ok(self.clock.jump(kind, windows).await);
             }
-            self.process.kill();
+            self.server.kill();
             for way in &self.ways {
                 way.refuse(true);
             }
             pass(Duration::from_millis(rng.random_range(100..700))).await;
-            self.process = Private::start(Command::new(&self.program).args(&self.arguments));
+            self.server.restart();
             self.answers().await?;
             for way in &self.ways {
                 way.refuse(false);

@@ -14,8 +14,8 @@ use super::{Outcome, Row};
 use crate::exec;
 use crate::programs::BUILT;
 use crate::table::seconds;
-use crate::time::{Stopwatch, pause};
 use crate::workspace::Workspace;
+use semel_devservers::time::{Stopwatch, pause};
 
 /// The time limit of a run, so that it ends with a report before an outer limit kills it.
 const LIMIT: Duration = Duration::from_secs(80 * 60);

@@ -10,9 +10,9 @@ use serde::Serialize;
 use super::steps::{cargo, documentation, lints};
 use super::{Outcome, Row, failure, print_table};
 use crate::table::{seconds, table};
-use crate::time::Stopwatch;
 use crate::workspace::Workspace;
 use crate::{deps, exec, generate, house};
+use semel_devservers::time::Stopwatch;
 
 type Check = fn(&Workspace) -> Result<()>;
 

@@ -201,6 +201,23 @@ mod tests {
     }
 
     #[test]
+    fn crates_for_development_depend_on_no_product() {
+        for (name, rule) in [
+            (
+                "semel-devservers",
+                "servers-for-development-without-a-product",
+            ),
+            ("semel-httpclient", "test-client-without-a-product"),
+        ] {
+            let found = check_all([
+                node(name, true, false, &["semel-core"]),
+                node("semel-core", true, true, &[]),
+            ]);
+            assert_eq!(found[0].rule, rule);
+        }
+    }
+
+    #[test]
     fn dependency_circle_terminates() {
         let found = check_all([
             node("semel-core", true, true, &["a"]),

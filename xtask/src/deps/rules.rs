@@ -111,7 +111,12 @@ pub(crate) const RULES: &[Rule] = &[
     Rule {
         name: "no-testkit-in-a-shipped-crate",
         who: Who::Published,
-        never: &["semel-testkit", "semel-conformance"],
+        never: &[
+            "semel-testkit",
+            "semel-conformance",
+            "semel-devservers",
+            "semel-httpclient",
+        ],
         why: "tests are a dev-dependency",
     },
     Rule {
@@ -125,6 +130,18 @@ pub(crate) const RULES: &[Rule] = &[
             "semel-testkit",
         ],
         why: "who writes a store needs the protocol and the suite, and nothing else of ours",
+    },
+    Rule {
+        name: "servers-for-development-without-a-product",
+        who: Who::Package("semel-devservers"),
+        never: &["semel", "semel-*", "axum*", "hyper*", "sqlx*", "redis*"],
+        why: "`cargo xtask` is built before anything else, and the tests of every crate need servers",
+    },
+    Rule {
+        name: "test-client-without-a-product",
+        who: Who::Package("semel-httpclient"),
+        never: &["semel", "semel-*", "axum*", "reqwest*", "rustls*"],
+        why: "the tests of every crate need it: it must be compiled in seconds",
     },
     Rule {
         name: "nothing-on-the-tools",

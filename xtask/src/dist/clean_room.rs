@@ -13,8 +13,8 @@ use anyhow::{Context as _, Result, ensure};
 use super::{FirstReplay, Release, archive, place, wheel};
 use crate::exec;
 use crate::services::{Wheel, fetch, folder, install};
-use crate::time::Stopwatch;
 use crate::workspace::Workspace;
+use semel_devservers::time::Stopwatch;
 
 /// Debian 11 of 2021, with glibc 2.31.
 const DEBIAN: &str = "bullseye";

@@ -30,9 +30,9 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::table::{seconds, table};
-use crate::time::Stopwatch;
 use crate::workspace::Workspace;
 use crate::{exec, programs, sbom};
+use semel_devservers::time::Stopwatch;
 
 /// What to pack.
 #[derive(Debug, Default, Args)]

@@ -8,7 +8,8 @@ use anyhow::{Context as _, Result, bail};
 
 use super::process::{self, Spec};
 use super::state::{Entry, State};
-use crate::time::{Stopwatch, pause};
+use semel_devservers::launch::{give, run_as};
+use semel_devservers::time::{Stopwatch, pause};
 
 /// One service's part of the state.
 #[derive(Debug)]
@@ -64,15 +65,8 @@ impl<'a> Instance<'a> {
 
     /// A command that runs as the service's user, in its folder.
     pub(crate) fn command(&self, program: impl AsRef<Path>) -> Result<Command> {
-        let words = process::as_user(self.user);
-        let mut command = match words.split_first() {
-            Some((first, rest)) => {
-                let mut command = Command::new(first);
-                command.args(rest).arg(program.as_ref());
-                command
-            }
-            None => Command::new(program.as_ref()),
-        };
+        let mut command = Command::new(program.as_ref());
+        run_as(&mut command, self.user);
         command.current_dir(self.folder()?);
         Ok(command)
     }
@@ -196,22 +190,9 @@ pub(crate) fn new_folder(
     bail!("{name}: found no folder that its user can reach")
 }
 
-fn give(folder: &Path, user: Option<&str>) -> Result<()> {
-    let Some(user) = user else { return Ok(()) };
-    crate::exec::capture(Command::new("chown").arg(format!("{user}:")).arg(folder)).map(drop)
-}
-
 fn reachable(folder: &Path, user: Option<&str>) -> bool {
-    let words = process::as_user(user);
-    let Some((first, rest)) = words.split_first() else {
-        return true;
-    };
-    let mut command = Command::new(first);
-    command
-        .args(rest)
-        .arg("test")
-        .arg("-w")
-        .arg(folder)
-        .current_dir("/");
+    let mut command = Command::new("test");
+    run_as(&mut command, user);
+    command.arg("-w").arg(folder).current_dir("/");
     crate::exec::capture(&mut command).is_ok()
 }

@@ -1,17 +1,17 @@
 //! MariaDB, one server.
 
-use std::process::Command;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
+use semel_devservers::mariadb::{self, NAME, USER};
 
 use super::install::Package;
 use super::process::{Spec, Stop};
 use super::{Instance, Profile, Service};
 use crate::exec;
 
-/// User, password and database of the tests.
-const NAME: &str = "semel";
+const PASSWORD: &str = "semel";
 
 /// A single server with its binary log on, as any server with replicas has.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Service for MariaDb {
                 },
             ],
             wheel: None,
-            user: Some("mysql"),
+            user: Some(USER),
             ports: &["main"],
         }
     }
@@ -41,33 +41,16 @@ impl Service for MariaDb {
     fn start(&self, instance: &mut Instance<'_>) -> Result<()> {
         let port = instance.port("main")?;
         let data = init(instance)?;
-        let args = [
-            "--no-defaults".to_owned(),
-            format!("--datadir={data}"),
-            "--bind-address=127.0.0.1".to_owned(),
-            format!("--port={port}"),
-            // Relative to the data folder: a full path could be longer than a socket's may be.
-            "--socket=server.sock".to_owned(),
-            "--pid-file=server.pid".to_owned(),
-            "--log-bin=binlog".to_owned(),
-            "--server-id=1".to_owned(),
-            "--skip-name-resolve".to_owned(),
-            // Not the system's: a server removes the temporary tables that it finds when it starts,
-            // another's too.
-            format!("--tmpdir={}", instance.folder()?.display()),
-        ];
-        instance.run(&Spec {
-            role: "main".to_owned(),
-            program: exec::find_program("mariadbd").context("mariadbd is not installed")?,
-            args: args.into(),
-            stop: Stop::Terminate,
-        })?;
+        // Its binary log is on, as any server with replicas has it.
+        let settings = ["log-bin=binlog", "server-id=1"];
+        let launch = mariadb::server(&data, instance.folder()?, port, &settings)?;
+        instance.run(&Spec::new("main", launch, Stop::Terminate))?;
         instance.wait_for("answering", Duration::from_secs(60), || {
             sql(port, "root", "select 1").map(drop)
         })?;
         let make = format!(
             "create database if not exists {NAME}; \
-             create user if not exists {NAME}@'127.0.0.1' identified by '{NAME}'; \
+             create user if not exists {NAME}@'127.0.0.1' identified by '{PASSWORD}'; \
              grant all on *.* to {NAME}@'127.0.0.1'"
         );
         sql(port, "root", &make).map(drop)
@@ -84,9 +67,9 @@ impl Service for MariaDb {
     }
 
     fn env(&self, instance: &Instance<'_>) -> Result<Vec<(String, String)>> {
-        let url = format!(
-            "mysql://{NAME}:{NAME}@127.0.0.1:{}/{NAME}",
-            instance.port("main")?
+        let url = mariadb::url(
+            ([127, 0, 0, 1], instance.port("main")?).into(),
+            Some(PASSWORD),
         );
         Ok(vec![("SEMEL_TEST_MARIADB_URL".to_owned(), url)])
     }
@@ -101,7 +84,7 @@ impl Service for MariaDb {
 }
 
 /// Makes the data folder unless it is there; returns its path.
-fn init(instance: &Instance<'_>) -> Result<String> {
+fn init(instance: &Instance<'_>) -> Result<PathBuf> {
     let data = instance.folder()?.join("data");
     if !data.exists() {
         instance.say("making the data folder");
@@ -109,35 +92,17 @@ fn init(instance: &Instance<'_>) -> Result<String> {
         if beside.exists() {
             std::fs::remove_dir_all(&beside)?;
         }
-        let program = exec::find_program("mariadb-install-db");
-        let mut command =
-            instance.command(program.context("mariadb-install-db is not installed")?)?;
-        command
-            .arg("--no-defaults")
-            .arg(format!("--datadir={}", beside.display()));
-        command.args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
-        command.env("TMPDIR", instance.folder()?);
-        exec::capture(&mut command)?;
+        mariadb::init(&beside, instance.folder()?)?;
         std::fs::rename(&beside, &data)?;
     }
-    Ok(data.display().to_string())
+    Ok(data)
 }
 
 fn sql(port: u16, user: &str, statement: &str) -> Result<String> {
-    let mut command = Command::new("mariadb");
-    command.args([
-        "--no-defaults",
-        "--protocol=tcp",
-        "--host=127.0.0.1",
-        "--connect-timeout=3",
-    ]);
-    command
-        .arg(format!("--port={port}"))
-        .arg(format!("--user={user}"));
-    command.args(["--batch", "--skip-column-names", "--execute", statement]);
+    let mut command = mariadb::client(port, user, statement);
     if user != "root" {
         // In the environment rather than among the arguments, where any user could read it.
-        command.env("MYSQL_PWD", NAME);
+        command.env("MYSQL_PWD", PASSWORD);
     }
     exec::capture_within(&mut command, Duration::from_secs(10))
 }

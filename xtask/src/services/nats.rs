@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use anyhow::Result;
+use semel_devservers::nats;
 
 use super::install::Wheel;
 use super::process::{Spec, Stop};
@@ -34,23 +35,11 @@ impl Service for Nats {
     }
 
     fn start(&self, instance: &mut Instance<'_>) -> Result<()> {
-        let config = instance.folder()?.join("server.conf");
-        let text = format!(
-            "server_name: semel\n\
-             listen: 127.0.0.1:{}\n\
-             http: 127.0.0.1:{}\n\
-             jetstream {{ store_dir: \"{}\" }}\n",
-            instance.port("main")?,
-            instance.port("monitor")?,
-            instance.make_folder("data")?.display()
-        );
-        std::fs::write(&config, text)?;
-        instance.run(&Spec {
-            role: "main".to_owned(),
-            program: SERVER.program(&instance.tools()),
-            args: vec!["-c".to_owned(), config.display().to_string()],
-            stop: Stop::Terminate,
-        })
+        let data = instance.make_folder("data")?;
+        let (port, monitor) = (instance.port("main")?, instance.port("monitor")?);
+        let more = ["--name", "semel", "-m", &monitor.to_string()];
+        let launch = nats::server(SERVER.program(&instance.tools()), port, &data, &more);
+        instance.run(&Spec::new("main", launch, Stop::Terminate))
     }
 
     fn healthy(&self, instance: &Instance<'_>) -> Result<()> {
@@ -59,7 +48,7 @@ impl Service for Nats {
     }
 
     fn env(&self, instance: &Instance<'_>) -> Result<Vec<(String, String)>> {
-        let url = format!("nats://127.0.0.1:{}", instance.port("main")?);
+        let url = nats::url(instance.port("main")?);
         // Tests that end a server start one of their own.
         let program = std::path::absolute(SERVER.program(&instance.tools()))?;
         Ok(vec![

@@ -22,7 +22,7 @@ impl Service for PgBouncer {
                 present: || exec::find_program("pgbouncer").is_some(),
             }],
             wheel: None,
-            user: Some("postgres"),
+            user: Some(postgres::USER),
             ports: &["main"],
         }
     }

@@ -6,10 +6,10 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use semel_devservers::postgres::copy;
 
 use super::postgres::{self, NAME, sql};
 use super::{Instance, Profile, Service};
-use crate::exec;
 
 /// The name of the replica, of its replication slot, and of its place in the primary's settings.
 const REPLICA: &str = "replica";
@@ -25,7 +25,7 @@ impl Service for PostgresSync {
             needs: &[],
             packages: &[postgres::PACKAGE],
             wheel: None,
-            user: Some("postgres"),
+            user: Some(postgres::USER),
             ports: &["primary", "replica"],
         }
     }
@@ -99,26 +99,8 @@ fn copy_primary(instance: &Instance<'_>, primary: u16) -> Result<()> {
          where slot_name = '{REPLICA}'"
     );
     sql(primary, "postgres", &drop_slot)?;
-    let from = format!("host=127.0.0.1 port={primary} user={NAME} application_name={REPLICA}");
-    exec::capture(
-        instance
-            .command(postgres::program("pg_basebackup")?)?
-            .args([
-                "--write-recovery-conf",
-                "--wal-method=stream",
-                "--checkpoint=fast",
-            ])
-            .args([
-                "--create-slot",
-                "--slot",
-                REPLICA,
-                "--no-sync",
-                "--dbname",
-                &from,
-            ])
-            .arg("--pgdata")
-            .arg(&beside),
-    )?;
+    let slot = ["--create-slot", "--slot", REPLICA];
+    copy(([127, 0, 0, 1], primary).into(), REPLICA, &beside, &slot)?;
     std::fs::rename(&beside, instance.folder()?.join(REPLICA))?;
     Ok(())
 }

@@ -10,7 +10,8 @@ use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
-use crate::time::wait_until;
+use semel_devservers::launch::{Launch, run_as};
+use semel_devservers::time::wait_until;
 
 /// How a server is asked to end.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
@@ -42,6 +43,17 @@ pub(crate) struct Spec {
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<String>,
     pub(crate) stop: Stop,
+}
+
+impl Spec {
+    pub(crate) fn new(role: &str, launch: Launch, stop: Stop) -> Self {
+        Self {
+            role: role.to_owned(),
+            program: launch.program,
+            args: launch.args,
+            stop,
+        }
+    }
 }
 
 /// A process that we started.
@@ -106,7 +118,7 @@ impl Record {
 /// Starts a server in a session of its own, so that neither a closed terminal nor Ctrl-C reaches
 /// it.
 ///
-/// `setsid` and `setpriv` replace themselves by the server, so the id is the server's.
+/// `setsid` replaces itself by the server, so the id is the server's.
 pub(crate) fn spawn(spec: &Spec, user: Option<&str>, folder: &Path) -> Result<Record> {
     let log = log_file(folder, &spec.role);
     let out = File::options()
@@ -115,11 +127,9 @@ pub(crate) fn spawn(spec: &Spec, user: Option<&str>, folder: &Path) -> Result<Re
         .open(&log)
         .with_context(|| format!("cannot open {}", log.display()))?;
     let mut command = Command::new("setsid");
-    command
-        .args(as_user(user))
-        .arg(&spec.program)
-        .args(&spec.args)
-        .current_dir(folder);
+    run_as(&mut command, user);
+    command.arg(&spec.program).args(&spec.args);
+    command.current_dir(folder);
     command
         .stdin(Stdio::null())
         .stdout(out.try_clone()?)
@@ -140,19 +150,6 @@ pub(crate) fn spawn(spec: &Spec, user: Option<&str>, folder: &Path) -> Result<Re
         start_ticks,
         program: name,
         stop: spec.stop,
-    })
-}
-
-/// The words before a command that make it run as `user`.
-pub(crate) fn as_user(user: Option<&str>) -> Vec<String> {
-    user.map_or_else(Vec::new, |user| {
-        let group = format!("--regid={user}");
-        vec![
-            "setpriv".to_owned(),
-            format!("--reuid={user}"),
-            group,
-            "--init-groups".to_owned(),
-        ]
     })
 }
 

@@ -4,8 +4,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use semel_devservers::redis::{self, ask, field};
 
-use super::redis::{self, ask, field};
+use super::redis::{SERVER, SETTINGS, SETTINGS_FILE, TOOLS, node};
 use super::{Instance, Profile, Service};
 use crate::exec;
 
@@ -27,7 +28,7 @@ impl Service for Cluster {
         Profile {
             name: "redis-cluster",
             needs: &[],
-            packages: &[redis::SERVER, redis::TOOLS],
+            packages: &[SERVER, TOOLS],
             wheel: None,
             user: None,
             ports: &[
@@ -38,10 +39,9 @@ impl Service for Cluster {
     }
 
     fn start(&self, instance: &mut Instance<'_>) -> Result<()> {
-        let program = redis::server()?;
+        let program = redis::program()?;
         for (role, bus) in NODES {
             let folder = instance.make_folder(role)?;
-            let config = folder.join("server.conf");
             // The bus port is named because the default, 10000 above, may belong to somebody else.
             let cluster = format!(
                 "cluster-enabled yes\n\
@@ -50,16 +50,11 @@ impl Service for Cluster {
                  cluster-port {}\n",
                 instance.port(bus)?
             );
-            std::fs::write(
-                &config,
-                redis::settings(instance.port(role)?, &folder) + &cluster,
-            )?;
-            instance.run(&redis::node(role, &program, &config, &[]))?;
+            std::fs::write(folder.join(SETTINGS_FILE), SETTINGS.to_owned() + &cluster)?;
+            instance.run(&node(instance, role, program.clone(), &[])?)?;
         }
         instance.wait_for("answering", Duration::from_secs(20), || {
-            ports(instance)?
-                .into_iter()
-                .try_for_each(|port| ask(port, &["ping"]).map(drop))
+            ports(instance)?.into_iter().try_for_each(redis::ready)
         })?;
         form(instance)
     }
@@ -98,7 +93,7 @@ impl Service for Cluster {
     }
 
     fn version(&self, _instance: &Instance<'_>) -> Result<String> {
-        redis::version(&redis::server()?)
+        redis::version(&redis::program()?)
     }
 }
 

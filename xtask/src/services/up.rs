@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 
 use super::{Instance, Profile, Service, State, install, instance, ports};
-use crate::time::{Stopwatch, pause};
+use semel_devservers::time::{Stopwatch, pause};
 
 /// How long a service may take to become usable; the slowest here needs a fifth of it.
 const READY_LIMIT: Duration = Duration::from_secs(90);

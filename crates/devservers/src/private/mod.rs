@@ -8,12 +8,16 @@ mod nats;
 mod postgres;
 mod process;
 mod redis;
+mod seaweed;
+mod server;
 
+pub use crate::postgres::url as url_at;
 pub use mariadb::MariaDbServer;
 pub use nats::NatsServer;
-pub use postgres::{PostgresServer, url_at};
+pub use postgres::PostgresServer;
 pub use process::Private;
 pub use redis::RedisServer;
+pub use seaweed::SeaweedServer;
 
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
@@ -83,15 +87,10 @@ pub fn new_folder(name: &str) -> PathBuf {
     }
 }
 
-/// The user and group of a server's package, where we are root.
-fn package_user(name: &str) -> Option<(u32, u32)> {
-    if !rustix::process::geteuid().is_root() {
-        return None;
-    }
-    let users = std::fs::read_to_string("/etc/passwd").ok()?;
-    let is_it = |line: &&str| line.split(':').next() == Some(name);
-    let mut fields = users.lines().find(is_it)?.split(':').skip(2);
-    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+/// Variables of an environment, kept for another start.
+fn owned(environment: &[(&str, &str)]) -> Vec<(String, String)> {
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    environment.iter().map(owned).collect()
 }
 
 #[cfg(test)]

@@ -1,29 +1,17 @@
 //! [`RedisServer`]: a private Redis or Valkey of one test.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+use std::net::SocketAddr;
+use std::path::Path;
 
+use anyhow::ensure;
+
+use super::server::{Server, until};
 use super::{Private, free_port, new_folder};
-
-/// How often to ask whether a server is ready, and how long to go on asking.
-const ASK_EVERY: Duration = Duration::from_millis(20);
-const PATIENCE: usize = 1_000;
-
-/// The file of settings.
-const SETTINGS: &str = "server.conf";
+use crate::redis;
 
 /// A server of the test's own, with its data in a folder of its own.
 #[derive(Debug)]
-pub struct RedisServer {
-    program: PathBuf,
-    arguments: Vec<String>,
-    folder: PathBuf,
-    port: u16,
-    process: Private,
-}
+pub struct RedisServer(Server);
 
 impl RedisServer {
     /// Starts `redis-server` with these arguments after its own, such as `["--appendonly", "yes"]`,
@@ -32,7 +20,8 @@ impl RedisServer {
     /// # Panics
     /// Where it doesn't start.
     pub async fn start(arguments: &[&str]) -> Self {
-        Self::start_as(Path::new("redis-server"), "", arguments).await
+        let program = redis::program().unwrap_or_else(|error| panic!("{error}"));
+        Self::start_as(&program, "", arguments).await
     }
 
     /// Like [`Self::start`], with another program (a Valkey) and a file of settings (a sentinel's,
@@ -42,53 +31,45 @@ impl RedisServer {
     /// Where it doesn't start.
     pub async fn start_as(program: &Path, settings: &str, arguments: &[&str]) -> Self {
         let (folder, port) = (new_folder("redis"), free_port());
-        std::fs::write(folder.join(SETTINGS), settings).expect("a folder of our own");
-        let arguments = arguments.iter().map(ToString::to_string).collect();
-        let process = run(program, port, &folder, &arguments);
-        let mut server = Self {
-            program: program.to_owned(),
-            arguments,
-            folder,
-            port,
-            process,
-        };
-        server.answers().await;
-        server
+        let file = folder.join("server.conf");
+        std::fs::write(&file, settings).expect("a folder of our own");
+        let launch = redis::server(program.to_owned(), &file, &folder, port, arguments);
+        Self(Server::start(folder, port, launch, redis::ready).await)
     }
 
     /// Its port on the loopback address.
     #[must_use]
     pub const fn port(&self) -> u16 {
-        self.port
+        self.0.port
     }
 
     /// Where it listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
-        SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), self.port)
+        self.0.address()
     }
 
     /// Its URL.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        redis::url(self.0.port)
     }
 
     /// Its folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
-        &self.folder
+        &self.0.folder
     }
 
     /// Its process.
     #[must_use]
     pub const fn process(&self) -> &Private {
-        &self.process
+        &self.0.process
     }
 
     /// Kills it at once.
     pub fn kill(&mut self) {
-        self.process.kill();
+        self.0.process.kill();
     }
 
     /// Starts it again on its own data, at the same port, and waits until it answers.
@@ -96,21 +77,7 @@ impl RedisServer {
     /// # Panics
     /// Where it doesn't start.
     pub async fn restart(&mut self) {
-        self.process.kill();
-        self.process = run(&self.program, self.port, &self.folder, &self.arguments);
-        self.answers().await;
-    }
-
-    async fn answers(&mut self) {
-        let mut pause = tokio::time::interval(ASK_EVERY);
-        for _ in 0..PATIENCE {
-            pause.tick().await;
-            assert!(self.process.runs(), "the server ended at its start");
-            if self.try_ask(&["PING"]).is_ok_and(|reply| reply == "PONG") {
-                return;
-            }
-        }
-        panic!("the server doesn't answer");
+        self.0.restart().await;
     }
 
     /// Asks until the answer contains `wanted`; for states that a server reaches by itself.
@@ -118,20 +85,13 @@ impl RedisServer {
     /// # Panics
     /// Where that takes too long.
     pub async fn until(&self, words: &[&str], wanted: &str) {
-        let mut pause = tokio::time::interval(ASK_EVERY);
-        for _ in 0..PATIENCE {
-            pause.tick().await;
-            if self
-                .try_ask(words)
-                .is_ok_and(|reply| reply.contains(wanted))
-            {
-                return;
-            }
-        }
-        panic!(
-            "{words:?} never answered {wanted}: {:?}",
-            self.try_ask(words)
-        );
+        let answered = until(|| {
+            let reply = self.try_ask(words)?;
+            ensure!(reply.contains(wanted), "{reply}");
+            Ok(())
+        });
+        let answered = answered.await;
+        answered.unwrap_or_else(|error| panic!("{words:?} never answered {wanted}: {error}"));
     }
 
     /// Asks one command; the parts of a list are put on lines.
@@ -149,58 +109,6 @@ impl RedisServer {
     /// # Errors
     /// Where it doesn't answer, or refuses.
     pub fn try_ask(&self, words: &[&str]) -> std::io::Result<String> {
-        let stream = TcpStream::connect(self.address())?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        let mut request = format!("*{}\r\n", words.len());
-        for word in words {
-            request += &format!("${}\r\n{word}\r\n", word.len());
-        }
-        (&stream).write_all(request.as_bytes())?;
-        read_reply(&mut BufReader::new(&stream))
-    }
-}
-
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        self.process.kill();
-        // Left-over files are no reason to fail a test.
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-fn run(program: &Path, port: u16, folder: &Path, arguments: &Vec<String>) -> Private {
-    let mut command = Command::new(program);
-    command
-        .arg(folder.join(SETTINGS))
-        .args(["--bind", "127.0.0.1"]);
-    command.args(["--port", &port.to_string(), "--save", ""]);
-    command.arg("--dir").arg(folder).args(arguments);
-    Private::start(&mut command)
-}
-
-fn read_reply(from: &mut BufReader<&TcpStream>) -> std::io::Result<String> {
-    let mut line = String::new();
-    from.read_line(&mut line)?;
-    let line = line.trim_end();
-    let Some((kind, rest)) = line.split_at_checked(1) else {
-        return Err(std::io::Error::other("the connection was closed"));
-    };
-    match kind {
-        "-" => Err(std::io::Error::other(rest.to_owned())),
-        "$" | "*" if rest.starts_with('-') => Ok(String::new()),
-        "$" => {
-            let length: usize = rest.parse().map_err(std::io::Error::other)?;
-            let mut text = vec![0; length + 2];
-            from.read_exact(&mut text)?;
-            text.truncate(length);
-            Ok(String::from_utf8_lossy(&text).into_owned())
-        }
-        "*" => {
-            let count: usize = rest.parse().map_err(std::io::Error::other)?;
-            let parts: std::io::Result<Vec<String>> =
-                (0..count).map(|_| read_reply(from)).collect();
-            Ok(parts?.join("\n"))
-        }
-        _ => Ok(rest.to_owned()),
+        redis::ask(self.0.port, words)
     }
 }

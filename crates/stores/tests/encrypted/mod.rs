@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use semel_core::store::{Capabilities, Store, StoreAdmin};
+use semel_core::store::{Store, StoreAdmin};
 use semel_core::{
     Answer, Body, Claim, ClaimTerms, Claimed, CrashPolicy, Fingerprint, Grant, Identity, Key,
     Namespace, Record, RecordError, Renewed, Restored, Secret, Settled, Settlement, StoreError,
@@ -25,24 +25,6 @@ pub(crate) fn key(id: u32, material: u8) -> EncryptionKey {
 
 pub(crate) fn ring(keys: Vec<EncryptionKey>) -> SharedKeyring {
     SharedKeyring::new(Keyring::new(keys, WriteKey::Newest).expect("a ring"))
-}
-
-/// A store that takes answers of up to a mebibyte. The cipher is slow where it is compiled for tests.
-pub(crate) struct Bounded(pub(crate) EncryptedStore);
-
-impl Store for Bounded {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            max_answer_bytes: (1 << 20) + Answer::MAX_HEAD_BYTES,
-            ..self.0.capabilities()
-        }
-    }
-
-    semel_core::forward_store!(|self| self.0 => claim, renew, settle, resolve, read, watch);
-}
-
-impl StoreAdmin for Bounded {
-    semel_core::forward_store!(|self| self.0 => list, delete, restore, sweep, expired, now, stats, connections, diagnose);
 }
 
 pub(crate) fn encrypted(store: &Arc<dyn StoreAdmin>, keys: Vec<EncryptionKey>) -> EncryptedStore {

@@ -6,8 +6,9 @@ use std::time::Duration;
 use semel_conformance::{Spans, Subject};
 use semel_core::store::StoreAdmin;
 use semel_core::{BoxFuture, Identity};
+use semel_testkit::bounded::Bounded;
 
-use crate::encrypted::{Bounded, encrypted, key};
+use crate::encrypted::{encrypted, key};
 use crate::suite::File;
 use crate::{Place, open};
 
