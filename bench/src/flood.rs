@@ -1,6 +1,11 @@
 //! `bench flood`: one tenant floods the sidecar and abandons half of its requests; measures another
 //! tenant meanwhile.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and sockets run on real time"
+)]
+
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

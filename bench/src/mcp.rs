@@ -1,6 +1,11 @@
 //! `bench mcp`: tool calls through the gateway, beside the same calls to the server. Both sides
 //! take turns, so that other load affects both.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and sockets run on real time"
+)]
+
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;

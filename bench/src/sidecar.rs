@@ -1,6 +1,11 @@
 //! `bench sidecar`: requests through the sidecar, beside nginx as a plain proxy to the same
 //! service, in turns on the same cores.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and sockets run on real time"
+)]
+
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

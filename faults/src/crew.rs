@@ -1,6 +1,11 @@
 //! [`WorkerPool`]: the workers of a run, which the harness starts, commands, kills, pauses and
 //! replaces.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and sockets run on real time"
+)]
+
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;

@@ -1,6 +1,8 @@
 //! Concurrent callers that retry and disconnect, on the peer and on our layer, judged by the rules
 //! of the fault runs.
 
+#![expect(clippy::disallowed_methods, reason = "real processes and sockets run on real time")]
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;

@@ -5,8 +5,9 @@
 //! rule compares the clocks of two processes.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::Duration;
 
 /// A point on this process's monotonic clock, counted from an origin that means nothing elsewhere.
@@ -96,6 +97,35 @@ pub trait Clock: Send + Sync + 'static {
     /// Completes once `for_time` has passed on the monotonic clock.
     fn sleep(&self, for_time: Duration) -> Sleep;
 }
+
+impl dyn Clock + '_ {
+    /// Awaits `future` for at most `limit`, and drops it then. Creates no timer if it completes at once.
+    ///
+    /// # Errors
+    /// [`Elapsed`], if it takes longer.
+    pub async fn timeout<F: Future>(
+        &self,
+        limit: Duration,
+        future: F,
+    ) -> Result<F::Output, Elapsed> {
+        let mut future = pin!(future);
+        let mut timer: Option<Sleep> = None;
+        poll_fn(|cx| {
+            if let Poll::Ready(output) = future.as_mut().poll(cx) {
+                return Poll::Ready(Ok(output));
+            }
+            let timer = timer.get_or_insert_with(|| self.sleep(limit));
+            timer.as_mut().poll(cx).map(|()| Err(Elapsed))
+        })
+        .await
+    }
+}
+
+/// A future took longer than its limit: [`Clock::timeout`](trait.Clock.html#method.timeout).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no answer in time")]
+#[non_exhaustive]
+pub struct Elapsed;
 
 /// The machine's own clocks. Cannot sleep: that takes a runtime, which wraps this.
 #[derive(Clone, Copy, Debug)]

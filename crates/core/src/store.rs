@@ -1,7 +1,5 @@
 //! [`Store`] and [`StoreAdmin`]: the traits that every backend implements, with their contract.
 
-use std::future::poll_fn;
-use std::task::Poll;
 use std::time::Duration;
 
 pub use bytes::Bytes;
@@ -9,7 +7,7 @@ pub use bytes::Bytes;
 use crate::claim::{
     Claim, Claimed, Grant, Renewed, Resolution, Resolved, Restored, Settled, Settlement,
 };
-use crate::clock::{Clock, Sleep, Timestamp};
+use crate::clock::{Clock, Elapsed, Timestamp};
 use crate::diagnosis::Finding;
 use crate::env::BoxFuture;
 use crate::error::{Certainty, StoreError, StoreErrorKind};
@@ -246,17 +244,10 @@ pub struct Stats {
 pub async fn within<T>(
     clock: &dyn Clock,
     limit: Duration,
-    mut call: BoxFuture<'_, StoreResult<T>>,
+    call: BoxFuture<'_, StoreResult<T>>,
 ) -> StoreResult<T> {
-    let mut timer: Option<Sleep> = None;
-    poll_fn(|cx| {
-        if let Poll::Ready(answer) = call.as_mut().poll(cx) {
-            return Poll::Ready(answer);
-        }
-        let timer = timer.get_or_insert_with(|| clock.sleep(limit));
-        timer.as_mut().poll(cx).map(|()| Err(no_answer(limit)))
-    })
-    .await
+    let answer = clock.timeout(limit, call).await;
+    answer.unwrap_or_else(|Elapsed| Err(no_answer(limit)))
 }
 
 fn no_answer(limit: Duration) -> StoreError {

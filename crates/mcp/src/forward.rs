@@ -59,7 +59,10 @@ impl Session {
             .try_send_to_server(call.list_request(&id, cursor))
             .await
         {
-            true => tokio::time::timeout(LIST_LIMIT, answer).await.ok(),
+            true => {
+                let clock = self.gateway.clock();
+                clock.timeout(LIST_LIMIT, answer).await.ok()
+            }
             false => None,
         };
         self.waiting.lock().remove(&id);

@@ -1,6 +1,7 @@
 //! `semel mcp lint`: finds tools that cannot be retried safely, and descriptions that invite
 //! duplicate calls.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::Tool;
@@ -66,15 +67,13 @@ pub enum LintError {
 /// # Errors
 /// [`LintError`] if the tools cannot be listed.
 pub async fn lint(server: LintTarget) -> Result<(usize, Vec<LintFinding>), LintError> {
+    let clock = semel::tokio_env().clock;
     let (process, mut end) = match server {
         LintTarget::Command(command) => {
             let (running, end) = command.start()?;
             (Some(running), end)
         }
-        LintTarget::Upstream(upstream) => {
-            let clock = semel::tokio_env().clock;
-            (None, upstream.connect(clock, Some(LIMIT)))
-        }
+        LintTarget::Upstream(upstream) => (None, upstream.connect(Arc::clone(&clock), Some(LIMIT))),
     };
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let (reader, writer) = tokio::io::split(theirs);
@@ -97,10 +96,10 @@ pub async fn lint(server: LintTarget) -> Result<(usize, Vec<LintFinding>), LintE
         let _ = client.cancel().await;
         tools
     };
-    let tools = tokio::time::timeout(LIMIT, listing).await;
+    let tools = clock.timeout(LIMIT, listing).await;
     pump.abort();
     if let Some(process) = process {
-        process.end().await;
+        process.end(&*clock).await;
     }
     let tools = tools.map_err(|_| LintError::Slow)??;
     let findings = tools.iter().flat_map(lint_tool).collect();

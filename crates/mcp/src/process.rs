@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use semel::core::Clock;
 use tokio::process::Command;
 
 use crate::lines;
@@ -84,8 +85,8 @@ impl ServerCommand {
 impl RunningServer {
     /// Waits until the process exits, now that its input has ended, and kills it after
     /// [`EXIT_TIME`].
-    pub(crate) async fn end(mut self) -> Option<ExitStatus> {
-        match tokio::time::timeout(EXIT_TIME, self.process.wait()).await {
+    pub(crate) async fn end(mut self, clock: &dyn Clock) -> Option<ExitStatus> {
+        match clock.timeout(EXIT_TIME, self.process.wait()).await {
             Ok(status) => status.ok(),
             Err(_) => {
                 let _ = self.process.kill().await;

@@ -83,7 +83,8 @@ impl Session {
         // Waiting calls learn that the server is gone, and settle.
         session.waiting.lock().clear();
         let mut running = session.running.subscribe();
-        let _ = tokio::time::timeout(drain, wait_until_idle(&mut running)).await;
+        let clock = session.gateway.clock();
+        let _ = clock.timeout(drain, wait_until_idle(&mut running)).await;
     }
 
     /// Runs until the server closes, or until the client has left and its calls have finished.

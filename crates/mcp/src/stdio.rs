@@ -19,12 +19,13 @@ pub async fn serve_command(
     caller: Caller,
     command: ServerCommand,
 ) -> Result<(), RunError> {
+    let clock = gateway.clock();
     let (running, server) = command.start()?;
     let (client, written) = lines::connect(tokio::io::stdin(), tokio::io::stdout());
     Session::run(gateway, caller, client, server, DRAIN_TIME).await;
     // Both channels are closed by now. The last messages still have to be written.
-    let _ = tokio::time::timeout(EXIT_TIME, written).await;
-    match running.end().await {
+    let _ = clock.timeout(EXIT_TIME, written).await;
+    match running.end(&*clock).await {
         Some(status) if !status.success() => Err(RunError::Ended(status)),
         _ => Ok(()),
     }
@@ -32,8 +33,9 @@ pub async fn serve_command(
 
 /// Serves one caller on standard input and output, with a server behind streamable HTTP.
 pub async fn serve_upstream(gateway: Arc<Gateway>, caller: Caller, upstream: HttpUpstream) {
+    let clock = gateway.clock();
     let server = upstream.connect(gateway.clock(), gateway.settings.limit());
     let (client, written) = lines::connect(tokio::io::stdin(), tokio::io::stdout());
     Session::run(gateway, caller, client, server, DRAIN_TIME).await;
-    let _ = tokio::time::timeout(EXIT_TIME, written).await;
+    let _ = clock.timeout(EXIT_TIME, written).await;
 }

@@ -157,7 +157,9 @@ impl Health {
         let Some(identity) = identity else {
             return false;
         };
-        let read = tokio::time::timeout(STORE_LIMIT, self.engine.store().read(&identity)).await;
+        let read = clock
+            .timeout(STORE_LIMIT, self.engine.store().read(&identity))
+            .await;
         let answers = matches!(read, Ok(Ok(_)));
         *cached = Some((clock.now(), answers));
         answers

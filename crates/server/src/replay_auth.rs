@@ -4,6 +4,8 @@
 //! still get its replays. With `replay_auth_url`, the sidecar sends a `GET` with the headers of the
 //! request there first (as nginx does with `auth_request`), and replays only after a 2xx.
 
+#![expect(clippy::disallowed_methods, reason = "a limit of real sockets")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -137,7 +137,8 @@ impl Link {
         &self,
         work: impl Future<Output = Result<T, Exit>>,
     ) -> Result<T, Exit> {
-        match tokio::time::timeout(PATIENCE, work).await {
+        let clock = semel::tokio_env().clock;
+        match clock.timeout(PATIENCE, work).await {
             Ok(done) => done,
             Err(_) => {
                 let message = format!("no answer within {} s", PATIENCE.as_secs());

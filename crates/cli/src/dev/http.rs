@@ -66,7 +66,8 @@ impl Http {
                 body: body.map_err(|error| error.to_string())?.to_bytes(),
             })
         };
-        let asked = tokio::time::timeout(PATIENCE, asked).await;
+        let clock = semel::tokio_env().clock;
+        let asked = clock.timeout(PATIENCE, asked).await;
         asked.unwrap_or_else(|_| Err(format!("no reply within {} s", PATIENCE.as_secs())))
     }
 

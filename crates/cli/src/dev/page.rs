@@ -98,7 +98,7 @@ async fn state(State(stage): State<Arc<Stage>>, Query(news): Query<News>) -> Res
     if let Some(after) = news.after {
         let newer = version.wait_for(|version| *version != after);
         // Without news the old state is sent again.
-        let _ = tokio::time::timeout(PATIENCE, newer).await;
+        let _ = stage.board.clock.timeout(PATIENCE, newer).await;
     }
     let version = *version.borrow();
     let sidecar = |name: &str, sidecar: &super::sidecar::Sidecar| {

@@ -78,7 +78,8 @@ async fn ask(
     client: &HttpClient,
     request: Request<Body>,
 ) -> Result<Response<hyper::body::Incoming>, String> {
-    match tokio::time::timeout(TIMEOUT, client.request(request)).await {
+    let clock = semel::tokio_env().clock;
+    match clock.timeout(TIMEOUT, client.request(request)).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(crate::client::cause(&error)),
         Err(_) => Err(format!("no answer within {} s", TIMEOUT.as_secs())),

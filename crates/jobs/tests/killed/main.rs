@@ -3,6 +3,11 @@
 //!
 //! `SEMEL_JOBS_SUBMISSIONS=50000` makes it a long run: so many by each of the four submitters.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and sockets run on real time"
+)]
+
 mod submitter;
 mod worker;
 

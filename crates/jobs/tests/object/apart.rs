@@ -1,5 +1,10 @@
 //! Whose tasks they are: those of two tenants, and of two environments, never meet.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and sockets run on real time"
+)]
+
 use std::time::Duration;
 
 use semel_jobs::{Error, JobId, JobLease, JobQuery, JobState, LeaseOptions, Queue as _};

@@ -259,7 +259,7 @@ impl Proxy {
                 break;
             }
             let page = self.request_page(call, parts, cursor.as_deref());
-            let page = tokio::time::timeout(LIST_LIMIT, page).await;
+            let page = self.gateway.clock().timeout(LIST_LIMIT, page).await;
             let page = page.ok().flatten();
             cursor = page.and_then(|page| catalog.read_page(&page, &self.gateway.settings).1);
             if cursor.is_none() {

@@ -165,6 +165,7 @@ impl Sessions {
             session: name.clone(),
             ..caller
         };
+        let clock = gateway.clock();
         tokio::spawn(async move {
             Session::run(
                 gateway,
@@ -174,7 +175,7 @@ impl Sessions {
                 DRAIN_TIME,
             )
             .await;
-            running.end().await;
+            running.end(&*clock).await;
         });
         let (weak, sessions) = (Arc::downgrade(&session), Arc::downgrade(self));
         tokio::spawn(async move {

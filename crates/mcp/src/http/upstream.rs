@@ -25,6 +25,9 @@ use crate::members::Members;
 use crate::message::{self, Id, Kind, Message};
 use crate::peer::{Peer, QUEUE};
 
+/// How often to look whether the session is still there.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
 /// The largest number of messages in flight.
 const MAX_IN_FLIGHT: usize = 256;
 
@@ -194,7 +197,8 @@ impl Link {
         let link = Arc::downgrade(self);
         let (upstream, say) = (self.upstream.clone(), self.say.clone());
         let headers = self.headers(None);
-        let resume_limit = ResumeLimit::new(Arc::clone(&self.clock), None);
+        let clock = Arc::clone(&self.clock);
+        let resume_limit = ResumeLimit::new(Arc::clone(&clock), None);
         tokio::spawn(async move {
             let uri = upstream.uri.clone();
             let listening = async {
@@ -205,10 +209,9 @@ impl Link {
                 Some(())
             };
             // The task holds a weak reference, so that listening does not keep the session alive.
-            let mut look = tokio::time::interval(Duration::from_millis(200));
             let gone = async {
                 while link.strong_count() > 0 {
-                    look.tick().await;
+                    clock.sleep(LOOK_EVERY).await;
                 }
             };
             tokio::select! { _ = listening => {}, () = gone => {} }
@@ -222,7 +225,7 @@ impl Link {
             let ended =
                 self.upstream
                     .send(Method::DELETE, &self.upstream.uri, headers, Body::empty());
-            let _ = tokio::time::timeout(Duration::from_secs(2), ended).await;
+            let _ = self.clock.timeout(Duration::from_secs(2), ended).await;
         }
     }
 }

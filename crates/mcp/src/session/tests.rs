@@ -1,3 +1,5 @@
+#![expect(clippy::disallowed_methods, reason = "peers are tasks on real time")]
+
 use semel::{Mode, Semel};
 use serde_json::{Value, json};
 

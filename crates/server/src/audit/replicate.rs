@@ -283,7 +283,9 @@ impl ReplicationTask {
 
     async fn with_timeout<T>(&self, work: BoxFuture<'_, io::Result<T>>) -> io::Result<T> {
         let late = || Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in time"));
-        tokio::time::timeout(LIMIT, work)
+        self.env
+            .clock
+            .timeout(LIMIT, work)
             .await
             .unwrap_or_else(|_| late())
     }

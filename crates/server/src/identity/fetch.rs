@@ -41,8 +41,9 @@ pub(super) fn start(tokens: &Arc<TokenVerifier>, env: &Env) -> Result<(), TlsErr
     let (tokens, clock) = (Arc::downgrade(tokens), Arc::clone(&env.clock));
     let task = async move {
         loop {
-            let fetched =
-                tokio::time::timeout(FETCH_TIMEOUT, fetch(&client, &url, algorithm)).await;
+            let fetched = clock
+                .timeout(FETCH_TIMEOUT, fetch(&client, &url, algorithm))
+                .await;
             let fetched = fetched.unwrap_or_else(|_| Err("no response in time".to_owned()));
             let Some(tokens) = Weak::upgrade(&tokens) else {
                 return;

@@ -51,6 +51,10 @@ pub(super) struct Quotas {
 }
 
 impl Quotas {
+    pub(super) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
     pub(super) fn new(limits: &Limits, clock: Arc<dyn Clock>) -> Self {
         let all = [
             (LimitScope::Tenant, limits.tenant_keys, limits.tenant_stored),

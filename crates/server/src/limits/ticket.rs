@@ -54,7 +54,7 @@ impl Ticket {
             }
             permits
         };
-        let permits = tokio::time::timeout(timeout, permits).await;
+        let permits = shared.quotas.clock().timeout(timeout, permits).await;
         match permits {
             Ok(permits) => Ok(RunPermit {
                 _permits: permits,

@@ -1,6 +1,8 @@
 //! The listener: accepts connections within limits, negotiates TLS and HTTP, and shuts down
 //! gracefully.
 
+#![expect(clippy::disallowed_methods, reason = "a limit of real sockets")]
+
 mod acceptor;
 mod activity;
 mod lifetime;

@@ -8,6 +8,8 @@
 //! | `upgrade` | WebSocket tunnels |
 //! | `error` | errors of forwarding, and whether a retry is safe |
 
+#![expect(clippy::disallowed_methods, reason = "a limit of real sockets")]
+
 mod connect;
 mod context;
 mod error;

@@ -195,14 +195,15 @@ impl Server {
             self.semel.idle().await;
             self.tunnels.wait().await;
         };
-        let outcome = match tokio::time::timeout(limit, finish).await {
+        let clock = &self.semel.engine().env().clock;
+        let outcome = match clock.timeout(limit, finish).await {
             Ok(()) => DrainOutcome::Complete,
             Err(_) => DrainOutcome::CutOff,
         };
         cut.cancel();
         if let Some(admin) = self.admin {
             let cut = admin.cut_off_token();
-            let _ = tokio::time::timeout(ADMIN_DRAIN_TIME, admin.drain()).await;
+            let _ = clock.timeout(ADMIN_DRAIN_TIME, admin.drain()).await;
             cut.cancel();
         }
         outcome

@@ -1,5 +1,7 @@
 //! A check at start whether the upstream services can be reached.
 
+#![expect(clippy::disallowed_methods, reason = "a limit of real sockets")]
+
 use std::time::Duration;
 
 use crate::config::without_password;

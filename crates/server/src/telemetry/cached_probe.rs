@@ -54,7 +54,7 @@ impl<T: Clone> CachedProbe<T> {
         {
             return result.clone();
         }
-        let answer = tokio::time::timeout(STORE_LIMIT, query).await;
+        let answer = clock.timeout(STORE_LIMIT, query).await;
         let result = answer.ok().and_then(Result::ok);
         let now = clock.now();
         let pause = MIN_CACHED_FOR.max(now.since(began) * DURATION_FACTOR);

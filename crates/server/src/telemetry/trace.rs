@@ -4,6 +4,8 @@
 //! the key, the path or the payload. The W3C trace context of the client is propagated to the
 //! service.
 
+#![expect(clippy::disallowed_methods, reason = "a limit of real sockets")]
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,6 +1,8 @@
 //! [`KeyProvider`]: where keys come from. Files, a variable of the environment, or a command that asks a key management
 //! service.
 
+#![expect(clippy::disallowed_methods, reason = "the command is a real process")]
+
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;

@@ -1,5 +1,10 @@
 //! `run_in`: the effect and its record in one transaction, on a real MariaDB.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and sockets run on real time"
+)]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

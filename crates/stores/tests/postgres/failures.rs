@@ -1,5 +1,10 @@
 //! Cut connections, ended sessions, killed servers: nothing acknowledged is lost, and nobody gets another's answer.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and sockets run on real time"
+)]
+
 use std::time::Duration;
 
 use semel_core::{Certainty, Claim, Claimed, Renewed, Settled, Settlement, Store, StoreErrorKind};

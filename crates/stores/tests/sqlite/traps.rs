@@ -1,6 +1,11 @@
 //! What goes wrong with a file that several have open: locks that are held, callers that leave, clocks that are set
 //! back.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and sockets run on real time"
+)]
+
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

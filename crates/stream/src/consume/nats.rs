@@ -1,5 +1,10 @@
 //! NATS JetStream: a pull consumer with explicit acknowledgements.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a silent connection ends on real time, as its client has no other"
+)]
+
 use std::borrow::Cow;
 use std::future::Future;
 use std::time::Duration;

@@ -41,7 +41,7 @@ impl Broker for Rabbit {
     type Message = Delivery;
 
     async fn fetch(&mut self, most: usize, wait: Duration) -> Result<Vec<Delivery>, BrokerError> {
-        let Ok(first) = tokio::time::timeout(wait, self.consumer.next()).await else {
+        let Ok(first) = self.clock.timeout(wait, self.consumer.next()).await else {
             return Ok(Vec::new());
         };
         let mut messages = vec![first.ok_or("the channel is closed")??];

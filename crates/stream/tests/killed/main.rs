@@ -3,6 +3,11 @@
 //!
 //! `SEMEL_STREAM_MESSAGES=200000` makes it a long run.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and sockets run on real time"
+)]
+
 mod consumer;
 mod producer;
 

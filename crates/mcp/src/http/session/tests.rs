@@ -1,3 +1,5 @@
+#![expect(clippy::disallowed_methods, reason = "peers are tasks on real time")]
+
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;

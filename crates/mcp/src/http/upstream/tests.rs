@@ -1,3 +1,5 @@
+#![expect(clippy::disallowed_methods, reason = "peers are tasks on real time")]
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;

@@ -1,6 +1,11 @@
 //! A server that is there and says no for a while: what has happened is recorded all the same, and a claim is told that it
 //! may be sent again.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and sockets run on real time"
+)]
+
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::sync::Arc;

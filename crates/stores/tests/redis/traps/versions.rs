@@ -1,5 +1,10 @@
 //! Servers of several versions: a failover or a rollback may bring one that knows fewer commands.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes and sockets run on real time"
+)]
+
 use std::sync::Arc;
 use std::time::Duration;
 
