@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use semel::core::event::{Event, Observer};
+use semel::core::event::{Event, Observer, Step};
 use semel::core::{MemoryConfig, MemoryStore, StoreAdmin};
 use semel::{CrashPolicy, Error, Failure, Mode, Policy, Problem, Secret, Semel, tokio_env};
+use semel_conformance::clock::{FakeClock, env};
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 async fn open() -> Semel {
     Semel::open("memory://").await.expect("it opens")
@@ -379,4 +383,41 @@ async fn events_name_the_actor_of_the_operation() {
         actors.iter().all(|actor| actor.as_deref() == Some("ada")),
         "{actors:?}"
     );
+}
+
+/// Remembers how many records sweeps removed.
+#[derive(Default)]
+struct Sweeps(std::sync::Mutex<Vec<u64>>);
+
+impl Observer for Sweeps {
+    fn observe(&self, event: &Event<'_>) {
+        if let Step::Swept { records } = event.step {
+            self.0.lock().expect("no panic").push(records);
+        }
+    }
+}
+
+#[tokio::test]
+async fn sweeps_of_expired_records_are_reported() {
+    let clock = FakeClock::new();
+    let sweeps = Arc::new(Sweeps::default());
+    let builder = Semel::builder().env(env(&clock, 1));
+    let builder = builder.observer(Arc::clone(&sweeps) as _);
+    let semel = builder.open("memory://").await.unwrap();
+    for key in ["a", "b", "c"] {
+        let operation = semel.operation("charge").retention(MINUTE);
+        let call = operation.key(key).no_payload();
+        call.run(async |_| Ok::<_, Failure>(7)).await.unwrap();
+    }
+    // Twice: the second sweep finds nothing, and says nothing.
+    for _ in 0..2 {
+        while clock.sleepers() == 0 {
+            tokio::task::yield_now().await;
+        }
+        clock.advance(6 * MINUTE);
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(*sweeps.0.lock().unwrap(), [3]);
 }
