@@ -28,6 +28,7 @@ from semel import (
     current_lease,
     new_key,
 )
+from semel._lease import LeaseState
 from semel.testing import FakeSemel
 from support.clock import Clock
 
@@ -366,3 +367,13 @@ def test_the_fakes_clock_is_the_tests() -> None:
     assert semel.run("charge", "k", lambda _: 2).value == 1
     fake.advance(2)
     assert semel.run("charge", "k", lambda _: 3).value == 3
+
+
+def test_the_pause_between_renewals_is_never_nothing() -> None:
+    times = iter((0.0, 15.0, 20.0, 25.0, 29.0, 31.0))
+    view: Any = {
+        "id": "a" * 64,
+        "lease": {"fence": 1, "attempt": 1, "renew_every_ms": 10_000, "token": "t", "expires_in_ms": 30_000},
+    }
+    lease = LeaseState(view, since=0.0, clock=lambda: next(times))
+    assert [lease._pause() for _ in range(6)] == [10.0, 5.0, 1.0, 1.0, 1.0, 10.0]

@@ -49,9 +49,13 @@ class LeaseState:
             raise LeaseLost("the lease is another's" if self.lost else "the lease is past its deadline")
 
     def _pause(self) -> float:
-        """Until the next renewal: a third of the lease, and sooner where the last answer came late (P31)."""
+        """Until the next renewal: a third of the lease, and sooner where the last answer came late (P31).
+
+        Never at once: a server that refuses every renewal would be asked in a loop.
+        """
         left = self.remaining
-        return min(self.renew_every, max(0.0, left - self.renew_every)) if left > 0 else self.renew_every
+        least = self.renew_every / 10
+        return min(self.renew_every, max(least, left - self.renew_every)) if left > 0 else self.renew_every
 
     def _prolong(self, view: RenewView, sent_at: float) -> None:
         self._deadline = max(self._deadline, sent_at + (view["took_ms"] + view["expires_in_ms"]) / 1000)
