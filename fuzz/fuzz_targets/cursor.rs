@@ -64,11 +64,9 @@ static STORE: LazyLock<MemoryStore> = LazyLock::new(|| {
 fuzz_target!(|data: &[u8]| {
     let Some((limit, text)) = data.split_first() else { return };
     let Ok(text) = std::str::from_utf8(text) else { return };
-    let mut query = Query {
-        limit: usize::from(limit % 16) + 1,
-        after: Some(Cursor(text.to_owned())),
-        ..Query::default()
-    };
+    let mut query = Query::default()
+        .with_limit(usize::from(limit % 16) + 1)
+        .with_after(Cursor(text.to_owned()));
     let mut seen = BTreeSet::new();
     // Every page brings something or goes on: a listing ends.
     for _ in 0..10_000 {

@@ -12,13 +12,7 @@ use semel_stream::{
 const OPERATIONS: u64 = 24;
 
 fn limits() -> GateLimits {
-    GateLimits {
-        tenants: 8,
-        window: 64,
-        shards: 1,
-        sessions: 64,
-        ..GateLimits::default()
-    }
+    GateLimits::default().with_tenants(8).with_window(64).with_shards(1).with_sessions(64)
 }
 
 fn session(number: u64) -> SessionId {

@@ -10,12 +10,11 @@ fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let mut lines = text.split('\n');
     let mut next = || lines.next().filter(|line| *line != "-").map(Cow::Borrowed);
-    let headers = Headers {
-        session: next(),
-        sequence: next(),
-        epoch: next(),
-        key: next(),
-    };
+    let mut headers = Headers::default();
+    headers.session = next();
+    headers.sequence = next();
+    headers.epoch = next();
+    headers.key = next();
     let Ok(operation) = headers.operation() else { return };
     assert_eq!(headers.clone().operation(), Ok(operation));
     let Some((_, mark)) = operation.place() else {

@@ -210,12 +210,10 @@ async fn charge(
     receipts: &std::path::Path,
     orders: usize,
 ) -> anyhow::Result<()> {
-    let policy = semel_client::RetryPolicy {
-        max_attempts: 30,
-        base: Duration::from_millis(5),
-        cap: Duration::from_millis(100),
-        ..semel_client::RetryPolicy::default()
-    };
+    let policy = semel_client::RetryPolicy::default()
+        .with_max_attempts(30)
+        .with_base(Duration::from_millis(5))
+        .with_cap(Duration::from_millis(100));
     let idempotency = semel_client::IdempotencyMiddleware::default().policy(policy);
     let builder = reqwest_middleware::ClientBuilder::new(reqwest::Client::new());
     let client = builder.with(idempotency).build();

@@ -39,20 +39,15 @@ async fn node(url: &str, ahead: Option<bool>) -> Semel {
     let right = tokio_env();
     let env = match ahead {
         None => right,
-        Some(ahead) => Env {
-            clock: Arc::new(Wrong {
-                clock: Arc::clone(&right.clock),
-                ahead,
-            }),
-            ..right
-        },
+        Some(ahead) => right.with_clock(Arc::new(Wrong {
+            clock: Arc::clone(&right.clock),
+            ahead,
+        })),
     };
     // An hour: over long ago by a clock that is three hours fast.
-    let policy = Policy {
-        on_busy: OnBusy::Refuse,
-        retention: HOUR,
-        ..Policy::default()
-    };
+    let policy = Policy::default()
+        .with_on_busy(OnBusy::Refuse)
+        .with_retention(HOUR);
     let semel = Semel::builder().env(env).policy(policy).open(url).await;
     semel.expect("a store")
 }

@@ -31,10 +31,7 @@ async fn cross(semel: Semel, outer: String, inner: String, both: Arc<Barrier>) -
 
 /// Two and two, crossed, in one process and in two.
 async fn nobody_waits_for_ever(url: &str) {
-    let policy = Policy {
-        on_busy: OnBusy::Wait(PATIENCE),
-        ..Policy::default()
-    };
+    let policy = Policy::default().with_on_busy(OnBusy::Wait(PATIENCE));
     let node = async || {
         let builder = Semel::builder().policy(policy.clone());
         builder.open(url).await.expect("a store")

@@ -221,7 +221,10 @@ pub(crate) fn identity(i: u64) -> Identity {
 }
 
 pub(crate) fn memory(capacity: usize) -> MemoryStore {
-    MemoryStore::new(MemoryConfig { capacity }, tokio_env().clock)
+    MemoryStore::new(
+        MemoryConfig::default().with_capacity(capacity),
+        tokio_env().clock,
+    )
 }
 
 /// A claim of the `i`-th identity.
@@ -272,10 +275,7 @@ async fn engine_run(times: u64, number: impl Fn(u64) -> u64) -> anyhow::Result<(
         let request = Request::new(&engine, namespace, &key, fingerprint, policy);
         let effect = |_| async {
             let answer = Answer::from_body(vec![7_u8; ANSWER_BYTES]);
-            Report {
-                value: (),
-                verdict: Verdict::Complete(answer),
-            }
+            Report::new((), Verdict::Complete(answer))
         };
         let response = engine.execute(request, effect).await;
         assert!(matches!(response, Response::Ran(_) | Response::Replayed(_)));

@@ -90,6 +90,7 @@ pub(crate) struct SentBefore;
 
 /// Details of a call, in the extensions of its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CallInfo {
     /// The key of the call, for the caller's own records.
     pub key: IdempotencyKey,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 /// How one call is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RetryPolicy {
     /// The most attempts. A wait for a run in progress doesn't count. 6.
     pub max_attempts: u32,
@@ -30,6 +31,50 @@ impl Default for RetryPolicy {
             total_timeout: Duration::from_secs(120),
             max_retry_after: Duration::from_secs(60),
         }
+    }
+}
+
+impl RetryPolicy {
+    /// Sets [`max_attempts`](Self::max_attempts).
+    #[must_use]
+    pub const fn with_max_attempts(mut self, max_attempts: u32) -> Self {
+        self.max_attempts = max_attempts;
+        self
+    }
+
+    /// Sets [`base`](Self::base).
+    #[must_use]
+    pub const fn with_base(mut self, base: Duration) -> Self {
+        self.base = base;
+        self
+    }
+
+    /// Sets [`cap`](Self::cap).
+    #[must_use]
+    pub const fn with_cap(mut self, cap: Duration) -> Self {
+        self.cap = cap;
+        self
+    }
+
+    /// Sets [`attempt_timeout`](Self::attempt_timeout).
+    #[must_use]
+    pub const fn with_attempt_timeout(mut self, attempt_timeout: Duration) -> Self {
+        self.attempt_timeout = attempt_timeout;
+        self
+    }
+
+    /// Sets [`total_timeout`](Self::total_timeout).
+    #[must_use]
+    pub const fn with_total_timeout(mut self, total_timeout: Duration) -> Self {
+        self.total_timeout = total_timeout;
+        self
+    }
+
+    /// Sets [`max_retry_after`](Self::max_retry_after).
+    #[must_use]
+    pub const fn with_max_retry_after(mut self, max_retry_after: Duration) -> Self {
+        self.max_retry_after = max_retry_after;
+        self
     }
 }
 

@@ -125,9 +125,9 @@ impl Entropy for SeededEntropy {
 /// An environment for a test: this clock, Tokio's tasks, chance from `seed`.
 #[must_use]
 pub fn env(clock: &FakeClock, seed: u64) -> Env {
-    Env {
-        clock: Arc::new(clock.clone()),
-        spawn: Arc::new(TokioSpawn),
-        entropy: Arc::new(SeededEntropy::new(seed)),
-    }
+    Env::new(
+        Arc::new(clock.clone()),
+        Arc::new(TokioSpawn),
+        Arc::new(SeededEntropy::new(seed)),
+    )
 }

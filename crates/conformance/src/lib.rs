@@ -97,6 +97,7 @@ pub trait Subject: Send + Sync + 'static {
 
 /// How long things last in a suite: as short as the store's clock and the way to it allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Spans {
     /// A lease that a check can wait out.
     pub lease: Duration,
@@ -120,4 +121,14 @@ impl Spans {
         retention: Duration::from_secs(2),
         grace: Duration::from_millis(50),
     };
+
+    /// Spans of these lengths.
+    #[must_use]
+    pub const fn new(lease: Duration, retention: Duration, grace: Duration) -> Self {
+        Self {
+            lease,
+            retention,
+            grace,
+        }
+    }
 }

@@ -10,10 +10,7 @@ use super::make::{complete, settlements};
 use super::{CheckVerdict, Scene};
 
 pub(super) fn everything(scene: &Scene) -> Query {
-    Query {
-        environment: Some(scene.environment().to_owned()),
-        ..Query::default()
-    }
+    Query::default().with_environment(scene.environment().to_owned())
 }
 
 /// Follows the cursors to the end; an error where a record is listed twice by a store that says it
@@ -55,14 +52,7 @@ pub(super) async fn p29_each_record_is_listed_once(scene: Scene) -> CheckVerdict
         expected.insert(claim.identity, scene.record(&claim.identity).await?);
     }
     for limit in [1, 2, 3, 7, 22, 23, 24, 0, Query::MAX_LIMIT + 1] {
-        let listed = walk(
-            &scene,
-            &Query {
-                limit,
-                ..everything(&scene)
-            },
-        )
-        .await?;
+        let listed = walk(&scene, &everything(&scene).with_limit(limit)).await?;
         let count = listed.len();
         ensure!(
             count == expected.len(),
@@ -93,28 +83,12 @@ pub(super) async fn p29_filters_are_exact(scene: Scene) -> CheckVerdict {
         }
     }
     for part in parts {
-        let by_tenant = Query {
-            tenant: Some(part.to_owned()),
-            ..everything(&scene)
-        };
-        let by_scope = Query {
-            scope: Some(part.to_owned()),
-            ..everything(&scene)
-        };
-        let both = Query {
-            tenant: Some(part.to_owned()),
-            ..by_scope.clone()
-        };
+        let by_tenant = everything(&scene).with_tenant(part.to_owned());
+        let by_scope = everything(&scene).with_scope(part.to_owned());
+        let both = by_scope.clone().with_tenant(part.to_owned());
         let counts = [(by_tenant, parts.len()), (by_scope, parts.len()), (both, 1)];
         for (query, count) in counts {
-            let listed = walk(
-                &scene,
-                &Query {
-                    limit: 5,
-                    ..query.clone()
-                },
-            )
-            .await?;
+            let listed = walk(&scene, &query.clone().with_limit(5)).await?;
             let fits = |tenant: &str, scope: &str| {
                 query
                     .tenant
@@ -137,10 +111,7 @@ pub(super) async fn p29_filters_are_exact(scene: Scene) -> CheckVerdict {
         }
     }
     let elsewhere = format!("{}-", scene.environment());
-    let none = Query {
-        environment: Some(elsewhere),
-        ..Query::default()
-    };
+    let none = Query::default().with_environment(elsewhere);
     ensure!(
         walk(&scene, &none).await?.is_empty(),
         "another environment has these records"
@@ -156,10 +127,7 @@ pub(super) async fn p29_an_empty_filter_means_empty(scene: Scene) -> CheckVerdic
     scene
         .won(&scene.claim_of("tenant", "scope", "key-1", terms)?)
         .await?;
-    let query = Query {
-        tenant: Some(String::new()),
-        ..everything(&scene)
-    };
+    let query = everything(&scene).with_tenant(String::new());
     let listed = walk(&scene, &query).await?;
     let alone = listed.len() == 1 && listed.contains_key(&without.identity);
     ensure!(alone, "{} records without a tenant", listed.len());
@@ -200,11 +168,7 @@ pub(super) async fn p29_states_are_as_they_stand(scene: Scene) -> CheckVerdict {
         .extend([held.identity, used_up.identity]);
     for (state, mut identities) in expected {
         identities.sort();
-        let query = Query {
-            state: Some(state),
-            limit: 1,
-            ..everything(&scene)
-        };
+        let query = everything(&scene).with_state(state).with_limit(1);
         let listed: Vec<_> = walk(&scene, &query).await?.into_keys().collect();
         let word = state.as_str();
         ensure!(
@@ -219,10 +183,7 @@ pub(super) async fn p29_states_are_as_they_stand(scene: Scene) -> CheckVerdict {
 pub(super) async fn p29_a_listing_is_current(scene: Scene) -> CheckVerdict {
     let claim = scene.fresh()?;
     let lease = scene.won(&claim).await?;
-    let only = |state| Query {
-        state: Some(state),
-        ..everything(&scene)
-    };
+    let only = |state| everything(&scene).with_state(state);
     ensure!(
         walk(&scene, &only(State::Running)).await?.len() == 1,
         "the run is not listed"
@@ -256,10 +217,7 @@ pub(super) async fn p29_traffic_disturbs_no_listing(scene: Scene) -> CheckVerdic
         there.push(scene.won(&scene.fresh()?).await?);
     }
     let mut seen = BTreeMap::<Identity, usize>::new();
-    let mut query = Query {
-        limit: 2,
-        ..everything(&scene)
-    };
+    let mut query = everything(&scene).with_limit(2);
     let mut passing = Vec::new();
     for _ in 0..1000 {
         let page = scene.store().list(&query).await?;
@@ -301,10 +259,7 @@ pub(super) async fn p29_what_cannot_be_read_is_counted(scene: Scene) -> CheckVer
         }
     }
     let (mut listed, mut unreadable) = (Vec::new(), 0);
-    let mut query = Query {
-        limit: 1,
-        ..everything(&scene)
-    };
+    let mut query = everything(&scene).with_limit(1);
     for _ in 0..10_000 {
         let page = scene.store().list(&query).await?;
         listed.extend(page.records.into_iter().map(|(identity, _)| identity));
@@ -335,10 +290,7 @@ pub(super) async fn p29_what_cannot_be_read_is_counted(scene: Scene) -> CheckVer
 pub(super) async fn p29_a_bad_cursor_is_refused(scene: Scene) -> CheckVerdict {
     scene.won(&scene.fresh()?).await?;
     for text in ["not a cursor", "", "0", "'; --"] {
-        let query = Query {
-            after: Some(Cursor(text.to_owned())),
-            ..everything(&scene)
-        };
+        let query = everything(&scene).with_after(Cursor(text.to_owned()));
         match scene.store().list(&query).await {
             Ok(page) => bail!("cursor {text:?} gave {} records", page.records.len()),
             Err(error) => {

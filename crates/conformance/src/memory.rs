@@ -51,7 +51,8 @@ impl Subject for MemorySubject {
 
     fn tiny(&self) -> BoxFuture<'_, Option<Arc<dyn StoreAdmin>>> {
         Box::pin(async {
-            let tiny = MemoryStore::new(MemoryConfig { capacity: 3 }, self.clock.clone());
+            let tiny =
+                MemoryStore::new(MemoryConfig::default().with_capacity(3), self.clock.clone());
             Some(Arc::new(tiny) as Arc<dyn StoreAdmin>)
         })
     }

@@ -10,6 +10,7 @@ use super::{
 
 /// One check.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct ConformanceCheck {
     /// Its name: the rule's number, then what has to hold.
     pub name: &'static str,

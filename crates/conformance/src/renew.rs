@@ -1,7 +1,7 @@
 //! P14 and P15: an owner renews its lease, and keeps its checkpoint.
 
 use anyhow::ensure;
-use semel_core::{Claim, ClaimTerms, CrashPolicy, Fence, Grant, Record};
+use semel_core::{Claim, ClaimTerms, CrashPolicy, Fence, Record};
 
 use super::make::{again, complete, settlements, token, under};
 use super::{CheckVerdict, Scene};
@@ -86,10 +86,7 @@ pub(super) async fn p14_a_renewal_needs_the_fence(scene: Scene) -> CheckVerdict 
     let lease = scene.won(&scene.fresh()?).await?;
     for fence in [lease.fence.0 - 1, lease.fence.0 + 1] {
         scene
-            .renew_is_lost(&Grant {
-                fence: Fence(fence),
-                ..lease.clone()
-            })
+            .renew_is_lost(&lease.clone().with_fence(Fence(fence)))
             .await?;
     }
     Ok(())
@@ -114,12 +111,7 @@ pub(super) async fn p14_what_was_renewed_past_its_first_retention_settles(
 /// The right fence with another token is not the lease.
 pub(super) async fn p14_a_renewal_needs_the_token(scene: Scene) -> CheckVerdict {
     let lease = scene.won(&scene.fresh()?).await?;
-    scene
-        .renew_is_lost(&Grant {
-            token: token(),
-            ..lease
-        })
-        .await
+    scene.renew_is_lost(&lease.with_token(token())).await
 }
 
 /// What is settled, or in doubt, cannot be renewed.

@@ -17,6 +17,7 @@ const STUCK: Duration = Duration::from_secs(120);
 
 /// What came out of one check.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Row {
     /// The check's name.
     pub name: &'static str,
@@ -28,6 +29,7 @@ pub struct Row {
 
 /// What came out of a suite: one row per check, none left out.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ConformanceReport {
     /// Which store.
     pub store: &'static str,

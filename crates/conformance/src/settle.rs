@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 use bytes::Bytes;
-use semel_core::{Answer, CrashPolicy, Fence, Grant, Record, Settlement, State};
+use semel_core::{Answer, CrashPolicy, Fence, Record, Settlement, State};
 
 use super::make::{again, answer, complete, settlements, token, under};
 use super::{CheckVerdict, Scene};
@@ -34,10 +34,7 @@ pub(super) async fn p16_a_settlement_is_written(scene: Scene) -> CheckVerdict {
 pub(super) async fn p16_a_settlement_needs_the_fence(scene: Scene) -> CheckVerdict {
     let lease = scene.won(&scene.fresh()?).await?;
     for fence in [lease.fence.0 - 1, lease.fence.0 + 1] {
-        let other = Grant {
-            fence: Fence(fence),
-            ..lease.clone()
-        };
+        let other = lease.clone().with_fence(Fence(fence));
         for settlement in settlements() {
             scene.settle_is_lost(&other, &settlement).await?;
         }
@@ -48,10 +45,7 @@ pub(super) async fn p16_a_settlement_needs_the_fence(scene: Scene) -> CheckVerdi
 /// The right fence with another token settles nothing.
 pub(super) async fn p16_a_settlement_needs_the_token(scene: Scene) -> CheckVerdict {
     let lease = scene.won(&scene.fresh()?).await?;
-    let other = Grant {
-        token: token(),
-        ..lease
-    };
+    let other = lease.with_token(token());
     for settlement in settlements() {
         scene.settle_is_lost(&other, &settlement).await?;
     }

@@ -30,10 +30,7 @@ pub(super) async fn p20_expired_is_absent_at_once(scene: Scene) -> CheckVerdict 
     let environment = Some(scene.environment().to_owned());
     let listed = scene
         .store()
-        .list(&Query {
-            environment,
-            ..Query::default()
-        })
+        .list(&Query::default().with_environment(environment))
         .await?;
     ensure!(
         listed.records.is_empty(),

@@ -26,6 +26,7 @@ const DIGITS: &str = "$serde_json::private::Number";
 /// Why a text has no canonical form. Says where; never repeats the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the payload can't be fingerprinted as JSON: {} (line {line}, column {column})", .kind.reason())]
+#[non_exhaustive]
 pub struct CanonicalError {
     /// What is wrong.
     pub kind: CanonicalErrorKind,
@@ -37,6 +38,7 @@ pub struct CanonicalError {
 
 /// What is wrong with a text that has no canonical form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CanonicalErrorKind {
     /// A member name is given twice.
     Duplicate,

@@ -231,6 +231,34 @@ impl Grant {
             memo: Bytes::new(),
         }
     }
+
+    /// Sets [`fence`](Self::fence).
+    #[must_use]
+    pub const fn with_fence(mut self, fence: Fence) -> Self {
+        self.fence = fence;
+        self
+    }
+
+    /// Sets [`token`](Self::token).
+    #[must_use]
+    pub const fn with_token(mut self, token: Token) -> Self {
+        self.token = token;
+        self
+    }
+
+    /// Sets [`checkpoint`](Self::checkpoint).
+    #[must_use]
+    pub fn with_checkpoint(mut self, checkpoint: Bytes) -> Self {
+        self.checkpoint = checkpoint;
+        self
+    }
+
+    /// Sets [`memo`](Self::memo).
+    #[must_use]
+    pub fn with_memo(mut self, memo: Bytes) -> Self {
+        self.memo = memo;
+        self
+    }
 }
 
 /// Another owner runs the effect.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     /// The name of the check, in a word or two: `eviction`, `clock`.
     pub check: &'static str,
@@ -17,6 +18,7 @@ pub struct Finding {
 
 /// How serious a finding is, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Severity {
     /// As it should be.
     Good,

@@ -41,6 +41,7 @@ impl Entropy for SystemEntropy {
 
 /// Clock, task spawner and random source.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Env {
     /// Where time comes from.
     pub clock: Arc<dyn Clock>,
@@ -48,6 +49,43 @@ pub struct Env {
     pub spawn: Arc<dyn Spawn>,
     /// Where random numbers come from.
     pub entropy: Arc<dyn Entropy>,
+}
+
+impl Env {
+    /// An environment of these three.
+    #[must_use]
+    pub const fn new(
+        clock: Arc<dyn Clock>,
+        spawn: Arc<dyn Spawn>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Self {
+        Self {
+            clock,
+            spawn,
+            entropy,
+        }
+    }
+
+    /// Sets [`clock`](Self::clock).
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Sets [`spawn`](Self::spawn).
+    #[must_use]
+    pub fn with_spawn(mut self, spawn: Arc<dyn Spawn>) -> Self {
+        self.spawn = spawn;
+        self
+    }
+
+    /// Sets [`entropy`](Self::entropy).
+    #[must_use]
+    pub fn with_entropy(mut self, entropy: Arc<dyn Entropy>) -> Self {
+        self.entropy = entropy;
+        self
+    }
 }
 
 impl std::fmt::Debug for Env {

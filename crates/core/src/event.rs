@@ -16,6 +16,7 @@ use crate::record::{Fence, State};
 
 /// A step of the engine, and the key that it is about. Without a usable key, hint and identity are all zeros.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Event<'a> {
     /// The namespace of the key.
     pub namespace: &'a Namespace,
@@ -218,6 +219,7 @@ pub enum Step {
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Ending {
     /// Its effect ran, and its settlement is recorded.
     Ran {
@@ -241,6 +243,7 @@ pub enum Ending {
 
 /// Why a caller got the answer "busy".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum BusyReason {
     /// The policy says not to wait.
     Policy,
@@ -254,8 +257,38 @@ pub enum BusyReason {
     TenantWaiters,
 }
 
+impl BusyReason {
+    /// Every value, in order of [`index`](Self::index).
+    pub const ALL: &'static [Self] = &[
+        Self::Policy,
+        Self::WaitedTooLong,
+        Self::KeyWaiters,
+        Self::ProcessWaiters,
+        Self::TenantWaiters,
+    ];
+
+    /// The place of the value in [`ALL`](Self::ALL).
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The name of the value in logs, metrics and the audit trail.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Policy => "policy",
+            Self::WaitedTooLong => "waited_too_long",
+            Self::KeyWaiters => "key_waiters",
+            Self::ProcessWaiters => "process_waiters",
+            Self::TenantWaiters => "tenant_waiters",
+        }
+    }
+}
+
 /// The verdict of an effect, without its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum VerdictKind {
     /// An answer.
     Complete,
@@ -271,8 +304,40 @@ pub enum VerdictKind {
     Panic,
 }
 
+impl VerdictKind {
+    /// Every value, in order of [`index`](Self::index).
+    pub const ALL: &'static [Self] = &[
+        Self::Complete,
+        Self::Fail,
+        Self::Retry,
+        Self::NoEffect,
+        Self::Unknown,
+        Self::Panic,
+    ];
+
+    /// The place of the value in [`ALL`](Self::ALL).
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The name of the value in logs, metrics and the audit trail.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Fail => "fail",
+            Self::Retry => "retry",
+            Self::NoEffect => "no_effect",
+            Self::Unknown => "unknown",
+            Self::Panic => "panic",
+        }
+    }
+}
+
 /// A call to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StoreCall {
     /// A claim.
     Claim,
@@ -288,6 +353,37 @@ pub enum StoreCall {
     Delete,
 }
 
+impl StoreCall {
+    /// Every value, in order of [`index`](Self::index).
+    pub const ALL: &'static [Self] = &[
+        Self::Claim,
+        Self::Renew,
+        Self::Settle,
+        Self::Resolve,
+        Self::Read,
+        Self::Delete,
+    ];
+
+    /// The place of the value in [`ALL`](Self::ALL).
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The name of the value in logs, metrics and the audit trail.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Claim => "claim",
+            Self::Renew => "renew",
+            Self::Settle => "settle",
+            Self::Resolve => "resolve",
+            Self::Read => "read",
+            Self::Delete => "delete",
+        }
+    }
+}
+
 /// The state of the circuit breaker: what it lets through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerState {
@@ -299,8 +395,21 @@ pub enum BreakerState {
     HalfOpen,
 }
 
+impl BreakerState {
+    /// The name of the value in logs, metrics and the audit trail.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half_open",
+        }
+    }
+}
+
 /// What enforce mode would have done with a request in observe mode (shadow mode).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ShadowDecision {
     /// Answered from the record.
     Replay,
@@ -314,6 +423,21 @@ pub enum ShadowDecision {
     Unavailable,
     /// Refused at the door with this code, because the key is missing or can't be used.
     Refuse(Code),
+}
+
+impl ShadowDecision {
+    /// The name of the value in logs, metrics and the audit trail.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Replay => "replay",
+            Self::Busy => "busy",
+            Self::Mismatch => "mismatch",
+            Self::InDoubt => "in_doubt",
+            Self::Unavailable => "unavailable",
+            Self::Refuse(code) => code.as_str(),
+        }
+    }
 }
 
 /// Takes events. Called on the hot path: return quickly, never block.
@@ -337,5 +461,24 @@ impl Observer for NoopObserver {
 
     fn wants_times(&self) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Metrics of several values are kept in the order of `ALL`.
+    #[test]
+    fn each_value_is_found_at_its_index() {
+        fn places<T: Copy>(all: &[T], index: fn(T) -> usize) -> Vec<usize> {
+            all.iter().map(|value| index(*value)).collect()
+        }
+        assert_eq!(places(BusyReason::ALL, BusyReason::index), [0, 1, 2, 3, 4]);
+        assert_eq!(
+            places(VerdictKind::ALL, VerdictKind::index),
+            [0, 1, 2, 3, 4, 5]
+        );
+        assert_eq!(places(StoreCall::ALL, StoreCall::index), [0, 1, 2, 3, 4, 5]);
     }
 }

@@ -98,10 +98,11 @@ impl fmt::Debug for KeyHint {
 /// ```
 /// use semel_core::KeyRules;
 ///
-/// let rules = KeyRules { max_bytes: 64, extra: "/+=".into() };
+/// let rules = KeyRules::default().with_max_bytes(64).with_extra("/+=");
 /// assert!(rules.check("a/b+c=").is_ok());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct KeyRules {
     /// The longest key allowed, in bytes; at most [`MAX_KEY_BYTES`].
     pub max_bytes: usize,
@@ -144,6 +145,20 @@ impl KeyRules {
             }),
             None => Ok(Key(text.into())),
         }
+    }
+
+    /// Sets [`max_bytes`](Self::max_bytes).
+    #[must_use]
+    pub const fn with_max_bytes(mut self, max_bytes: usize) -> Self {
+        self.max_bytes = max_bytes;
+        self
+    }
+
+    /// Sets [`extra`](Self::extra).
+    #[must_use]
+    pub fn with_extra(mut self, extra: impl Into<Cow<'static, str>>) -> Self {
+        self.extra = extra.into();
+        self
     }
 }
 

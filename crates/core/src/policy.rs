@@ -12,15 +12,14 @@ use crate::record::CrashPolicy;
 /// use semel_core::CrashPolicy;
 /// use std::time::Duration;
 ///
-/// let policy = Policy {
-///     crash: CrashPolicy::Hold,
-///     on_busy: OnBusy::Refuse,
-///     retention: Duration::from_secs(7 * 24 * 60 * 60),
-///     ..Policy::default()
-/// };
+/// let policy = Policy::default()
+///     .with_crash(CrashPolicy::Hold)
+///     .with_on_busy(OnBusy::Refuse)
+///     .with_retention(Duration::from_secs(7 * 24 * 60 * 60));
 /// assert!(policy.terms().is_ok());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Policy {
     /// How long an owner may be silent before it counts as gone. It renews the lease at each third of it. 30 s.
     pub lease: Duration,
@@ -66,10 +65,74 @@ impl Policy {
     pub fn terms(&self) -> Result<ClaimTerms, ClaimTermsError> {
         ClaimTerms::new(self.lease, self.retention, self.crash, self.max_attempts)
     }
+
+    /// Sets [`lease`](Self::lease).
+    #[must_use]
+    pub const fn with_lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Sets [`retention`](Self::retention).
+    #[must_use]
+    pub const fn with_retention(mut self, retention: Duration) -> Self {
+        self.retention = retention;
+        self
+    }
+
+    /// Sets [`crash`](Self::crash).
+    #[must_use]
+    pub const fn with_crash(mut self, crash: CrashPolicy) -> Self {
+        self.crash = crash;
+        self
+    }
+
+    /// Sets [`max_attempts`](Self::max_attempts).
+    #[must_use]
+    pub const fn with_max_attempts(mut self, max_attempts: u16) -> Self {
+        self.max_attempts = max_attempts;
+        self
+    }
+
+    /// Sets [`on_busy`](Self::on_busy).
+    #[must_use]
+    pub const fn with_on_busy(mut self, on_busy: OnBusy) -> Self {
+        self.on_busy = on_busy;
+        self
+    }
+
+    /// Sets [`max_waiters_per_key`](Self::max_waiters_per_key).
+    #[must_use]
+    pub const fn with_max_waiters_per_key(mut self, max_waiters_per_key: usize) -> Self {
+        self.max_waiters_per_key = max_waiters_per_key;
+        self
+    }
+
+    /// Sets [`max_answer_bytes`](Self::max_answer_bytes).
+    #[must_use]
+    pub const fn with_max_answer_bytes(mut self, max_answer_bytes: usize) -> Self {
+        self.max_answer_bytes = max_answer_bytes;
+        self
+    }
+
+    /// Sets [`store_down`](Self::store_down).
+    #[must_use]
+    pub const fn with_store_down(mut self, store_down: StoreDown) -> Self {
+        self.store_down = store_down;
+        self
+    }
+
+    /// Sets [`mode`](Self::mode).
+    #[must_use]
+    pub const fn with_mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
 }
 
 /// What a caller does while another request with its key runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnBusy {
     /// Wait for the answer of that request, for at most this long (P34).
     Wait(Duration),
@@ -79,6 +142,7 @@ pub enum OnBusy {
 
 /// What happens when the store gives no answer to a claim (P35).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StoreDown {
     /// No effect starts.
     Closed,
@@ -88,6 +152,7 @@ pub enum StoreDown {
 
 /// Whether duplicates are blocked, only reported, or not looked for (P39).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Mode {
     /// Duplicates are blocked or replayed.
     Enforce,

@@ -12,7 +12,7 @@ use crate::diagnosis::Finding;
 use crate::env::BoxFuture;
 use crate::error::{Certainty, StoreError, StoreErrorKind};
 use crate::identity::Identity;
-use crate::record::{Fence, Record, State};
+use crate::record::{Answer, Fence, Record, State};
 use crate::wake::Wakeup;
 
 /// The result of a store call: an answer, which includes a lost claim or lease, or an error that says what is known.
@@ -127,6 +127,7 @@ pub trait StoreAdmin: Store {
 
 /// What a backend can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Capabilities {
     /// Its name, as in its URL: `memory`, `redis`, …
     pub name: &'static str,
@@ -142,6 +143,57 @@ pub struct Capabilities {
     pub max_answer_bytes: usize,
 }
 
+impl Capabilities {
+    /// The least that a backend can do: nothing outlives this process, no other process sees it, no wake-up comes, and a
+    /// listing may repeat a record. It takes the largest answer that any policy may keep.
+    #[must_use]
+    pub const fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            durable: false,
+            shared: false,
+            wake: Wake::Never,
+            lists_once: false,
+            max_answer_bytes: Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES,
+        }
+    }
+
+    /// Sets [`durable`](Self::durable).
+    #[must_use]
+    pub const fn with_durable(mut self, durable: bool) -> Self {
+        self.durable = durable;
+        self
+    }
+
+    /// Sets [`shared`](Self::shared).
+    #[must_use]
+    pub const fn with_shared(mut self, shared: bool) -> Self {
+        self.shared = shared;
+        self
+    }
+
+    /// Sets [`wake`](Self::wake).
+    #[must_use]
+    pub const fn with_wake(mut self, wake: Wake) -> Self {
+        self.wake = wake;
+        self
+    }
+
+    /// Sets [`lists_once`](Self::lists_once).
+    #[must_use]
+    pub const fn with_lists_once(mut self, lists_once: bool) -> Self {
+        self.lists_once = lists_once;
+        self
+    }
+
+    /// Sets [`max_answer_bytes`](Self::max_answer_bytes).
+    #[must_use]
+    pub const fn with_max_answer_bytes(mut self, max_answer_bytes: usize) -> Self {
+        self.max_answer_bytes = max_answer_bytes;
+        self
+    }
+}
+
 /// How far a [`Wakeup`] can be relied on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
@@ -155,6 +207,7 @@ pub enum Wake {
 
 /// The filter and position of a listing.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Query {
     /// Only records of this environment.
     pub environment: Option<String>,
@@ -197,6 +250,48 @@ impl Query {
                 .state
                 .is_none_or(|wanted| wanted == record.state_at(now))
     }
+
+    /// Sets [`environment`](Self::environment).
+    #[must_use]
+    pub fn with_environment(mut self, environment: impl Into<Option<String>>) -> Self {
+        self.environment = environment.into();
+        self
+    }
+
+    /// Sets [`tenant`](Self::tenant).
+    #[must_use]
+    pub fn with_tenant(mut self, tenant: impl Into<Option<String>>) -> Self {
+        self.tenant = tenant.into();
+        self
+    }
+
+    /// Sets [`scope`](Self::scope).
+    #[must_use]
+    pub fn with_scope(mut self, scope: impl Into<Option<String>>) -> Self {
+        self.scope = scope.into();
+        self
+    }
+
+    /// Sets [`state`](Self::state).
+    #[must_use]
+    pub fn with_state(mut self, state: impl Into<Option<State>>) -> Self {
+        self.state = state.into();
+        self
+    }
+
+    /// Sets [`after`](Self::after).
+    #[must_use]
+    pub fn with_after(mut self, after: impl Into<Option<Cursor>>) -> Self {
+        self.after = after.into();
+        self
+    }
+
+    /// Sets [`limit`](Self::limit).
+    #[must_use]
+    pub const fn with_limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
+    }
 }
 
 /// The position of a listing. Only the store that gave it can read it.
@@ -205,6 +300,7 @@ pub struct Cursor(pub String);
 
 /// A page of a listing.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Page {
     /// The records and their identities.
     pub records: Vec<(Identity, Record)>,
@@ -215,8 +311,32 @@ pub struct Page {
     pub unreadable: usize,
 }
 
+impl Page {
+    /// Sets [`records`](Self::records).
+    #[must_use]
+    pub fn with_records(mut self, records: Vec<(Identity, Record)>) -> Self {
+        self.records = records;
+        self
+    }
+
+    /// Sets [`next`](Self::next).
+    #[must_use]
+    pub fn with_next(mut self, next: impl Into<Option<Cursor>>) -> Self {
+        self.next = next.into();
+        self
+    }
+
+    /// Sets [`unreadable`](Self::unreadable).
+    #[must_use]
+    pub const fn with_unreadable(mut self, unreadable: usize) -> Self {
+        self.unreadable = unreadable;
+        self
+    }
+}
+
 /// The connections of this process to a backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Connections {
     /// In use now.
     pub active: u32,
@@ -226,13 +346,58 @@ pub struct Connections {
     pub exhausted: u64,
 }
 
+impl Connections {
+    /// This many connections in use, of a pool without a bound.
+    #[must_use]
+    pub const fn new(active: u32) -> Self {
+        Self {
+            active,
+            most: None,
+            exhausted: 0,
+        }
+    }
+
+    /// Sets [`most`](Self::most).
+    #[must_use]
+    pub fn with_most(mut self, most: impl Into<Option<u32>>) -> Self {
+        self.most = most.into();
+        self
+    }
+
+    /// Sets [`exhausted`](Self::exhausted).
+    #[must_use]
+    pub const fn with_exhausted(mut self, exhausted: u64) -> Self {
+        self.exhausted = exhausted;
+        self
+    }
+}
+
 /// The size of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Records present, including expired ones that no sweep has removed yet.
     pub records: u64,
     /// The most records it takes; `None` if only the backend's own limits apply.
     pub capacity: Option<u64>,
+}
+
+impl Stats {
+    /// A store with this many records and no capacity of its own.
+    #[must_use]
+    pub const fn new(records: u64) -> Self {
+        Self {
+            records,
+            capacity: None,
+        }
+    }
+
+    /// Sets [`capacity`](Self::capacity).
+    #[must_use]
+    pub fn with_capacity(mut self, capacity: impl Into<Option<u64>>) -> Self {
+        self.capacity = capacity.into();
+        self
+    }
 }
 
 /// Awaits a store call with a timeout. Fails with [`Certainty::Unknown`] if no answer came within `limit`.

@@ -56,7 +56,7 @@ prop_compose! {
         key in "[a-zé€😀]{1,20}",
         checkpoint in any_bytes(40),
     ) -> Record {
-        let rules = KeyRules { extra: "é€😀".into(), ..KeyRules::default() };
+        let rules = KeyRules::default().with_extra("é€😀");
         Record {
             seal, state, crash, attempt, max_attempts, secret_id, namespace, checkpoint, answer,
             fence: Fence(fence),

@@ -99,6 +99,7 @@ pub struct ClientCertificate(pub [u8; 32]);
 /// # let _ = credentials;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CredentialRules {
     /// Further headers that count. None by default.
     pub headers: Vec<HeaderName>,
@@ -169,6 +170,20 @@ impl CredentialRules {
                 named.map(Cow::Borrowed).collect()
             }
         }
+    }
+
+    /// Sets [`headers`](Self::headers).
+    #[must_use]
+    pub fn with_headers(mut self, headers: Vec<HeaderName>) -> Self {
+        self.headers = headers;
+        self
+    }
+
+    /// Sets [`cookies`](Self::cookies).
+    #[must_use]
+    pub fn with_cookies(mut self, cookies: Vec<String>) -> Self {
+        self.cookies = cookies;
+        self
     }
 }
 

@@ -20,6 +20,7 @@ const HEADERS_LEFT_OUT: u8 = 1;
 
 /// The stored part of a response besides its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StoredHead {
     /// The status.
     pub status: StatusCode,
@@ -37,18 +38,24 @@ pub struct StoredHead {
 pub struct HeadError;
 
 impl StoredHead {
+    /// A head with this status, without headers and trailers.
+    #[must_use]
+    pub fn new(status: StatusCode) -> Self {
+        Self {
+            status,
+            headers: HeaderMap::new(),
+            trailers: HeaderMap::new(),
+            headers_left_out: false,
+        }
+    }
+
     /// Packs it, within the bound of an answer's head (P27). What is past the bound is left out
     /// whole, and the head says so.
     ///
     /// ```
     /// use semel_http::StoredHead;
     ///
-    /// let head = StoredHead {
-    ///     status: http::StatusCode::CREATED,
-    ///     headers: http::HeaderMap::new(),
-    ///     trailers: http::HeaderMap::new(),
-    ///     headers_left_out: false,
-    /// };
+    /// let head = StoredHead::new(http::StatusCode::CREATED);
     /// assert_eq!(StoredHead::decode(&head.encode()), Ok(head));
     /// ```
     #[must_use]
@@ -86,6 +93,27 @@ impl StoredHead {
         } else {
             Err(HeadError)
         }
+    }
+
+    /// Sets [`headers`](Self::headers).
+    #[must_use]
+    pub fn with_headers(mut self, headers: HeaderMap) -> Self {
+        self.headers = headers;
+        self
+    }
+
+    /// Sets [`trailers`](Self::trailers).
+    #[must_use]
+    pub fn with_trailers(mut self, trailers: HeaderMap) -> Self {
+        self.trailers = trailers;
+        self
+    }
+
+    /// Sets [`headers_left_out`](Self::headers_left_out).
+    #[must_use]
+    pub const fn with_headers_left_out(mut self, headers_left_out: bool) -> Self {
+        self.headers_left_out = headers_left_out;
+        self
     }
 }
 

@@ -44,8 +44,8 @@ impl KeyQuota {
                 };
                 Some(answer.head.len() + body)
             }
-            // The key is in doubt.
-            (Verdict::Unknown, _) | (Verdict::Retry, Some(CrashPolicy::Hold)) => Some(0),
+            // Unknown, or to be retried under `hold`: the key is in doubt.
+            _ => Some(0),
         };
         if let Some(bytes) = kept {
             self.0.count(bytes as u64);

@@ -21,13 +21,12 @@ pub(crate) static METHOD_OVERRIDES: [HeaderName; 3] = [
 /// ```
 /// use semel_http::{BodyComparison, Payload};
 ///
-/// let payload = Payload {
-///     body: BodyComparison::Except(vec!["/sent_at".into(), "/items/*/trace".into()]),
-///     ..Payload::default()
-/// };
+/// let ignored = vec!["/sent_at".into(), "/items/*/trace".into()];
+/// let payload = Payload::default().with_body(BodyComparison::Except(ignored));
 /// # let _ = payload;
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Payload {
     /// The method. On by default.
     pub method: bool,
@@ -131,6 +130,55 @@ impl Payload {
             builder = named(builder, name, values);
         }
         Ok(self.body.add(builder, is_json(&media), body)?.finish())
+    }
+
+    /// Sets [`method`](Self::method).
+    #[must_use]
+    pub const fn with_method(mut self, method: bool) -> Self {
+        self.method = method;
+        self
+    }
+
+    /// Sets [`authority`](Self::authority).
+    #[must_use]
+    pub const fn with_authority(mut self, authority: bool) -> Self {
+        self.authority = authority;
+        self
+    }
+
+    /// Sets [`path`](Self::path).
+    #[must_use]
+    pub const fn with_path(mut self, path: bool) -> Self {
+        self.path = path;
+        self
+    }
+
+    /// Sets [`query`](Self::query).
+    #[must_use]
+    pub const fn with_query(mut self, query: bool) -> Self {
+        self.query = query;
+        self
+    }
+
+    /// Sets [`content_type`](Self::content_type).
+    #[must_use]
+    pub const fn with_content_type(mut self, content_type: bool) -> Self {
+        self.content_type = content_type;
+        self
+    }
+
+    /// Sets [`headers`](Self::headers).
+    #[must_use]
+    pub fn with_headers(mut self, headers: Vec<HeaderName>) -> Self {
+        self.headers = headers;
+        self
+    }
+
+    /// Sets [`body`](Self::body).
+    #[must_use]
+    pub fn with_body(mut self, body: BodyComparison) -> Self {
+        self.body = body;
+        self
     }
 }
 

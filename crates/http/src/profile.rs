@@ -28,6 +28,7 @@ pub enum Profile {
 
 /// The table above as data: one row per profile.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct ProfileTerms {
     /// The profile of this row.
     pub profile: Profile,
@@ -55,6 +56,7 @@ pub struct ProfileTerms {
 
 /// The shape of error documents, in addition to the members of problem details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ErrorShape {
     /// Problem details only.
     Problem,

@@ -208,10 +208,7 @@ const fn report<E>(
     response: Response<Body>,
     verdict: Verdict,
 ) -> Report<Result<Response<Body>, E>> {
-    Report {
-        value: Ok(response),
-        verdict,
-    }
+    Report::new(Ok(response), verdict)
 }
 
 /// A problem in the protocol of the request.

@@ -67,6 +67,7 @@ pub struct Route {
 
 /// Limits for the bodies of requests and responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BodyLimits {
     /// The largest request body with a key. The default is 2 MiB.
     pub request_bytes: usize,
@@ -88,6 +89,36 @@ impl Default for BodyLimits {
             drain_bytes: 64 * 1024,
             gather_time: Duration::from_secs(5),
         }
+    }
+}
+
+impl BodyLimits {
+    /// Sets [`request_bytes`](Self::request_bytes).
+    #[must_use]
+    pub const fn with_request_bytes(mut self, request_bytes: usize) -> Self {
+        self.request_bytes = request_bytes;
+        self
+    }
+
+    /// Sets [`request_time`](Self::request_time).
+    #[must_use]
+    pub const fn with_request_time(mut self, request_time: Duration) -> Self {
+        self.request_time = request_time;
+        self
+    }
+
+    /// Sets [`drain_bytes`](Self::drain_bytes).
+    #[must_use]
+    pub const fn with_drain_bytes(mut self, drain_bytes: usize) -> Self {
+        self.drain_bytes = drain_bytes;
+        self
+    }
+
+    /// Sets [`gather_time`](Self::gather_time).
+    #[must_use]
+    pub const fn with_gather_time(mut self, gather_time: Duration) -> Self {
+        self.gather_time = gather_time;
+        self
     }
 }
 

@@ -217,9 +217,9 @@ impl Rules {
             },
             self.terms.name,
             match self.policy.mode {
-                Mode::Enforce => "enforced",
                 Mode::Observe => "observed only",
                 Mode::Off => "off",
+                _ => "enforced",
             },
             match (
                 self.policy.crash,

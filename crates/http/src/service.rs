@@ -231,10 +231,7 @@ where
             http.extensions_mut().insert(lease.clone());
             let report = match inner.call(http).await {
                 Ok(response) => gather.report(response, &lease).await,
-                Err(error) => Report {
-                    value: Err(error),
-                    verdict: failed(&lease),
-                },
+                Err(error) => Report::new(Err(error), failed(&lease)),
             };
             // Counted here, because the caller may have disconnected.
             if let Some(quota) = quota {

@@ -24,6 +24,7 @@ pub(crate) const MAX_ERROR_BYTES: usize = 2048;
 
 /// A job to be submitted.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct NewJob {
     /// The tenant. Empty if there is only one.
     pub tenant: String,
@@ -109,6 +110,69 @@ impl NewJob {
         }
         Ok(())
     }
+
+    /// Sets [`tenant`](Self::tenant).
+    #[must_use]
+    pub fn with_tenant(mut self, tenant: impl Into<String>) -> Self {
+        self.tenant = tenant.into();
+        self
+    }
+
+    /// Sets [`key`](Self::key).
+    #[must_use]
+    pub fn with_key(mut self, key: impl Into<Option<Key>>) -> Self {
+        self.key = key.into();
+        self
+    }
+
+    /// Sets [`scope`](Self::scope).
+    #[must_use]
+    pub fn with_scope(mut self, scope: impl Into<Option<String>>) -> Self {
+        self.scope = scope.into();
+        self
+    }
+
+    /// Sets [`client`](Self::client).
+    #[must_use]
+    pub fn with_client(mut self, client: impl Into<String>) -> Self {
+        self.client = client.into();
+        self
+    }
+
+    /// Sets [`retention`](Self::retention).
+    #[must_use]
+    pub fn with_retention(mut self, retention: impl Into<Option<Duration>>) -> Self {
+        self.retention = retention.into();
+        self
+    }
+
+    /// Sets [`delay`](Self::delay).
+    #[must_use]
+    pub const fn with_delay(mut self, delay: Duration) -> Self {
+        self.delay = delay;
+        self
+    }
+
+    /// Sets [`priority`](Self::priority).
+    #[must_use]
+    pub const fn with_priority(mut self, priority: u8) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Sets [`max_attempts`](Self::max_attempts).
+    #[must_use]
+    pub fn with_max_attempts(mut self, max_attempts: impl Into<Option<u16>>) -> Self {
+        self.max_attempts = max_attempts.into();
+        self
+    }
+
+    /// Sets [`known_only`](Self::known_only).
+    #[must_use]
+    pub const fn with_known_only(mut self, known_only: bool) -> Self {
+        self.known_only = known_only;
+        self
+    }
 }
 
 /// The longest delay.
@@ -127,11 +191,20 @@ pub(crate) fn check_name(text: &str, may_be_empty: bool, why: &'static str) -> R
 
 /// Which job a submission stands for, and which submission was its first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct JobRef {
     /// The job.
     pub id: JobId,
     /// The first submission.
     pub request_id: RequestId,
+}
+
+impl JobRef {
+    /// The job `id`, as submitted by `request_id`.
+    #[must_use]
+    pub const fn new(id: JobId, request_id: RequestId) -> Self {
+        Self { id, request_id }
+    }
 }
 
 /// The outcome of a submission.
@@ -179,6 +252,7 @@ impl SubmitOutcome {
 
 /// The answer of a worker.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum JobAnswer {
     /// JSON, byte for byte.
     Kept(Bytes),
@@ -201,6 +275,7 @@ impl fmt::Debug for JobAnswer {
 /// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum JobState {
     /// It waits for a worker, or for its time.
     Queued = 1,
@@ -255,6 +330,7 @@ impl FromStr for JobState {
 
 /// A stored job.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Job {
     /// The id of the job.
     pub id: JobId,

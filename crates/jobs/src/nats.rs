@@ -99,10 +99,7 @@ impl Submitter {
                 // It may be in the stream, which then discards a second message.
                 Err(_) => Verdict::Retry,
             };
-            Report {
-                value: published.map_err(|error| not_acknowledged(&error)),
-                verdict,
-            }
+            Report::new(published.map_err(|error| not_acknowledged(&error)), verdict)
         };
         told(self.engine.execute(request, effect).await, id)
     }

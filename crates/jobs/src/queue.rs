@@ -71,6 +71,7 @@ pub trait Queue: Send + Sync + 'static {
 
 /// Why a job failed.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct JobFailure {
     /// The message; cut off after 2 KiB.
     pub error: String,
@@ -99,10 +100,18 @@ impl JobFailure {
             ..Self::again(error)
         }
     }
+
+    /// Sets [`delay`](Self::delay).
+    #[must_use]
+    pub fn with_delay(mut self, delay: impl Into<Option<Duration>>) -> Self {
+        self.delay = delay.into();
+        self
+    }
 }
 
 /// The filter and position of a listing of jobs.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct JobQuery {
     /// Only of this tenant.
     pub tenant: Option<String>,
@@ -124,10 +133,46 @@ impl JobQuery {
             self.limit.min(1000)
         }
     }
+
+    /// Sets [`tenant`](Self::tenant).
+    #[must_use]
+    pub fn with_tenant(mut self, tenant: impl Into<Option<String>>) -> Self {
+        self.tenant = tenant.into();
+        self
+    }
+
+    /// Sets [`kind`](Self::kind).
+    #[must_use]
+    pub fn with_kind(mut self, kind: impl Into<Option<String>>) -> Self {
+        self.kind = kind.into();
+        self
+    }
+
+    /// Sets [`state`](Self::state).
+    #[must_use]
+    pub fn with_state(mut self, state: impl Into<Option<JobState>>) -> Self {
+        self.state = state.into();
+        self
+    }
+
+    /// Sets [`after`](Self::after).
+    #[must_use]
+    pub fn with_after(mut self, after: impl Into<Option<JobId>>) -> Self {
+        self.after = after.into();
+        self
+    }
+
+    /// Sets [`limit`](Self::limit).
+    #[must_use]
+    pub const fn with_limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
+    }
 }
 
 /// A page of a listing.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct JobPage {
     /// The jobs.
     pub jobs: Vec<Job>,
@@ -137,6 +182,7 @@ pub struct JobPage {
 
 /// The result of one pass of the reaper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ReapReport {
     /// Jobs queued again.
     pub requeued: u64,
@@ -148,6 +194,7 @@ pub struct ReapReport {
 
 /// The number of jobs by state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct JobCounts {
     /// Waiting.
     pub queued: u64,
@@ -163,6 +210,7 @@ pub struct JobCounts {
 
 /// Limits on the number of jobs (back-pressure).
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct QueueLimits {
     /// The most waiting jobs of one kind; more are refused. `None` means no limit.
     pub queued_per_kind: Option<u64>,
@@ -182,10 +230,42 @@ impl QueueLimits {
     pub(crate) const fn bounds_queued(&self) -> bool {
         self.queued_per_kind.is_some() || self.unfinished_per_client.is_some()
     }
+
+    /// Sets [`queued_per_kind`](Self::queued_per_kind).
+    #[must_use]
+    pub fn with_queued_per_kind(mut self, queued_per_kind: impl Into<Option<u64>>) -> Self {
+        self.queued_per_kind = queued_per_kind.into();
+        self
+    }
+
+    /// Sets [`unfinished_per_client`](Self::unfinished_per_client).
+    #[must_use]
+    pub fn with_unfinished_per_client(
+        mut self,
+        unfinished_per_client: impl Into<Option<u64>>,
+    ) -> Self {
+        self.unfinished_per_client = unfinished_per_client.into();
+        self
+    }
+
+    /// Sets [`running_per_kind`](Self::running_per_kind).
+    #[must_use]
+    pub fn with_running_per_kind(mut self, running_per_kind: impl Into<Option<u64>>) -> Self {
+        self.running_per_kind = running_per_kind.into();
+        self
+    }
+
+    /// Sets [`running`](Self::running).
+    #[must_use]
+    pub fn with_running(mut self, running: HashMap<String, u64>) -> Self {
+        self.running = running;
+        self
+    }
 }
 
 /// Settings of a queue.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct QueueConfig {
     /// How long an answer is kept after the job has ended, and the job itself. 24 h; `semel serve` sets
     /// 30 days in a bucket.
@@ -240,5 +320,47 @@ impl QueueConfig {
             )),
             Some(asked) => Ok(asked),
         }
+    }
+
+    /// Sets [`retention`](Self::retention).
+    #[must_use]
+    pub const fn with_retention(mut self, retention: Duration) -> Self {
+        self.retention = retention;
+        self
+    }
+
+    /// Sets [`max_retention`](Self::max_retention).
+    #[must_use]
+    pub const fn with_max_retention(mut self, max_retention: Duration) -> Self {
+        self.max_retention = max_retention;
+        self
+    }
+
+    /// Sets [`max_answer_bytes`](Self::max_answer_bytes).
+    #[must_use]
+    pub const fn with_max_answer_bytes(mut self, max_answer_bytes: usize) -> Self {
+        self.max_answer_bytes = max_answer_bytes;
+        self
+    }
+
+    /// Sets [`max_attempts`](Self::max_attempts).
+    #[must_use]
+    pub const fn with_max_attempts(mut self, max_attempts: u16) -> Self {
+        self.max_attempts = max_attempts;
+        self
+    }
+
+    /// Sets [`backoff`](Self::backoff).
+    #[must_use]
+    pub const fn with_backoff(mut self, backoff: Duration) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// Sets [`limits`](Self::limits).
+    #[must_use]
+    pub fn with_limits(mut self, limits: QueueLimits) -> Self {
+        self.limits = limits;
+        self
     }
 }

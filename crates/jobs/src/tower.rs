@@ -19,11 +19,23 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The key and payload of a task.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct TaskIdentity {
     /// The idempotency key: the same for every delivery of the task.
     pub key: String,
     /// The payload: JSON. The same key with another payload is refused.
     pub payload: Vec<u8>,
+}
+
+impl TaskIdentity {
+    /// A task with this key and this payload.
+    #[must_use]
+    pub fn new(key: impl Into<String>, payload: Vec<u8>) -> Self {
+        Self {
+            key: key.into(),
+            payload,
+        }
+    }
 }
 
 /// Runs each task once. `describe` returns the identity of a task; `None` lets it pass unprotected.
@@ -106,10 +118,8 @@ where
             let request = shared.request(&known)?;
             let effect = move |_| async move {
                 let value = inner.call(task).await.map_err(Into::into);
-                Report {
-                    verdict: verdict(value.as_ref().ok()),
-                    value,
-                }
+                let verdict = verdict(value.as_ref().ok());
+                Report::new(value, verdict)
             };
             match shared.engine.execute(request, effect).await {
                 Response::Ran(ran) => ran.value,

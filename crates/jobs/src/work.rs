@@ -27,6 +27,7 @@ impl fmt::Debug for LeaseToken {
 
 /// A worker's request for jobs.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LeaseOptions {
     /// The tenant of the jobs.
     pub tenant: String,
@@ -79,6 +80,27 @@ impl LeaseOptions {
         }
         check_span(self.span)
     }
+
+    /// Sets [`tenant`](Self::tenant).
+    #[must_use]
+    pub fn with_tenant(mut self, tenant: impl Into<String>) -> Self {
+        self.tenant = tenant.into();
+        self
+    }
+
+    /// Sets [`most`](Self::most).
+    #[must_use]
+    pub const fn with_most(mut self, most: usize) -> Self {
+        self.most = most;
+        self
+    }
+
+    /// Sets [`span`](Self::span).
+    #[must_use]
+    pub const fn with_span(mut self, span: Duration) -> Self {
+        self.span = span;
+        self
+    }
 }
 
 pub(crate) fn check_span(span: Duration) -> Result<(), Error> {
@@ -90,6 +112,7 @@ pub(crate) fn check_span(span: Duration) -> Result<(), Error> {
 
 /// A job that is leased to a worker.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct JobLease {
     /// The id of the job. The same at every attempt: pass it to downstream systems as their idempotency key.
     pub id: JobId,

@@ -43,9 +43,11 @@ async fn a_task_that_comes_again_is_not_run_again() {
     let semel = Semel::open("memory://").await.unwrap();
     let namespace = Namespace::new("", "", "charge").unwrap();
     let describe = |task: &Task<usize>| {
-        (task.args != usize::MAX).then(|| TaskIdentity {
-            key: format!("order-{}", task.args),
-            payload: task.args.to_string().into_bytes(),
+        (task.args != usize::MAX).then(|| {
+            TaskIdentity::new(
+                format!("order-{}", task.args),
+                task.args.to_string().into_bytes(),
+            )
         })
     };
     let layer = OnceLayer::new(semel.engine(), namespace, Policy::default(), describe);

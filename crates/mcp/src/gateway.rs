@@ -136,12 +136,12 @@ impl Gateway {
     fn refuse(&self, call: &Call, code: Code, why: &dyn std::fmt::Display) -> Plan {
         let would = ShadowDecision::Refuse(code);
         let (step, plan) = match self.settings.policy.mode {
-            Mode::Enforce => {
+            Mode::Observe => (Step::Observed { decision: would }, Plan::Pass),
+            Mode::Off => return Plan::Pass,
+            _ => {
                 let reply = answer::refused(call, code, why);
                 (Step::Refused { code }, Plan::Answer(reply))
             }
-            Mode::Observe => (Step::Observed { decision: would }, Plan::Pass),
-            Mode::Off => return Plan::Pass,
         };
         // The report does not name the caller, so an invalid principal does no harm here.
         if let Ok(namespace) = self.namespace(&call.tool, &Caller::default()) {
@@ -324,10 +324,7 @@ fn report_to_guard(outcome: Outcome, treatment: Treatment) -> Report<Outcome> {
         true => Verdict::NoEffect,
         false => Verdict::Unknown,
     };
-    Report {
-        value: outcome,
-        verdict,
-    }
+    Report::new(outcome, verdict)
 }
 
 /// Turns the response of the guard's run into an outcome of the call.

@@ -52,10 +52,7 @@ impl Outcome {
 
     pub(crate) fn report(self, errors: ErrorRule) -> Report<Self> {
         let verdict = self.verdict(errors);
-        Report {
-            value: self,
-            verdict,
-        }
+        Report::new(self, verdict)
     }
 
     fn verdict(&self, errors: ErrorRule) -> Verdict {
@@ -130,7 +127,7 @@ pub(crate) fn stored_answer(result: &RawValue) -> Answer {
 pub(crate) fn late_verdict(message: &[u8], errors: ErrorRule) -> Option<Verdict> {
     match verdict_of_message(message, errors) {
         verdict @ (Verdict::Complete(_) | Verdict::Fail(_) | Verdict::NoEffect) => Some(verdict),
-        Verdict::Retry | Verdict::Unknown => None,
+        _ => None,
     }
 }
 
@@ -159,10 +156,7 @@ pub(crate) mod tests {
             settled_at: at,
             expires_in: Duration::from_secs(60),
         };
-        Replayed {
-            replay,
-            number: None,
-        }
+        Replayed::new(replay, None)
     }
 
     fn of(message: &str, errors: ErrorRule) -> Verdict {

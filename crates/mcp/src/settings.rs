@@ -51,10 +51,7 @@ impl Settings {
             say_replayed: false,
             bypass_idempotent: false,
             pass_key: true,
-            policy: Policy {
-                on_busy: OnBusy::Wait(Duration::from_secs(30)),
-                ..Policy::default()
-            },
+            policy: Policy::default().with_on_busy(OnBusy::Wait(Duration::from_secs(30))),
         }
     }
 
@@ -127,18 +124,14 @@ impl Settings {
     }
 
     pub(crate) fn policy_with(&self, crash: CrashPolicy) -> Policy {
-        Policy {
-            crash,
-            ..self.policy.clone()
-        }
+        self.policy.clone().with_crash(crash)
     }
 
     pub(crate) fn windowed_policy(&self, crash: CrashPolicy) -> Policy {
-        Policy {
-            crash,
-            retention: self.window.max(self.policy.lease),
-            ..self.policy.clone()
-        }
+        self.policy
+            .clone()
+            .with_crash(crash)
+            .with_retention(self.window.max(self.policy.lease))
     }
 
     /// The time limit of a call. In observe mode there is none (P39).

@@ -160,7 +160,7 @@ impl std::fmt::Debug for Semel {
 ///
 /// let semel = Semel::builder()
 ///     .environment("staging")
-///     .policy(Policy { crash: CrashPolicy::Hold, ..Policy::default() })
+///     .policy(Policy::default().with_crash(CrashPolicy::Hold))
 ///     .open("memory://")
 ///     .await?;
 /// # Ok(())

@@ -271,10 +271,7 @@ pub(crate) fn report<T: Serialize>(said: Result<T, Failure>) -> Report<Result<T,
         Err(Failure(FailureKind::NoEffect(_))) => Verdict::NoEffect,
         Err(Failure(FailureKind::Unknown(_))) => Verdict::Unknown,
     };
-    Report {
-        value: said,
-        verdict,
-    }
+    Report::new(said, verdict)
 }
 
 fn stored(value: &impl Serialize) -> Stored {

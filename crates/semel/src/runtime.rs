@@ -12,11 +12,11 @@ use semel_core::{BoxFuture, Clock, Env, Spawn, Tick, Timestamp};
 /// Tasks start on the runtime that the call which starts them runs in.
 #[must_use]
 pub fn tokio_env() -> Env {
-    Env {
-        clock: Arc::new(TokioClock(SystemTime::default())),
-        spawn: Arc::new(TokioSpawn),
-        entropy: Arc::new(SystemEntropy),
-    }
+    Env::new(
+        Arc::new(TokioClock(SystemTime::default())),
+        Arc::new(TokioSpawn),
+        Arc::new(SystemEntropy),
+    )
 }
 
 struct TokioClock(SystemTime);

@@ -210,11 +210,7 @@ async fn an_unknown_outcome_is_a_doubt_even_under_takeover() {
 async fn unprotected_uncertain_failure_is_not_retryable() {
     let semel = open().await;
     let run = async |crash, failure: Failure| {
-        let policy = Policy {
-            mode: Mode::Off,
-            crash,
-            ..Policy::default()
-        };
+        let policy = Policy::default().with_mode(Mode::Off).with_crash(crash);
         let operation = semel.operation("charge").policy(policy);
         let call = operation.key("k").payload(&1);
         let failed = call.run(async |_| Err::<u32, _>(failure)).await;
@@ -241,10 +237,7 @@ async fn unprotected_uncertain_failure_is_not_retryable() {
 #[tokio::test]
 async fn rejection_with_too_large_reason_is_replayed() {
     let semel = open().await;
-    let small = Arc::new(Policy {
-        max_answer_bytes: 8,
-        ..Policy::default()
-    });
+    let small = Arc::new(Policy::default().with_max_answer_bytes(8));
     let reasons = ["card declined".into(), serde_json::Value::Null];
     for (reason, replayed) in reasons.into_iter().zip([false, true]) {
         let operation = semel.operation("charge").policy(Arc::clone(&small));
@@ -277,10 +270,7 @@ async fn unreadable_answer_is_reported_and_not_rerun() {
         .await;
     assert!(matches!(other, Err(Error::Answer(_))), "{other:?}");
 
-    let small = Arc::new(Policy {
-        max_answer_bytes: 8,
-        ..Policy::default()
-    });
+    let small = Arc::new(Policy::default().with_max_answer_bytes(8));
     for first in [true, false] {
         let call = semel
             .operation("b")
@@ -329,10 +319,7 @@ async fn opening_says_what_is_wrong() {
         let error = Semel::open(url).await.unwrap_err().to_string();
         assert!(error.contains(said), "{url}: {error}");
     }
-    let never = Policy {
-        max_attempts: 0,
-        ..Policy::default()
-    };
+    let never = Policy::default().with_max_attempts(0);
     assert!(
         Semel::builder()
             .policy(never)

@@ -11,10 +11,7 @@ fn url(name: &str) -> String {
 }
 
 fn off(semel: &Semel) -> Call {
-    let policy = Policy {
-        mode: Mode::Off,
-        ..Policy::default()
-    };
+    let policy = Policy::default().with_mode(Mode::Off);
     semel.operation("t").policy(policy).key("k").payload(&1)
 }
 

@@ -45,13 +45,7 @@ impl Health {
     #[must_use]
     pub fn new(semel: &Semel, environment: &str, mode: SelfCheck) -> Arc<Self> {
         let engine = semel.engine();
-        let config = EngineConfig {
-            cache: CacheConfig {
-                max_bytes: 0,
-                ..CacheConfig::default()
-            },
-            ..EngineConfig::default()
-        };
+        let config = EngineConfig::default().with_cache(CacheConfig::default().with_max_bytes(0));
         let (store, env) = (Arc::clone(engine.store()), engine.env().clone());
         let engine = Engine::with(
             store,
@@ -92,12 +86,12 @@ impl Health {
             .map_err(|error| error.to_string())?;
         let namespace = Namespace::new(&self.environment, "", SELF_CHECK_SCOPE)
             .map_err(|error| error.to_string())?;
-        let policy = Arc::new(Policy {
-            lease: Duration::from_secs(10),
-            retention: Duration::from_secs(60),
-            on_busy: OnBusy::Refuse,
-            ..Policy::default()
-        });
+        let policy = Arc::new(
+            Policy::default()
+                .with_lease(Duration::from_secs(10))
+                .with_retention(Duration::from_secs(60))
+                .with_on_busy(OnBusy::Refuse),
+        );
         let runs = Arc::new(AtomicU32::new(0));
         for round in ["first", "second"] {
             let fingerprint = Fingerprint::builder(self.engine.secret())
@@ -113,10 +107,7 @@ impl Health {
             let counted = Arc::clone(&runs);
             let effect = move |_| async move {
                 counted.fetch_add(1, Ordering::SeqCst);
-                Report {
-                    value: (),
-                    verdict: Verdict::Complete(Answer::from_body("semel")),
-                }
+                Report::new((), Verdict::Complete(Answer::from_body("semel")))
             };
             match (round, self.engine.execute(request, effect).await) {
                 ("first", semel::core::engine::Response::Ran(_)) => {}

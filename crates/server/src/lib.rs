@@ -21,7 +21,7 @@
 //! | [`telemetry`] | metrics, log lines and traces |
 //! | [`live`], `ui` | statistics of the last minutes; the dashboard that shows them |
 //! | `start`, [`server`], [`signals`] | the process: open, serve, reload, drain |
-//! | [`problems`], `help`, `openapi`, `labels` | sources of generated documents; labels of events |
+//! | [`problems`], `help`, `openapi` | sources of generated documents |
 
 pub mod admin;
 pub mod api;

@@ -7,6 +7,7 @@ use semel_core::{Certainty, StoreErrorKind};
 
 /// One error of a server, and what it means for a store call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ServerError {
     /// The code as the server writes it: `BUSY`, `57P01`, `1213`. With `*` at its end it stands for a prefix.
     pub code: &'static str,

@@ -9,6 +9,7 @@ use crate::key::{Epoch, SeqNo, SessionId};
 
 /// The position of a session: everything up to `seqno` of `epoch` was applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct Mark {
     /// The producer's epoch.
     pub epoch: Epoch,
@@ -29,6 +30,7 @@ impl Mark {
 
 /// What happens to an operation that comes too early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Order {
     /// It is refused until those before it were applied: none is ever passed over.
     #[default]
@@ -73,6 +75,7 @@ impl MarkCheck {
 
 /// What is kept of a session: how far it came, and which lives of its producer are over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Progress {
     /// The last operation that was applied.
     pub mark: Mark,

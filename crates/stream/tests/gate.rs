@@ -125,10 +125,7 @@ fn i15_a_gap_is_reported_and_never_skipped_silently() {
     ));
     assert!(applies(&gate, &at(session, 1)) && applies(&gate, &at(session, 2)));
 
-    let gate = Gate::new(GateLimits {
-        order: Order::Monotonic,
-        ..GateLimits::default()
-    });
+    let gate = Gate::new(GateLimits::default().with_order(Order::Monotonic));
     let skips = apply(&gate, &at(session, 4)).expect("numbers only grow");
     assert_eq!(skips, Some((SeqNo(1), 3)));
     assert!(matches!(
@@ -202,10 +199,7 @@ fn a_duplicate_by_its_key_uses_up_its_number() {
 
 #[test]
 fn i15_a_duplicate_by_its_key_passes_over_nothing() {
-    let gate = Gate::new(GateLimits {
-        order: Order::Monotonic,
-        ..GateLimits::default()
-    });
+    let gate = Gate::new(GateLimits::default().with_order(Order::Monotonic));
     let session = SessionId::named("a");
     let known = IdempotencyKey(7);
     assert!(applies(&gate, &at(session, 1).with_key(known)));
@@ -229,12 +223,10 @@ fn i15_a_duplicate_by_its_key_passes_over_nothing() {
 
 #[test]
 fn one_tenant_cannot_push_out_anothers_keys_or_sessions() {
-    let limits = GateLimits {
-        tenants: 2,
-        window: 100,
-        sessions: 64,
-        ..GateLimits::default()
-    };
+    let limits = GateLimits::default()
+        .with_tenants(2)
+        .with_window(100)
+        .with_sessions(64);
     let gate = Gate::new(limits);
     let (quiet, loud) = (Tenant::named("quiet"), Tenant::named("loud"));
     let keyed = |n, tenant| Operation::keyed(IdempotencyKey(n)).with_tenant(tenant);
@@ -272,10 +264,7 @@ fn one_tenant_cannot_push_out_anothers_keys_or_sessions() {
 
 #[test]
 fn what_was_applied_is_known_even_where_others_took_the_room() {
-    let gate = Gate::new(GateLimits {
-        sessions: 16,
-        ..GateLimits::default()
-    });
+    let gate = Gate::new(GateLimits::default().with_sessions(16));
     let operations: Vec<Operation> = (0..100)
         .map(|n| at(SessionId::named(&format!("{n}")), 1))
         .collect();

@@ -27,11 +27,7 @@ impl Folder {
     }
 
     fn try_open(&self) -> Result<Gate, JournalError> {
-        let limits = GateLimits {
-            window: 1_000,
-            shards: 1,
-            ..GateLimits::default()
-        };
+        let limits = GateLimits::default().with_window(1_000).with_shards(1);
         Gate::open(&self.0, limits, Fsync::Always)
     }
 
@@ -179,11 +175,7 @@ fn two_processes_cannot_have_one_journal() {
 #[test]
 fn a_journal_is_rewritten_before_it_is_long_and_loses_nothing() {
     let folder = Folder::new("long");
-    let limits = GateLimits {
-        window: 1_000,
-        shards: 1,
-        ..GateLimits::default()
-    };
+    let limits = GateLimits::default().with_window(1_000).with_shards(1);
     let open = || Gate::open(&folder.0, limits, Fsync::Never).expect("a journal");
     let mut gate = open();
     let mut longest = 0;
@@ -219,11 +211,7 @@ fn a_process_that_dies_while_it_rewrites_leaves_the_old_or_the_new() {
     // The new file has its name, and the old one is still there.
     let old = folder.file();
     let copy = std::fs::read(&old).unwrap();
-    let limits = GateLimits {
-        window: 1_000,
-        shards: 1,
-        ..GateLimits::default()
-    };
+    let limits = GateLimits::default().with_window(1_000).with_shards(1);
     let gate = Gate::open(&folder.0, limits, Fsync::Never).unwrap();
     apply(&gate, session(), 4..=20_000);
     drop(gate);

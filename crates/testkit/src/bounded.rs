@@ -8,10 +8,9 @@ pub struct Bounded<S>(pub S);
 
 impl<S: StoreAdmin> Store for Bounded<S> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            max_answer_bytes: (1 << 20) + Answer::MAX_HEAD_BYTES,
-            ..self.0.capabilities()
-        }
+        self.0
+            .capabilities()
+            .with_max_answer_bytes((1 << 20) + Answer::MAX_HEAD_BYTES)
     }
 
     semel_core::forward_store!(|self| self.0 => claim, renew, settle, resolve, read, watch);

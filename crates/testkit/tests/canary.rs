@@ -82,10 +82,7 @@ async fn serve(store: &MemoryStore, env: &Env, id: u16) {
 
 /// As a bucket's own rule may, or an operator.
 async fn remove_canaries(store: &MemoryStore) {
-    let canaries = Query {
-        scope: Some(canary::SCOPE.to_owned()),
-        ..Query::default()
-    };
+    let canaries = Query::default().with_scope(canary::SCOPE.to_owned());
     for (identity, _) in store.list(&canaries).await.expect("a listing").records {
         assert!(store.delete(&identity).await.expect("an answer"));
     }

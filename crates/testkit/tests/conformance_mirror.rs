@@ -44,7 +44,7 @@ impl Subject for Both {
     fn tiny(&self) -> BoxFuture<'_, Option<Arc<dyn StoreAdmin>>> {
         Box::pin(async {
             let tiny = || {
-                let config = MemoryConfig { capacity: 3 };
+                let config = MemoryConfig::default().with_capacity(3);
                 Arc::new(MemoryStore::new(config, self.clock.clone())) as Arc<dyn StoreAdmin>
             };
             Some(Arc::new(Mirror::new(tiny(), tiny())) as Arc<dyn StoreAdmin>)
@@ -159,10 +159,7 @@ async fn an_owner_that_died_between_two_settlements_is_believed() {
         won(both.mirror().claim(&ask).await.unwrap());
         // It reached the old store, which is first, and not the new one.
         let fence = both.old.read(&ask.identity).await.unwrap().unwrap().fence;
-        let mine = Grant {
-            fence,
-            ..won(both.old.claim(&ask).await.unwrap())
-        };
+        let mine = won(both.old.claim(&ask).await.unwrap()).with_fence(fence);
         both.old.settle(&mine, &done("a")).await.unwrap();
         both.clock.advance(LEASE * 2);
         // The next rollout asks the new one first: there the lease has lapsed.
@@ -184,10 +181,7 @@ async fn a_lease_that_comes_back_without_its_memo_is_as_good() {
     let grant = won(both.new.claim(&earlier).await.unwrap());
     both.new.settle(&grant, &Settlement::Release).await.unwrap();
     let grant = won(both.mirror().claim(&ask).await.unwrap());
-    let bare = Grant {
-        memo: bytes::Bytes::new(),
-        ..grant.clone()
-    };
+    let bare = grant.clone().with_memo(bytes::Bytes::new());
     assert_ne!(
         both.new.read(&ask.identity).await.unwrap().unwrap().fence,
         grant.fence

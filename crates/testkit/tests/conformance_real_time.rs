@@ -62,7 +62,8 @@ impl Subject for RealTime {
 
     fn tiny(&self) -> BoxFuture<'_, Option<Arc<dyn StoreAdmin>>> {
         Box::pin(async {
-            let tiny = MemoryStore::new(MemoryConfig { capacity: 2 }, self.clock.clone());
+            let tiny =
+                MemoryStore::new(MemoryConfig::default().with_capacity(2), self.clock.clone());
             Some(Arc::new(tiny) as Arc<dyn StoreAdmin>)
         })
     }

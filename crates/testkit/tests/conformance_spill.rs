@@ -151,7 +151,7 @@ impl Subject for Shelved {
     }
 
     fn tiny(&self) -> BoxFuture<'_, Option<Arc<dyn StoreAdmin>>> {
-        let tiny = MemoryStore::new(MemoryConfig { capacity: 3 }, self.clock.clone());
+        let tiny = MemoryStore::new(MemoryConfig::default().with_capacity(3), self.clock.clone());
         let tiny = Arc::new(self.over(tiny)) as Arc<dyn StoreAdmin>;
         Box::pin(async { Some(tiny) })
     }

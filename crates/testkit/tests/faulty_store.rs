@@ -72,7 +72,7 @@ impl Subject for Rig {
     }
 
     fn tiny(&self) -> BoxFuture<'_, Option<Arc<dyn StoreAdmin>>> {
-        let tiny = MemoryStore::new(MemoryConfig { capacity: 3 }, self.clock.clone());
+        let tiny = MemoryStore::new(MemoryConfig::default().with_capacity(3), self.clock.clone());
         let tiny = FaultyStore::sound(Arc::new(tiny), self.clock.clone());
         Box::pin(async { Some(Arc::new(tiny) as Arc<dyn StoreAdmin>) })
     }

@@ -12,7 +12,7 @@ use semel_testkit::broken::{BrokenStore, Bug};
 use semel_testkit::reference::{self, Difference, DifferenceReport, Make, Op, Rule, Tally};
 
 fn memory(clock: &FakeClock) -> Arc<dyn StoreAdmin> {
-    let config = MemoryConfig { capacity: 64 };
+    let config = MemoryConfig::default().with_capacity(64);
     Arc::new(MemoryStore::new(config, Arc::new(clock.clone())))
 }
 

@@ -105,10 +105,9 @@ fn keys_hold() {
     let mut refusals = BTreeSet::new();
     for case in cases(&read("keys.json"), "cases") {
         let extra = text(&case, "extra").to_owned().into();
-        let rules = KeyRules {
-            max_bytes: number(&case, "max_bytes"),
-            extra,
-        };
+        let rules = KeyRules::default()
+            .with_max_bytes(number(&case, "max_bytes"))
+            .with_extra(extra);
         let input = written_out(&case["text"]);
         let found = rules.check(&input);
         let error = match &found {
@@ -135,10 +134,7 @@ fn identities_hold() {
         let part = |field| text(&case, field);
         let [environment, tenant, scope] = ["environment", "tenant", "scope"].map(part);
         let namespace = Namespace::with_principal(environment, tenant, scope, part("principal"));
-        let rules = KeyRules {
-            extra: "é\u{301}".into(),
-            ..KeyRules::default()
-        };
+        let rules = KeyRules::default().with_extra("é\u{301}");
         let key = rules.check(part("key")).expect("a key");
         let identity = Identity::new(&secret(&case), &namespace.expect("a namespace"), &key);
         assert_eq!(hex(identity.as_bytes()), part("identity"), "{case}");

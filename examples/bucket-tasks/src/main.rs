@@ -26,10 +26,7 @@ async fn open(url: &str) -> anyhow::Result<Jobs> {
     // Refuses a bucket that doesn't keep to conditional writes: everybody would win there.
     let semel = Semel::open(url).await?;
     let bucket = semel.object().context("STORE_URL is of a bucket: s3://…")?;
-    let config = QueueConfig {
-        retention: DEFAULT_TTL,
-        ..QueueConfig::default()
-    };
+    let config = QueueConfig::default().with_retention(DEFAULT_TTL);
     let env = semel.engine().env();
     let queue = ObjectQueue::new(bucket, env, semel.environment(), config);
     let clock = Arc::clone(&env.clock);

@@ -40,11 +40,7 @@ fn a_segment_sent_twice_is_applied_once() {
 
 #[test]
 fn an_event_long_out_of_the_window_is_stopped_by_its_mark() {
-    let limits = GateLimits {
-        window: 10,
-        shards: 1,
-        ..GateLimits::default()
-    };
+    let limits = GateLimits::default().with_window(10).with_shards(1);
     let mut replica = SegmentReceiver::new(limits);
     let log: Vec<SessionEvent> = (1..=1_000).map(|seqno| event("a", seqno, 1)).collect();
     replica.receive(&log).unwrap();

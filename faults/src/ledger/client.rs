@@ -93,12 +93,10 @@ impl Client {
     }
 
     pub(crate) fn call(&self, scope: &str, name: &str) -> Call {
-        let policy = Policy {
-            lease: LEASE,
-            on_busy: OnBusy::Wait(LEASE),
-            max_attempts: 1_000,
-            ..Policy::default()
-        };
+        let policy = Policy::default()
+            .with_lease(LEASE)
+            .with_on_busy(OnBusy::Wait(LEASE))
+            .with_max_attempts(1_000);
         let operation = self.semel.operation(scope).policy(policy);
         operation.key(name).payload(&name)
     }

@@ -40,7 +40,7 @@ const LATE: Faults = Faults {
 };
 
 fn memory() -> Arc<dyn StoreAdmin> {
-    let config = MemoryConfig { capacity: RECORDS };
+    let config = MemoryConfig::default().with_capacity(RECORDS);
     Arc::new(MemoryStore::new(config, MachineClock::shared()))
 }
 

@@ -64,40 +64,38 @@ impl Plan {
 
 /// Half of the workers keep local copies; a store that is back is asked soon.
 pub(super) fn engine(setup: &Setup) -> EngineConfig {
-    EngineConfig {
-        call_limit: Duration::from_millis((setup.lease_ms * 2).max(1_500)),
-        breaker: BreakerConfig {
-            failures: 20,
-            first_try: Duration::from_millis(200),
-            open_for: Duration::from_millis(200),
-        },
-        cache: CacheConfig {
-            max_bytes: if setup.worker.is_multiple_of(2) {
+    EngineConfig::default()
+        .with_call_limit(Duration::from_millis((setup.lease_ms * 2).max(1_500)))
+        .with_breaker(
+            BreakerConfig::default()
+                .with_failures(20)
+                .with_first_try(Duration::from_millis(200))
+                .with_open_for(Duration::from_millis(200)),
+        )
+        .with_cache(
+            CacheConfig::default().with_max_bytes(if setup.worker.is_multiple_of(2) {
                 4 << 20
             } else {
                 0
-            },
-            ..CacheConfig::default()
-        },
-        ..EngineConfig::default()
-    }
+            }),
+        )
 }
 
 pub(super) fn policies(lease: Duration, restless: bool) -> [Arc<Policy>; 4] {
     let day = Duration::from_secs(24 * 60 * 60);
     let of = |crash, lease: Duration, retention| {
-        Arc::new(Policy {
-            lease,
-            retention,
-            crash,
-            on_busy: if restless {
-                OnBusy::Refuse
-            } else {
-                OnBusy::Wait(lease.mul_f64(1.5))
-            },
-            max_attempts: 8,
-            ..Policy::default()
-        })
+        Arc::new(
+            Policy::default()
+                .with_lease(lease)
+                .with_retention(retention)
+                .with_crash(crash)
+                .with_on_busy(if restless {
+                    OnBusy::Refuse
+                } else {
+                    OnBusy::Wait(lease.mul_f64(1.5))
+                })
+                .with_max_attempts(8),
+        )
     };
     [
         of(CrashPolicy::Takeover, lease, day),

@@ -81,12 +81,8 @@ pub struct Rig {
 impl Rig {
     pub fn new(route: Route) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(Still);
-        let store = MemoryStore::new(MemoryConfig { capacity: 16 }, Arc::clone(&clock));
-        let env = Env {
-            clock,
-            spawn: Arc::new(Forget),
-            entropy: Arc::new(SystemEntropy),
-        };
+        let store = MemoryStore::new(MemoryConfig::default().with_capacity(16), Arc::clone(&clock));
+        let env = Env::new(clock, Arc::new(Forget), Arc::new(SystemEntropy));
         let engine = Engine::new(Arc::new(store), env);
         let layer = IdempotencyLayer::builder(engine).defaults(route).build();
         let handler = Handler::default();

@@ -34,7 +34,7 @@ impl Kept {
         };
         let found = jobs.iter().position(same);
         let number = found.unwrap_or(jobs.len()) as u128;
-        let named = JobRef { id: JobId::from_u128(number), request_id: RequestId::from_u128(number) };
+        let named = JobRef::new(JobId::from_u128(number), RequestId::from_u128(number));
         if found.is_some() {
             return SubmitOutcome::InProgress(named);
         }

@@ -37,11 +37,7 @@ fn turn(context: &mut Context<'_>) {
 }
 
 pub fn env() -> Env {
-    Env {
-        clock: Arc::new(Still),
-        spawn: Arc::new(Beside),
-        entropy: Arc::new(SystemEntropy),
-    }
+    Env::new(Arc::new(Still), Arc::new(Beside), Arc::new(SystemEntropy))
 }
 
 pub fn semel() -> Semel {

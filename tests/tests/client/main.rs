@@ -21,13 +21,11 @@ use service::{Service, Sidecar, pause};
 const CALLS: usize = 2_000;
 
 fn patient() -> RetryPolicy {
-    RetryPolicy {
-        max_attempts: 30,
-        base: Duration::from_millis(5),
-        cap: Duration::from_millis(200),
-        attempt_timeout: Duration::from_secs(10),
-        ..RetryPolicy::default()
-    }
+    RetryPolicy::default()
+        .with_max_attempts(30)
+        .with_base(Duration::from_millis(5))
+        .with_cap(Duration::from_millis(200))
+        .with_attempt_timeout(Duration::from_secs(10))
 }
 
 fn client() -> reqwest_middleware::ClientWithMiddleware {
@@ -105,11 +103,11 @@ async fn a_conflict_ends_the_call_at_once() {
 #[tokio::test]
 async fn a_server_that_is_not_there_is_given_up_on_and_nothing_was_done() {
     let nobody = semel_testkit::private::free_port();
-    let idempotency = IdempotencyMiddleware::default().policy(RetryPolicy {
-        max_attempts: 3,
-        base: Duration::from_millis(1),
-        ..RetryPolicy::default()
-    });
+    let idempotency = IdempotencyMiddleware::default().policy(
+        RetryPolicy::default()
+            .with_max_attempts(3)
+            .with_base(Duration::from_millis(1)),
+    );
     let builder = reqwest_middleware::ClientBuilder::new(reqwest::Client::new());
     let client = builder.with(idempotency).build();
     let sent = client

@@ -66,18 +66,12 @@ impl Subject {
         let builder = Semel::builder()
             .environment(ENVIRONMENT)
             .env(env.clone())
-            .policy(Policy {
-                retention: RETENTION,
-                ..Policy::default()
-            })
-            .engine_config(EngineConfig {
-                // Replays must come from the store.
-                cache: CacheConfig {
-                    max_bytes: 0,
-                    ..CacheConfig::default()
-                },
-                ..EngineConfig::default()
-            });
+            .policy(Policy::default().with_retention(RETENTION))
+            .engine_config(
+                EngineConfig::default()
+                    // Replays must come from the store.
+                    .with_cache(CacheConfig::default().with_max_bytes(0)),
+            );
         let failed = |error: StoreError| unusable(error.to_string());
         let clock = Arc::clone(&env.clock);
         let (kind, opened) = match StoreScheme::of_url(url) {

@@ -114,7 +114,8 @@ const fn verdict(severity: Severity) -> (&'static str, Tone) {
         Severity::Good => ("good", Tone::Good),
         Severity::Note => ("note", Tone::Quiet),
         Severity::Warning => ("warning", Tone::Careful),
-        Severity::Broken => ("broken", Tone::Bad),
+        // Broken, or graver.
+        _ => ("broken", Tone::Bad),
     }
 }
 

@@ -65,11 +65,7 @@ impl StoreCopy {
         after: Option<Cursor>,
         counts: &mut Counts,
     ) -> StoreResult<(Option<Cursor>, Vec<String>)> {
-        let query = Query {
-            after,
-            limit: PAGE,
-            ..Query::default()
-        };
+        let query = Query::default().with_after(after).with_limit(PAGE);
         let page = self.from.list(&query).await?;
         let clocks = (self.from.now().await?, self.to.now().await?);
         let each = page.records.iter().map(|(identity, record)| async move {

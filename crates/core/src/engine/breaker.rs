@@ -12,6 +12,7 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// When the breaker opens, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BreakerConfig {
     /// Failures in a row that open it. 5.
     pub failures: u32,
@@ -28,6 +29,29 @@ impl Default for BreakerConfig {
             first_try: Duration::from_secs(1),
             open_for: Duration::from_secs(60),
         }
+    }
+}
+
+impl BreakerConfig {
+    /// Sets [`failures`](Self::failures).
+    #[must_use]
+    pub const fn with_failures(mut self, failures: u32) -> Self {
+        self.failures = failures;
+        self
+    }
+
+    /// Sets [`first_try`](Self::first_try).
+    #[must_use]
+    pub const fn with_first_try(mut self, first_try: Duration) -> Self {
+        self.first_try = first_try;
+        self
+    }
+
+    /// Sets [`open_for`](Self::open_for).
+    #[must_use]
+    pub const fn with_open_for(mut self, open_for: Duration) -> Self {
+        self.open_for = open_for;
+        self
     }
 }
 

@@ -18,6 +18,7 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Settings of the local replay cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CacheConfig {
     /// The most bytes of answers kept; 0 turns the cache off. 16 MiB.
     pub max_bytes: u64,
@@ -31,6 +32,22 @@ impl Default for CacheConfig {
             max_bytes: 16 * 1024 * 1024,
             max_age: Duration::from_secs(30),
         }
+    }
+}
+
+impl CacheConfig {
+    /// Sets [`max_bytes`](Self::max_bytes).
+    #[must_use]
+    pub const fn with_max_bytes(mut self, max_bytes: u64) -> Self {
+        self.max_bytes = max_bytes;
+        self
+    }
+
+    /// Sets [`max_age`](Self::max_age).
+    #[must_use]
+    pub const fn with_max_age(mut self, max_age: Duration) -> Self {
+        self.max_age = max_age;
+        self
     }
 }
 

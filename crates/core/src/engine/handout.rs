@@ -17,6 +17,7 @@ const CAPACITY: usize = 16 * 1024;
 
 /// A lease for an owner elsewhere.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct LeaseHandout {
     /// The lease itself.
     pub grant: Grant,
@@ -26,6 +27,7 @@ pub struct LeaseHandout {
 
 /// The name by which an owner elsewhere refers to its lease.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct RemoteLease {
     /// The record that the lease is for.
     pub identity: Identity,
@@ -33,6 +35,18 @@ pub struct RemoteLease {
     pub fence: Fence,
     /// The token of the owner.
     pub token: Token,
+}
+
+impl RemoteLease {
+    /// The lease of `identity` with this fence and this token.
+    #[must_use]
+    pub const fn new(identity: Identity, fence: Fence, token: Token) -> Self {
+        Self {
+            identity,
+            fence,
+            token,
+        }
+    }
 }
 
 /// The leases that this process handed out. Saves a read of the record when their owner renews or settles.

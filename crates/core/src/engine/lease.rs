@@ -47,6 +47,7 @@ pub(super) struct HeldLease {
 /// The lease belongs to another owner, or the store couldn't confirm it: stop before the next step.
 #[derive(Debug, thiserror::Error)]
 #[error("the lease is lost; stop before the next step that can't be undone")]
+#[non_exhaustive]
 pub struct LeaseLost {
     /// The store's error, if the call failed.
     #[source]

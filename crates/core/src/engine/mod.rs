@@ -88,6 +88,7 @@ use waiters::Waiters;
 
 /// Settings of the whole process, as opposed to those of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EngineConfig {
     /// The most callers of this process that may wait at a time, over all keys. 1,024.
     pub max_waiters: usize,
@@ -110,6 +111,43 @@ impl Default for EngineConfig {
             breaker: BreakerConfig::default(),
             cache: CacheConfig::default(),
         }
+    }
+}
+
+impl EngineConfig {
+    /// Sets [`max_waiters`](Self::max_waiters).
+    #[must_use]
+    pub const fn with_max_waiters(mut self, max_waiters: usize) -> Self {
+        self.max_waiters = max_waiters;
+        self
+    }
+
+    /// Sets [`max_waiters_per_tenant`](Self::max_waiters_per_tenant).
+    #[must_use]
+    pub const fn with_max_waiters_per_tenant(mut self, max_waiters_per_tenant: usize) -> Self {
+        self.max_waiters_per_tenant = max_waiters_per_tenant;
+        self
+    }
+
+    /// Sets [`call_limit`](Self::call_limit).
+    #[must_use]
+    pub const fn with_call_limit(mut self, call_limit: Duration) -> Self {
+        self.call_limit = call_limit;
+        self
+    }
+
+    /// Sets [`breaker`](Self::breaker).
+    #[must_use]
+    pub const fn with_breaker(mut self, breaker: BreakerConfig) -> Self {
+        self.breaker = breaker;
+        self
+    }
+
+    /// Sets [`cache`](Self::cache).
+    #[must_use]
+    pub const fn with_cache(mut self, cache: CacheConfig) -> Self {
+        self.cache = cache;
+        self
     }
 }
 

@@ -32,6 +32,7 @@ pub enum OperatorOutcome {
 
 /// The state to leave a record in when its lease is taken away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Unlock {
     /// As the stored crash policy treats a failed owner: released under `takeover`, in doubt under `hold` (P36).
     #[default]

@@ -10,6 +10,7 @@ use crate::record::{Answer, Fence, State};
 
 /// What an effect reports: a value for the caller who ran it, and a verdict for the record.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Report<V> {
     /// The value for the caller that ran the effect. If other callers must get it too, the verdict carries it as well.
     pub value: V,
@@ -17,8 +18,17 @@ pub struct Report<V> {
     pub verdict: Verdict,
 }
 
+impl<V> Report<V> {
+    /// A report of this value and this verdict.
+    #[must_use]
+    pub const fn new(value: V, verdict: Verdict) -> Self {
+        Self { value, verdict }
+    }
+}
+
 /// The outcome of an effect, as the effect itself reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Verdict {
     /// It happened. Keep and replay this answer.
     Complete(Answer),
@@ -72,6 +82,7 @@ impl<V> Response<V> {
 
 /// An effect that ran.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Ran<V> {
     /// What the effect reported.
     pub value: V,
@@ -87,6 +98,7 @@ pub struct Ran<V> {
 
 /// An answer of an earlier run.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Replayed {
     /// The answer and when it was first given.
     pub replay: Replay,
@@ -101,6 +113,12 @@ impl Replayed {
             number: self.number,
             requested_at: self.replay.requested_at,
         }
+    }
+
+    /// The answer of a record, and the number of this replay if it is known.
+    #[must_use]
+    pub const fn new(replay: Replay, number: Option<u32>) -> Self {
+        Self { replay, number }
     }
 }
 

@@ -28,6 +28,7 @@ use shard::{PutOutcome, Shard};
 
 /// Settings of a [`MemoryStore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryConfig {
     /// The most records kept, including expired ones that were not removed yet. Default 200,000.
     pub capacity: usize,
@@ -36,6 +37,15 @@ pub struct MemoryConfig {
 impl Default for MemoryConfig {
     fn default() -> Self {
         Self { capacity: 200_000 }
+    }
+}
+
+impl MemoryConfig {
+    /// Sets [`capacity`](Self::capacity).
+    #[must_use]
+    pub const fn with_capacity(mut self, capacity: usize) -> Self {
+        self.capacity = capacity;
+        self
     }
 }
 

@@ -93,7 +93,10 @@ fn claim_of(key: &str, token: u128) -> Claim {
 fn store_of(capacity: usize) -> (MemoryStore, ManualClock) {
     let clock = ManualClock::default();
     (
-        MemoryStore::new(MemoryConfig { capacity }, Arc::new(clock.clone())),
+        MemoryStore::new(
+            MemoryConfig::default().with_capacity(capacity),
+            Arc::new(clock.clone()),
+        ),
         clock,
     )
 }

@@ -35,6 +35,7 @@ impl Refusal {
 
 /// The details of a problem (RFC 9457).
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ProblemDetails {
     /// The code of the problem.
     pub code: Code,

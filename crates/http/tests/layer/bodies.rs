@@ -24,12 +24,12 @@ fn lengths(runs: &Runs) -> Router {
 }
 
 fn small() -> Route {
-    Route::new().limits(BodyLimits {
-        request_bytes: 1000,
-        request_time: Duration::from_millis(300),
-        drain_bytes: 4000,
-        ..BodyLimits::default()
-    })
+    Route::new().limits(
+        BodyLimits::default()
+            .with_request_bytes(1000)
+            .with_request_time(Duration::from_millis(300))
+            .with_drain_bytes(4000),
+    )
 }
 
 const HEAD: &str = "POST / HTTP/1.1\r\nhost: test\r\nidempotency-key: k\r\n";

@@ -106,10 +106,7 @@ async fn store_down_means_503_unless_fail_open() {
         for _ in 0..20 {
             store.next(CallKind::Claim, Fault::Refuse);
         }
-        let policy = Policy {
-            store_down,
-            ..Policy::default()
-        };
+        let policy = Policy::default().with_store_down(store_down);
         let semel = semel::Semel::builder()
             .policy(policy)
             .open_on(Arc::new(store))
@@ -184,19 +181,13 @@ async fn record_of_another_door_is_reported_and_does_not_run() {
     }
     let namespace = semel_core::Namespace::new("", "", "charge").unwrap();
     let key = semel_core::Key::parse("k").unwrap();
-    let policy = std::sync::Arc::new(Policy {
-        crash: CrashPolicy::Hold,
-        ..Policy::default()
-    });
+    let policy = std::sync::Arc::new(Policy::default().with_crash(CrashPolicy::Hold));
     let engine = rig.semel.engine();
     let request =
         semel_core::engine::Request::new(engine, namespace, &key, builder.finish(), policy);
     let answer = semel_core::Answer::from_body("not by HTTP");
     let effect = |_| async {
-        semel_core::engine::Report {
-            value: (),
-            verdict: semel_core::engine::Verdict::Complete(answer),
-        }
+        semel_core::engine::Report::new((), semel_core::engine::Verdict::Complete(answer))
     };
     engine.execute(request, effect).await;
     let told = rig.send(post("/", "k", "{}")).await;

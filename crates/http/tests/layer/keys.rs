@@ -226,10 +226,7 @@ async fn ambiguous_json_is_refused_unless_compared_by_bytes() {
         (400, "idempotency_payload_invalid".to_owned())
     );
     assert_eq!(runs.begun(), 0);
-    let by_bytes = Payload {
-        body: BodyComparison::Bytes,
-        ..Payload::default()
-    };
+    let by_bytes = Payload::default().with_body(BodyComparison::Bytes);
     let rig = Rig::with(Route::new().payload(by_bytes), count(&runs)).await;
     assert_eq!(rig.send(post("/", "k", twice)).await.text(), "1");
 }

@@ -19,10 +19,7 @@ fn count(runs: &Runs) -> Router {
 #[tokio::test]
 async fn observe_mode_runs_everything_and_reports_decisions() {
     let runs = Runs::default();
-    let limits = BodyLimits {
-        request_bytes: 100,
-        ..BodyLimits::default()
-    };
+    let limits = BodyLimits::default().with_request_bytes(100);
     let route = Route::new()
         .mode(Mode::Observe)
         .require_key()

@@ -136,10 +136,7 @@ async fn ambiguous_key_in_the_body_is_refused() {
     let router = Router::new().fallback(move || async move { counted.begin().to_string() });
     let route = Route::new()
         .key(semel::http::KeySource::field("key"))
-        .payload(semel::http::Payload {
-            body: semel::http::BodyComparison::Bytes,
-            ..semel::http::Payload::default()
-        });
+        .payload(semel::http::Payload::default().with_body(semel::http::BodyComparison::Bytes));
     let rig = Rig::with(route, router).await;
     for body in [
         r#"{"key":"a","key":"b"}"#,

@@ -65,12 +65,7 @@ async fn events_are_streamed_and_the_replay_says_they_are_missing() {
 
 #[tokio::test]
 async fn oversized_response_arrives_whole_and_does_not_run_again() {
-    let route = || {
-        Route::new().policy(Policy {
-            max_answer_bytes: 1000,
-            ..Policy::default()
-        })
-    };
+    let route = || Route::new().policy(Policy::default().with_max_answer_bytes(1000));
     for (exact, make) in [
         (
             Some(5000),
@@ -111,10 +106,7 @@ async fn an_answer_of_unknown_length_that_fits_is_kept() {
 
 #[tokio::test]
 async fn slow_response_counts_as_a_stream() {
-    let limits = BodyLimits {
-        gather_time: Duration::from_millis(100),
-        ..BodyLimits::default()
-    };
+    let limits = BodyLimits::default().with_gather_time(Duration::from_millis(100));
     for route in [Route::new().limits(limits), Route::new().streams()] {
         let runs = Runs::default();
         let rig = Rig::with(route, app(&runs, || pieces(6, 50, "hello"))).await;

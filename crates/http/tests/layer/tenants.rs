@@ -130,10 +130,8 @@ async fn every_credential_counts_without_a_principal() {
 #[tokio::test]
 async fn only_named_cookies_count() {
     let runs = Runs::default();
-    let route = Route::new().credentials(CredentialRules {
-        cookies: vec!["sid".to_owned()],
-        ..CredentialRules::default()
-    });
+    let route =
+        Route::new().credentials(CredentialRules::default().with_cookies(vec!["sid".to_owned()]));
     let rig = Rig::with(route, whoami(&runs)).await;
     let ask = |value: &'static str| rig.send(with(post("/", "k", "{}"), "cookie", value));
     assert_eq!(ask("_ga=1; sid=alice").await.status, 200);

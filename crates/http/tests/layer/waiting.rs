@@ -55,10 +55,7 @@ impl Gated {
 }
 
 fn wait(limit: Duration) -> Policy {
-    Policy {
-        on_busy: OnBusy::Wait(limit),
-        ..Policy::default()
-    }
+    Policy::default().with_on_busy(OnBusy::Wait(limit))
 }
 
 #[tokio::test]
@@ -111,10 +108,7 @@ async fn eleventh_waiter_of_a_key_gets_429() {
 #[tokio::test]
 async fn profile_decides_whether_duplicates_wait() {
     let soon = Duration::from_millis(50);
-    let refuse = Policy {
-        on_busy: OnBusy::Refuse,
-        ..Policy::default()
-    };
+    let refuse = Policy::default().with_on_busy(OnBusy::Refuse);
     for (profile, policy, status, seconds) in [
         (Profile::Ietf, Some(refuse), 409, 1..=1),
         (Profile::Ietf, Some(wait(soon)), 409, 5..=6),

@@ -81,10 +81,7 @@ async fn unverified_delivery_is_refused_and_claims_nothing() {
 async fn unverified_delivery_is_refused_in_every_mode() {
     for mode in [Mode::Observe, Mode::Off] {
         let runs = Runs::default();
-        let limits = BodyLimits {
-            request_bytes: 100,
-            ..BodyLimits::default()
-        };
+        let limits = BodyLimits::default().with_request_bytes(100);
         let route = StandardWebhooks::new(&[SECRET]).unwrap().route();
         let rig = Rig::with(route.mode(mode).limits(limits), hook(&runs)).await;
         let mut forged = delivery("msg_1", "{}", 0);

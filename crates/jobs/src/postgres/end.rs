@@ -105,11 +105,7 @@ impl Inner {
                 record: record.clone(),
                 not_held: Mutex::new(false),
             });
-            let remote = RemoteLease {
-                identity: record.identity,
-                fence: record.fence,
-                token: record.token,
-            };
+            let remote = RemoteLease::new(record.identity, record.fence, record.token);
             let job = JobRef {
                 id: held.id,
                 request_id: held.request_id,

@@ -165,19 +165,20 @@ impl Inner {
 
     /// The record's lease is as long as possible: it only says that there is a job, and isn't the worker's lease.
     pub(super) fn policy(&self, retention: Duration) -> Policy {
-        Policy {
-            lease: retention
-                .min(ClaimTerms::MAX_LEASE)
-                .max(ClaimTerms::MIN_LEASE),
-            retention: retention.max(ClaimTerms::MIN_LEASE),
-            crash: CrashPolicy::Takeover,
-            max_attempts: u16::MAX,
-            on_busy: OnBusy::Refuse,
-            max_waiters_per_key: 1,
-            max_answer_bytes: self.config.max_answer_bytes,
-            store_down: StoreDown::Closed,
-            mode: Mode::Enforce,
-        }
+        Policy::default()
+            .with_lease(
+                retention
+                    .min(ClaimTerms::MAX_LEASE)
+                    .max(ClaimTerms::MIN_LEASE),
+            )
+            .with_retention(retention.max(ClaimTerms::MIN_LEASE))
+            .with_crash(CrashPolicy::Takeover)
+            .with_max_attempts(u16::MAX)
+            .with_on_busy(OnBusy::Refuse)
+            .with_max_waiters_per_key(1)
+            .with_max_answer_bytes(self.config.max_answer_bytes)
+            .with_store_down(StoreDown::Closed)
+            .with_mode(Mode::Enforce)
     }
 }
 

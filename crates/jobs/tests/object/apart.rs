@@ -28,10 +28,7 @@ async fn take_all(bench: &Bench, tenant: &str, span: Duration) -> Vec<JobLease> 
 }
 
 async fn listed(bench: &Bench, tenant: Option<&str>) -> Vec<(JobId, String)> {
-    let query = JobQuery {
-        tenant: tenant.map(str::to_owned),
-        ..JobQuery::default()
-    };
+    let query = JobQuery::default().with_tenant(tenant.map(str::to_owned));
     let page = bench.queue.list(&query).await.expect("an answer");
     page.jobs
         .into_iter()

@@ -43,10 +43,7 @@ impl Bench {
         let env = semel::tokio_env();
         let store = ObjectStore::open(&url, Arc::clone(&env.clock)).await;
         let store = store.expect("a bucket that is fit");
-        let config = QueueConfig {
-            retention: DEFAULT_TTL,
-            ..QueueConfig::default()
-        };
+        let config = QueueConfig::default().with_retention(DEFAULT_TTL);
         let queue = ObjectQueue::new(&store, &env, environment, config);
         let jobs = Jobs::new(Arc::new(queue.clone()), env.clock, KeyRules::default());
         Self {

@@ -72,10 +72,7 @@ async fn failures_are_tried_again_and_then_buried() {
     };
     let job = submit().await.unwrap().job();
     let queue = bench.jobs.queue();
-    let again = JobFailure {
-        delay: Some(Duration::ZERO),
-        ..JobFailure::again("no luck")
-    };
+    let again = JobFailure::again("no luck").with_delay(Duration::ZERO);
     for expected in [JobState::Queued, JobState::Dead] {
         let leased = bench.take(LONG).await.unwrap();
         assert_eq!(
@@ -87,10 +84,7 @@ async fn failures_are_tried_again_and_then_buried() {
         submit().await.unwrap(),
         SubmitOutcome::Failed(job, "no luck".to_owned())
     );
-    let dead = JobQuery {
-        state: Some(JobState::Dead),
-        ..JobQuery::default()
-    };
+    let dead = JobQuery::default().with_state(JobState::Dead);
     assert_eq!(queue.list(&dead).await.unwrap().jobs.len(), 1);
     queue.retry(job.id).await.unwrap();
     assert_eq!(bench.take(LONG).await.unwrap().id, job.id);

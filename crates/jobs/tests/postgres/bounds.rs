@@ -7,20 +7,12 @@ use semel_jobs::{Error, LeaseOptions, QueueConfig, QueueLimits};
 use crate::support::Bench;
 
 async fn bench(limits: QueueLimits) -> Bench {
-    Bench::with(QueueConfig {
-        limits,
-        ..QueueConfig::default()
-    })
-    .await
+    Bench::with(QueueConfig::default().with_limits(limits)).await
 }
 
 #[tokio::test]
 async fn b1_a_full_queue_refuses_what_is_new_and_knows_what_is_not() {
-    let bench = bench(QueueLimits {
-        queued_per_kind: Some(3),
-        ..QueueLimits::default()
-    })
-    .await;
+    let bench = bench(QueueLimits::default().with_queued_per_kind(3)).await;
     for n in 0..3 {
         bench.submit(&format!("k-{n}"), 5).await;
     }
@@ -49,11 +41,7 @@ async fn b1_a_full_queue_refuses_what_is_new_and_knows_what_is_not() {
 
 #[tokio::test]
 async fn b1_a_client_with_too_many_unfinished_jobs_is_refused() {
-    let bench = bench(QueueLimits {
-        unfinished_per_client: Some(2),
-        ..QueueLimits::default()
-    })
-    .await;
+    let bench = bench(QueueLimits::default().with_unfinished_per_client(2)).await;
     let submit = |client: &'static str| bench.jobs.submit("charge", &1).client(client);
     submit("a").await.unwrap();
     submit("a").await.unwrap();
@@ -72,11 +60,8 @@ async fn b1_a_client_with_too_many_unfinished_jobs_is_refused() {
 
 #[tokio::test]
 async fn b1_no_more_run_than_may_the_others_wait() {
-    let bench = bench(QueueLimits {
-        running: HashMap::from([("charge".to_owned(), 5)]),
-        ..QueueLimits::default()
-    })
-    .await;
+    let bench =
+        bench(QueueLimits::default().with_running(HashMap::from([("charge".to_owned(), 5)]))).await;
     let all = (0..60).map(|n| semel_jobs::NewJob::new("charge", n.to_string()));
     bench.jobs.submit_all(all.collect()).await;
     let mut ask = LeaseOptions::new("w", &["charge", "other"]);

@@ -8,11 +8,7 @@ use crate::support::Bench;
 
 #[tokio::test]
 async fn an_answer_past_the_cap_is_remembered_without_its_body() {
-    let bench = Bench::with(QueueConfig {
-        max_answer_bytes: 10,
-        ..QueueConfig::default()
-    })
-    .await;
+    let bench = Bench::with(QueueConfig::default().with_max_answer_bytes(10)).await;
     let job = bench.submit("k-1", 5).await.job();
     bench
         .complete(&bench.take_one().await, "\"more than ten\"")

@@ -76,10 +76,7 @@ async fn ended_and_failed_may_be_told_again() {
     bench.submit("k-1", 5).await;
     let queue = bench.jobs.queue();
     let leased = bench.take_one().await;
-    let again = JobFailure {
-        delay: Some(Duration::ZERO),
-        ..JobFailure::again("no luck")
-    };
+    let again = JobFailure::again("no luck").with_delay(Duration::ZERO);
     for _ in 0..2 {
         let state = queue.fail(leased.id, leased.token, &again).await.unwrap();
         assert_eq!(state, JobState::Queued);
@@ -121,10 +118,7 @@ async fn after_its_last_attempt_a_job_is_a_dead_letter() {
     };
     let job = submit().await.unwrap().job();
     let queue = bench.jobs.queue();
-    let again = JobFailure {
-        delay: Some(Duration::ZERO),
-        ..JobFailure::again("the provider said no")
-    };
+    let again = JobFailure::again("the provider said no").with_delay(Duration::ZERO);
     for expected in [JobState::Queued, JobState::Dead, JobState::Dead] {
         let leased = match expected {
             JobState::Queued => bench.take_one().await,
@@ -229,11 +223,9 @@ async fn another_environments_dead_letters_are_left_alone() {
     let leased = bench.take_one().await;
     let (queue, failed) = (bench.jobs.queue(), JobFailure::for_good("broken"));
     queue.fail(leased.id, leased.token, &failed).await.unwrap();
-    let config = QueueConfig {
-        retention: Duration::from_millis(1),
-        max_retention: Duration::from_millis(1),
-        ..QueueConfig::default()
-    };
+    let config = QueueConfig::default()
+        .with_retention(Duration::from_millis(1))
+        .with_max_retention(Duration::from_millis(1));
     let store = bench.semel.postgres().unwrap();
     let opened = |environment| {
         let config = config.clone();

@@ -121,13 +121,12 @@ pub(super) async fn list(
     if limit == 0 || limit > 1000 {
         return Err(Failure::invalid("limit must be from 1 to 1000"));
     }
-    let query = JobQuery {
-        tenant: asked.tenant,
-        kind: asked.kind,
-        state: asked.state.map(JobState::from),
-        after: asked.after.as_deref().map(parse_job_id).transpose()?,
-        limit,
-    };
+    let query = JobQuery::default()
+        .with_tenant(asked.tenant)
+        .with_kind(asked.kind)
+        .with_state(asked.state.map(JobState::from))
+        .with_after(asked.after.as_deref().map(parse_job_id).transpose()?)
+        .with_limit(limit);
     let queue = state.require_jobs()?.queue();
     let page = queue
         .list(&query)

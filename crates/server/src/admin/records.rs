@@ -123,14 +123,13 @@ pub(super) async fn list(
             "limit must be from 1 to 1000, and the cursor must come from a listing",
         ));
     }
-    let asked = StoreQuery {
-        environment: query.environment,
-        tenant,
-        scope: query.scope,
-        state: query.state.map(Into::into),
-        after: query.cursor.map(Cursor),
-        limit,
-    };
+    let asked = StoreQuery::default()
+        .with_environment(query.environment)
+        .with_tenant(tenant)
+        .with_scope(query.scope)
+        .with_state(query.state.map(semel_core::State::from))
+        .with_after(query.cursor.map(Cursor))
+        .with_limit(limit);
     let store = state.semel.store();
     let page = store
         .list(&asked)

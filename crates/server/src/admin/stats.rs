@@ -9,7 +9,6 @@ use utoipa::ToSchema;
 
 use super::AdminState;
 use crate::audit::{CopyStatus, Count};
-use crate::labels::breaker;
 use crate::operators::Operator;
 use crate::web::{
     Failure, Problem401, Problem403, Problem429, format_time, json_response, to_millis,
@@ -98,7 +97,7 @@ impl EngineView {
         Self {
             running: engine.running(),
             waiting: engine.waiting(),
-            breaker: breaker(engine.breaker()).to_owned(),
+            breaker: engine.breaker().as_str().to_owned(),
         }
     }
 }

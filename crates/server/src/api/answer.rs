@@ -170,12 +170,7 @@ fn encode_head(status: Option<u64>, headers: &[Header]) -> Result<Bytes, Failure
         }
         kept.append(name, value);
     }
-    let head = StoredHead {
-        status,
-        headers: kept,
-        trailers: HeaderMap::new(),
-        headers_left_out: false,
-    };
+    let head = StoredHead::new(status).with_headers(kept);
     Ok(head.encode())
 }
 

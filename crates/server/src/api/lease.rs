@@ -96,11 +96,7 @@ pub(super) async fn renew(
             "a checkpoint has at most {most} bytes"
         )));
     }
-    let lease = RemoteLease {
-        identity,
-        fence: Fence(asked.fence),
-        token: parse_token(&asked.token)?,
-    };
+    let lease = RemoteLease::new(identity, Fence(asked.fence), parse_token(&asked.token)?);
     let may = |namespace: &Namespace| state.may_see(&caller, namespace);
     let renewed = Box::pin(state.semel.engine().renew(&lease, checkpoint.as_ref(), may)).await;
     let remaining = renewed.map_err(|problem| lease_failure(&problem, &identity))?;
@@ -185,11 +181,7 @@ pub(super) async fn settle(
     Json(asked): Json<SettleRequest>,
 ) -> Result<Response, Failure> {
     let verdict = read_verdict(asked.outcome, asked.answer)?;
-    let lease = RemoteLease {
-        identity,
-        fence: Fence(asked.fence),
-        token: parse_token(&asked.token)?,
-    };
+    let lease = RemoteLease::new(identity, Fence(asked.fence), parse_token(&asked.token)?);
     let most = state.semel.policy().max_answer_bytes;
     let bytes = kept_bytes(&verdict, most);
     let engine = state.semel.engine().clone();

@@ -111,11 +111,12 @@ impl ApiConfig {
         };
         let wait = read_millis("wait_ms", overrides.wait_ms, 0, DAY_MS)?;
         policy.on_busy = match (overrides.on_busy, wait, policy.on_busy) {
-            (Some(config::OnBusy::Refuse), _, _) | (None, None, OnBusy::Refuse) => OnBusy::Refuse,
+            (Some(config::OnBusy::Refuse), _, _) => OnBusy::Refuse,
             (_, Some(wait), _) | (_, None, OnBusy::Wait(wait)) => {
                 OnBusy::Wait(wait.min(self.max_wait))
             }
-            (Some(config::OnBusy::Wait), None, OnBusy::Refuse) => OnBusy::Wait(self.max_wait),
+            (Some(config::OnBusy::Wait), None, _) => OnBusy::Wait(self.max_wait),
+            (None, None, on_busy) => on_busy,
         };
         Ok(Arc::new(policy))
     }
@@ -155,10 +156,7 @@ mod tests {
 
     fn policy_with(text: &str) -> Result<Arc<Policy>, Failure> {
         let mut config = ApiConfig::default();
-        let hold = Policy {
-            crash: CrashPolicy::Hold,
-            ..Policy::default()
-        };
+        let hold = Policy::default().with_crash(CrashPolicy::Hold);
         config.scopes.insert("held".to_owned(), Arc::new(hold));
         let (scope, text) = text.split_once(' ').unwrap();
         let asked = serde_json::from_str(text).unwrap();

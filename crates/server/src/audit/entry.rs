@@ -237,7 +237,7 @@ fn describe_step(step: &Step, now: Timestamp) -> (&'static str, Option<&'static 
             Some("IDEMPOTENCY_HIT"),
             json!({
                 "state": "in_progress",
-                "why": labels::busy(*why),
+                "why": why.as_str(),
                 "waited_ms": to_millis(*waited),
                 "timeout_ms": to_millis(*limit),
             }),
@@ -274,7 +274,7 @@ fn describe_rare_step(step: &Step) -> (&'static str, Option<&'static str>, Value
             kind,
             certainty,
         } => json!({
-            "call": labels::store_call(*call),
+            "call": call.as_str(),
             "kind": kind.as_str(),
             "changed": labels::changed(*certainty),
         }),
@@ -283,12 +283,12 @@ fn describe_rare_step(step: &Step) -> (&'static str, Option<&'static str>, Value
             failures,
             threshold,
         } => json!({
-            "state": labels::breaker(*state),
+            "state": state.as_str(),
             "failures": failures,
             "threshold": threshold,
         }),
         Step::Swept { records } => json!({"records": records, "reason": "ttl_elapsed"}),
-        Step::Observed { decision } => json!({"would": labels::would(decision)}),
+        Step::Observed { decision } => json!({"would": decision.as_str()}),
         Step::Refused { code } => json!({"code": code.as_str()}),
         Step::Oversized { bytes, most } => json!({"bytes": bytes, "most": most}),
         _ => Value::Null,

@@ -8,30 +8,29 @@ use super::route::{self, RouteSettings};
 impl RouteSettings {
     /// The policy of the route, without the rules of its profile.
     pub(crate) fn policy(&self) -> Policy {
-        Policy {
-            lease: self.lease.0,
-            retention: self.retention.0,
-            crash: match self.crash {
+        Policy::default()
+            .with_lease(self.lease.0)
+            .with_retention(self.retention.0)
+            .with_crash(match self.crash {
                 route::Crash::Takeover => CrashPolicy::Takeover,
                 route::Crash::Hold => CrashPolicy::Hold,
-            },
-            max_attempts: self.max_attempts,
-            on_busy: match (self.on_busy, self.http_profile().terms().waits) {
+            })
+            .with_max_attempts(self.max_attempts)
+            .with_on_busy(match (self.on_busy, self.http_profile().terms().waits) {
                 (Some(route::OnBusy::Wait), _) | (None, true) => OnBusy::Wait(self.wait.0),
                 (Some(route::OnBusy::Refuse), _) | (None, false) => OnBusy::Refuse,
-            },
-            max_waiters_per_key: self.max_waiters,
-            max_answer_bytes: self.max_answer.bytes(),
-            store_down: match self.store_down {
+            })
+            .with_max_waiters_per_key(self.max_waiters)
+            .with_max_answer_bytes(self.max_answer.bytes())
+            .with_store_down(match self.store_down {
                 route::StoreDown::Closed => StoreDown::Closed,
                 route::StoreDown::Open => StoreDown::Open,
-            },
-            mode: match self.mode {
+            })
+            .with_mode(match self.mode {
                 route::Mode::Enforce => semel::Mode::Enforce,
                 route::Mode::Observe => semel::Mode::Observe,
                 route::Mode::Off => semel::Mode::Off,
-            },
-        }
+            })
     }
 
     /// The profile of the route, as the HTTP layer has it.

@@ -114,7 +114,7 @@ impl From<Job> for JobView {
         let (result, omitted) = match &job.answer {
             Some(JobAnswer::Kept(body)) => (parse_raw(body), None),
             Some(JobAnswer::Omitted { bytes }) => (None, Some(*bytes)),
-            None => (None, None),
+            _ => (None, None),
         };
         Self {
             ok: true,

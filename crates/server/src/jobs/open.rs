@@ -17,18 +17,19 @@ use crate::config;
 pub async fn open(config: &config::Jobs, semel: &Semel) -> Result<Jobs, Error> {
     let default = QueueConfig::default();
     let retention = |default_retention| config.retention.map_or(default_retention, |span| span.0);
-    let settings = |default_retention| QueueConfig {
-        retention: retention(default_retention),
-        max_retention: config.max_retention.0,
-        max_answer_bytes: config.max_result_bytes.bytes(),
-        max_attempts: config.max_attempts,
-        backoff: config.backoff.0,
-        limits: QueueLimits {
-            queued_per_kind: config.max_queued_per_kind,
-            unfinished_per_client: config.max_unfinished_per_client,
-            running_per_kind: config.max_running_per_kind,
-            ..QueueLimits::default()
-        },
+    let settings = |default_retention| {
+        QueueConfig::default()
+            .with_retention(retention(default_retention))
+            .with_max_retention(config.max_retention.0)
+            .with_max_answer_bytes(config.max_result_bytes.bytes())
+            .with_max_attempts(config.max_attempts)
+            .with_backoff(config.backoff.0)
+            .with_limits(
+                QueueLimits::default()
+                    .with_queued_per_kind(config.max_queued_per_kind)
+                    .with_unfinished_per_client(config.max_unfinished_per_client)
+                    .with_running_per_kind(config.max_running_per_kind),
+            )
     };
     let env = semel.engine().env();
     let queue: Arc<dyn Queue> = if let Some(store) = semel.postgres() {

@@ -167,7 +167,7 @@ impl From<SubmitOutcome> for SubmitView {
                 view.result_omitted_bytes = Some(bytes);
             }
             SubmitOutcome::Failed(_, error) => view.error = Some(error),
-            SubmitOutcome::Accepted(_) | SubmitOutcome::InProgress(_) => {}
+            _ => {}
         }
         view
     }

@@ -120,13 +120,13 @@ pub(super) async fn lease(
     caller: Caller,
     Json(asked): Json<LeaseRequest>,
 ) -> Result<Response, Failure> {
-    let ask = LeaseOptions {
-        tenant: caller.resolve_tenant(asked.tenant.as_deref())?,
-        kinds: asked.kinds,
-        worker: asked.worker,
-        most: usize::try_from(asked.max_jobs.unwrap_or(1)).unwrap_or(usize::MAX),
-        span: Duration::from_millis(asked.lease_ms.unwrap_or(DEFAULT_LEASE_MS)),
-    };
+    let kinds: Vec<&str> = asked.kinds.iter().map(String::as_str).collect();
+    let ask = LeaseOptions::new(&asked.worker, &kinds)
+        .with_tenant(caller.resolve_tenant(asked.tenant.as_deref())?)
+        .with_most(usize::try_from(asked.max_jobs.unwrap_or(1)).unwrap_or(usize::MAX))
+        .with_span(Duration::from_millis(
+            asked.lease_ms.unwrap_or(DEFAULT_LEASE_MS),
+        ));
     let wait = parse_wait(asked.wait_ms)?;
     let _slot = match wait.is_zero() {
         true => None,
@@ -300,11 +300,11 @@ pub(super) async fn fail(
 ) -> Result<Response, Failure> {
     let lease = parse_lease_token(&asked.lease_token)?;
     state.find_job(&caller, id).await?;
-    let failed = JobFailure {
-        error: asked.error,
-        retryable: asked.retryable.unwrap_or(true),
-        delay: asked.delay_ms.map(Duration::from_millis),
+    let failed = match asked.retryable {
+        Some(false) => JobFailure::for_good(&asked.error),
+        _ => JobFailure::again(&asked.error),
     };
+    let failed = failed.with_delay(asked.delay_ms.map(Duration::from_millis));
     let state_now = state.jobs.queue().fail(id, lease, &failed).await;
     let state_now = state_now.map_err(|error| job_failure(&error))?;
     if state_now.has_ended() {

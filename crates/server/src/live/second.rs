@@ -9,7 +9,6 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::distribution::{Distribution, Quantiles};
-use crate::labels;
 use crate::web::to_millis;
 
 /// The state of the engine at the end of a second.
@@ -27,7 +26,7 @@ impl EngineSnapshot {
             time_ms: engine.env().clock.wall().as_micros() / 1000,
             running: engine.running(),
             waiting: engine.waiting(),
-            breaker: labels::breaker(engine.breaker()),
+            breaker: engine.breaker().as_str(),
         }
     }
 }
@@ -175,7 +174,7 @@ impl Second {
             Ending::Problem(Code::InFlight) => &mut tally.in_flight,
             Ending::Problem(Code::InDoubt) => &mut tally.in_doubt,
             Ending::Problem(Code::StoreUnavailable) => &mut tally.unavailable,
-            Ending::Problem(_) => &mut tally.other,
+            _ => &mut tally.other,
         };
         *counter = counter.saturating_add(1);
     }

@@ -59,6 +59,7 @@ impl Shadow {
             ShadowDecision::InDoubt => &mut found.in_doubt,
             ShadowDecision::Unavailable => &mut found.unavailable,
             ShadowDecision::Refuse(_) => &mut found.refused,
+            _ => return,
         } += 1;
         self.any.store(true, Ordering::Relaxed);
     }

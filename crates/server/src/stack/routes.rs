@@ -15,18 +15,16 @@ use crate::replay_auth;
 
 /// The rules for keys.
 pub(crate) fn key_rules(config: &Config) -> KeyRules {
-    KeyRules {
-        max_bytes: config.keys.max_bytes,
-        extra: config.keys.extra.clone().into(),
-    }
+    KeyRules::default()
+        .with_max_bytes(config.keys.max_bytes)
+        .with_extra(config.keys.extra.clone())
 }
 
 fn credentials(config: &Config) -> CredentialRules {
     let names = config.credentials.headers.iter();
-    CredentialRules {
-        headers: names.filter_map(|name| header_name(name)).collect(),
-        cookies: config.credentials.cookies.clone(),
-    }
+    CredentialRules::default()
+        .with_headers(names.filter_map(|name| header_name(name)).collect())
+        .with_cookies(config.credentials.cookies.clone())
 }
 
 /// Builds a route of the idempotency layer.
@@ -43,12 +41,12 @@ pub(super) fn build_route(
         .methods(methods(&settings.methods))
         .key(key_source(settings))
         .payload(payload(&settings.fingerprint))
-        .limits(BodyLimits {
-            request_bytes: settings.max_body.bytes(),
-            request_time: settings.body_time.0,
-            gather_time: settings.gather_time.0,
-            ..BodyLimits::default()
-        })
+        .limits(
+            BodyLimits::default()
+                .with_request_bytes(settings.max_body.bytes())
+                .with_request_time(settings.body_time.0)
+                .with_gather_time(settings.gather_time.0),
+        )
         .extension(LostAnswerPolicy {
             doubts: settings.lost_answer == LostAnswer::Doubt,
             observes: settings.mode == config::Mode::Observe,
@@ -108,18 +106,20 @@ fn key_source(settings: &RouteSettings) -> KeySource {
 fn payload(fingerprint: &config::Fingerprint) -> Payload {
     use semel::http::BodyComparison;
     let paths = |paths: &[String]| paths.iter().cloned().map(Into::into).collect();
-    Payload {
-        method: fingerprint.method,
-        authority: fingerprint.authority,
-        path: fingerprint.path,
-        query: fingerprint.query,
-        content_type: fingerprint.content_type,
-        headers: fingerprint
-            .headers
-            .iter()
-            .filter_map(|name| header_name(name))
-            .collect(),
-        body: match fingerprint.body {
+    Payload::default()
+        .with_method(fingerprint.method)
+        .with_authority(fingerprint.authority)
+        .with_path(fingerprint.path)
+        .with_query(fingerprint.query)
+        .with_content_type(fingerprint.content_type)
+        .with_headers(
+            fingerprint
+                .headers
+                .iter()
+                .filter_map(|name| header_name(name))
+                .collect(),
+        )
+        .with_body(match fingerprint.body {
             config::Compare::Nothing => BodyComparison::Nothing,
             config::Compare::Bytes => BodyComparison::Bytes,
             config::Compare::Meaning if !fingerprint.include.is_empty() => {
@@ -129,25 +129,28 @@ fn payload(fingerprint: &config::Fingerprint) -> Payload {
                 BodyComparison::Except(paths(&fingerprint.exclude))
             }
             config::Compare::Meaning => BodyComparison::Meaning,
-        },
-    }
+        })
 }
 
 /// The settings of the engine.
 pub(crate) fn engine_config(config: &Config) -> semel::EngineConfig {
     let (engine, limits) = (&config.engine, &config.limits);
-    semel::EngineConfig {
-        max_waiters: limits.waiting,
-        max_waiters_per_tenant: ProcessLimits::compute_share(limits.tenant_share, limits.waiting),
-        call_limit: engine.store_timeout.0,
-        breaker: semel::BreakerConfig {
-            failures: engine.breaker_failures,
-            first_try: engine.breaker_first_try.0,
-            open_for: engine.breaker_open_for.0,
-        },
-        cache: semel::CacheConfig {
-            max_bytes: engine.cache_size.0,
-            max_age: engine.cache_age.0,
-        },
-    }
+    semel::EngineConfig::default()
+        .with_max_waiters(limits.waiting)
+        .with_max_waiters_per_tenant(ProcessLimits::compute_share(
+            limits.tenant_share,
+            limits.waiting,
+        ))
+        .with_call_limit(engine.store_timeout.0)
+        .with_breaker(
+            semel::BreakerConfig::default()
+                .with_failures(engine.breaker_failures)
+                .with_first_try(engine.breaker_first_try.0)
+                .with_open_for(engine.breaker_open_for.0),
+        )
+        .with_cache(
+            semel::CacheConfig::default()
+                .with_max_bytes(engine.cache_size.0)
+                .with_max_age(engine.cache_age.0),
+        )
 }

@@ -26,10 +26,7 @@ pub(super) async fn load(settings: &Encryption) -> Result<Option<Keyring>, Start
         providers.push(("store.encryption.key_variable", Box::new(variable)));
     }
     if !settings.key_command.is_empty() {
-        let command = KeyCommand {
-            command: settings.key_command.clone(),
-            timeout: settings.key_command_timeout.0,
-        };
+        let command = KeyCommand::new(settings.key_command.clone(), settings.key_command_timeout.0);
         providers.push(("store.encryption.key_command", Box::new(command)));
     }
     let mut keys = Vec::new();

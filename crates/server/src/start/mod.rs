@@ -91,10 +91,10 @@ impl<'a> OpenOptions<'a> {
         let observers = Arc::new(ObserverList(observers));
         let env = match telemetry.tracing {
             None => env,
-            Some(_) => Env {
-                spawn: Arc::new(TracedSpawn(env.spawn)),
-                ..env
-            },
+            Some(_) => {
+                let spawn = Arc::new(TracedSpawn(Arc::clone(&env.spawn)));
+                env.with_spawn(spawn)
+            }
         };
         let semel = self.open_observed(env, observers).await?;
         let jobs = match config.jobs.enabled {

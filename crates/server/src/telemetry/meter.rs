@@ -16,7 +16,6 @@ use super::refused_payloads::RefusedPayloads;
 use super::series::{OTHER, Registry, Series, SeriesLabels};
 use super::table::{self as t, Kind};
 use crate::config;
-use crate::labels;
 
 /// The maximum length of a label value that a caller may choose.
 const MAX_LABEL_BYTES: usize = 128;
@@ -29,7 +28,7 @@ pub(super) struct Meter {
     series: ArcSwap<HashMap<String, Arc<Series>>>,
     max_scopes: usize,
     by_tenant: bool,
-    calls: [StoreCallMetrics; CALLS.len()],
+    calls: Vec<StoreCallMetrics>,
     breaker: [Counter; 3],
     not_asked: Counter,
     refused: RefusedPayloads,
@@ -40,26 +39,6 @@ struct StoreCallMetrics {
     answered: Counter,
     failed: Counter,
     seconds: Histogram,
-}
-
-const CALLS: [StoreCall; 6] = [
-    StoreCall::Claim,
-    StoreCall::Renew,
-    StoreCall::Settle,
-    StoreCall::Resolve,
-    StoreCall::Read,
-    StoreCall::Delete,
-];
-
-const fn call_index(call: StoreCall) -> usize {
-    match call {
-        StoreCall::Claim => 0,
-        StoreCall::Renew => 1,
-        StoreCall::Settle => 2,
-        StoreCall::Resolve => 3,
-        StoreCall::Read => 4,
-        StoreCall::Delete => 5,
-    }
 }
 
 impl Meter {
@@ -88,15 +67,17 @@ impl Meter {
             .gauge(&t::BUILD, &[("version", env!("CARGO_PKG_VERSION"))])
             .set(1.0);
         Ok(Self {
-            calls: CALLS
-                .map(|call| StoreCallMetrics::new(&registry, backend, labels::store_call(call))),
+            calls: StoreCall::ALL
+                .iter()
+                .map(|call| StoreCallMetrics::new(&registry, backend, call.as_str()))
+                .collect(),
             breaker: [
                 BreakerState::Closed,
                 BreakerState::Open,
                 BreakerState::HalfOpen,
             ]
             .map(|state| {
-                let labels = [of[0], ("state", labels::breaker(state))];
+                let labels = [of[0], ("state", state.as_str())];
                 registry.counter(&t::BREAKER_CHANGES, &labels)
             }),
             not_asked: registry.counter(&t::NOT_ASKED, &of),
@@ -193,7 +174,7 @@ impl Meter {
                 took,
                 answered,
             } => {
-                let calls = &self.calls[call_index(call)];
+                let calls = &self.calls[call.index()];
                 let counter = if answered {
                     &calls.answered
                 } else {
@@ -205,7 +186,7 @@ impl Meter {
             Step::StoreFailed { call, kind, .. } => {
                 let labels = [
                     ("backend", self.backend),
-                    ("call", labels::store_call(call)),
+                    ("call", call.as_str()),
                     ("kind", kind.as_str()),
                 ];
                 self.registry
@@ -234,7 +215,7 @@ impl Meter {
                 self.registry.counter(&t::RECOVERED, &labels).increment(1);
             }
             Step::Observed { ref decision } => {
-                let labels = series.labels.with(&[("would", labels::would(decision))]);
+                let labels = series.labels.with(&[("would", decision.as_str())]);
                 self.registry.counter(&t::OBSERVED, &labels).increment(1);
             }
             Step::Refused { code } => {

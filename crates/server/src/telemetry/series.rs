@@ -101,8 +101,8 @@ pub(super) struct Series {
     request_seconds: [Histogram; 2],
     replays: [[Counter; 2]; 2],
     claims: [Counter; 2],
-    busy: [Counter; 5],
-    effects: [Counter; 6],
+    busy: Vec<Counter>,
+    effects: Vec<Counter>,
     settled: [Counter; 4],
     pub(super) wait_seconds: Histogram,
     pub(super) effect_seconds: Histogram,
@@ -141,8 +141,14 @@ impl Series {
                     .map(|source| counter(&t::REPLAYS, &[("state", state), ("source", source)]))
             }),
             claims: ["new", "takeover"].map(|kind| counter(&t::CLAIMS, &[("kind", kind)])),
-            busy: BUSY.map(|why| counter(&t::BUSY, &[("why", why)])),
-            effects: VERDICTS.map(|verdict| counter(&t::EFFECTS, &[("verdict", verdict)])),
+            busy: BusyReason::ALL
+                .iter()
+                .map(|why| counter(&t::BUSY, &[("why", why.as_str())]))
+                .collect(),
+            effects: VerdictKind::ALL
+                .iter()
+                .map(|verdict| counter(&t::EFFECTS, &[("verdict", verdict.as_str())]))
+                .collect(),
             settled: SETTLED.map(|state| counter(&t::SETTLED, &[("state", state)])),
             wait_seconds: histogram(&t::WAIT_SECONDS, &[]),
             effect_seconds: histogram(&t::EFFECT_SECONDS, &[]),
@@ -180,25 +186,12 @@ impl Series {
         &self.claims[usize::from(attempt > 1)]
     }
 
-    pub(super) const fn busy(&self, why: BusyReason) -> &Counter {
-        &self.busy[match why {
-            BusyReason::Policy => 0,
-            BusyReason::WaitedTooLong => 1,
-            BusyReason::KeyWaiters => 2,
-            BusyReason::ProcessWaiters => 3,
-            BusyReason::TenantWaiters => 4,
-        }]
+    pub(super) fn busy(&self, why: BusyReason) -> &Counter {
+        &self.busy[why.index()]
     }
 
-    pub(super) const fn effect(&self, verdict: VerdictKind) -> &Counter {
-        &self.effects[match verdict {
-            VerdictKind::Complete => 0,
-            VerdictKind::Fail => 1,
-            VerdictKind::Retry => 2,
-            VerdictKind::NoEffect => 3,
-            VerdictKind::Unknown => 4,
-            VerdictKind::Panic => 5,
-        }]
+    pub(super) fn effect(&self, verdict: VerdictKind) -> &Counter {
+        &self.effects[verdict.index()]
     }
 
     pub(super) const fn settled(&self, state: State) -> &Counter {
@@ -211,14 +204,6 @@ impl Series {
     }
 }
 
-const BUSY: [&str; 5] = [
-    "policy",
-    "waited_too_long",
-    "key_waiters",
-    "process_waiters",
-    "tenant_waiters",
-];
-const VERDICTS: [&str; 6] = ["complete", "fail", "retry", "no_effect", "unknown", "panic"];
 const SETTLED: [&str; 4] = ["completed", "failed", "released", "in_doubt"];
 
 /// The label of a request's outcome.
@@ -232,5 +217,6 @@ pub(super) fn outcome(how: Ending) -> &'static str {
             let word = code.as_str();
             word.strip_prefix("idempotency_").unwrap_or(word)
         }
+        _ => OTHER,
     }
 }

@@ -95,10 +95,7 @@ async fn oversized_body_is_refused() {
 #[tokio::test]
 async fn checkpoints_and_answers_have_a_size_limit() {
     let setup = Setup {
-        policy: semel::Policy {
-            max_answer_bytes: 100,
-            ..semel::Policy::default()
-        },
+        policy: semel::Policy::default().with_max_answer_bytes(100),
         ..Setup::default()
     };
     let server = Server::with("memory://", setup).await;

@@ -379,11 +379,9 @@ async fn disconnect_before_the_lease_leaves_the_key_free() {
 #[tokio::test]
 async fn too_many_waiters_are_refused() {
     let setup = Setup {
-        policy: Policy {
-            max_waiters_per_key: 1,
-            on_busy: OnBusy::Wait(Duration::from_secs(5)),
-            ..Policy::default()
-        },
+        policy: Policy::default()
+            .with_max_waiters_per_key(1)
+            .with_on_busy(OnBusy::Wait(Duration::from_secs(5))),
         ..Setup::default()
     };
     let server = std::sync::Arc::new(Server::with("memory://", setup).await);

@@ -272,11 +272,9 @@ async fn drain_finishes_requests_of_disconnected_callers() {
     let answer = staying.await.unwrap();
     assert_eq!(answer.status, 200);
     assert_eq!(draining.await.unwrap(), DrainOutcome::Complete);
-    let query = semel::core::store::Query {
-        state: Some(semel::core::State::Completed),
-        scope: Some("http".to_owned()),
-        ..Default::default()
-    };
+    let query = semel::core::store::Query::default()
+        .with_state(semel::core::State::Completed)
+        .with_scope("http".to_owned());
     let done = semel.store().list(&query).await.unwrap();
     assert_eq!(done.records.len(), 2, "both were recorded");
 }

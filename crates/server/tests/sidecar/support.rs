@@ -128,10 +128,7 @@ impl Sidecar {
 
     /// The number of keys in a state, without those of the self-check.
     pub(crate) async fn keys(&self, state: State) -> usize {
-        let query = Query {
-            state: Some(state),
-            ..Query::default()
-        };
+        let query = Query::default().with_state(state);
         let page = self.semel.store().list(&query).await.expect("a listing");
         let own = |scope: &str| scope.starts_with("semel");
         page.records

@@ -29,6 +29,7 @@ pub enum CopyOutcome {
 
 /// What to do first with a record: write it, or compare it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum CopyMode {
     /// Write it: most records are missing in the target.
     Copying,

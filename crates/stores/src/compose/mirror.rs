@@ -144,11 +144,7 @@ impl Mirror {
         let twin = self.second.read(&lease.identity).await?;
         let twin = twin.filter(|record| record.token == lease.token);
         let fence = twin.map_or(lease.fence, |record| record.fence);
-        let bare = |fence| Grant {
-            fence,
-            memo: Bytes::new(),
-            ..lease.clone()
-        };
+        let bare = |fence| lease.clone().with_fence(fence).with_memo(Bytes::new());
         Ok((bare(lease.fence), bare(fence)))
     }
 
@@ -203,15 +199,11 @@ fn with_twin(grant: Grant, twin: &Grant) -> Grant {
     memo.put_u32_le(u32::try_from(grant.memo.len()).unwrap_or(u32::MAX));
     memo.put_slice(&grant.memo);
     memo.put_slice(&twin.memo);
-    let checkpoint = if grant.checkpoint.is_empty() {
-        twin.checkpoint.clone()
+    let grant = grant.with_memo(memo.freeze());
+    if grant.checkpoint.is_empty() {
+        grant.with_checkpoint(twin.checkpoint.clone())
     } else {
-        grant.checkpoint
-    };
-    Grant {
-        checkpoint,
-        memo: memo.freeze(),
-        ..grant
+        grant
     }
 }
 
@@ -220,28 +212,22 @@ fn split(lease: &Grant) -> Option<(Grant, Grant)> {
     let fence = Fence(memo.try_get_u64_le().ok()?);
     let length = usize::try_from(memo.try_get_u32_le().ok()?).ok()?;
     let mine = (length <= memo.len()).then(|| memo.split_to(length))?;
-    let of = |fence, memo| Grant {
-        fence,
-        memo,
-        ..lease.clone()
-    };
+    let of = |fence, memo| lease.clone().with_fence(fence).with_memo(memo);
     Some((of(lease.fence, mine), of(fence, memo)))
 }
 
 impl Store for Mirror {
     fn capabilities(&self) -> Capabilities {
         let (first, second) = (self.first.capabilities(), self.second.capabilities());
-        Capabilities {
-            durable: first.durable && second.durable,
-            shared: first.shared && second.shared,
+        first
+            .with_durable(first.durable && second.durable)
+            .with_shared(first.shared && second.shared)
             // A node that uses only the second store sends no wake-ups here.
-            wake: match first.wake {
+            .with_wake(match first.wake {
                 Wake::Exact if second.shared => Wake::Hint,
                 wake => wake,
-            },
-            max_answer_bytes: first.max_answer_bytes.min(second.max_answer_bytes),
-            ..first
-        }
+            })
+            .with_max_answer_bytes(first.max_answer_bytes.min(second.max_answer_bytes))
     }
 
     semel_core::forward_store!(|self| async => claim: claim_both, renew: renew_both, settle: settle_both, resolve: resolve_both);

@@ -231,10 +231,9 @@ impl Spill {
 
 impl Store for Spill {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            max_answer_bytes: Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES,
-            ..self.store.capabilities()
-        }
+        self.store
+            .capabilities()
+            .with_max_answer_bytes(Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES)
     }
 
     semel_core::forward_store!(|self| async => claim: claim_whole, settle: settle_either, resolve: resolve_either, read: read_whole);

@@ -10,6 +10,7 @@ use super::key::{EncryptionKey, KeyError};
 
 /// The key that new answers and checkpoints are encrypted with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WriteKey {
     /// The one with the highest id.
     #[default]

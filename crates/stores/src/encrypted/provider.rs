@@ -75,6 +75,7 @@ impl KeyProvider for KeyVariable {
 
 /// A command that prints lines `ID:KEY`: the hook for a key management service.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct KeyCommand {
     /// The program and its arguments. No shell reads them.
     pub command: Vec<String>,
@@ -112,6 +113,12 @@ impl KeyCommand {
             return Err(unreadable(place, &format_args!("it ended with {status}")));
         }
         Ok(bytes)
+    }
+
+    /// A program that may take this long.
+    #[must_use]
+    pub const fn new(command: Vec<String>, timeout: Duration) -> Self {
+        Self { command, timeout }
     }
 }
 

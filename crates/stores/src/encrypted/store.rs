@@ -220,10 +220,7 @@ impl Store for EncryptedStore {
 
     fn capabilities(&self) -> Capabilities {
         let inner = self.store.capabilities();
-        Capabilities {
-            max_answer_bytes: inner.max_answer_bytes.saturating_sub(MAX_OVERHEAD_BYTES),
-            ..inner
-        }
+        inner.with_max_answer_bytes(inner.max_answer_bytes.saturating_sub(MAX_OVERHEAD_BYTES))
     }
 
     semel_core::forward_store!(|self| async => claim: claim_opened, settle: settle_sealed, resolve: resolve_sealed, read: read_opened);

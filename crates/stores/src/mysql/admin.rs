@@ -67,12 +67,7 @@ impl StoreAdmin for MySqlStore {
     }
 
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
-        Box::pin(async move {
-            Ok(Stats {
-                records: self.inner.count().await?.unsigned_abs(),
-                capacity: None,
-            })
-        })
+        Box::pin(async move { Ok(Stats::new(self.inner.count().await?.unsigned_abs())) })
     }
 
     fn connections(&self) -> Option<Connections> {

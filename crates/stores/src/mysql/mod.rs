@@ -118,14 +118,12 @@ impl_store!(MySqlStore, |self| {
     },
     capabilities: {
         let largest = Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES;
-        Capabilities {
-            name: "mysql",
-            durable: true,
-            shared: true,
-            wake: Wake::Hint,
-            lists_once: true,
-            max_answer_bytes: self.inner.max_answer_bytes.min(largest),
-        }
+        Capabilities::new("mysql")
+            .with_durable(true)
+            .with_shared(true)
+            .with_wake(Wake::Hint)
+            .with_lists_once(true)
+            .with_max_answer_bytes(self.inner.max_answer_bytes.min(largest))
     },
 });
 

@@ -8,6 +8,7 @@ use super::error::unexpected;
 
 /// The resources that the server has used so far. The cost of some work is the difference of two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MySqlUsage {
     /// Of the table and its index, on disk, as the server's own statistics say.
     pub bytes: u64,

@@ -24,7 +24,7 @@ impl Inner {
         self.keep_canary(ask, &answer, &seen).await;
         let now = self.link.time.now();
         Ok(match (answer, seen.found) {
-            (Claimed::Won(grant), _) => Claimed::Won(Grant { memo, ..grant }),
+            (Claimed::Won(grant), _) => Claimed::Won(grant.with_memo(memo)),
             (Claimed::Busy(busy), Some((record, version))) => Claimed::Busy(Busy {
                 retry_after: time::time_left(&record, version.noted, now, self.margin),
                 ..busy

@@ -9,6 +9,7 @@ use super::url::{Cloud, Target};
 
 /// A rule, and the command that sets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Lifecycle {
     /// The rule, as the cloud's own tools take it.
     pub rule: Value,

@@ -227,11 +227,9 @@ impl Link {
 
     pub(super) fn connections(&self) -> Connections {
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        Connections {
-            active: count(self.most - self.room.available_permits()),
-            most: Some(count(self.most)),
-            exhausted: self.exhausted.load(Ordering::Relaxed),
-        }
+        Connections::new(count(self.most - self.room.available_permits()))
+            .with_most(count(self.most))
+            .with_exhausted(self.exhausted.load(Ordering::Relaxed))
     }
 
     /// Backs off: twice as long each time, with random jitter.

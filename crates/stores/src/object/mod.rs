@@ -214,14 +214,12 @@ impl Store for ObjectStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            name: "object",
-            durable: true,
-            shared: true,
-            wake: Wake::Never,
-            lists_once: true,
-            max_answer_bytes: Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES,
-        }
+        Capabilities::new("object")
+            .with_durable(true)
+            .with_shared(true)
+            .with_wake(Wake::Never)
+            .with_lists_once(true)
+            .with_max_answer_bytes(Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES)
     }
 }
 

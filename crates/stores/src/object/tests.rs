@@ -74,10 +74,7 @@ async fn many(store: &ObjectStore, count: usize, retention: Duration) -> Vec<Ide
 /// Every record, page by page, and how many pages there were.
 async fn all(store: &ObjectStore, limit: usize) -> (Vec<Identity>, usize) {
     let (mut found, mut pages) = (Vec::new(), 0);
-    let mut query = Query {
-        limit,
-        ..Query::default()
-    };
+    let mut query = Query::default().with_limit(limit);
     loop {
         let page = store.list(&query).await.unwrap();
         pages += 1;
@@ -117,10 +114,7 @@ async fn a_listing_goes_on_past_thousands_of_others_objects() {
 async fn a_cursor_leads_nowhere_but_below_the_root() {
     let store = bucket();
     for text in ["/", "//", "/../x", "/a//b", "x/y", &"A".repeat(32)] {
-        let query = Query {
-            after: Some(Cursor(text.to_owned())),
-            ..Query::default()
-        };
+        let query = Query::default().with_after(Cursor(text.to_owned()));
         assert!(store.list(&query).await.is_err(), "{text}");
     }
 }

@@ -38,6 +38,7 @@ pub(super) struct Target {
 
 /// Whose conditions apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Cloud {
     /// S3 and whatever speaks it.
     S3,

@@ -59,12 +59,7 @@ impl StoreAdmin for PostgresStore {
     }
 
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
-        Box::pin(async move {
-            Ok(Stats {
-                records: self.inner.count().await?,
-                capacity: None,
-            })
-        })
+        Box::pin(async move { Ok(Stats::new(self.inner.count().await?)) })
     }
 
     fn connections(&self) -> Option<Connections> {

@@ -142,18 +142,13 @@ impl_store!(PostgresStore, |self| {
         wakeup
     },
     capabilities: {
-        Capabilities {
-            name: "postgres",
-            durable: true,
-            shared: true,
-            wake: self
-                .inner
-                .wakes
-                .as_ref()
-                .map_or(Wake::Never, |_| Wake::Hint),
-            lists_once: true,
-            max_answer_bytes: Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES,
-        }
+        let wakes = self.inner.wakes.as_ref();
+        Capabilities::new("postgres")
+            .with_durable(true)
+            .with_shared(true)
+            .with_wake(wakes.map_or(Wake::Never, |_| Wake::Hint))
+            .with_lists_once(true)
+            .with_max_answer_bytes(Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES)
     },
 });
 

@@ -9,6 +9,7 @@ use super::error::unexpected;
 
 /// What the server has used so far. The cost of some work is the difference of two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PostgresUsage {
     /// Of the tables and their indexes, on disk.
     pub bytes: u64,

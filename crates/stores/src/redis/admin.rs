@@ -78,21 +78,16 @@ impl StoreAdmin for RedisStore {
                 let size: u64 = redis::from_redis_value(reply).map_err(|_| unexpected("DBSIZE"))?;
                 records += size;
             }
-            Ok(Stats {
-                records,
-                capacity: None,
-            })
+            Ok(Stats::new(records))
         })
     }
 
     /// One for each master, which all calls share.
     fn connections(&self) -> Option<Connections> {
         let (_, masters) = self.inner.link.masters();
-        Some(Connections {
-            active: u32::try_from(masters.len()).unwrap_or(u32::MAX),
-            most: None,
-            exhausted: 0,
-        })
+        Some(Connections::new(
+            u32::try_from(masters.len()).unwrap_or(u32::MAX),
+        ))
     }
 
     fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>> {

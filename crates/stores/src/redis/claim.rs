@@ -7,7 +7,7 @@ use redis::Value;
 use semel_core::record::offset;
 use semel_core::store::StoreResult;
 use semel_core::{
-    Claim, Claimed, Fence, Grant, Identity, Record, Restored, State, StoreError, StoreErrorKind,
+    Claim, Claimed, Fence, Identity, Record, Restored, State, StoreError, StoreErrorKind,
     Timestamp, protocol,
 };
 
@@ -47,11 +47,7 @@ impl Inner {
             None => (read().unwrap_or_default(), None),
         };
         let fence = fence.unwrap_or(grant.fence);
-        Ok(Claimed::Won(Grant {
-            fence,
-            memo,
-            ..grant
-        }))
+        Ok(Claimed::Won(grant.with_fence(fence).with_memo(memo)))
     }
 
     /// A full server rejects the claim's command without reading the key. Only a new key needs space (P26).

@@ -248,15 +248,13 @@ impl Store for RedisStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            name: "redis",
-            durable: true,
-            shared: true,
-            wake: Wake::Hint,
+        Capabilities::new("redis")
+            .with_durable(true)
+            .with_shared(true)
+            .with_wake(Wake::Hint)
             // SCAN may return a key again if the table is resized meanwhile.
-            lists_once: false,
-            max_answer_bytes: Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES,
-        }
+            .with_lists_once(false)
+            .with_max_answer_bytes(Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES)
     }
 }
 

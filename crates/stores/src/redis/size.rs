@@ -8,6 +8,7 @@ use super::health::value;
 
 /// The resources that all masters have used so far. The cost of some work is the difference of two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RedisUsage {
     /// Memory in use, by everything on the servers.
     pub bytes: u64,

@@ -166,11 +166,9 @@ impl<D: Dialect> Link<D> {
     }
 
     pub(crate) fn connections(&self) -> Connections {
-        Connections {
-            active: self.active(),
-            most: Some(self.most_connections()),
-            exhausted: self.exhausted.load(Ordering::Relaxed),
-        }
+        Connections::new(self.active())
+            .with_most(self.most_connections())
+            .with_exhausted(self.exhausted.load(Ordering::Relaxed))
     }
 
     /// One connection for several statements, after `begin` was sent on it. Nothing has happened before that, so another

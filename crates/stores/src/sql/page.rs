@@ -47,10 +47,7 @@ pub(crate) async fn page<L: Listing>(listing: &L, query: &Query) -> StoreResult<
     let last = rows.last().map(|(address, _)| *address);
     let is_full = rows.len() == query.page_size();
     let next = if is_full { last } else { end };
-    let mut page = Page {
-        next: next.map(|address| Cursor(hex(&address))),
-        ..Page::default()
-    };
+    let mut page = Page::default().with_next(next.map(|address| Cursor(hex(&address))));
     for (_, found) in rows {
         // An unreadable row is counted but not listed.
         let Ok(seen) = found else {

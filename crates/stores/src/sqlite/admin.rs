@@ -80,10 +80,7 @@ impl StoreAdmin for SqliteStore {
                 let span = "SELECT max(?, coalesce(max(rowid) - min(rowid) + 1, 0)) FROM records";
                 records = self.inner.reader.number(span, records).await?;
             }
-            Ok(Stats {
-                records: records.unsigned_abs(),
-                capacity: None,
-            })
+            Ok(Stats::new(records.unsigned_abs()))
         })
     }
 

@@ -175,14 +175,12 @@ impl Store for SqliteStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            name: "sqlite",
-            durable: true,
-            shared: true,
-            wake: Wake::Hint,
-            lists_once: true,
-            max_answer_bytes: Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES,
-        }
+        Capabilities::new("sqlite")
+            .with_durable(true)
+            .with_shared(true)
+            .with_wake(Wake::Hint)
+            .with_lists_once(true)
+            .with_max_answer_bytes(Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES)
     }
 }
 

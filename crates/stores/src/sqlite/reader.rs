@@ -94,11 +94,9 @@ impl Reader {
 
     pub(super) fn connections(&self) -> Connections {
         let idle = u32::try_from(self.pool.num_idle()).unwrap_or(u32::MAX);
-        Connections {
-            active: self.pool.size().saturating_sub(idle),
-            most: Some(MOST),
-            exhausted: self.exhausted.load(Ordering::Relaxed),
-        }
+        Connections::new(self.pool.size().saturating_sub(idle))
+            .with_most(MOST)
+            .with_exhausted(self.exhausted.load(Ordering::Relaxed))
     }
 
     fn failed(&self, error: Error) -> StoreError {

@@ -6,6 +6,7 @@ use super::SqliteStore;
 
 /// The size of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SqliteUsage {
     /// Of the pages in use, on disk; the write-ahead log aside.
     pub bytes: u64,

@@ -137,10 +137,7 @@ async fn p22_fences_of_transactional_runs_grow_when_the_clock_is_set_back() {
     let url = clocked.server.url();
     let first = fence_in_transaction(&url).await;
     let store = clocked.store().await;
-    let query = Query {
-        scope: Some("transfer".to_owned()),
-        ..Query::default()
-    };
+    let query = Query::default().with_scope("transfer".to_owned());
     for (identity, _) in store.list(&query).await.unwrap().records {
         assert!(store.delete(&identity).await.unwrap());
     }

@@ -84,10 +84,7 @@ async fn renews(store: &MySqlStore, lease: &Grant) -> StoreResult<()> {
         let renewed = store.renew(lease, Some(&checkpoint)).await?;
         assert_eq!(renewed, Renewed::Held);
     }
-    let stale = Grant {
-        token: semel_core::Token(7),
-        ..lease.clone()
-    };
+    let stale = lease.clone().with_token(semel_core::Token(7));
     assert_eq!(store.renew(&stale, None).await?, Renewed::Lost);
     let settled = store.settle(&stale, &complete("no")).await?;
     assert_eq!(settled, Settled::Lost);

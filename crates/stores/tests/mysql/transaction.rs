@@ -138,10 +138,7 @@ async fn run_and_run_in_share_their_keys() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_many_callers_at_once_one_transfers() {
-    let policy = Policy {
-        max_waiters_per_key: 100,
-        ..Policy::default()
-    };
+    let policy = Policy::default().with_max_waiters_per_key(100);
     let bank = Arc::new(Bank::with(Semel::builder().policy(policy)).await);
     let key = fresh();
     let callers: Vec<_> = (0..32)
@@ -159,10 +156,7 @@ async fn of_many_callers_at_once_one_transfers() {
 
 #[tokio::test]
 async fn caller_that_refuses_to_wait_is_busy_during_a_transaction() {
-    let policy = Policy {
-        on_busy: semel::OnBusy::Refuse,
-        ..Policy::default()
-    };
+    let policy = Policy::default().with_on_busy(semel::OnBusy::Refuse);
     let bank = Arc::new(Bank::with(Semel::builder().policy(policy)).await);
     let key = fresh();
     let (started, go) = (
@@ -313,10 +307,7 @@ async fn without_protection_the_effect_still_has_its_transaction() {
     let (bank, key) = (Bank::open().await, fresh());
     let runs = Arc::new(AtomicU32::new(0));
     for _ in 0..2 {
-        let policy = Policy {
-            mode: Mode::Off,
-            ..Policy::default()
-        };
+        let policy = Policy::default().with_mode(Mode::Off);
         let (text, runs) = (bank.entry(&fresh()), Arc::clone(&runs));
         let operation = bank.semel.operation("transfer").policy(Arc::new(policy));
         let call = operation.key(&key).payload(&100);

@@ -21,18 +21,9 @@ struct Node {
 
 impl Node {
     async fn new(environment: &str, bucket: &str) -> Self {
-        let policy = Policy {
-            store_down: StoreDown::Open,
-            ..Policy::default()
-        };
+        let policy = Policy::default().with_store_down(StoreDown::Open);
         // Every replay is the store's.
-        let config = EngineConfig {
-            cache: CacheConfig {
-                max_bytes: 0,
-                ..CacheConfig::default()
-            },
-            ..EngineConfig::default()
-        };
+        let config = EngineConfig::default().with_cache(CacheConfig::default().with_max_bytes(0));
         let semel = Semel::builder()
             .environment(environment)
             .policy(policy)

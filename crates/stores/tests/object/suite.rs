@@ -43,11 +43,11 @@ impl Subject for Bucket {
 
     /// The server tells the time in seconds, and a margin comes on top of every span.
     fn spans(&self) -> Spans {
-        Spans {
-            lease: Duration::from_secs(1),
-            retention: Duration::from_secs(4),
-            grace: Duration::from_millis(3_800),
-        }
+        Spans::new(
+            Duration::from_secs(1),
+            Duration::from_secs(4),
+            Duration::from_millis(3_800),
+        )
     }
 
     fn spoil<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, bool> {

@@ -140,10 +140,7 @@ async fn effect_that_loses_its_connection_is_rolled_back() {
 async fn unprotected_effect_that_commits_has_unknown_outcome() {
     for fails in [false, true] {
         let (bank, key) = (Bank::open().await, fresh());
-        let policy = Policy {
-            mode: Mode::Off,
-            ..Policy::default()
-        };
+        let policy = Policy::default().with_mode(Mode::Off);
         let operation = bank.semel.operation("transfer").policy(Arc::new(policy));
         let (call, text) = (operation.key(&key).payload(&100), bank.entry(&key));
         let told = call.run_in(&bank.pool, async move |mut tx, _| {

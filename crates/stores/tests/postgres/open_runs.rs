@@ -45,10 +45,7 @@ impl OpenRun {
 }
 
 fn refusing() -> semel::Builder {
-    Semel::builder().policy(Policy {
-        on_busy: OnBusy::Refuse,
-        ..Policy::default()
-    })
+    Semel::builder().policy(Policy::default().with_on_busy(OnBusy::Refuse))
 }
 
 /// Runs the key without a transaction of its own.

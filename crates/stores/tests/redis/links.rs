@@ -173,10 +173,7 @@ async fn a_listing_of_a_cluster_leaves_no_server_out() {
         );
     }
     for limit in 1..=13 {
-        let mut query = Query {
-            limit,
-            ..Query::default()
-        };
+        let mut query = Query::default().with_limit(limit);
         let mut seen = BTreeSet::new();
         loop {
             let page = scene.store().list(&query).await.unwrap();

@@ -57,10 +57,7 @@ async fn of_many_callers_over_four_handles_one_runs() {
         handles.push(Semel::open(&url()).await.unwrap());
     }
     let (key, effects) = (fresh_key(), Arc::new(AtomicU32::new(0)));
-    let policy = Arc::new(semel::Policy {
-        max_waiters_per_key: 100,
-        ..semel::Policy::default()
-    });
+    let policy = Arc::new(semel::Policy::default().with_max_waiters_per_key(100));
     let callers: Vec<_> = (0..100)
         .map(|i| {
             let effects = Arc::clone(&effects);

@@ -112,10 +112,10 @@ async fn keys_come_from_files_and_variables() {
 }
 
 fn command(script: &str, seconds: u64) -> KeyCommand {
-    KeyCommand {
-        command: ["sh", "-c", script].map(str::to_owned).to_vec(),
-        timeout: Duration::from_secs(seconds),
-    }
+    KeyCommand::new(
+        ["sh", "-c", script].map(str::to_owned).to_vec(),
+        Duration::from_secs(seconds),
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,6 +19,7 @@ use crate::operation::Operation;
 /// duplicates too. So is one with a header that is there and can't be read, for which a broker gives the empty text:
 /// without that header it would be another message.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Headers<'a> {
     /// `Semel-Session`.
     pub session: Option<Cow<'a, str>>,

@@ -31,6 +31,7 @@ pub trait Effect: Send {
 
 /// Settings of a consumer.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct ConsumerOptions {
     /// The most messages in one transaction.
     pub batch: usize,
@@ -51,6 +52,36 @@ impl Default for ConsumerOptions {
             again: Duration::from_millis(200),
             tenant: Tenant::default(),
         }
+    }
+}
+
+impl ConsumerOptions {
+    /// Sets [`batch`](Self::batch).
+    #[must_use]
+    pub const fn with_batch(mut self, batch: usize) -> Self {
+        self.batch = batch;
+        self
+    }
+
+    /// Sets [`wait`](Self::wait).
+    #[must_use]
+    pub const fn with_wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Sets [`again`](Self::again).
+    #[must_use]
+    pub const fn with_again(mut self, again: Duration) -> Self {
+        self.again = again;
+        self
+    }
+
+    /// Sets [`tenant`](Self::tenant).
+    #[must_use]
+    pub fn with_tenant(mut self, tenant: Tenant) -> Self {
+        self.tenant = tenant;
+        self
     }
 }
 

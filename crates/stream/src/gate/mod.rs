@@ -20,6 +20,7 @@ pub use batch::{Batch, GateVerdict, Ticket};
 
 /// The bounds of a gate. Every tenant has a window and marks of its own within them.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct GateLimits {
     /// The most tenants. One more is refused, because evicting another would let its duplicates through.
     pub tenants: usize,
@@ -43,6 +44,43 @@ impl Default for GateLimits {
             sessions: 100_000,
             order: Order::Contiguous,
         }
+    }
+}
+
+impl GateLimits {
+    /// Sets [`tenants`](Self::tenants).
+    #[must_use]
+    pub const fn with_tenants(mut self, tenants: usize) -> Self {
+        self.tenants = tenants;
+        self
+    }
+
+    /// Sets [`window`](Self::window).
+    #[must_use]
+    pub const fn with_window(mut self, window: usize) -> Self {
+        self.window = window;
+        self
+    }
+
+    /// Sets [`shards`](Self::shards).
+    #[must_use]
+    pub const fn with_shards(mut self, shards: usize) -> Self {
+        self.shards = shards;
+        self
+    }
+
+    /// Sets [`sessions`](Self::sessions).
+    #[must_use]
+    pub const fn with_sessions(mut self, sessions: usize) -> Self {
+        self.sessions = sessions;
+        self
+    }
+
+    /// Sets [`order`](Self::order).
+    #[must_use]
+    pub const fn with_order(mut self, order: Order) -> Self {
+        self.order = order;
+        self
     }
 }
 
@@ -324,6 +362,7 @@ fn make(lanes: &mut HashMap<Tenant, Arc<Lane>>, tenant: Tenant, limits: &GateLim
 
 /// All that a gate has recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Snapshot {
     /// What is kept of each session.
     pub sessions: Vec<(Tenant, SessionId, Progress)>,

@@ -18,6 +18,7 @@ use frame::{FRAME, FramePosition, encode};
 
 /// When the journal is synced to disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fsync {
     /// Before a commit is done: it survives the loss of power. Commits of several threads share a call.
     #[default]

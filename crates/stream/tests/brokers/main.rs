@@ -96,12 +96,10 @@ async fn database() -> PgPool {
 
 /// So many messages in a transaction, and little patience.
 fn options(batch: usize) -> ConsumerOptions {
-    ConsumerOptions {
-        batch,
-        wait: Duration::from_millis(300),
-        again: Duration::from_millis(50),
-        ..ConsumerOptions::default()
-    }
+    ConsumerOptions::default()
+        .with_batch(batch)
+        .with_wait(Duration::from_millis(300))
+        .with_again(Duration::from_millis(50))
 }
 
 /// Turns until nothing comes any more. → their sum.

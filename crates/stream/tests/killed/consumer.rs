@@ -72,10 +72,7 @@ pub(crate) async fn consume(nats: &str, postgres: &str) {
         tokio::task::yield_now().await;
     };
     let inbox = Inbox::new(DURABLE, Order::Contiguous).expect("a name");
-    let options = ConsumerOptions {
-        batch: 200,
-        ..ConsumerOptions::default()
-    };
+    let options = ConsumerOptions::default().with_batch(200);
     let clock = Arc::new(TokioClock(SystemTime::default()));
     let forever = std::future::pending();
     let mut consumer = Consumer::new(broker, pool, inbox, Note, options);

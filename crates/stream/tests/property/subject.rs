@@ -144,10 +144,8 @@ fn limits(bug: Option<Bug>) -> GateLimits {
         Some(Bug::GapsPassedOver) => Order::Monotonic,
         _ => Order::Contiguous,
     };
-    GateLimits {
-        window,
-        order,
-        shards: 1,
-        ..GateLimits::default()
-    }
+    GateLimits::default()
+        .with_window(window)
+        .with_order(order)
+        .with_shards(1)
 }

@@ -86,7 +86,7 @@ enum News {
 
 fn make(clock: &FakeClock) -> Arc<dyn StoreAdmin> {
     Arc::new(MemoryStore::new(
-        MemoryConfig { capacity: 64 },
+        MemoryConfig::default().with_capacity(64),
         Arc::new(clock.clone()),
     ))
 }

@@ -107,10 +107,7 @@ impl StoreAdmin for BrokenStore {
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>> {
         Box::pin(async move {
             let records = self.shared.kept.lock().records.len() as u64;
-            Ok(Stats {
-                records,
-                capacity: self.shared.capacity.map(|most| most as u64),
-            })
+            Ok(Stats::new(records).with_capacity(self.shared.capacity.map(|most| most as u64)))
         })
     }
 
@@ -126,10 +123,7 @@ impl StoreAdmin for BrokenStore {
 impl BrokenStore {
     fn fits(&self, query: &Query, record: &Record) -> bool {
         let state = |record: &Record| query.state.is_none_or(|wanted| wanted == record.state);
-        let any = || Query {
-            state: None,
-            ..query.clone()
-        };
+        let any = || query.clone().with_state(None);
         match self.shared.bug {
             Some(Bug::LapseListedAsRunning) => any().fits(record, self.now()) && state(record),
             Some(Bug::FiltersArePrefixes) => {
@@ -138,10 +132,7 @@ impl BrokenStore {
                         .as_deref()
                         .is_none_or(|wanted| found.starts_with(wanted))
                 };
-                let all = Query {
-                    environment: query.environment.clone(),
-                    ..Query::default()
-                };
+                let all = Query::default().with_environment(query.environment.clone());
                 all.fits(record, self.now())
                     && state(record)
                     && begins(&query.tenant, record.namespace.tenant())
@@ -182,11 +173,10 @@ impl BrokenStore {
         let more = fit.len() > query.page_size();
         fit.truncate(query.page_size());
         let last = fit.last().map(|(address, _)| cursor(address));
-        Ok(Page {
-            records: fit.into_iter().map(named).collect(),
-            next: last.filter(|_| more),
-            unreadable: self.unreadable(kept, more),
-        })
+        Ok(Page::default()
+            .with_records(fit.into_iter().map(named).collect())
+            .with_next(last.filter(|_| more))
+            .with_unreadable(self.unreadable(kept, more)))
     }
 
     /// Pages by offset, as a store with this bug returns them.
@@ -203,11 +193,10 @@ impl BrokenStore {
         let more = fit.len() > query.page_size();
         let records = fit.into_iter().take(query.page_size()).map(named).collect();
         let next = more.then(|| Cursor(format!("n{}", skip + query.page_size())));
-        Ok(Page {
-            records,
-            next,
-            unreadable: self.unreadable(kept, more),
-        })
+        Ok(Page::default()
+            .with_records(records)
+            .with_next(next)
+            .with_unreadable(self.unreadable(kept, more)))
     }
 
     /// The number of unreadable records, reported with the last page.

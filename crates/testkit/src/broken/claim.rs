@@ -134,16 +134,9 @@ fn mishandled(
 
 /// The lease of whoever owns the record, given to somebody else.
 fn shared(found: Option<&Record>, ask: &Claim) -> Grant {
-    Grant {
-        identity: ask.identity,
-        fence: found.map_or(Fence(0), |record| record.fence),
-        token: ask.token,
-        attempt: found.map_or(1, |record| record.attempt),
-        checkpoint: Bytes::new(),
-        lease: ask.terms.lease(),
-        crash: ask.terms.crash(),
-        memo: Bytes::new(),
-    }
+    let mut grant = Grant::first_run(ask, found.map_or(Fence(0), |record| record.fence));
+    grant.attempt = found.map_or(1, |record| record.attempt);
+    grant
 }
 
 /// Gives a new lease the fence that a store with this bug gives it.

@@ -286,14 +286,12 @@ impl Store for BrokenStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            name: self.shared.bug.map_or("packed", Bug::name),
-            durable: false,
-            shared: false,
-            wake: Wake::Exact,
-            lists_once: true,
-            max_answer_bytes: Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES,
-        }
+        Capabilities::new(self.shared.bug.map_or("packed", Bug::name))
+            .with_durable(false)
+            .with_shared(false)
+            .with_wake(Wake::Exact)
+            .with_lists_once(true)
+            .with_max_answer_bytes(Answer::MAX_HEAD_BYTES + Answer::MAX_BODY_BYTES)
     }
 }
 

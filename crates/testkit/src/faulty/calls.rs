@@ -68,10 +68,7 @@ impl Store for FaultyStore {
     fn capabilities(&self) -> Capabilities {
         let inner = self.shared.inner.capabilities();
         let lossy = self.shared.faults.lose_wake > 0.0 && inner.wake == Wake::Exact;
-        Capabilities {
-            wake: if lossy { Wake::Hint } else { inner.wake },
-            ..inner
-        }
+        inner.with_wake(if lossy { Wake::Hint } else { inner.wake })
     }
 }
 

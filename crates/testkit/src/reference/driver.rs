@@ -156,12 +156,12 @@ impl<'a> Run<'a> {
                 limit,
             } => {
                 let tenant = tenant.map(|at| self.tables.tenants[at].to_owned());
-                self.list(Query {
-                    state,
-                    tenant,
-                    limit,
-                    ..Query::default()
-                })
+                self.list(
+                    Query::default()
+                        .with_state(state)
+                        .with_tenant(tenant)
+                        .with_limit(limit),
+                )
                 .await
             }
             Op::Advance(moment) => {

@@ -80,10 +80,6 @@ impl Run<'_> {
         for key in 0..KEYS {
             self.read(key).await?;
         }
-        self.list(Query {
-            limit: 1,
-            ..Query::default()
-        })
-        .await
+        self.list(Query::default().with_limit(1)).await
     }
 }

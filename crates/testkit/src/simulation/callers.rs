@@ -138,32 +138,30 @@ fn request(world: &Arc<World>, engine: &Engine, job: &Job) -> Request {
     let (namespace, key, _) = &world.keys[job.key];
     // Every second key is under `hold`; some callers have it configured the other way round.
     let hold = job.key.is_multiple_of(2) != world.dice.one_in(10);
-    let policy = Policy {
-        lease: plan.lease(),
-        retention: plan.retention(),
-        crash: if hold {
+    let policy = Policy::default()
+        .with_lease(plan.lease())
+        .with_retention(plan.retention())
+        .with_crash(if hold {
             CrashPolicy::Hold
         } else {
             CrashPolicy::Takeover
-        },
-        max_attempts: if world.dice.one_in(10) {
+        })
+        .with_max_attempts(if world.dice.one_in(10) {
             3
         } else {
             plan.attempts
-        },
-        on_busy: match job.wait {
+        })
+        .with_on_busy(match job.wait {
             0 => OnBusy::Refuse,
             wait => OnBusy::Wait(Duration::from_micros(wait)),
-        },
-        max_waiters_per_key: plan.waiters,
-        max_answer_bytes: plan.most_answer_bytes,
-        store_down: if job.fail_open {
+        })
+        .with_max_waiters_per_key(plan.waiters)
+        .with_max_answer_bytes(plan.most_answer_bytes)
+        .with_store_down(if job.fail_open {
             StoreDown::Open
         } else {
             StoreDown::Closed
-        },
-        ..Policy::default()
-    };
+        });
     let mut print = [0; Fingerprint::BYTES];
     print[..2].copy_from_slice(&[1, job.payload + 1]);
     let fingerprint = Fingerprint::from_bytes(print);

@@ -89,10 +89,7 @@ pub(super) async fn effect(world: Arc<World>, job: Job, lease: Lease) -> Report<
 }
 
 fn nothing(verdict: Verdict) -> Report<u64> {
-    Report {
-        value: u64::MAX,
-        verdict,
-    }
+    Report::new(u64::MAX, verdict)
 }
 
 fn answer(world: &World, job: &Job, state: State) -> Report<u64> {
@@ -102,7 +99,7 @@ fn answer(world: &World, job: &Job, state: State) -> Report<u64> {
         State::Failed => Verdict::Fail(answer),
         _ => Verdict::Complete(answer),
     };
-    Report { value, verdict }
+    Report::new(value, verdict)
 }
 
 /// An answer that nobody else gives, and its number.

@@ -23,14 +23,14 @@ impl World {
             drift,
             skew: self.dice.below(1 << 40),
         };
-        let env = Env {
-            clock: Arc::new(clock),
-            spawn: Arc::new(NodeTasks {
+        let env = Env::new(
+            Arc::new(clock),
+            Arc::new(NodeTasks {
                 sched: self.sched.clone(),
                 place: Place::Node { node, life },
             }),
-            entropy: Arc::new(self.dice.clone()),
-        };
+            Arc::new(self.dice.clone()),
+        );
         let wire = Arc::new(Wire::new(self, node));
         let engine = Engine::with(
             wire,
@@ -51,21 +51,22 @@ impl World {
             None => self.plan.call_limit,
             Some(Flaw::CallsGivenUpLate) => 8 * self.plan.call_limit,
         };
-        EngineConfig {
-            max_waiters: 1024,
-            max_waiters_per_tenant: 512,
-            call_limit: Duration::from_micros(call_limit),
-            breaker: BreakerConfig {
-                failures: self.plan.breaker_failures,
-                first_try: Duration::from_secs(60),
-                open_for: Duration::from_secs(60),
-            },
+        EngineConfig::default()
+            .with_max_waiters(1024)
+            .with_max_waiters_per_tenant(512)
+            .with_call_limit(Duration::from_micros(call_limit))
+            .with_breaker(
+                BreakerConfig::default()
+                    .with_failures(self.plan.breaker_failures)
+                    .with_first_try(Duration::from_secs(60))
+                    .with_open_for(Duration::from_secs(60)),
+            )
             // Room for every key of a world: what would be dropped first is not the seed's to
             // decide.
-            cache: CacheConfig {
-                max_bytes: if self.plan.cache { 4 << 20 } else { 0 },
-                max_age: Duration::from_secs(30),
-            },
-        }
+            .with_cache(
+                CacheConfig::default()
+                    .with_max_bytes(if self.plan.cache { 4 << 20 } else { 0 })
+                    .with_max_age(Duration::from_secs(30)),
+            )
     }
 }

@@ -256,10 +256,9 @@ impl Store for Wire {
 
     fn capabilities(&self) -> Capabilities {
         let lossy = self.world.plan.faults.wake_lost > 0;
-        Capabilities {
-            shared: true,
-            wake: if lossy { Wake::Hint } else { Wake::Exact },
-            ..self.store.capabilities()
-        }
+        self.store
+            .capabilities()
+            .with_shared(true)
+            .with_wake(if lossy { Wake::Hint } else { Wake::Exact })
     }
 }

@@ -273,6 +273,6 @@ const fn reason(error: &CanonicalError) -> &'static str {
         CanonicalErrorKind::Duplicate => "duplicate",
         CanonicalErrorKind::Number => "number",
         CanonicalErrorKind::Depth => "depth",
-        CanonicalErrorKind::Syntax => "syntax",
+        _ => "syntax",
     }
 }

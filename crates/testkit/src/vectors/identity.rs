@@ -60,10 +60,7 @@ fn case((at, [environment, tenant, scope], key, principal): Input) -> Case {
     let (shown, secret) = secret(at);
     let namespace = Namespace::with_principal(environment, tenant, scope, principal)
         .expect("a fitting namespace");
-    let rules = KeyRules {
-        extra: "é\u{301}".into(),
-        ..KeyRules::default()
-    };
+    let rules = KeyRules::default().with_extra("é\u{301}");
     let checked = rules.check(key).expect("a fitting key");
     let identity = Identity::new(&secret, &namespace, &checked);
     Case {

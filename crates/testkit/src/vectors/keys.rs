@@ -69,10 +69,9 @@ pub(super) fn file() -> File<Case> {
 }
 
 fn case(text: Text, max_bytes: usize, extra: &'static str) -> Case {
-    let rules = KeyRules {
-        max_bytes,
-        extra: extra.into(),
-    };
+    let rules = KeyRules::default()
+        .with_max_bytes(max_bytes)
+        .with_extra(extra);
     let error = rules
         .check(&text.written_out())
         .err()

@@ -53,7 +53,10 @@ async fn p35_the_breaker_opens_tries_once_and_closes() {
 #[tokio::test]
 async fn a_full_store_is_not_an_outage() {
     let clock = FakeClock::new();
-    let store = MemoryStore::new(MemoryConfig { capacity: 0 }, Arc::new(clock.clone()));
+    let store = MemoryStore::new(
+        MemoryConfig::default().with_capacity(0),
+        Arc::new(clock.clone()),
+    );
     let rig = Rig::on(clock, Arc::new(store), EngineConfig::default());
     let effects = Effects::default();
     for _ in 0..20 {
@@ -77,7 +80,10 @@ async fn a_full_store_is_not_an_outage() {
 #[tokio::test]
 async fn a_store_that_says_no_is_there_so_the_breaker_closes() {
     let clock = FakeClock::new();
-    let full = MemoryStore::new(MemoryConfig { capacity: 0 }, Arc::new(clock.clone()));
+    let full = MemoryStore::new(
+        MemoryConfig::default().with_capacity(0),
+        Arc::new(clock.clone()),
+    );
     let store = FaultyStore::sound(Arc::new(full), Arc::new(clock.clone()));
     let rig = Rig::on(clock, Arc::new(store.clone()), EngineConfig::default());
     let effects = Effects::default();

@@ -60,10 +60,7 @@ async fn p32_a_renewal_that_is_held_too_late_takes_nothing_back() {
     let (rig, store) = faulty();
     let (effects, gate) = (Effects::default(), Gate::default());
     // Two are refused; the third is sent at 16 s, lands, and says so at 28 s.
-    let config = EngineConfig {
-        call_limit: Duration::from_secs(20),
-        ..EngineConfig::default()
-    };
+    let config = EngineConfig::default().with_call_limit(Duration::from_secs(20));
     let rig = Rig::on(rig.clock.clone(), Arc::clone(&rig.store), config);
     store.next(CallKind::Renew, Fault::Refuse);
     store.next(CallKind::Renew, Fault::Refuse);
@@ -95,10 +92,7 @@ async fn p32_a_renewal_that_is_held_too_late_takes_nothing_back() {
 async fn p31_a_lease_won_late_is_renewed_before_its_deadline() {
     let (rig, store) = faulty();
     let (effects, gate) = (Effects::default(), Gate::default());
-    let policy = Policy {
-        lease: Duration::from_secs(6),
-        ..Policy::default()
-    };
+    let policy = Policy::default().with_lease(Duration::from_secs(6));
     // It lands at once, and is answered the second time it is sent, at 5.1 s: 0.3 s before the
     // deadline.
     store.next(CallKind::Claim, Fault::DelayReply(Duration::from_secs(60)));

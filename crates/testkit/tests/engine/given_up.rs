@@ -86,10 +86,7 @@ async fn a_lease_that_another_has_by_now_is_left_to_it() {
 #[tokio::test]
 async fn i13_what_ran_unprotected_is_not_told_as_not_begun() {
     let (rig, store) = faulty();
-    let policy = Policy {
-        store_down: StoreDown::Open,
-        ..hold()
-    };
+    let policy = hold().with_store_down(StoreDown::Open);
     let response = asks_in_vain(&rig, &store, rig.request("k", "payload", &policy)).await;
     assert!(matches!(response, Response::Unprotected(_)), "{response:?}");
     rig.pass(A_WHILE).await;
@@ -99,10 +96,7 @@ async fn i13_what_ran_unprotected_is_not_told_as_not_begun() {
 #[tokio::test]
 async fn p37_a_caller_with_its_own_token_keeps_what_it_may_have_won() {
     let (rig, store) = faulty();
-    let policy = Policy {
-        crash: CrashPolicy::Hold,
-        ..Policy::default()
-    };
+    let policy = Policy::default().with_crash(CrashPolicy::Hold);
     let request = rig.request("k", "payload", &policy).with_token(Token(77));
     asks_in_vain(&rig, &store, request).await;
     rig.pass(A_WHILE).await;

@@ -38,10 +38,9 @@ async fn p31_a_long_effect_is_renewed_and_never_taken_over() {
     let owner = rig.start("k", &policy, effects.answer_after("one", &gate));
     // Ten leases long.
     rig.pass(Duration::from_secs(300)).await;
-    let impatient = Policy {
-        on_busy: semel_core::policy::OnBusy::Refuse,
-        ..policy.clone()
-    };
+    let impatient = policy
+        .clone()
+        .with_on_busy(semel_core::policy::OnBusy::Refuse);
     let other = rig.run("k", &impatient, effects.answer("two")).await;
     assert!(matches!(other, Response::Problem(Problem::Busy { .. })));
     gate.open();
@@ -57,14 +56,8 @@ async fn p31_a_long_effect_is_renewed_and_never_taken_over() {
 #[tokio::test]
 async fn p31_short_and_long_leases_are_renewed_side_by_side() {
     let (rig, effects, gate) = (Rig::new(), Effects::default(), Gate::default());
-    let long = Policy {
-        lease: Duration::from_secs(3000),
-        ..Policy::default()
-    };
-    let short = Policy {
-        lease: Duration::from_secs(6),
-        ..Policy::default()
-    };
+    let long = Policy::default().with_lease(Duration::from_secs(3000));
+    let short = Policy::default().with_lease(Duration::from_secs(6));
     let first = rig.start("long", &long, effects.answer_after("one", &gate));
     settle_down().await;
     // Comes in while the watcher sleeps for the long one.
@@ -73,14 +66,7 @@ async fn p31_short_and_long_leases_are_renewed_side_by_side() {
     let other = rig.another();
     let refuse = semel_core::policy::OnBusy::Refuse;
     let response = other
-        .run(
-            "short",
-            &Policy {
-                on_busy: refuse,
-                ..short
-            },
-            effects.answer("x"),
-        )
+        .run("short", &short.with_on_busy(refuse), effects.answer("x"))
         .await;
     assert!(
         matches!(response, Response::Problem(Problem::Busy { .. })),
@@ -104,10 +90,7 @@ async fn runs_quickly(rig: &Rig, key: &str, effects: &Effects) {
 }
 
 async fn is_still_busy(rig: &Rig, effects: &Effects) {
-    let impatient = Policy {
-        on_busy: semel_core::policy::OnBusy::Refuse,
-        ..Policy::default()
-    };
+    let impatient = Policy::default().with_on_busy(semel_core::policy::OnBusy::Refuse);
     let other = rig.another();
     let other = other.run("k", &impatient, effects.answer("two")).await;
     let busy = matches!(other, Response::Problem(Problem::Busy { .. }));
@@ -266,10 +249,7 @@ async fn a_checkpoint_of_a_lost_lease_says_so() {
 #[tokio::test]
 async fn i7_a_late_owner_is_not_given_the_answer_to_another_payload() {
     let rig = Rig::new();
-    let policy = Policy {
-        retention: Duration::from_secs(60),
-        ..Policy::default()
-    };
+    let policy = Policy::default().with_retention(Duration::from_secs(60));
     let (clock, other, theirs) = (rig.clock.clone(), rig.another(), policy.clone());
     let response = rig
         .run("k", &policy, move |_| async move {
@@ -311,10 +291,7 @@ async fn a_lease_tells_how_much_of_it_is_left() {
 #[tokio::test]
 async fn p10_after_the_last_attempt_the_key_is_in_doubt() {
     let (rig, effects) = (Rig::new(), Effects::default());
-    let policy = Policy {
-        max_attempts: 1,
-        ..Policy::default()
-    };
+    let policy = Policy::default().with_max_attempts(1);
     let grant = claim_and_vanish(&rig, "k", &policy).await;
     rig.clock.advance(Duration::from_secs(31));
     let response = rig.run("k", &policy, effects.answer("two")).await;

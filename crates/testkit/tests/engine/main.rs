@@ -207,17 +207,14 @@ impl Gate {
 }
 
 fn completed(text: &str) -> Report<String> {
-    Report {
-        value: text.to_owned(),
-        verdict: Verdict::Complete(Answer::from_body(text.to_owned())),
-    }
+    Report::new(
+        text.to_owned(),
+        Verdict::Complete(Answer::from_body(text.to_owned())),
+    )
 }
 
 fn said(verdict: Verdict) -> Report<String> {
-    Report {
-        value: "said".to_owned(),
-        verdict,
-    }
+    Report::new("said".to_owned(), verdict)
 }
 
 /// The text of a fresh answer.
@@ -240,8 +237,5 @@ fn replayed(response: &Response<String>) -> &str {
 }
 
 fn hold() -> Policy {
-    Policy {
-        crash: semel_core::CrashPolicy::Hold,
-        ..Policy::default()
-    }
+    Policy::default().with_crash(semel_core::CrashPolicy::Hold)
 }

@@ -19,10 +19,7 @@ fn unprotected(response: &Response<String>) -> &str {
 }
 
 fn observe() -> Policy {
-    Policy {
-        mode: Mode::Observe,
-        ..Policy::default()
-    }
+    Policy::default().with_mode(Mode::Observe)
 }
 
 fn would(rig: &Rig, would: ShadowDecision) -> usize {
@@ -33,10 +30,7 @@ fn would(rig: &Rig, would: ShadowDecision) -> usize {
 #[tokio::test]
 async fn off_asks_no_store_and_runs_every_time() {
     let (rig, effects) = (Rig::new(), Effects::default());
-    let policy = Policy {
-        mode: Mode::Off,
-        ..Policy::default()
-    };
+    let policy = Policy::default().with_mode(Mode::Off);
     for _ in 0..2 {
         let response = rig.run("k", &policy, effects.answer("ran")).await;
         assert_eq!(unprotected(&response), "ran");
@@ -75,10 +69,7 @@ async fn observe_mode_runs_everything_and_reports_decisions() {
 #[tokio::test]
 async fn an_unprotected_effect_knows_it_is() {
     let rig = Rig::new();
-    let policy = Policy {
-        mode: Mode::Off,
-        ..Policy::default()
-    };
+    let policy = Policy::default().with_mode(Mode::Off);
     let response = rig
         .run("k", &policy, |lease| async move {
             assert_eq!(
@@ -161,10 +152,7 @@ fn comes_too_late(store: &FaultyStore) -> Policy {
         Fault::DelayReply(Duration::from_millis(2_900)),
     );
     store.next(CallKind::Renew, Fault::Refuse);
-    Policy {
-        lease: Duration::from_secs(3),
-        ..observe()
-    }
+    observe().with_lease(Duration::from_secs(3))
 }
 
 #[tokio::test]
@@ -187,10 +175,7 @@ async fn p39_observe_runs_the_effect_of_a_claim_that_was_won_too_late() {
 async fn p37_a_late_lease_of_a_caller_with_its_own_token_is_left_to_it() {
     for mode in [Mode::Enforce, Mode::Observe] {
         let (rig, store) = faulty();
-        let policy = Policy {
-            mode,
-            ..comes_too_late(&store)
-        };
+        let policy = comes_too_late(&store).with_mode(mode);
         let request = rig.request("k", "payload", &policy).with_token(Token(7));
         let engine = rig.engine.clone();
         let admitted = tokio::spawn(async move { engine.admit(request).await });

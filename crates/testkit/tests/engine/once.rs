@@ -61,10 +61,7 @@ async fn another_payload_is_refused_while_running_and_afterwards() {
 async fn five_hundred_concurrent_callers_share_one_run() {
     let effects = Effects::default();
     let rig = Rig::new();
-    let policy = Policy {
-        max_waiters_per_key: 1000,
-        ..Policy::default()
-    };
+    let policy = Policy::default().with_max_waiters_per_key(1000);
     let callers: Vec<_> = (0..500)
         .map(|_| rig.start("k", &policy, effects.answer("one")))
         .collect();
@@ -161,10 +158,7 @@ async fn p38_a_local_copy_never_outlives_the_record_or_its_age() {
     let store = MemoryStore::new(MemoryConfig::default(), Arc::new(clock.clone()));
     let rig = Rig::on(clock, Arc::new(store.clone()), EngineConfig::default());
     let effects = Effects::default();
-    let brief = Policy {
-        retention: Duration::from_secs(40),
-        ..Policy::default()
-    };
+    let brief = Policy::default().with_retention(Duration::from_secs(40));
     for _ in 0..2 {
         rig.run("brief", &brief, effects.answer("one")).await;
         rig.run("long", &Policy::default(), effects.answer("one"))
@@ -196,10 +190,7 @@ async fn p38_a_local_copy_never_outlives_the_record_or_its_age() {
 #[tokio::test]
 async fn p38_a_copy_made_late_ends_with_the_record() {
     let (rig, effects) = (Rig::new(), Effects::default());
-    let brief = Policy {
-        retention: Duration::from_secs(40),
-        ..Policy::default()
-    };
+    let brief = Policy::default().with_retention(Duration::from_secs(40));
     rig.run("k", &brief, effects.answer("one")).await;
     rig.pass(Duration::from_secs(20)).await;
     assert_eq!(
@@ -237,10 +228,7 @@ async fn p38_forgetting_a_local_copy_is_at_once() {
 #[tokio::test]
 async fn p27_oversized_answer_is_remembered_and_does_not_run_again() {
     let (rig, effects) = (Rig::new(), Effects::default());
-    let policy = Policy {
-        max_answer_bytes: 4,
-        ..Policy::default()
-    };
+    let policy = Policy::default().with_max_answer_bytes(4);
     let first = rig.run("k", &policy, effects.answer("too large")).await;
     assert_eq!(ran(&first), "too large");
     let second = rig.run("k", &policy, effects.answer("again")).await;
@@ -275,10 +263,7 @@ async fn p37_a_caller_that_leaves_does_not_cut_the_effect() {
 #[tokio::test]
 async fn after_its_retention_a_key_is_as_new() {
     let (rig, effects) = (Rig::new(), Effects::default());
-    let policy = Policy {
-        retention: Duration::from_secs(60),
-        ..Policy::default()
-    };
+    let policy = Policy::default().with_retention(Duration::from_secs(60));
     rig.run("k", &policy, effects.answer("one")).await;
     rig.clock.advance(Duration::from_secs(60));
     let second = rig.run("k", &policy, effects.answer("two")).await;
@@ -288,10 +273,7 @@ async fn after_its_retention_a_key_is_as_new() {
 #[tokio::test]
 async fn a_policy_out_of_bounds_starts_nothing() {
     let (rig, effects) = (Rig::new(), Effects::default());
-    let policy = Policy {
-        retention: Duration::from_secs(1),
-        ..Policy::default()
-    };
+    let policy = Policy::default().with_retention(Duration::from_secs(1));
     let response = rig.run("k", &policy, effects.answer("one")).await;
     assert!(matches!(response, Response::Problem(Problem::Policy(_))));
     assert_eq!(effects.count(), 0);

@@ -200,10 +200,7 @@ async fn p38_an_answer_on_its_way_during_a_reset_is_not_kept() {
 async fn who_asks_after_an_unlock_is_told_what_the_store_says() {
     let (rig, _) = rig();
     let (effects, gate) = (Effects::default(), Gate::default());
-    let refuse = Policy {
-        on_busy: semel_core::policy::OnBusy::Refuse,
-        ..Policy::default()
-    };
+    let refuse = Policy::default().with_on_busy(semel_core::policy::OnBusy::Refuse);
     // Its own process knows that the effect runs, and needs no store to say so.
     let stuck = rig.start("k", &refuse, effects.answer_after("stuck", &gate));
     settle_down().await;

@@ -18,10 +18,7 @@ use super::*;
 const MOST_CLAIMS: usize = 15;
 
 fn waits(limit: Duration) -> Policy {
-    Policy {
-        on_busy: OnBusy::Wait(limit),
-        ..Policy::default()
-    }
+    Policy::default().with_on_busy(OnBusy::Wait(limit))
 }
 
 /// As [`Rig::pass`], in steps that are shorter than the shortest pause.

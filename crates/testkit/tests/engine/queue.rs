@@ -59,16 +59,11 @@ async fn i14_callers_behind_a_claim_that_hangs_are_bounded_per_process() {
         (OnBusy::Refuse, BusyReason::Policy),
         (waits, BusyReason::ProcessWaiters),
     ] {
-        let config = EngineConfig {
-            max_waiters: 10,
-            ..EngineConfig::default()
-        };
+        let config = EngineConfig::default().with_max_waiters(10);
         let (rig, store, _) = Scripted::rig(config);
-        let policy = Policy {
-            on_busy,
-            max_waiters_per_key: 2 * CALLERS,
-            ..Policy::default()
-        };
+        let policy = Policy::default()
+            .with_on_busy(on_busy)
+            .with_max_waiters_per_key(2 * CALLERS);
         let (mut calls, effects) = behind_a_hanging_claim(&rig, &store, &policy).await;
         assert_eq!(held(&calls), 10, "{on_busy:?}");
         assert_eq!((rig.engine.waiting(), store.claims()), (10, 1));
@@ -99,10 +94,7 @@ async fn i14_callers_behind_a_claim_that_hangs_are_bounded_per_key() {
 #[tokio::test]
 async fn p34_a_caller_behind_a_claim_that_hangs_leaves_at_its_wait_limit() {
     let (rig, store, _) = Scripted::rig(EngineConfig::default());
-    let policy = Policy {
-        on_busy: OnBusy::Wait(Duration::from_secs(1)),
-        ..Policy::default()
-    };
+    let policy = Policy::default().with_on_busy(OnBusy::Wait(Duration::from_secs(1)));
     let (mut calls, _) = behind_a_hanging_claim(&rig, &store, &policy).await;
     calls.retain(|call| !call.is_finished());
     assert_eq!(calls.len(), 10);
@@ -117,10 +109,7 @@ async fn p34_a_caller_behind_a_claim_that_hangs_leaves_at_its_wait_limit() {
 #[tokio::test]
 async fn p34_caller_without_wait_is_bounded_by_one_store_call() {
     let (rig, store, _) = Scripted::rig(EngineConfig::default());
-    let policy = Policy {
-        on_busy: OnBusy::Refuse,
-        ..Policy::default()
-    };
+    let policy = Policy::default().with_on_busy(OnBusy::Refuse);
     let (mut calls, _) = behind_a_hanging_claim(&rig, &store, &policy).await;
     calls.retain(|call| !call.is_finished());
     assert_eq!(calls.len(), 10);
@@ -134,10 +123,7 @@ async fn p34_caller_without_wait_is_bounded_by_one_store_call() {
 async fn p34_time_behind_a_claim_counts_towards_the_wait_limit() {
     let (rig, store, other) = Scripted::rig(EngineConfig::default());
     let (effects, gate) = (Effects::default(), Gate::default());
-    let policy = Policy {
-        on_busy: OnBusy::Wait(Duration::from_secs(8)),
-        ..Policy::default()
-    };
+    let policy = Policy::default().with_on_busy(OnBusy::Wait(Duration::from_secs(8)));
     let _owner = other.start("k", &policy, effects.answer_after("one", &gate));
     settle_down().await;
     store.claims_hang.store(true, Ordering::SeqCst);

@@ -23,11 +23,7 @@ fn won(admitted: Admission) -> LeaseHandout {
 }
 
 fn named(out: &LeaseHandout) -> RemoteLease {
-    RemoteLease {
-        identity: out.grant.identity,
-        fence: out.grant.fence,
-        token: out.grant.token,
-    }
+    RemoteLease::new(out.grant.identity, out.grant.fence, out.grant.token)
 }
 
 fn complete(text: &str) -> Verdict {
@@ -39,10 +35,7 @@ async fn settle(rig: &Rig, lease: RemoteLease, verdict: Verdict) -> Response<()>
 }
 
 fn refusing() -> Policy {
-    Policy {
-        on_busy: OnBusy::Refuse,
-        ..Policy::default()
-    }
+    Policy::default().with_on_busy(OnBusy::Refuse)
 }
 
 impl Rig {
@@ -145,10 +138,7 @@ async fn p36_verdicts_from_elsewhere_are_settled_by_the_stored_policy() {
         ),
     ] {
         let rig = Rig::new();
-        let policy = Policy {
-            crash,
-            ..Policy::default()
-        };
+        let policy = Policy::default().with_crash(crash);
         let lease = named(&won(rig.admit("k", &policy).await));
         // A process that did not hand it out reads the policy from the record.
         let other = rig.another();
@@ -214,10 +204,7 @@ async fn whoever_may_not_know_of_a_lease_can_do_nothing_with_it() {
             Response::Problem(Problem::LeaseLost { .. })
         ));
     }
-    let wrong = RemoteLease {
-        token: Token(lease.token.0 ^ 1),
-        ..lease
-    };
+    let wrong = RemoteLease::new(lease.identity, lease.fence, Token(lease.token.0 ^ 1));
     assert!(matches!(
         settle(&rig, wrong, complete("x")).await,
         Response::Problem(Problem::LeaseLost { .. })

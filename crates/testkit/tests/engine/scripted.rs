@@ -130,9 +130,6 @@ impl Store for Scripted {
             true => Wake::Hint,
             false => self.inner.capabilities().wake,
         };
-        Capabilities {
-            wake,
-            ..self.inner.capabilities()
-        }
+        self.inner.capabilities().with_wake(wake)
     }
 }

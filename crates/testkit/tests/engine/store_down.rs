@@ -126,10 +126,7 @@ async fn p35_fail_open_runs_unprotected_and_says_so() {
     for _ in 0..3 {
         store.next(CallKind::Claim, Fault::Refuse);
     }
-    let policy = Policy {
-        store_down: StoreDown::Open,
-        ..Policy::default()
-    };
+    let policy = Policy::default().with_store_down(StoreDown::Open);
     let response = patiently(&rig, &policy, &effects).await;
     assert!(matches!(response, Response::Unprotected(_)), "{response:?}");
     assert_eq!(effects.count(), 1);
@@ -143,10 +140,7 @@ async fn observe_never_stands_in_the_way_of_an_outage() {
     for _ in 0..3 {
         store.next(CallKind::Claim, Fault::Refuse);
     }
-    let policy = Policy {
-        mode: Mode::Observe,
-        ..Policy::default()
-    };
+    let policy = Policy::default().with_mode(Mode::Observe);
     let response = patiently(&rig, &policy, &effects).await;
     assert!(matches!(response, Response::Unprotected(_)), "{response:?}");
     let observed = Step::Observed {
@@ -193,10 +187,7 @@ async fn p30_late_claim_without_renewal_frees_the_key() {
 #[tokio::test]
 async fn p30_deadline_counts_from_the_first_sending() {
     let (rig, store) = faulty();
-    let policy = Policy {
-        lease: Duration::from_secs(6),
-        ..Policy::default()
-    };
+    let policy = Policy::default().with_lease(Duration::from_secs(6));
     // It lands at once; its reply comes after the call was given up, so the claim is sent again.
     store.next(CallKind::Claim, Fault::DelayReply(Duration::from_secs(60)));
     let caller = rig.start("k", &policy, |lease| async move {
@@ -348,8 +339,5 @@ async fn a_fence_orders_runs_and_does_not_keep_a_second_one_out() {
 
 /// A lease shorter than the limit of a call.
 fn short() -> Policy {
-    Policy {
-        lease: Duration::from_secs(3),
-        ..Policy::default()
-    }
+    Policy::default().with_lease(Duration::from_secs(3))
 }

@@ -63,14 +63,12 @@ impl Store for Stubborn {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            name: "stubborn",
-            durable: false,
-            shared: false,
-            wake: Wake::Never,
-            lists_once: true,
-            max_answer_bytes: 0,
-        }
+        Capabilities::new("stubborn")
+            .with_durable(false)
+            .with_shared(false)
+            .with_wake(Wake::Never)
+            .with_lists_once(true)
+            .with_max_answer_bytes(0)
     }
 }
 
@@ -85,10 +83,7 @@ fn rig(answer: fn() -> StoreResult<Claimed>) -> Rig {
 /// What a caller is told where the scope fails open, and nothing runs all the same.
 async fn refused_where_it_fails_open(rig: &Rig) -> Problem {
     let effects = Effects::default();
-    let policy = Policy {
-        store_down: StoreDown::Open,
-        ..Policy::default()
-    };
+    let policy = Policy::default().with_store_down(StoreDown::Open);
     let response = rig.run("k", &policy, effects.answer("x")).await;
     assert_eq!(effects.count(), 0);
     assert_eq!(rig.log.count(|step| *step == Step::FailedOpen), 0);

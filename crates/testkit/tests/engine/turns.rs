@@ -12,11 +12,9 @@ use super::*;
 
 /// Who asks while a claim is on its way waits for its answer: there is room for all of them here.
 fn refuse() -> Policy {
-    Policy {
-        on_busy: OnBusy::Refuse,
-        max_waiters_per_key: 1_000,
-        ..Policy::default()
-    }
+    Policy::default()
+        .with_on_busy(OnBusy::Refuse)
+        .with_max_waiters_per_key(1_000)
 }
 
 type Calls = Vec<tokio::task::JoinHandle<Response<String>>>;

@@ -60,10 +60,7 @@ async fn the_eleventh_waiter_of_a_key_is_refused_at_once() {
 #[tokio::test]
 async fn waiters_of_a_process_are_bounded_over_all_keys() {
     let base = Rig::new();
-    let config = EngineConfig {
-        max_waiters: 2,
-        ..EngineConfig::default()
-    };
+    let config = EngineConfig::default().with_max_waiters(2);
     let rig = Rig::on(base.clock.clone(), Arc::clone(&base.store), config);
     let (effects, gate) = (Effects::default(), Gate::default());
     let policy = Policy::default();
@@ -99,10 +96,7 @@ async fn a_waiter_gives_up_at_its_limit() {
 #[tokio::test]
 async fn by_policy_a_caller_is_told_at_once() {
     let (rig, effects, gate) = (Rig::new(), Effects::default(), Gate::default());
-    let policy = Policy {
-        on_busy: OnBusy::Refuse,
-        ..Policy::default()
-    };
+    let policy = Policy::default().with_on_busy(OnBusy::Refuse);
     let _owner = rig.start("k", &policy, effects.answer_after("one", &gate));
     settle_down().await;
     let response = rig.run("k", &policy, effects.answer("two")).await;
@@ -171,10 +165,7 @@ async fn i10_a_waiter_takes_over_within_the_lease_after_a_crash() {
     crash_while_running(&rig, "k", &policy).await;
     let waiter = rig.start(
         "k",
-        &Policy {
-            on_busy: OnBusy::Wait(Duration::from_secs(60)),
-            ..policy
-        },
+        &policy.with_on_busy(OnBusy::Wait(Duration::from_secs(60))),
         effects.answer("two"),
     );
     rig.pass(Duration::from_secs(29)).await;

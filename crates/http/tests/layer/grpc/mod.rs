@@ -188,10 +188,7 @@ async fn a_stream_of_answers_that_fits_is_replayed_whole() {
 
 #[tokio::test]
 async fn oversized_message_is_reported_and_does_not_run_again() {
-    let policy = semel::Policy {
-        max_answer_bytes: 10,
-        ..semel::Policy::default()
-    };
+    let policy = semel::Policy::default().with_max_answer_bytes(10);
     let rig = Rig::new(Route::new().policy(policy)).await;
     let what = "a book with a long title";
     assert!(rig.charge("k", what).await.is_ok());

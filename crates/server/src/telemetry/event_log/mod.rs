@@ -103,7 +103,7 @@ impl EventLog {
                 );
             }
             // Errors have lines of their own.
-            Ending::Unprotected | Ending::Problem(_) => {
+            _ => {
                 line!(
                     DEBUG,
                     event,
@@ -120,7 +120,7 @@ impl EventLog {
         let backend = self.backend;
         match event.step {
             Step::StoreCalled { call, took, .. } => {
-                let (store_call, duration_ms) = (labels::store_call(call), to_millis(took));
+                let (store_call, duration_ms) = (call.as_str(), to_millis(took));
                 if took >= self.slow_store {
                     let threshold_ms = to_millis(self.slow_store);
                     line!(
@@ -155,7 +155,7 @@ impl EventLog {
                     event,
                     "idempotency.storage.error",
                     "the store did not answer",
-                    store_call = labels::store_call(call),
+                    store_call = call.as_str(),
                     backend,
                     error = kind.as_str(),
                     changed = labels::changed(certainty),
@@ -254,7 +254,7 @@ impl EventLog {
                     event,
                     "idempotency.busy",
                     "a request was refused because another one with the same key is running",
-                    why = labels::busy(why),
+                    why = why.as_str(),
                 );
             }
             _ => {}

@@ -125,7 +125,7 @@ pub(super) fn log_record_event(event: &Event<'_>) {
                 event,
                 "idempotency.observed",
                 "observe mode: a duplicate was not blocked",
-                would = labels::would(would),
+                would = would.as_str(),
             );
         }
         _ => {}

@@ -163,14 +163,12 @@ impl Store for Scripted {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            name: "scripted",
-            durable: true,
-            shared: true,
-            wake: Wake::Never,
-            lists_once: true,
-            max_answer_bytes: 1024,
-        }
+        Capabilities::new("scripted")
+            .with_durable(true)
+            .with_shared(true)
+            .with_wake(Wake::Never)
+            .with_lists_once(true)
+            .with_max_answer_bytes(1024)
     }
 }
 
