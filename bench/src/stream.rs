@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use lru::LruCache;
 use parking_lot::Mutex;
 use semel::core::clock::SystemTime;
-use semel_stream::{IdempotencyKey, IdempotencyStore, Mark, SeqNo, SeqNoTracker, SessionId};
+use semel_stream::{IdempotencyStore, Mark, SeqNo, SeqNoTracker, SessionId, StreamKey};
 
 use semel_bench_core::report::{Row, median, publish};
 
@@ -40,12 +40,12 @@ pub(crate) fn bench(most: usize) -> anyhow::Result<()> {
 
 /// The keys of one round, none of them in the rounds before but for the repeats. Made before the
 /// clock runs.
-fn keys(round: u64) -> Vec<IdempotencyKey> {
+fn keys(round: u64) -> Vec<StreamKey> {
     let session = SessionId::named("bench");
     let key = |n: u64| {
         let fresh = n % 4 < NEW_IN_FOUR;
         let seqno = if fresh { n } else { n - n % 97 - 1 };
-        IdempotencyKey::derive(session, SeqNo(round * ROUND + seqno), b"operation")
+        StreamKey::derive(session, SeqNo(round * ROUND + seqno), b"operation")
     };
     (0..ROUND).map(key).collect()
 }
@@ -136,7 +136,7 @@ impl Sides {
     }
 }
 
-fn bare(lru: &mut LruCache<u128, ()>, key: IdempotencyKey) -> bool {
+fn bare(lru: &mut LruCache<u128, ()>, key: StreamKey) -> bool {
     let new = !lru.contains(&key.0);
     if new {
         lru.put(key.0, ());
@@ -144,23 +144,19 @@ fn bare(lru: &mut LruCache<u128, ()>, key: IdempotencyKey) -> bool {
     new
 }
 
-fn each(store: &IdempotencyStore, keys: &[IdempotencyKey]) {
+fn each(store: &IdempotencyStore, keys: &[StreamKey]) {
     for key in keys {
         black_box(store.check_and_record(*key));
     }
 }
 
-fn batches(store: &IdempotencyStore, keys: &[IdempotencyKey]) {
+fn batches(store: &IdempotencyStore, keys: &[StreamKey]) {
     for batch in keys.chunks(BATCH) {
         black_box(store.check_and_record_all(batch));
     }
 }
 
-fn halves(
-    store: &IdempotencyStore,
-    keys: &[IdempotencyKey],
-    half: fn(&IdempotencyStore, &[IdempotencyKey]),
-) {
+fn halves(store: &IdempotencyStore, keys: &[StreamKey], half: fn(&IdempotencyStore, &[StreamKey])) {
     let (left, right) = keys.split_at(keys.len() / 2);
     std::thread::scope(|scope| {
         scope.spawn(|| half(store, left));
@@ -300,7 +296,7 @@ fn memory(most: usize) -> anyhow::Result<Row> {
     for n in 0..2 * most as u128 {
         // Spread like digests are.
         let key = n.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
-        black_box(store.check_and_record(IdempotencyKey(key)));
+        black_box(store.check_and_record(StreamKey(key)));
     }
     let each = (resident_bytes()? - before) / store.len() as f64;
     let name = format!(

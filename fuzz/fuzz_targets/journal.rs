@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use semel_stream::{
-    Fsync, Gate, IdempotencyKey, GateLimits, Mark, Operation, SessionId, Tenant, GateVerdict,
+    Fsync, Gate, StreamKey, GateLimits, Mark, StreamOperation, SessionId, Tenant, GateVerdict,
 };
 
 const OPERATIONS: u64 = 24;
@@ -32,9 +32,9 @@ static SOUND: LazyLock<(std::ffi::OsString, Vec<u8>)> = LazyLock::new(|| {
     let gate = Gate::open(&folder, limits(), Fsync::Never).expect("a new journal");
     for number in 0..OPERATIONS {
         let at = Mark::new(0, number / 3 + 1);
-        let key = IdempotencyKey::of_text(&number.to_le_bytes());
+        let key = StreamKey::from_text(&number.to_le_bytes());
         let mut batch = gate.batch();
-        let GateVerdict::Apply(ticket) = batch.offer(&Operation::sequenced(session(number), at).with_key(key))
+        let GateVerdict::Apply(ticket) = batch.offer(&StreamOperation::sequenced(session(number), at).with_key(key))
         else {
             panic!("each is the next one");
         };

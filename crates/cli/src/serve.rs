@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use semel_server::config::{Config, Finding, Findings, Flag, Loaded, Origin, Sources, load};
+use semel_server::config::{
+    Config, Findings, Flag, Loaded, Origin, SettingsFinding, Sources, load,
+};
 use semel_server::{DrainOutcome, OpenOptions, StartError, run};
 
 use crate::exit::{self, Exit};
@@ -49,7 +51,7 @@ impl Settings {
     pub(crate) fn read(&self) -> Result<Loaded, Findings> {
         match self.sources() {
             Ok(sources) => load(&sources),
-            Err(_) => Err(Findings(vec![Finding {
+            Err(_) => Err(Findings(vec![SettingsFinding {
                 path: String::new(),
                 origin: Origin::Default,
                 message: "--set has no value".to_owned(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::ensure;
 use bytes::Bytes;
-use semel_core::{Answer, Body, Settlement};
+use semel_core::{Answer, AnswerBody, Settlement};
 
 use super::listing::{everything, walk};
 use super::make::again;
@@ -16,7 +16,7 @@ pub(super) async fn p44_a_body_kept_elsewhere_is_named_exactly(scene: Scene) -> 
     for (bytes, first) in [(1, 0), (u64::MAX, 0xff), (64 << 10, 7)] {
         let mut digest = *b"a digest that no body ever has..";
         digest[0] = first;
-        let named = Body::External { bytes, digest };
+        let named = AnswerBody::External { bytes, digest };
         let answer = Answer {
             head: Bytes::from_static(b"200 ok"),
             body: named.clone(),
@@ -33,7 +33,7 @@ pub(super) async fn p44_a_body_kept_elsewhere_is_named_exactly(scene: Scene) -> 
         );
         let replayed = &scene.replayed(&again(&claim)).await?.answer.body;
         ensure!(
-            [&named, &Body::Omitted { bytes }].contains(&replayed),
+            [&named, &AnswerBody::Omitted { bytes }].contains(&replayed),
             "{named:?} is replayed as {replayed:?}"
         );
     }

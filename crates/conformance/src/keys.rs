@@ -3,7 +3,9 @@
 use anyhow::{bail, ensure};
 use bytes::Bytes;
 use semel_core::record::{SEALED_HEADER_BYTES, SEALED_TAG_BYTES, SealedHeader};
-use semel_core::{Answer, Body, Certainty, Claim, CrashPolicy, Grant, Settlement, StoreErrorKind};
+use semel_core::{
+    Answer, AnswerBody, Certainty, Claim, CrashPolicy, Grant, Settlement, StoreErrorKind,
+};
 
 use super::make::{again, complete};
 use super::{CheckVerdict, Scene};
@@ -54,7 +56,7 @@ pub(super) async fn p46_a_claim_without_the_key_changes_nothing(scene: Scene) ->
     let lease = scene.won(&claim).await?;
     let answer = Answer {
         head: sealed(&lease),
-        body: Body::Kept(Bytes::from_static(&[0x5a; SEALED_TAG_BYTES])),
+        body: AnswerBody::Kept(Bytes::from_static(&[0x5a; SEALED_TAG_BYTES])),
     };
     let settlement = Settlement::Complete(answer.into());
     scene.settled(&lease, &settlement).await?;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use semel_core::env::{Entropy as _, SystemEntropy};
 use semel_core::{
-    Answer, Body, Claim, ClaimTerms, CrashPolicy, Fingerprint, Identity, Key, Namespace, Secret,
-    Settlement, Token,
+    Answer, AnswerBody, Claim, ClaimTerms, CrashPolicy, Fingerprint, Identity, Key, Namespace,
+    Secret, Settlement, Token,
 };
 
 /// 128 bits that no other check has.
@@ -83,7 +83,7 @@ pub(super) fn under(claim: &Claim, terms: ClaimTerms) -> Claim {
 
 /// An answer with a head and this body.
 pub(super) fn answer(body: &str) -> Arc<Answer> {
-    let body = Body::Kept(Bytes::copy_from_slice(body.as_bytes()));
+    let body = AnswerBody::Kept(Bytes::copy_from_slice(body.as_bytes()));
     Arc::new(Answer {
         head: Bytes::from_static(b"201 created"),
         body,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::ensure;
 use bytes::Bytes;
-use semel_core::{Answer, Body, Claim, Record, Settlement, State};
+use semel_core::{Answer, AnswerBody, Claim, Record, Settlement, State};
 
 use super::make::{again, answer, complete};
 use super::{CheckVerdict, Scene};
@@ -153,7 +153,7 @@ pub(super) async fn p12_replay_is_byte_equal(scene: Scene) -> CheckVerdict {
         &scene,
         &Answer {
             head: every,
-            body: Body::Kept(reverse),
+            body: AnswerBody::Kept(reverse),
         },
     )
     .await?;
@@ -172,7 +172,7 @@ pub(super) async fn p12_replay_is_byte_equal(scene: Scene) -> CheckVerdict {
             &scene,
             &Answer {
                 head: bytes.clone(),
-                body: Body::Kept(bytes),
+                body: AnswerBody::Kept(bytes),
             },
         )
         .await?;
@@ -189,7 +189,7 @@ pub(super) async fn p27_a_full_head_and_a_mebibyte(scene: Scene) -> CheckVerdict
         &scene,
         &Answer {
             head,
-            body: Body::Kept(bytes(body)),
+            body: AnswerBody::Kept(bytes(body)),
         },
     )
     .await
@@ -206,7 +206,7 @@ pub(super) async fn p27_the_largest_answer(scene: Scene) -> CheckVerdict {
         &scene,
         &Answer {
             head,
-            body: Body::Kept(body),
+            body: AnswerBody::Kept(body),
         },
     )
     .await
@@ -220,7 +220,7 @@ pub(super) async fn p27_an_omitted_body_stays_omitted(scene: Scene) -> CheckVerd
             &scene,
             &Answer {
                 head,
-                body: Body::Omitted { bytes },
+                body: AnswerBody::Omitted { bytes },
             },
         )
         .await?;
@@ -230,7 +230,7 @@ pub(super) async fn p27_an_omitted_body_stays_omitted(scene: Scene) -> CheckVerd
 
 /// An empty body is a body, and an empty head a head.
 pub(super) async fn p27_an_empty_body_is_kept(scene: Scene) -> CheckVerdict {
-    let empty = Body::Kept(Bytes::new());
+    let empty = AnswerBody::Kept(Bytes::new());
     comes_back(
         &scene,
         &Answer {
@@ -251,7 +251,7 @@ pub(super) async fn p27_an_empty_body_is_kept(scene: Scene) -> CheckVerdict {
         &scene,
         &Answer {
             head: Bytes::new(),
-            body: Body::Kept(bytes(1)),
+            body: AnswerBody::Kept(bytes(1)),
         },
     )
     .await

@@ -32,6 +32,40 @@ pub struct Event<'a> {
     pub step: Step,
 }
 
+impl<'a> Event<'a> {
+    /// A step with a key, without an actor.
+    #[must_use]
+    pub const fn new(
+        namespace: &'a Namespace,
+        hint: KeyHint,
+        identity: Identity,
+        step: Step,
+    ) -> Self {
+        Self {
+            namespace,
+            hint,
+            identity,
+            actor: None,
+            operation: None,
+            step,
+        }
+    }
+
+    /// Sets [`actor`](Self::actor).
+    #[must_use]
+    pub fn with_actor(mut self, actor: impl Into<Option<&'a str>>) -> Self {
+        self.actor = actor.into();
+        self
+    }
+
+    /// Sets [`operation`](Self::operation).
+    #[must_use]
+    pub fn with_operation(mut self, operation: impl Into<Option<&'a str>>) -> Self {
+        self.operation = operation.into();
+        self
+    }
+}
+
 /// A step of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -56,6 +56,8 @@ pub use identity::Identity;
 pub use key::{Key, KeyError, KeyHint, KeyRules};
 pub use memory::{MemoryConfig, MemoryStore};
 pub use namespace::{Namespace, NamespaceError};
-pub use record::{Answer, Body, CrashPolicy, Digest, Fence, Record, RecordError, State, Token};
+pub use record::{
+    Answer, AnswerBody, CrashPolicy, Digest, Fence, Record, RecordError, State, Token,
+};
 pub use secret::{Secret, SecretError};
 pub use store::{Capabilities, Store, StoreAdmin, StoreResult};

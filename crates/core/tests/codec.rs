@@ -7,8 +7,8 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use semel_core::record::{ENCRYPTED_VERSION, FORMAT_VERSION, HEADER_BYTES, offset};
 use semel_core::{
-    Answer, Body, CrashPolicy, Fence, Fingerprint, Identity, Key, KeyRules, Namespace, Record,
-    RecordError, State, Timestamp, Token,
+    Answer, AnswerBody, CrashPolicy, Fence, Fingerprint, Identity, Key, KeyRules, Namespace,
+    Record, RecordError, State, Timestamp, Token,
 };
 
 fn any_bytes(most: usize) -> impl Strategy<Value = Bytes> {
@@ -17,9 +17,9 @@ fn any_bytes(most: usize) -> impl Strategy<Value = Bytes> {
 
 fn any_answer() -> impl Strategy<Value = Answer> {
     let body = prop_oneof![
-        any_bytes(80).prop_map(Body::Kept),
-        any::<u64>().prop_map(|bytes| Body::Omitted { bytes }),
-        any::<(u64, [u8; 32])>().prop_map(|(bytes, digest)| Body::External { bytes, digest }),
+        any_bytes(80).prop_map(AnswerBody::Kept),
+        any::<u64>().prop_map(|bytes| AnswerBody::Omitted { bytes }),
+        any::<(u64, [u8; 32])>().prop_map(|(bytes, digest)| AnswerBody::External { bytes, digest }),
     ];
     (any_bytes(40), body).prop_map(|(head, body)| Answer { head, body })
 }
@@ -261,7 +261,7 @@ fn sections_have_one_order_and_fit_the_state() {
     );
     let left_out = Answer {
         head: Bytes::new(),
-        body: Body::Omitted { bytes: 9 },
+        body: AnswerBody::Omitted { bytes: 9 },
     };
     assert_eq!(
         with_sections(Failed, &[head, omitted]),
@@ -313,7 +313,7 @@ fn external_body_needs_length_and_digest_and_stands_alone() {
     let (head, elsewhere) = ((2, &b""[..]), (5, &named[..]));
     let beside = Answer {
         head: Bytes::new(),
-        body: Body::External {
+        body: AnswerBody::External {
             bytes: 9,
             digest: [7; 32],
         },

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use semel_core::record::{PackedRecord, SealedHeader};
 use semel_core::{
-    Answer, Body, Claim, ClaimTerms, Claimed, CrashPolicy, Fence, Fingerprint, Grant, Identity,
-    InDoubt, Key, Namespace, Record, Secret, Settlement, Timestamp, Token, protocol,
+    Answer, AnswerBody, Claim, ClaimTerms, Claimed, CrashPolicy, Fence, Fingerprint, Grant,
+    Identity, InDoubt, Key, Namespace, Record, Secret, Settlement, Timestamp, Token, protocol,
 };
 
 fn running(checkpoint: &'static [u8]) -> (Identity, Record) {
@@ -49,11 +49,11 @@ fn settling_the_packed_form_is_settling_the_record() {
     let kept = Arc::new(Answer::from_body(vec![1, 2, 3]));
     let left_out = Arc::new(Answer {
         head: Bytes::from_static(b"200"),
-        body: Body::Omitted { bytes: 1 << 40 },
+        body: AnswerBody::Omitted { bytes: 1 << 40 },
     });
     let encrypted = Arc::new(Answer {
         head: encrypted(),
-        body: Body::Kept(Bytes::from_static(&[9; 16])),
+        body: AnswerBody::Kept(Bytes::from_static(&[9; 16])),
     });
     let settlements = [
         Settlement::Complete(encrypted),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::Response;
 use http::request::Parts;
 use semel_core::engine::{Engine, Request, Verdict};
-use semel_core::{Body as Stored, BoxFuture, CrashPolicy, State};
+use semel_core::{AnswerBody, BoxFuture, CrashPolicy, State};
 
 use crate::body::Body;
 
@@ -39,7 +39,7 @@ impl KeyQuota {
             }
             (Verdict::Complete(answer) | Verdict::Fail(answer), _) => {
                 let body = match &answer.body {
-                    Stored::Kept(body) => body.len(),
+                    AnswerBody::Kept(body) => body.len(),
                     _ => 0,
                 };
                 Some(answer.head.len() + body)

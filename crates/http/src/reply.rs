@@ -8,7 +8,7 @@ use http::response::Parts;
 use http::{Response, StatusCode};
 use http_body::Body as HttpBody;
 use semel_core::engine::{Replayed, Report, Verdict};
-use semel_core::{Answer, Body as Stored, Code, Env};
+use semel_core::{Answer, AnswerBody, Code, Env};
 
 use crate::body::{Body, BoxError, ReadError, Reader};
 use crate::credentials::asks_to_sign_in;
@@ -98,12 +98,12 @@ impl ResponseRecorder {
         match read {
             Ok(()) => {
                 let data = reader.bytes();
-                let verdict = self.verdict(&parts, reader.trailers(), Stored::Kept(data));
+                let verdict = self.verdict(&parts, reader.trailers(), AnswerBody::Kept(data));
                 report(Response::from_parts(parts, reader.into_body()), verdict)
             }
             // The body is stored completely or not at all, and the effect does not run again (P27).
             Err(ReadError::TooLarge | ReadError::TooSlow | ReadError::NoRoom) => {
-                let verdict = self.verdict(&parts, None, Stored::Omitted { bytes: length });
+                let verdict = self.verdict(&parts, None, AnswerBody::Omitted { bytes: length });
                 report(Response::from_parts(parts, reader.into_body()), verdict)
             }
             Err(ReadError::Broken) => {
@@ -154,14 +154,14 @@ impl ResponseRecorder {
         self.rules.streams || media.is_some_and(events)
     }
 
-    fn verdict(&self, parts: &Parts, trailers: Option<&HeaderMap>, body: Stored) -> Verdict {
+    fn verdict(&self, parts: &Parts, trailers: Option<&HeaderMap>, body: AnswerBody) -> Verdict {
         let trailers = trailers.filter(|_| self.kind == Kind::Grpc);
         let meaning = match (self.kind, trailers) {
             (Kind::Grpc, Some(trailers)) => self.of_call(trailers).unwrap_or(Meaning::Unclear),
             // A trailers-only response. Otherwise the call ended without a status, or it is an
             // unfinished stream, which does not run again.
             (Kind::Grpc, None) => self.of_call(&parts.headers).unwrap_or(match body {
-                Stored::Kept(_) => Meaning::Unclear,
+                AnswerBody::Kept(_) => Meaning::Unclear,
                 _ => Meaning::Done,
             }),
             _ => self.of_answer(parts),
@@ -244,18 +244,18 @@ pub(crate) fn replay(
         return problem(shared, rules, kind, &details);
     };
     let mut response = match (&answer.body, kind) {
-        (Stored::Kept(body), _) => {
+        (AnswerBody::Kept(body), _) => {
             let trailers = (!head.trailers.is_empty()).then(|| Box::new(head.trailers));
             Response::new(Body::whole(body.clone(), trailers))
         }
-        (Stored::Omitted { .. } | Stored::External { .. }, Kind::Grpc) => {
+        (AnswerBody::Omitted { .. } | AnswerBody::External { .. }, Kind::Grpc) => {
             grpc::problem(&not_kept(), &*shared.engine.env().entropy)
         }
-        (Stored::Omitted { bytes } | Stored::External { bytes, .. }, _) => {
+        (AnswerBody::Omitted { bytes } | AnswerBody::External { bytes, .. }, _) => {
             Response::new(without_body(head.status, *bytes))
         }
     };
-    let omitted = !matches!(answer.body, Stored::Kept(_));
+    let omitted = !matches!(answer.body, AnswerBody::Kept(_));
     if !(omitted && kind == Kind::Grpc) {
         *response.status_mut() = replayed_status(rules, head.status);
         *response.headers_mut() = head.headers;

@@ -13,7 +13,7 @@ use async_nats::jetstream::Context;
 use bytes::Bytes;
 use semel_core::engine::{Engine, Problem, Report, Request, Response, Verdict};
 use semel_core::policy::Policy;
-use semel_core::{Answer, Body, Fingerprint, Identity, Namespace};
+use semel_core::{Answer, AnswerBody, Fingerprint, Identity, Namespace};
 
 use crate::error::Error;
 use crate::job::{JobId, JobRef, NewJob, RequestId, SubmitOutcome};
@@ -148,7 +148,7 @@ fn told(
             .map(|()| SubmitOutcome::Accepted(reference(id)))
             .map_err(Error::Store),
         Response::Replayed(replayed) => {
-            let Body::Kept(body) = &replayed.replay.answer.body else {
+            let AnswerBody::Kept(body) = &replayed.replay.answer.body else {
                 return Err(Error::Superseded);
             };
             let id = std::str::from_utf8(body)

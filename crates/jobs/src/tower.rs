@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use semel_core::engine::{Engine, Report, Request, Response, Verdict};
 use semel_core::policy::Policy;
-use semel_core::{Answer, Body, Fingerprint, KeyRules, Namespace};
+use semel_core::{Answer, AnswerBody, Fingerprint, KeyRules, Namespace};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tower_layer::Layer;
@@ -125,8 +125,8 @@ where
                 Response::Ran(ran) => ran.value,
                 Response::Unprotected(value) => value,
                 Response::Replayed(replayed) => match &replayed.replay.answer.body {
-                    Body::Kept(body) => Ok(serde_json::from_slice(body)?),
-                    Body::Omitted { .. } | Body::External { .. } => {
+                    AnswerBody::Kept(body) => Ok(serde_json::from_slice(body)?),
+                    AnswerBody::Omitted { .. } | AnswerBody::External { .. } => {
                         Err("done before; the answer was too large to keep".into())
                     }
                 },
@@ -141,7 +141,7 @@ fn verdict<R: Serialize>(value: Option<&R>) -> Verdict {
         Some(Ok(body)) => Verdict::Complete(Answer::from_body(body)),
         // The effect has happened, so it is recorded even if its answer can't be serialized.
         Some(Err(_)) => Verdict::Complete(Answer {
-            body: Body::Omitted { bytes: 0 },
+            body: AnswerBody::Omitted { bytes: 0 },
             ..Answer::from_body("")
         }),
         None => Verdict::Retry,

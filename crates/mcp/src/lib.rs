@@ -44,7 +44,7 @@ mod tools;
 
 pub use call::Caller;
 pub use gateway::Gateway;
-pub use http::{CallerToken, HttpFrontend, HttpUpstream, ListenError, Listener};
+pub use http::{CallerToken, HttpFrontend, HttpListener, HttpUpstream, ListenError};
 pub use lint::{LintError, LintFinding, LintSeverity, LintTarget, lint};
 pub use process::{RunError, ServerCommand};
 pub use settings::{CrashRule, ErrorRule, KeyRule, Settings, ToolRule};

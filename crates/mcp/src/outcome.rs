@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use semel::core::engine::{Problem, Replayed, Report, Verdict};
-use semel::core::{Answer, Body, State};
+use semel::core::{Answer, AnswerBody, State};
 use serde_json::value::RawValue;
 
 use crate::members::Members;
@@ -119,7 +119,7 @@ fn verdict_of_message(message: &[u8], errors: ErrorRule) -> Verdict {
 pub(crate) fn stored_answer(result: &RawValue) -> Answer {
     Answer {
         head: Bytes::from_static(HEAD),
-        body: Body::Kept(Bytes::copy_from_slice(result.get().as_bytes())),
+        body: AnswerBody::Kept(Bytes::copy_from_slice(result.get().as_bytes())),
     }
 }
 
@@ -140,7 +140,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// A replay of a record with this content.
-    pub(crate) fn replayed(state: State, head: &'static [u8], body: Body) -> Replayed {
+    pub(crate) fn replayed(state: State, head: &'static [u8], body: AnswerBody) -> Replayed {
         let at = Timestamp::from_micros(1_790_000_000_000_000);
         let answer = Answer {
             head: Bytes::from_static(head),
@@ -184,7 +184,7 @@ pub(crate) mod tests {
     #[test]
     fn recorded_state_is_preserved() {
         for (state, fails) in [(State::Completed, false), (State::Failed, true)] {
-            let replayed = replayed(state, b"", Body::Omitted { bytes: 0 });
+            let replayed = replayed(state, b"", AnswerBody::Omitted { bytes: 0 });
             let verdict = Outcome::Recorded(Box::new(replayed)).verdict(ErrorRule::Release);
             assert_eq!(matches!(verdict, Verdict::Fail(_)), fails);
             assert_eq!(matches!(verdict, Verdict::Complete(_)), !fails);

@@ -1,4 +1,4 @@
-//! The answer to an operation's caller, [`Answer`] or [`Error`], and the failure of its effect, [`Failure`].
+//! The answer to an operation's caller, [`TypedAnswer`] or [`Error`], and the failure of its effect, [`Failure`].
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 /// The answer to an operation: the same for every caller of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Answer<T> {
+pub struct TypedAnswer<T> {
     /// The value that the effect returned.
     pub value: T,
     /// Whether this is the stored answer of an earlier run.

@@ -13,7 +13,7 @@ mod stores;
 mod transactional;
 mod url;
 
-pub use answer::{Answer, Error, Failure, Rejection};
+pub use answer::{Error, Failure, Rejection, TypedAnswer};
 pub use encryption::Encryption;
 pub use error::OpenError;
 pub use open::{Builder, Semel};
@@ -33,9 +33,9 @@ pub use semel_core::{CrashPolicy, Fence, Key, KeyError, KeyRules, Resolution, Se
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub use semel_stores::TxError;
 #[cfg(feature = "mysql")]
-pub use semel_stores::mysql::Tx as MySqlTx;
+pub use semel_stores::mysql::MySqlTx;
 #[cfg(feature = "postgres")]
-pub use semel_stores::postgres::Tx;
+pub use semel_stores::postgres::PostgresTx;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub use transactional::Transact;
 

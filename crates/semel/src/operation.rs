@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use semel_core::engine::{Doubt, Lease, Recover, Replayed, Report, Request, Response, Verdict};
 use semel_core::policy::Policy;
-use semel_core::{Answer as Stored, Body, CrashPolicy, Fingerprint, FingerprintBuilder, Key};
+use semel_core::{Answer as Stored, AnswerBody, CrashPolicy, Fingerprint, FingerprintBuilder, Key};
 use semel_core::{Namespace, Resolution, State};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::answer::{Answer, Error, Failure, FailureKind, Rejection, system_time};
+use crate::answer::{Error, Failure, FailureKind, Rejection, TypedAnswer, system_time};
 use crate::open::Semel;
 
 /// An operation that has a scope. Next: [`Operation::key`].
@@ -172,7 +172,7 @@ impl Call {
     ///
     /// # Errors
     /// [`Error`] says what happened, and whether calling again can help.
-    pub async fn run<T, E, F, Fut>(self, effect: F) -> Result<Answer<T>, Error>
+    pub async fn run<T, E, F, Fut>(self, effect: F) -> Result<TypedAnswer<T>, Error>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
         E: Into<Failure>,
@@ -223,7 +223,7 @@ pub(crate) fn answer<T: DeserializeOwned>(
     response: Response<Result<T, Failure>>,
     semel: &Semel,
     crash: CrashPolicy,
-) -> Result<Answer<T>, Error> {
+) -> Result<TypedAnswer<T>, Error> {
     let (said, attempt, record) = match response {
         Response::Ran(ran) => (ran.value, ran.attempt, Some(ran.state)),
         Response::Unprotected(said) => (said, 1, None),
@@ -231,7 +231,7 @@ pub(crate) fn answer<T: DeserializeOwned>(
         Response::Problem(problem) => return Err(problem.into()),
     };
     match said {
-        Ok(value) => Ok(Answer {
+        Ok(value) => Ok(TypedAnswer {
             value,
             replayed: false,
             attempt,
@@ -279,17 +279,17 @@ fn stored(value: &impl Serialize) -> Stored {
         Ok(body) => Stored::from_body(body),
         // The effect has happened, so it is recorded even if its answer can't be serialized.
         Err(_) => Stored {
-            body: Body::Omitted { bytes: 0 },
+            body: AnswerBody::Omitted { bytes: 0 },
             ..Stored::from_body("")
         },
     }
 }
 
-fn from_record<T: DeserializeOwned>(replayed: &Replayed) -> Result<Answer<T>, Error> {
+fn from_record<T: DeserializeOwned>(replayed: &Replayed) -> Result<TypedAnswer<T>, Error> {
     let replay = &replayed.replay;
     let body = match &replay.answer.body {
-        Body::Kept(body) => Ok(body),
-        Body::Omitted { bytes } | Body::External { bytes, .. } => {
+        AnswerBody::Kept(body) => Ok(body),
+        AnswerBody::Omitted { bytes } | AnswerBody::External { bytes, .. } => {
             Err(Error::NotKept { bytes: *bytes })
         }
     };
@@ -303,7 +303,7 @@ fn from_record<T: DeserializeOwned>(replayed: &Replayed) -> Result<Answer<T>, Er
     }
     let value = serde_json::from_slice(body?).map_err(Error::Answer)?;
     let original_time = system_time(replay.requested_at);
-    Ok(Answer {
+    Ok(TypedAnswer {
         value,
         replayed: true,
         attempt: replay.attempt,

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::Semel;
-use crate::answer::{Answer, Error, Failure, FailureKind};
+use crate::answer::{Error, Failure, FailureKind, TypedAnswer};
 use crate::operation::{Call, answer, report};
 
 /// A pool whose transactions can hold an effect together with its record: sqlx's `PgPool` (feature `postgres`) and
@@ -59,14 +59,14 @@ mod sealed {
 }
 
 macro_rules! transact {
-    ($feature:literal, $store:ident, $pool:ty) => {
+    ($feature:literal, $store:ident, $run:ident, $tx:ident, $pool:ty) => {
         #[cfg(feature = $feature)]
         impl sealed::Pool for $pool {
-            type Run = semel_stores::$store::Transactional;
+            type Run = semel_stores::$store::$run;
 
             fn run(&self, semel: &Semel) -> Option<Self::Run> {
                 let store = semel.shared.$store.as_ref()?;
-                Some(semel_stores::$store::Transactional::new(store, self))
+                Some(semel_stores::$store::$run::new(store, self))
             }
 
             fn commit_unprotected(
@@ -90,7 +90,7 @@ macro_rules! transact {
 
         #[cfg(feature = $feature)]
         impl Transact for $pool {
-            type Tx = semel_stores::$store::Tx;
+            type Tx = semel_stores::$store::$tx;
 
             fn transaction(run: &Self::Run) -> impl Future<Output = StoreResult<Self::Tx>> + Send {
                 run.transaction()
@@ -103,8 +103,14 @@ macro_rules! transact {
     };
 }
 
-transact!("postgres", postgres, sqlx::PgPool);
-transact!("mysql", mysql, sqlx::MySqlPool);
+transact!(
+    "postgres",
+    postgres,
+    PostgresTransactional,
+    PostgresTx,
+    sqlx::PgPool
+);
+transact!("mysql", mysql, MySqlTransactional, MySqlTx, sqlx::MySqlPool);
 
 #[cfg(feature = "postgres")]
 mod postgres {
@@ -169,7 +175,7 @@ impl Call {
     /// ended before its settlement, for example by a `COMMIT` of the effect's own, it is unknown what was committed: that is
     /// [`Error::InDoubt`], and the key stays in doubt until resolved. Without protection (mode `off` or `observe`,
     /// fail-open) no record shows whether a commit without an answer was done: that is [`Error::Unknown`].
-    pub async fn run_in<P, T, E, F, Fut>(self, pool: &P, effect: F) -> Result<Answer<T>, Error>
+    pub async fn run_in<P, T, E, F, Fut>(self, pool: &P, effect: F) -> Result<TypedAnswer<T>, Error>
     where
         P: Transact,
         T: Serialize + DeserializeOwned + Send + 'static,

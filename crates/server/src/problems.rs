@@ -7,11 +7,11 @@ use semel::core::Code;
 use crate::help::{self, Help};
 
 /// The path and the text of a page.
-pub type Page = (String, String);
+pub type ProblemPage = (String, String);
 
 /// All pages, with the list first.
 #[must_use]
-pub fn pages() -> Vec<Page> {
+pub fn pages() -> Vec<ProblemPage> {
     let mut pages = vec![("docs/errors/README.md".to_owned(), list())];
     pages.extend(help::all().map(|help| {
         let path = format!("docs/errors/{}.md", help.code);

@@ -45,17 +45,17 @@ pub struct Epoch(pub u64);
 /// The key of one operation.
 ///
 /// ```
-/// use semel_stream::{IdempotencyKey, SeqNo, SessionId};
+/// use semel_stream::{StreamKey, SeqNo, SessionId};
 ///
 /// let session = SessionId::named("sensor-7");
-/// let key = IdempotencyKey::derive(session, SeqNo(1), b"add 5");
-/// assert_eq!(key, IdempotencyKey::derive(session, SeqNo(1), b"add 5"));
-/// assert_ne!(key, IdempotencyKey::derive(session, SeqNo(2), b"add 5"));
+/// let key = StreamKey::derive(session, SeqNo(1), b"add 5");
+/// assert_eq!(key, StreamKey::derive(session, SeqNo(1), b"add 5"));
+/// assert_ne!(key, StreamKey::derive(session, SeqNo(2), b"add 5"));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct IdempotencyKey(pub u128);
+pub struct StreamKey(pub u128);
 
-impl IdempotencyKey {
+impl StreamKey {
     /// The first 16 bytes, little-endian, of BLAKE3 over the session's 16 bytes, the sequence number's 8
     /// (little-endian) and the operation. The first two have fixed lengths, so that no two triples are one text.
     ///
@@ -68,7 +68,7 @@ impl IdempotencyKey {
 
     /// A key that the producer made itself, as text of any form: the first 16 bytes of its digest.
     #[must_use]
-    pub fn of_text(text: &[u8]) -> Self {
+    pub fn from_text(text: &[u8]) -> Self {
         Self(u128::from_le_bytes(first_half(&blake3::hash(text))))
     }
 
@@ -99,9 +99,9 @@ impl IdempotencyKey {
 }
 
 /// How it begins: enough to tell two apart in a log, too little to be used.
-impl fmt::Debug for IdempotencyKey {
+impl fmt::Debug for StreamKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "IdempotencyKey({:08x}…)", self.0 >> 96)
+        write!(f, "StreamKey({:08x}…)", self.0 >> 96)
     }
 }
 
@@ -122,11 +122,11 @@ impl KeySecret {
         Ok(Self(blake3::derive_key("semel v1 stream key", material)))
     }
 
-    /// As [`IdempotencyKey::derive`], over the same bytes, with keyed BLAKE3.
+    /// As [`StreamKey::derive`], over the same bytes, with keyed BLAKE3.
     #[must_use]
-    pub fn derive(&self, session: SessionId, seqno: SeqNo, operation: &[u8]) -> IdempotencyKey {
+    pub fn derive(&self, session: SessionId, seqno: SeqNo, operation: &[u8]) -> StreamKey {
         let hasher = blake3::Hasher::new_keyed(&self.0);
-        IdempotencyKey::finish(hasher, session, seqno, operation)
+        StreamKey::finish(hasher, session, seqno, operation)
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
         text.extend(b"add 5");
         let digest = blake3::hash(&text);
         let expected = u128::from_le_bytes(digest.as_bytes()[..16].try_into().unwrap());
-        let key = IdempotencyKey::derive(session, SeqNo(0x0102), b"add 5");
+        let key = StreamKey::derive(session, SeqNo(0x0102), b"add 5");
         assert_eq!(key.0, expected);
         // Fixed for all time: other processes, and files on disk, know it by this number.
         assert_eq!(key.0, 0x87a3_0e03_8b63_c755_2c8d_e9f0_dfe9_8a02);
@@ -170,7 +170,7 @@ mod tests {
         let session = SessionId::named("a");
         let secret = KeySecret::new(b"sixteen bytes ok").unwrap();
         let (plain, keyed) = (
-            IdempotencyKey::derive(session, SeqNo(1), b"x"),
+            StreamKey::derive(session, SeqNo(1), b"x"),
             secret.derive(session, SeqNo(1), b"x"),
         );
         assert_ne!(plain, keyed);
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn an_epoch_makes_another_key_and_the_first_epoch_does_not() {
-        let key = IdempotencyKey(5);
+        let key = StreamKey(5);
         assert_eq!(key.in_epoch(Epoch(0)), key);
         assert_ne!(key.in_epoch(Epoch(1)), key);
         assert_ne!(key.in_epoch(Epoch(1)), key.in_epoch(Epoch(2)));
@@ -189,10 +189,7 @@ mod tests {
 
     #[test]
     fn a_key_in_a_log_is_only_how_it_begins() {
-        let shown = format!(
-            "{:?}",
-            IdempotencyKey(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef)
-        );
-        assert_eq!(shown, "IdempotencyKey(01234567…)");
+        let shown = format!("{:?}", StreamKey(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef));
+        assert_eq!(shown, "StreamKey(01234567…)");
     }
 }

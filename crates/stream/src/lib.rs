@@ -5,10 +5,10 @@
 //! operations, and records only what was applied.
 //!
 //! ```
-//! use semel_stream::{IdempotencyKey, IdempotencyStore, SeqNo, SessionId};
+//! use semel_stream::{StreamKey, IdempotencyStore, SeqNo, SessionId};
 //!
 //! let store = IdempotencyStore::default_capacity();
-//! let key = IdempotencyKey::derive(SessionId::named("sensor-7"), SeqNo(1), b"add 5");
+//! let key = StreamKey::derive(SessionId::named("sensor-7"), SeqNo(1), b"add 5");
 //! assert!(store.check_and_record(key), "new: apply it");
 //! assert!(!store.check_and_record(key), "a duplicate: skip it");
 //! ```
@@ -33,9 +33,9 @@ mod window;
 
 pub use gate::{Batch, FenceError, Gate, GateLimits, GateVerdict, Snapshot, Ticket};
 pub use journal::{Fsync, JournalError};
-pub use key::{Epoch, IdempotencyKey, KeySecret, SeqNo, SessionId, ShortSecret};
+pub use key::{Epoch, KeySecret, SeqNo, SessionId, ShortSecret, StreamKey};
 pub use marks::{DEFAULT_SESSIONS, Mark, MarkCheck, MarkError, Order, Progress, SeqNoTracker};
-pub use operation::{Operation, Tenant};
+pub use operation::{StreamOperation, Tenant};
 pub use window::{DEFAULT_CAPACITY, IdempotencyStore};
 
 /// Compiles the examples of the guide.

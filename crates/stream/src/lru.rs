@@ -7,7 +7,7 @@ use std::hash::BuildHasher;
 
 use hashbrown::DefaultHashBuilder;
 
-use crate::key::IdempotencyKey;
+use crate::key::StreamKey;
 
 /// Nodes are numbered from 1: 0 is none, so that fresh memory from the system is an empty table as it is.
 type Link = u32;
@@ -61,7 +61,7 @@ impl Lru {
         self.len
     }
 
-    pub(crate) fn contains(&self, hash: u64, key: IdempotencyKey) -> bool {
+    pub(crate) fn contains(&self, hash: u64, key: StreamKey) -> bool {
         self.find(hash, pack(key)) != NONE
     }
 
@@ -69,7 +69,7 @@ impl Lru {
     pub(crate) fn record(
         &mut self,
         hash: u64,
-        key: IdempotencyKey,
+        key: StreamKey,
         hasher: &DefaultHashBuilder,
     ) -> bool {
         let key = pack(key);
@@ -100,7 +100,7 @@ impl Lru {
     }
 
     /// Takes the key out. → whether it was there.
-    pub(crate) fn forget(&mut self, hash: u64, key: IdempotencyKey) -> bool {
+    pub(crate) fn forget(&mut self, hash: u64, key: StreamKey) -> bool {
         let found = self.find(hash, pack(key));
         if found != NONE {
             self.remove(hash, found);
@@ -109,7 +109,7 @@ impl Lru {
     }
 
     /// All keys, the one that gives way next first.
-    pub(crate) fn oldest_first(&self) -> impl Iterator<Item = IdempotencyKey> + '_ {
+    pub(crate) fn oldest_first(&self) -> impl Iterator<Item = StreamKey> + '_ {
         let first = (self.oldest != NONE).then_some(self.oldest);
         let newer = |at: &Link| Some(self.node(*at).newer).filter(|&next| next != NONE);
         std::iter::successors(first, newer).map(|at| unpack(self.node(at).key))
@@ -197,7 +197,7 @@ impl Lru {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "in quarters")]
-const fn pack(IdempotencyKey(key): IdempotencyKey) -> Packed {
+const fn pack(StreamKey(key): StreamKey) -> Packed {
     [
         key as u32,
         (key >> 32) as u32,
@@ -206,8 +206,8 @@ const fn pack(IdempotencyKey(key): IdempotencyKey) -> Packed {
     ]
 }
 
-const fn unpack([a, b, c, d]: Packed) -> IdempotencyKey {
-    IdempotencyKey(a as u128 | (b as u128) << 32 | (c as u128) << 64 | (d as u128) << 96)
+const fn unpack([a, b, c, d]: Packed) -> StreamKey {
+    StreamKey(a as u128 | (b as u128) << 32 | (c as u128) << 64 | (d as u128) << 96)
 }
 
 #[cfg(test)]
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn packing_loses_nothing() {
         for key in [0, 1, u128::MAX, 0x0123_4567_89ab_cdef_0246_8ace_1357_9bdf] {
-            assert_eq!(unpack(pack(IdempotencyKey(key))).0, key);
+            assert_eq!(unpack(pack(StreamKey(key))).0, key);
         }
     }
 
@@ -236,7 +236,7 @@ mod tests {
             let capacity = random.random_range(1..12);
             let (mut lru, mut plain) = (Lru::new(capacity), VecDeque::new());
             for step in 0..2_000 {
-                let key = IdempotencyKey(random.random_range(0..16));
+                let key = StreamKey(random.random_range(0..16));
                 let hash = hasher.hash_one(key);
                 let was = plain.iter().position(|other| *other == key);
                 if random.random_bool(0.2) {

@@ -1,6 +1,6 @@
-//! [`Operation`]: the session, number and key of one operation.
+//! [`StreamOperation`]: the session, number and key of one operation.
 
-use crate::key::{Epoch, IdempotencyKey, SeqNo, SessionId};
+use crate::key::{Epoch, SeqNo, SessionId, StreamKey};
 use crate::marks::Mark;
 
 /// A tenant. Each has its own window and marks, so that none can evict another's.
@@ -11,7 +11,7 @@ impl Tenant {
     /// The tenant of this name. The default tenant has none.
     #[must_use]
     pub fn named(name: &str) -> Self {
-        Self(IdempotencyKey::of_text(name.as_bytes()).0)
+        Self(StreamKey::from_text(name.as_bytes()).0)
     }
 
     pub(crate) const fn to_bytes(self) -> [u8; 16] {
@@ -26,23 +26,23 @@ impl Tenant {
 /// One operation: its place in a session, or its key, or both.
 ///
 /// ```
-/// use semel_stream::{IdempotencyKey, Mark, Operation, SeqNo, SessionId, Tenant};
+/// use semel_stream::{StreamKey, Mark, StreamOperation, SeqNo, SessionId, Tenant};
 ///
 /// let session = SessionId::named("sensor-7");
-/// let key = IdempotencyKey::derive(session, SeqNo(1), b"add 5");
-/// let operation = Operation::sequenced(session, Mark::new(0, 1))
+/// let key = StreamKey::derive(session, SeqNo(1), b"add 5");
+/// let operation = StreamOperation::sequenced(session, Mark::new(0, 1))
 ///     .with_key(key)
 ///     .with_tenant(Tenant::named("acme"));
 /// assert_eq!(operation.key(), Some(key));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Operation {
+pub struct StreamOperation {
     tenant: Tenant,
     place: Option<(SessionId, Mark)>,
-    key: Option<IdempotencyKey>,
+    key: Option<StreamKey>,
 }
 
-impl Operation {
+impl StreamOperation {
     /// An operation with a number: recognised for all time.
     #[must_use]
     pub fn sequenced(session: SessionId, at: Mark) -> Self {
@@ -55,7 +55,7 @@ impl Operation {
 
     /// An operation without one: recognised within the window.
     #[must_use]
-    pub fn keyed(key: IdempotencyKey) -> Self {
+    pub fn keyed(key: StreamKey) -> Self {
         Self {
             tenant: Tenant::default(),
             place: None,
@@ -65,7 +65,7 @@ impl Operation {
 
     /// The same, with a key beside its number.
     #[must_use]
-    pub fn with_key(mut self, key: IdempotencyKey) -> Self {
+    pub fn with_key(mut self, key: StreamKey) -> Self {
         self.key = Some(key);
         self
     }
@@ -91,13 +91,13 @@ impl Operation {
 
     /// Its key, as it was given.
     #[must_use]
-    pub const fn key(&self) -> Option<IdempotencyKey> {
+    pub const fn key(&self) -> Option<StreamKey> {
         self.key
     }
 
     /// The key under which a window knows it: that of its epoch.
     #[must_use]
-    pub fn window_key(&self) -> Option<IdempotencyKey> {
+    pub fn window_key(&self) -> Option<StreamKey> {
         let epoch = self.place.map_or(Epoch(0), |(_, at)| at.epoch);
         self.key.map(|key| key.in_epoch(epoch))
     }

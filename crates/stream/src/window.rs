@@ -5,7 +5,7 @@ use std::hash::BuildHasher as _;
 use hashbrown::DefaultHashBuilder;
 use parking_lot::Mutex;
 
-use crate::key::IdempotencyKey;
+use crate::key::StreamKey;
 use crate::lru::Lru;
 
 /// A bounded window of keys. When it is full, the least recently seen key is evicted, and looks new again. To recognise
@@ -15,11 +15,11 @@ use crate::lru::Lru;
 /// Keys are spread by a hash with a random seed, so that nobody can choose keys that crowd together.
 ///
 /// ```
-/// use semel_stream::{IdempotencyKey, IdempotencyStore};
+/// use semel_stream::{StreamKey, IdempotencyStore};
 ///
 /// let store = IdempotencyStore::default_capacity();
-/// assert!(store.check_and_record(IdempotencyKey(1)));
-/// assert!(!store.check_and_record(IdempotencyKey(1)));
+/// assert!(store.check_and_record(StreamKey(1)));
+/// assert!(!store.check_and_record(StreamKey(1)));
 /// assert_eq!((store.len(), store.capacity()), (1, 100_000));
 /// ```
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl IdempotencyStore {
     /// Records before anything is applied. Where applying may fail, use [`Gate`](crate::Gate), or
     /// [`forget`](Self::forget) the key when it did.
     #[must_use = "`false` says that this is a duplicate"]
-    pub fn check_and_record(&self, key: IdempotencyKey) -> bool {
+    pub fn check_and_record(&self, key: StreamKey) -> bool {
         let hash = self.hasher.hash_one(key);
         self.shard(hash).lock().record(hash, key, &self.hasher)
     }
@@ -97,14 +97,14 @@ impl IdempotencyStore {
     /// handing parts to each other; with a hundred keys and more at a time they spend it on the keys.
     ///
     /// ```
-    /// use semel_stream::{IdempotencyKey, IdempotencyStore};
+    /// use semel_stream::{StreamKey, IdempotencyStore};
     ///
     /// let store = IdempotencyStore::sharded(100_000, 64);
-    /// let keys = [1, 2, 1].map(IdempotencyKey);
+    /// let keys = [1, 2, 1].map(StreamKey);
     /// assert_eq!(store.check_and_record_all(&keys), [true, true, false]);
     /// ```
     #[must_use = "`false` says that this is a duplicate"]
-    pub fn check_and_record_all(&self, keys: &[IdempotencyKey]) -> Vec<bool> {
+    pub fn check_and_record_all(&self, keys: &[StreamKey]) -> Vec<bool> {
         let hashes: Vec<u64> = keys.iter().map(|key| self.hasher.hash_one(key)).collect();
         // By part, and within a part as they came: a key may be there twice.
         let mut begins = vec![0_usize; self.shards.len() + 1];
@@ -135,13 +135,13 @@ impl IdempotencyStore {
 
     /// Whether the key is in the window. Changes nothing.
     #[must_use]
-    pub fn contains(&self, key: IdempotencyKey) -> bool {
+    pub fn contains(&self, key: StreamKey) -> bool {
         let hash = self.hasher.hash_one(key);
         self.shard(hash).lock().contains(hash, key)
     }
 
     /// Takes a key out again, because its operation was not applied. → whether it was there.
-    pub fn forget(&self, key: IdempotencyKey) -> bool {
+    pub fn forget(&self, key: StreamKey) -> bool {
         let hash = self.hasher.hash_one(key);
         self.shard(hash).lock().forget(hash, key)
     }
@@ -179,8 +179,8 @@ impl IdempotencyStore {
     /// All keys, the oldest first: recorded again in this order, they make the same window. With several parts the
     /// order between these is by rank, which is as near as parts can know.
     #[must_use]
-    pub fn keys(&self) -> Vec<IdempotencyKey> {
-        let parts: Vec<Vec<IdempotencyKey>> = self
+    pub fn keys(&self) -> Vec<StreamKey> {
+        let parts: Vec<Vec<StreamKey>> = self
             .shards
             .iter()
             .map(|shard| shard.0.lock().oldest_first().collect())

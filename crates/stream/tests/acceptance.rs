@@ -2,23 +2,23 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use semel_stream::{IdempotencyKey, IdempotencyStore, Mark, SeqNo, SeqNoTracker, SessionId};
+use semel_stream::{IdempotencyStore, Mark, SeqNo, SeqNoTracker, SessionId, StreamKey};
 
-fn keys(range: std::ops::Range<u128>) -> impl Iterator<Item = IdempotencyKey> {
-    range.map(IdempotencyKey)
+fn keys(range: std::ops::Range<u128>) -> impl Iterator<Item = StreamKey> {
+    range.map(StreamKey)
 }
 
 #[test]
 fn derive_is_deterministic() {
     let session = SessionId::from_bytes([3; 16]);
-    let key = || IdempotencyKey::derive(session, SeqNo(9), b"operation");
+    let key = || StreamKey::derive(session, SeqNo(9), b"operation");
     assert_eq!(key(), key());
 }
 
 #[test]
 fn each_input_counts() {
     let derive = |session: u8, seqno, operation: &[u8]| {
-        IdempotencyKey::derive(
+        StreamKey::derive(
             SessionId::from_bytes([session; 16]),
             SeqNo(seqno),
             operation,
@@ -39,9 +39,9 @@ fn each_input_counts() {
 #[test]
 fn check_and_record_is_true_once() {
     let store = IdempotencyStore::new(10);
-    assert!(store.check_and_record(IdempotencyKey(1)));
+    assert!(store.check_and_record(StreamKey(1)));
     for _ in 0..3 {
-        assert!(!store.check_and_record(IdempotencyKey(1)));
+        assert!(!store.check_and_record(StreamKey(1)));
     }
 }
 
@@ -51,17 +51,17 @@ fn past_its_capacity_the_oldest_are_evicted_and_look_new() {
     assert!(keys(0..150).all(|key| store.check_and_record(key)));
     assert!(keys(50..150).all(|key| store.contains(key)));
     assert!(!keys(0..50).any(|key| store.contains(key)));
-    assert!(store.check_and_record(IdempotencyKey(0)));
-    assert!(!store.contains(IdempotencyKey(50)), "the oldest gave way");
+    assert!(store.check_and_record(StreamKey(0)));
+    assert!(!store.contains(StreamKey(50)), "the oldest gave way");
 }
 
 #[test]
 fn a_key_seen_again_is_not_the_oldest_any_more() {
     let store = IdempotencyStore::new(3);
     assert!(keys(0..3).all(|key| store.check_and_record(key)));
-    assert!(!store.check_and_record(IdempotencyKey(0)));
-    assert!(store.check_and_record(IdempotencyKey(3)));
-    assert!(store.contains(IdempotencyKey(0)) && !store.contains(IdempotencyKey(1)));
+    assert!(!store.check_and_record(StreamKey(0)));
+    assert!(store.check_and_record(StreamKey(3)));
+    assert!(store.contains(StreamKey(0)) && !store.contains(StreamKey(1)));
 }
 
 #[test]
@@ -69,12 +69,12 @@ fn an_evicted_operation_is_still_stopped_by_its_mark() {
     let (store, tracker) = (IdempotencyStore::new(2), SeqNoTracker::default());
     let session = SessionId::named("a");
     for seqno in 1..=10 {
-        let key = IdempotencyKey::derive(session, SeqNo(seqno), b"add 5");
+        let key = StreamKey::derive(session, SeqNo(seqno), b"add 5");
         assert!(tracker.should_apply(session, SeqNo(seqno)));
         assert!(store.check_and_record(key));
         tracker.advance(session, Mark::new(0, seqno)).unwrap();
     }
-    let first = IdempotencyKey::derive(session, SeqNo(1), b"add 5");
+    let first = StreamKey::derive(session, SeqNo(1), b"add 5");
     assert!(!store.contains(first), "long evicted");
     assert!(!tracker.should_apply(session, SeqNo(1)));
 }
@@ -146,9 +146,7 @@ fn of_many_threads_with_one_key_one_is_first() {
 fn a_batch_says_what_its_keys_say_one_by_one() {
     let (batched, single) = (IdempotencyStore::new(100), IdempotencyStore::new(100));
     // Keys come again within a batch, in the next one, and after they gave way.
-    let stream: Vec<_> = (0..5_000_u128)
-        .map(|n| IdempotencyKey(n * n % 257))
-        .collect();
+    let stream: Vec<_> = (0..5_000_u128).map(|n| StreamKey(n * n % 257)).collect();
     for batch in stream.chunks(33) {
         let each: Vec<_> = batch
             .iter()

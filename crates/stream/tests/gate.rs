@@ -3,12 +3,12 @@
 use std::sync::Mutex;
 
 use semel_stream::{
-    Epoch, FenceError, Gate, GateLimits, GateVerdict, IdempotencyKey, Mark, Operation, Order,
-    SeqNo, SessionId, Tenant,
+    Epoch, FenceError, Gate, GateLimits, GateVerdict, Mark, Order, SeqNo, SessionId, StreamKey,
+    StreamOperation, Tenant,
 };
 
-fn at(session: SessionId, seqno: u64) -> Operation {
-    Operation::sequenced(session, Mark::new(0, seqno))
+fn at(session: SessionId, seqno: u64) -> StreamOperation {
+    StreamOperation::sequenced(session, Mark::new(0, seqno))
 }
 
 /// Offers in a batch of its own, and applies what it may. → what that passed over, or why it wasn't applied.
@@ -16,7 +16,7 @@ fn at(session: SessionId, seqno: u64) -> Operation {
     clippy::result_large_err,
     reason = "a ticket is as large as an operation"
 )]
-fn apply(gate: &Gate, operation: &Operation) -> Result<Option<(SeqNo, u64)>, GateVerdict> {
+fn apply(gate: &Gate, operation: &StreamOperation) -> Result<Option<(SeqNo, u64)>, GateVerdict> {
     let mut batch = gate.batch();
     let verdict = batch.offer(operation);
     let outcome = match verdict {
@@ -31,7 +31,7 @@ fn apply(gate: &Gate, operation: &Operation) -> Result<Option<(SeqNo, u64)>, Gat
     outcome
 }
 
-fn applies(gate: &Gate, operation: &Operation) -> bool {
+fn applies(gate: &Gate, operation: &StreamOperation) -> bool {
     apply(gate, operation).is_ok()
 }
 
@@ -39,7 +39,7 @@ fn applies(gate: &Gate, operation: &Operation) -> bool {
 fn what_failed_is_not_recorded_and_runs_again() {
     let gate = Gate::new(GateLimits::default());
     let session = SessionId::named("a");
-    let operation = at(session, 1).with_key(IdempotencyKey(1));
+    let operation = at(session, 1).with_key(StreamKey(1));
     let mut batch = gate.batch();
     let GateVerdict::Apply(ticket) = batch.offer(&operation) else {
         panic!("it is new")
@@ -67,7 +67,7 @@ fn a_batch_that_is_dropped_records_nothing() {
 fn duplicate_of_an_operation_in_progress_is_busy() {
     let gate = Gate::new(GateLimits::default());
     let session = SessionId::named("a");
-    let (numbered, keyed) = (at(session, 1), Operation::keyed(IdempotencyKey(1)));
+    let (numbered, keyed) = (at(session, 1), StreamOperation::keyed(StreamKey(1)));
     let mut first = gate.batch();
     let tickets = [first.offer(&numbered), first.offer(&keyed)];
     assert!(
@@ -139,7 +139,7 @@ fn i15_a_lower_epoch_is_refused() {
     let gate = Gate::new(GateLimits::default());
     let session = SessionId::named("a");
     let of = |epoch, seqno| {
-        Operation::sequenced(session, Mark::new(epoch, seqno)).with_key(IdempotencyKey(1))
+        StreamOperation::sequenced(session, Mark::new(epoch, seqno)).with_key(StreamKey(1))
     };
     assert!(applies(&gate, &of(0, 1)));
     // The restarted producer says the same thing under the same number, and means another operation.
@@ -187,7 +187,7 @@ fn no_epoch_is_ended_while_an_operation_of_it_is_applied() {
 fn a_duplicate_by_its_key_uses_up_its_number() {
     let gate = Gate::new(GateLimits::default());
     let session = SessionId::named("a");
-    let key = IdempotencyKey(7);
+    let key = StreamKey(7);
     assert!(applies(&gate, &at(session, 1).with_key(key)));
     // The producer numbered the same operation twice.
     assert!(matches!(
@@ -201,7 +201,7 @@ fn a_duplicate_by_its_key_uses_up_its_number() {
 fn i15_a_duplicate_by_its_key_passes_over_nothing() {
     let gate = Gate::new(GateLimits::default().with_order(Order::Monotonic));
     let session = SessionId::named("a");
-    let known = IdempotencyKey(7);
+    let known = StreamKey(7);
     assert!(applies(&gate, &at(session, 1).with_key(known)));
     // 2 and 3 are still on their way.
     let again = at(session, 4).with_key(known);
@@ -229,7 +229,7 @@ fn one_tenant_cannot_push_out_anothers_keys_or_sessions() {
         .with_sessions(64);
     let gate = Gate::new(limits);
     let (quiet, loud) = (Tenant::named("quiet"), Tenant::named("loud"));
-    let keyed = |n, tenant| Operation::keyed(IdempotencyKey(n)).with_tenant(tenant);
+    let keyed = |n, tenant| StreamOperation::keyed(StreamKey(n)).with_tenant(tenant);
     assert!(applies(&gate, &keyed(0, quiet)));
     for n in 0..10_000 {
         assert!(applies(&gate, &keyed(n, loud)));
@@ -265,7 +265,7 @@ fn one_tenant_cannot_push_out_anothers_keys_or_sessions() {
 #[test]
 fn what_was_applied_is_known_even_where_others_took_the_room() {
     let gate = Gate::new(GateLimits::default().with_sessions(16));
-    let operations: Vec<Operation> = (0..100)
+    let operations: Vec<StreamOperation> = (0..100)
         .map(|n| at(SessionId::named(&format!("{n}")), 1))
         .collect();
     // All are offered while there is room.
@@ -330,7 +330,7 @@ fn a_snapshot_makes_the_same_gate() {
     for seqno in 1..=5 {
         assert!(applies(
             &gate,
-            &at(session, seqno).with_key(IdempotencyKey(seqno.into()))
+            &at(session, seqno).with_key(StreamKey(seqno.into()))
         ));
     }
     gate.fence(Tenant::default(), session, Epoch(3)).unwrap();
@@ -344,7 +344,7 @@ fn a_snapshot_makes_the_same_gate() {
         Err(GateVerdict::Stale { current: Epoch(3) })
     ));
     assert!(matches!(
-        apply(&again, &Operation::keyed(IdempotencyKey(5))),
+        apply(&again, &StreamOperation::keyed(StreamKey(5))),
         Err(GateVerdict::Duplicate)
     ));
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use semel_stream::postgres::{Inbox, InboxAdmission, InboxError, migrate};
-use semel_stream::{Epoch, IdempotencyKey, Mark, Operation, Order, SeqNo, SessionId, Tenant};
+use semel_stream::{Epoch, Mark, Order, SeqNo, SessionId, StreamKey, StreamOperation, Tenant};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 
@@ -26,16 +26,20 @@ async fn inbox(name: &str, order: Order) -> (PgPool, Inbox) {
     (pool, consumer)
 }
 
-fn at(session: &str, epoch: u64, seqno: u64) -> Operation {
-    Operation::sequenced(SessionId::named(session), Mark::new(epoch, seqno))
+fn at(session: &str, epoch: u64, seqno: u64) -> StreamOperation {
+    StreamOperation::sequenced(SessionId::named(session), Mark::new(epoch, seqno))
 }
 
-fn keyed(key: u128) -> Operation {
-    Operation::keyed(IdempotencyKey(key))
+fn keyed(key: u128) -> StreamOperation {
+    StreamOperation::keyed(StreamKey(key))
 }
 
 /// In a transaction of its own, committed.
-async fn admit(pool: &PgPool, inbox: &Inbox, operations: &[Operation]) -> Vec<InboxAdmission> {
+async fn admit(
+    pool: &PgPool,
+    inbox: &Inbox,
+    operations: &[StreamOperation],
+) -> Vec<InboxAdmission> {
     let mut transaction = pool.begin().await.expect("a transaction");
     let admissions = inbox.admit(&mut transaction, operations).await;
     transaction.commit().await.expect("a commit");
@@ -51,16 +55,16 @@ async fn a_batch_is_judged_in_its_order_and_known_afterwards() {
         (at("a", 0, 1), Duplicate),
         (at("a", 0, 3), gap(2)),
         (at("a", 0, 2), Apply),
-        (at("b", 0, 1).with_key(IdempotencyKey(1)), Apply),
+        (at("b", 0, 1).with_key(StreamKey(1)), Apply),
         (keyed(2), Apply),
         (keyed(2), Duplicate),
         (at("a", 1, 1), Apply),
         (at("a", 0, 3), Stale { current: Epoch(1) }),
         // The same key, under the number that is next: skipped, and the number is used up.
-        (at("b", 0, 2).with_key(IdempotencyKey(1)), Duplicate),
+        (at("b", 0, 2).with_key(StreamKey(1)), Duplicate),
         (at("b", 0, 3), Apply),
     ];
-    let operations: Vec<Operation> = table.iter().map(|(operation, _)| *operation).collect();
+    let operations: Vec<StreamOperation> = table.iter().map(|(operation, _)| *operation).collect();
     let expected: Vec<InboxAdmission> = table.iter().map(|(_, admission)| *admission).collect();
     assert_eq!(admit(&pool, &inbox, &operations).await, expected);
     // Again, as after a commit that nobody heard of.
@@ -96,7 +100,7 @@ async fn numbers_that_only_grow_say_what_they_pass_over() {
 #[tokio::test]
 async fn i15_a_duplicate_by_its_key_passes_over_nothing() {
     let (pool, inbox) = inbox("passed over", Order::Monotonic).await;
-    let with = |seqno, key| at("a", 0, seqno).with_key(IdempotencyKey(key));
+    let with = |seqno, key| at("a", 0, seqno).with_key(StreamKey(key));
     assert_eq!(admit(&pool, &inbox, &[with(1, 7)]).await, [Apply]);
     // 2 to 4 are still on their way.
     assert_eq!(admit(&pool, &inbox, &[with(5, 7)]).await, [Duplicate]);
@@ -176,7 +180,7 @@ async fn tenants_and_consumers_never_meet() {
 #[tokio::test]
 async fn old_keys_are_swept_and_marks_stay() {
     let (pool, inbox) = inbox("sweep", Order::Contiguous).await;
-    let operations: Vec<Operation> = (1..=25).map(keyed).chain([at("a", 0, 1)]).collect();
+    let operations: Vec<StreamOperation> = (1..=25).map(keyed).chain([at("a", 0, 1)]).collect();
     admit(&pool, &inbox, &operations).await;
     let mut connection = pool.acquire().await.unwrap();
     let day = Duration::from_secs(86_400);

@@ -5,8 +5,8 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use semel_stream::{
-    Epoch, Fsync, Gate, GateLimits, GateVerdict, IdempotencyKey, JournalError, Mark, Operation,
-    SessionId, Tenant,
+    Epoch, Fsync, Gate, GateLimits, GateVerdict, JournalError, Mark, SessionId, StreamKey,
+    StreamOperation, Tenant,
 };
 
 const FRAME: u64 = 80;
@@ -60,8 +60,8 @@ fn session() -> SessionId {
 fn apply(gate: &Gate, session: SessionId, seqnos: std::ops::RangeInclusive<u64>) {
     let mut batch = gate.batch();
     for seqno in seqnos {
-        let key = IdempotencyKey(u128::from(seqno));
-        let operation = Operation::sequenced(session, Mark::new(0, seqno)).with_key(key);
+        let key = StreamKey(u128::from(seqno));
+        let operation = StreamOperation::sequenced(session, Mark::new(0, seqno)).with_key(key);
         let GateVerdict::Apply(ticket) = batch.offer(&operation) else {
             panic!("{seqno} is next")
         };
@@ -77,7 +77,7 @@ fn mark(gate: &Gate) -> Mark {
 fn knows(gate: &Gate, key: u128) -> bool {
     let mut batch = gate.batch();
     matches!(
-        batch.offer(&Operation::keyed(IdempotencyKey(key))),
+        batch.offer(&StreamOperation::keyed(StreamKey(key))),
         GateVerdict::Duplicate
     )
 }
@@ -94,7 +94,8 @@ fn marks_keys_fences_and_retirements_survive_a_restart() {
     let (gate, gone) = (folder.open(), SessionId::named("gone"));
     apply(&gate, session(), 1..=5);
     let mut batch = gate.batch();
-    let GateVerdict::Apply(ticket) = batch.offer(&Operation::sequenced(gone, Mark::new(0, 1)))
+    let GateVerdict::Apply(ticket) =
+        batch.offer(&StreamOperation::sequenced(gone, Mark::new(0, 1)))
     else {
         panic!("it is new")
     };
@@ -235,7 +236,7 @@ fn failed_write_closes_the_gate_until_it_is_reopened() {
     // In the place of the new file, which therefore can't be made.
     let place = folder.0.join("new");
     std::fs::create_dir(&place).unwrap();
-    let next = Operation::sequenced(session(), Mark::new(0, 10_001));
+    let next = StreamOperation::sequenced(session(), Mark::new(0, 10_001));
     let mut batch = gate.batch();
     let GateVerdict::Apply(ticket) = batch.offer(&next) else {
         panic!("it is next")
@@ -246,7 +247,7 @@ fn failed_write_closes_the_gate_until_it_is_reopened() {
     // Delivered again, as it was not acknowledged: its effect must not happen each time.
     for seqno in [10_001, 10_002] {
         let mut batch = gate.batch();
-        let again = batch.offer(&Operation::sequenced(session(), Mark::new(0, seqno)));
+        let again = batch.offer(&StreamOperation::sequenced(session(), Mark::new(0, seqno)));
         assert!(matches!(again, GateVerdict::Busy), "{again:?}");
         // Whoever only ever looks at commits is told as well.
         assert!(matches!(batch.commit(), Err(JournalError::Poisoned)));
@@ -266,7 +267,7 @@ fn commits_of_many_threads_are_all_there_again() {
             let gate = &gate;
             scope.spawn(move || {
                 for seqno in 1..=50 {
-                    let operation = Operation::sequenced(session(n), Mark::new(0, seqno));
+                    let operation = StreamOperation::sequenced(session(n), Mark::new(0, seqno));
                     let mut batch = gate.batch();
                     let GateVerdict::Apply(ticket) = batch.offer(&operation) else {
                         panic!("it is next")

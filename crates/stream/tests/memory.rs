@@ -2,7 +2,7 @@
 
 use std::alloc::System;
 
-use semel_stream::{IdempotencyKey, IdempotencyStore, Mark, Order, SeqNoTracker, SessionId};
+use semel_stream::{IdempotencyStore, Mark, Order, SeqNoTracker, SessionId, StreamKey};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 /// Counts what is asked for and given back.
@@ -22,7 +22,7 @@ fn a_hundred_thousand_keys_take_well_under_10_megabytes() {
     let at_first = kept(&region);
     // Three times around, so that all that a removal might leave behind is counted too.
     for key in 0..300_000 {
-        assert!(store.check_and_record(IdempotencyKey(key)));
+        assert!(store.check_and_record(StreamKey(key)));
     }
     assert_eq!(store.len(), 100_000);
     let full = kept(&region);

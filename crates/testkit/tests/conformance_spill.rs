@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use semel_conformance::clock::FakeClock;
 use semel_conformance::{Spans, Subject};
 use semel_core::{
-    Answer, Body, BoxFuture, Certainty, Claim, ClaimTerms, Claimed, CrashPolicy, Digest,
+    Answer, AnswerBody, BoxFuture, Certainty, Claim, ClaimTerms, Claimed, CrashPolicy, Digest,
     Fingerprint, Grant, Identity, Key, MemoryConfig, MemoryStore, Namespace, Secret, Settled,
     Settlement, Store as _, StoreAdmin, StoreError, StoreErrorKind, StoreResult, Token,
 };
@@ -117,7 +117,7 @@ impl Shelved {
         claim
     }
 
-    async fn replayed(&self, claim: &Claim) -> Body {
+    async fn replayed(&self, claim: &Claim) -> AnswerBody {
         match self.spill().claim(claim).await {
             Ok(Claimed::Replay(replay)) => replay.answer.body.clone(),
             other => panic!("{other:?}"),
@@ -125,7 +125,7 @@ impl Shelved {
     }
 
     /// As the record itself has it.
-    async fn kept(&self, claim: &Claim) -> Body {
+    async fn kept(&self, claim: &Claim) -> AnswerBody {
         let record = self.records.read(&claim.identity).await.expect("an answer");
         let answer = record.expect("a record").answer;
         answer.expect("an answer").body.clone()
@@ -184,12 +184,15 @@ async fn large_body_is_spilled_and_small_body_stays_in_the_record() {
     );
     assert!(matches!(
         shelved.kept(&large).await,
-        Body::External { bytes: 5, .. }
+        AnswerBody::External { bytes: 5, .. }
     ));
-    assert_eq!(shelved.kept(&small).await, Body::Kept("s".into()));
+    assert_eq!(shelved.kept(&small).await, AnswerBody::Kept("s".into()));
     assert_eq!(shelved.shelved(), 1);
-    assert_eq!(shelved.replayed(&large).await, Body::Kept("large".into()));
-    assert_eq!(shelved.replayed(&small).await, Body::Kept("s".into()));
+    assert_eq!(
+        shelved.replayed(&large).await,
+        AnswerBody::Kept("large".into())
+    );
+    assert_eq!(shelved.replayed(&small).await, AnswerBody::Kept("s".into()));
 }
 
 #[tokio::test]
@@ -197,8 +200,11 @@ async fn unavailable_body_store_leaves_the_body_in_the_record() {
     let shelved = Shelved::new();
     shelved.shelf.is_down.store(true, Ordering::Relaxed);
     let claim = shelved.done("k", "large").await;
-    assert_eq!(shelved.kept(&claim).await, Body::Kept("large".into()));
-    assert_eq!(shelved.replayed(&claim).await, Body::Kept("large".into()));
+    assert_eq!(shelved.kept(&claim).await, AnswerBody::Kept("large".into()));
+    assert_eq!(
+        shelved.replayed(&claim).await,
+        AnswerBody::Kept("large".into())
+    );
 }
 
 #[tokio::test]
@@ -214,7 +220,7 @@ async fn hanging_body_store_is_bounded_by_the_call_limit() {
     });
     let claim = shelved.done("k", "large").await;
     passing.await.expect("time passes");
-    assert_eq!(shelved.kept(&claim).await, Body::Kept("large".into()));
+    assert_eq!(shelved.kept(&claim).await, AnswerBody::Kept("large".into()));
 }
 
 #[tokio::test]
@@ -227,7 +233,10 @@ async fn a_body_that_does_not_come_frees_no_key() {
     // and is worth asking again.
     assert_eq!(error.kind, StoreErrorKind::Body);
     shelved.shelf.is_down.store(false, Ordering::Relaxed);
-    assert_eq!(shelved.replayed(&claim).await, Body::Kept("large".into()));
+    assert_eq!(
+        shelved.replayed(&claim).await,
+        AnswerBody::Kept("large".into())
+    );
 }
 
 #[tokio::test]
@@ -245,7 +254,10 @@ async fn lost_or_changed_body_is_never_replayed() {
     let gone = |(of, _): &(Identity, Digest), _: &mut Bytes| *of != lost.identity;
     shelved.shelf.bodies.lock().retain(gone);
     for claim in [&lost, &changed] {
-        assert_eq!(shelved.replayed(claim).await, Body::Omitted { bytes: 5 });
+        assert_eq!(
+            shelved.replayed(claim).await,
+            AnswerBody::Omitted { bytes: 5 }
+        );
     }
 }
 
@@ -264,7 +276,10 @@ async fn what_is_deleted_is_deleted_there_too() {
             .expect("deleted")
     );
     assert_eq!(shelved.shelved(), 1);
-    assert_eq!(shelved.replayed(&other).await, Body::Kept("large".into()));
+    assert_eq!(
+        shelved.replayed(&other).await,
+        AnswerBody::Kept("large".into())
+    );
 }
 
 /// The reply to a settlement is lost, and the shelf goes down, or comes back, before it is sent
@@ -289,7 +304,7 @@ async fn repeated_settlement_is_done_wherever_its_body_is() {
         shelved.shelf.is_down.store(false, Ordering::Relaxed);
         assert_eq!(
             shelved.replayed(&claim("k")).await,
-            Body::Kept("large".into())
+            AnswerBody::Kept("large".into())
         );
     }
 }
@@ -380,6 +395,6 @@ async fn a_deletion_takes_no_body_of_the_keys_next_life() {
     let next = shelved.done("k", "another large answer").await;
     shelved.clock.advance(Duration::from_secs(1));
     assert!(deletes.await.expect("no panic").expect("deleted"));
-    let kept = Body::Kept("another large answer".into());
+    let kept = AnswerBody::Kept("another large answer".into());
     assert_eq!(shelved.replayed(&next).await, kept);
 }

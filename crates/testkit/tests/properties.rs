@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use semel_conformance::clock::FakeClock;
 use semel_core::{MemoryConfig, MemoryStore, StoreAdmin};
 use semel_testkit::broken::{BrokenStore, Bug};
-use semel_testkit::reference::{self, Difference, DifferenceReport, Make, Op, Rule, Tally};
+use semel_testkit::reference::{self, Difference, DifferenceReport, Make, Op, Rule, RuleTally};
 
 fn memory(clock: &FakeClock) -> Arc<dyn StoreAdmin> {
     let config = MemoryConfig::default().with_capacity(64);
@@ -22,7 +22,7 @@ fn wait<T>(future: impl Future<Output = T>) -> T {
 }
 
 async fn compare(make: Make<'_>, ops: &[Op]) -> Result<(), Difference> {
-    reference::fresh(make, ops, &mut Tally::default()).await
+    reference::fresh(make, ops, &mut RuleTally::default()).await
 }
 
 proptest! {
@@ -41,7 +41,7 @@ proptest! {
 
 #[test]
 fn every_rule_gives_an_answer() {
-    let mut tally = Tally::default();
+    let mut tally = RuleTally::default();
     for seed in 0..4_000 {
         let ops = reference::generate(seed);
         if wait(reference::fresh(&memory, &ops, &mut tally)).is_err() {

@@ -2,7 +2,7 @@
 //! with a bug does.
 
 use semel_testkit::broken::Bug;
-use semel_testkit::simulation::{Flaw, Tally, run, run_flawed};
+use semel_testkit::simulation::{NodeFlaw, RunTally, run, run_flawed};
 
 /// Some hundred worlds in debug builds; `cargo xtask simulate` runs many more.
 const WORLDS: u64 = 60;
@@ -23,7 +23,7 @@ fn a_seed_is_one_course_of_events() {
 
 #[test]
 fn no_rule_is_broken() {
-    let mut tally = Tally::default();
+    let mut tally = RunTally::default();
     for seed in 1..=WORLDS {
         let outcome = run(seed, None);
         let told: Vec<_> = outcome.breaches.iter().map(ToString::to_string).collect();
@@ -49,7 +49,7 @@ fn no_rule_is_broken() {
 #[test]
 fn p34_callers_that_are_kept_too_long_are_noticed() {
     let is_kept = |seed| {
-        let outcome = run_flawed(seed, Flaw::CallsGivenUpLate);
+        let outcome = run_flawed(seed, NodeFlaw::CallsGivenUpLate);
         let mut breaches = outcome.breaches.iter().map(ToString::to_string);
         breaches.any(|breach| breach.contains("P34") && breach.contains("a caller was"))
     };

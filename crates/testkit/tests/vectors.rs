@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use semel_core::{
-    Body, CrashPolicy, Fingerprint, Identity, KeyError, KeyRules, Namespace, Record, RecordError,
-    Secret, canonicalize,
+    AnswerBody, CrashPolicy, Fingerprint, Identity, KeyError, KeyRules, Namespace, Record,
+    RecordError, Secret, canonicalize,
 };
 use serde_json::Value;
 
@@ -104,7 +104,7 @@ fn the_files_are_what_the_code_makes() {
 fn keys_hold() {
     let mut refusals = BTreeSet::new();
     for case in cases(&read("keys.json"), "cases") {
-        let extra = text(&case, "extra").to_owned().into();
+        let extra = text(&case, "extra").to_owned();
         let rules = KeyRules::default()
             .with_max_bytes(number(&case, "max_bytes"))
             .with_extra(extra);
@@ -250,9 +250,11 @@ fn assert_fields(record: &Record, fields: &Value) {
     if let Some(found) = &record.answer {
         assert_eq!(hex(&found.head), text(answer, "head"));
         match &found.body {
-            Body::Kept(body) => assert_eq!(hex(body), text(answer, "body")),
-            Body::Omitted { bytes } => assert_eq!(bytes.to_string(), text(answer, "omitted_bytes")),
-            Body::External { bytes, digest } => {
+            AnswerBody::Kept(body) => assert_eq!(hex(body), text(answer, "body")),
+            AnswerBody::Omitted { bytes } => {
+                assert_eq!(bytes.to_string(), text(answer, "omitted_bytes"))
+            }
+            AnswerBody::External { bytes, digest } => {
                 assert_eq!(bytes.to_string(), text(answer, "omitted_bytes"));
                 assert_eq!(hex(digest), text(answer, "digest"));
             }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use semel_stream::{
-    Gate, GateLimits, GateVerdict, IdempotencyKey, JournalError, Mark, Operation, SeqNo, SessionId,
+    Gate, GateLimits, GateVerdict, JournalError, Mark, SeqNo, SessionId, StreamKey, StreamOperation,
 };
 
 /// One event of the log.
@@ -31,17 +31,17 @@ impl SessionEvent {
 
     /// Its key: of session, number and what it does.
     #[must_use]
-    pub fn key(&self) -> IdempotencyKey {
+    pub fn key(&self) -> StreamKey {
         let seqno = self.seqno.unwrap_or_default();
-        IdempotencyKey::derive(self.session, seqno, &self.operation_bytes())
+        StreamKey::derive(self.session, seqno, &self.operation_bytes())
     }
 
-    fn operation(&self) -> Operation {
+    fn operation(&self) -> StreamOperation {
         match self.seqno {
             Some(SeqNo(seqno)) => {
-                Operation::sequenced(self.session, Mark::new(0, seqno)).with_key(self.key())
+                StreamOperation::sequenced(self.session, Mark::new(0, seqno)).with_key(self.key())
             }
-            None => Operation::keyed(self.key()),
+            None => StreamOperation::keyed(self.key()),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use semel_stream::postgres::Inbox;
-use semel_stream::{IdempotencyKey, Operation, Order};
+use semel_stream::{Order, StreamKey, StreamOperation};
 use sqlx::{AssertSqlSafe, PgPool};
 
 use super::client::Client;
@@ -29,7 +29,7 @@ pub(super) async fn consume(client: Arc<Client>, pool: PgPool, mut rng: StdRng) 
 /// One delivery: applied, recognized as a duplicate, or failed and delivered again.
 pub(super) async fn deliver(client: &Client, pool: &PgPool, name: &str) -> anyhow::Result<()> {
     let inbox = Inbox::new(CONSUMER, Order::Contiguous)?;
-    let operation = Operation::keyed(IdempotencyKey::of_text(name.as_bytes()));
+    let operation = StreamOperation::keyed(StreamKey::from_text(name.as_bytes()));
     let mut tx = pool.begin().await?;
     let admitted = inbox.admit(&mut tx, &[operation]).await?;
     if admitted.iter().all(|admission| admission.applies()) {

@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use semel::core::engine::Problem;
 use semel::core::{Fence, Identity, Store as _, StoreAdmin};
-use semel::{Answer as Reply, Error, Failure, Lease, Policy, Semel};
+use semel::{Error, Failure, Lease, Policy, Semel, TypedAnswer as Reply};
 use semel_testkit::history::callers::{CallerOutcome, CallerReport, is_final};
 use semel_testkit::history::{HistoryLog, KeyEnding, Recorder, key_of};
 use tokio::task::JoinHandle;

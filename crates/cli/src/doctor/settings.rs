@@ -1,7 +1,7 @@
 //! Checks the settings.
 
 use semel::core::diagnosis::{Finding, Severity};
-use semel_server::config::{Config, Finding as Wrong};
+use semel_server::config::{Config, SettingsFinding as Wrong};
 
 use super::Report;
 use crate::serve::Settings;

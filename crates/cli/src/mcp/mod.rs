@@ -14,7 +14,8 @@ use clap::{Args, Subcommand};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use semel::Semel;
 use semel_mcp::{
-    CallerToken, Gateway, HttpFrontend, HttpUpstream, Listener, RunError, ServerCommand, Settings,
+    CallerToken, Gateway, HttpFrontend, HttpListener, HttpUpstream, RunError, ServerCommand,
+    Settings,
 };
 use semel_server::config::{Config, Log, without_password};
 use semel_server::{OpenOptions, Services, log_keys, reload_keys, serve_operators, serve_router};
@@ -262,7 +263,7 @@ struct ProcessListener {
     opened: Services,
 }
 
-impl Listener for ProcessListener {
+impl HttpListener for ProcessListener {
     async fn listen(self, address: SocketAddr, router: Router) -> Result<(), String> {
         let mut config = self.config;
         config.listener.address = address.to_string();

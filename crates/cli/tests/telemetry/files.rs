@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use semel_server::telemetry::table::{ALL, Kind, MAPPINGS};
+use semel_server::telemetry::table::{ALL, MAPPINGS, MetricKind};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -31,7 +31,7 @@ fn recorded() -> BTreeSet<String> {
 fn is_known(name: &str) -> bool {
     let is_metric = ALL.iter().any(|metric| {
         let parts: &[&str] = match metric.kind {
-            Kind::Histogram => &["_bucket", "_sum", "_count"],
+            MetricKind::Histogram => &["_bucket", "_sum", "_count"],
             _ => &[""],
         };
         parts

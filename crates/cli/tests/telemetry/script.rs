@@ -1,6 +1,6 @@
 //! A scripted run, and the metrics, log lines and audit entries that must follow from it.
 
-use semel_server::telemetry::table::{self, Kind};
+use semel_server::telemetry::table::{self, MetricKind};
 
 use super::support::{Rig, pause, post};
 
@@ -93,7 +93,7 @@ fn all_are_there(metrics: &super::support::Metrics) {
         .iter()
         .filter(|metric| !elsewhere.contains(&metric.name))
     {
-        let suffix = if metric.kind == Kind::Histogram {
+        let suffix = if metric.kind == MetricKind::Histogram {
             "_count"
         } else {
             ""

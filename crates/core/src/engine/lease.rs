@@ -15,7 +15,7 @@ use crate::clock::Tick;
 use crate::error::StoreError;
 use crate::event::{Step, StoreCall};
 use crate::fingerprint::Fingerprint;
-use crate::record::{Body, CrashPolicy, Fence, Record};
+use crate::record::{AnswerBody, CrashPolicy, Fence, Record};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -254,10 +254,10 @@ impl HeldLease {
             return;
         };
         let bytes = match &answer.body {
-            Body::Kept(body) if body.len() > most => body.len() as u64,
+            AnswerBody::Kept(body) if body.len() > most => body.len() as u64,
             // The door has left it out already.
-            Body::Omitted { bytes } => *bytes,
-            Body::Kept(_) | Body::External { .. } => return,
+            AnswerBody::Omitted { bytes } => *bytes,
+            AnswerBody::Kept(_) | AnswerBody::External { .. } => return,
         };
         self.engine
             .emit(&self.subject, Step::Oversized { bytes, most });

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes};
 
-use super::{Answer, Body, CrashPolicy, Fence, Record, State, Token};
+use super::{Answer, AnswerBody, CrashPolicy, Fence, Record, State, Token};
 use crate::clock::Timestamp;
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
@@ -242,9 +242,9 @@ impl Record {
 pub(super) fn put_answer(out: &mut Vec<u8>, answer: &Answer) {
     put_section(out, HEAD, &answer.head);
     match &answer.body {
-        Body::Kept(body) => put_section(out, BODY, body),
-        Body::Omitted { bytes } => put_section(out, OMITTED, &bytes.to_le_bytes()),
-        Body::External { bytes, digest } => {
+        AnswerBody::Kept(body) => put_section(out, BODY, body),
+        AnswerBody::Omitted { bytes } => put_section(out, OMITTED, &bytes.to_le_bytes()),
+        AnswerBody::External { bytes, digest } => {
             let mut section = [0; EXTERNAL_BYTES];
             section[..8].copy_from_slice(&bytes.to_le_bytes());
             section[8..].copy_from_slice(digest);
@@ -326,14 +326,14 @@ fn sections(reader: &mut Reader<'_>) -> Result<Sections, RecordError> {
             CHECKPOINT if bytes.is_empty() => return Err(RecordError::Malformed("checkpoint")),
             CHECKPOINT => checkpoint = bytes,
             HEAD => head = Some(bytes),
-            BODY => body = Some(Body::Kept(bytes)),
+            BODY => body = Some(AnswerBody::Kept(bytes)),
             OMITTED | EXTERNAL if body.is_some() => {
                 return Err(RecordError::Malformed("two bodies"));
             }
             OMITTED => {
                 let length = bytes.as_ref().try_into();
                 let length = length.map_err(|_| RecordError::Malformed("omitted body"))?;
-                body = Some(Body::Omitted {
+                body = Some(AnswerBody::Omitted {
                     bytes: u64::from_le_bytes(length),
                 });
             }
@@ -354,10 +354,10 @@ fn sections(reader: &mut Reader<'_>) -> Result<Sections, RecordError> {
     })
 }
 
-fn external_body(section: &[u8]) -> Result<Body, RecordError> {
+fn external_body(section: &[u8]) -> Result<AnswerBody, RecordError> {
     let (bytes, digest) = section.split_at_checked(8).unwrap_or_default();
     let bytes = bytes.try_into().map_or(0, u64::from_le_bytes);
-    Body::external(bytes, digest)
+    AnswerBody::external(bytes, digest)
 }
 
 struct Reader<'a> {

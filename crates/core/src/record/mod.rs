@@ -92,7 +92,7 @@ pub struct Answer {
     /// Always kept; at most [`Answer::MAX_HEAD_BYTES`].
     pub head: Bytes,
     /// Kept up to the policy's limit.
-    pub body: Body,
+    pub body: AnswerBody,
 }
 
 impl Answer {
@@ -106,7 +106,7 @@ impl Answer {
     pub fn from_body(body: impl Into<Bytes>) -> Self {
         Self {
             head: Bytes::new(),
-            body: Body::Kept(body.into()),
+            body: AnswerBody::Kept(body.into()),
         }
     }
 
@@ -120,9 +120,11 @@ impl Answer {
             self.head
         };
         let body = match self.body {
-            Body::Kept(body) if body.len() > most.min(Self::MAX_BODY_BYTES) => Body::Omitted {
-                bytes: body.len() as u64,
-            },
+            AnswerBody::Kept(body) if body.len() > most.min(Self::MAX_BODY_BYTES) => {
+                AnswerBody::Omitted {
+                    bytes: body.len() as u64,
+                }
+            }
             body => body,
         };
         Self { head, body }
@@ -138,7 +140,7 @@ impl fmt::Debug for Answer {
 
 /// The body of an [`Answer`].
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub enum Body {
+pub enum AnswerBody {
     /// Kept, byte for byte.
     Kept(Bytes),
     /// Too large to keep, or streamed. The operation is done and doesn't run again for that.
@@ -158,7 +160,7 @@ pub enum Body {
 /// The BLAKE3 digest of an external body: proves that the loaded bytes are the ones that were kept.
 pub type Digest = [u8; 32];
 
-impl Body {
+impl AnswerBody {
     /// An external body, from the digest as a store keeps it.
     ///
     /// # Errors
@@ -180,7 +182,7 @@ impl Body {
 }
 
 /// Shows sizes, never contents.
-impl fmt::Debug for Body {
+impl fmt::Debug for AnswerBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kept(body) => write!(f, "{} bytes", body.len()),

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use semel_core::store::{Store, StoreResult};
 use semel_core::{
-    Answer, Body, BoxFuture, ClaimTerms, CrashPolicy, Grant, Identity, Namespace, Record, Settled,
-    Settlement, State, Timestamp,
+    Answer, AnswerBody, BoxFuture, ClaimTerms, CrashPolicy, Grant, Identity, Namespace, Record,
+    Settled, Settlement, State, Timestamp,
 };
 use semel_stores::postgres::{Bound, JointSettlement};
 
@@ -104,8 +104,8 @@ impl Store for EndStore {
 
 pub(super) fn bind_end(query: Bound, (id, lease): (JobId, LeaseToken), end: &JobEnd) -> Bound {
     let (result, bytes) = match (&end.state, &end.answer.body) {
-        (JobState::Done, Body::Kept(body)) => (Some(body.to_vec()), None),
-        (JobState::Done, Body::Omitted { bytes }) => (None, Some(bytes.cast_signed())),
+        (JobState::Done, AnswerBody::Kept(body)) => (Some(body.to_vec()), None),
+        (JobState::Done, AnswerBody::Omitted { bytes }) => (None, Some(bytes.cast_signed())),
         _ => (None, None),
     };
     query

@@ -188,10 +188,9 @@ fn of_record(replayed: &Replayed) -> Result<SubmitOutcome, Error> {
     // Only this crate settles records of its namespace; an operator may have resolved one without a job.
     let job = job_of(&answer.head).ok_or(Error::Superseded)?;
     let body = match &answer.body {
-        semel_core::Body::Kept(body) => JobAnswer::Kept(body.clone()),
-        semel_core::Body::Omitted { bytes } | semel_core::Body::External { bytes, .. } => {
-            JobAnswer::Omitted { bytes: *bytes }
-        }
+        semel_core::AnswerBody::Kept(body) => JobAnswer::Kept(body.clone()),
+        semel_core::AnswerBody::Omitted { bytes }
+        | semel_core::AnswerBody::External { bytes, .. } => JobAnswer::Omitted { bytes: *bytes },
     };
     Ok(match (replayed.replay.state, body) {
         (State::Failed, JobAnswer::Kept(text)) => {

@@ -2,7 +2,7 @@
 
 use semel::core::Code;
 use semel::core::engine::Replayed;
-use semel::core::{Body, Replay, State};
+use semel::core::{AnswerBody, Replay, State};
 use semel::http::rfc3339;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -39,8 +39,8 @@ fn write_stored(call: &Call, replay: &Replay, more: Members, say: bool) -> Reply
         return write_error(call, &by_operator(replay));
     }
     let body = match &replay.answer.body {
-        Body::Kept(body) => body,
-        Body::Omitted { bytes } | Body::External { bytes, .. } => {
+        AnswerBody::Kept(body) => body,
+        AnswerBody::Omitted { bytes } | AnswerBody::External { bytes, .. } => {
             return write_error(call, &too_large(replay.state, *bytes));
         }
     };
@@ -99,8 +99,10 @@ fn by_operator(replay: &Replay) -> ErrorResult {
 }
 
 /// An operator's note, if it is text and short enough to show to a model.
-fn shown(body: &Body) -> Option<&str> {
-    let Body::Kept(body) = body else { return None };
+fn shown(body: &AnswerBody) -> Option<&str> {
+    let AnswerBody::Kept(body) = body else {
+        return None;
+    };
     let text = std::str::from_utf8(body).ok()?.trim();
     let says = !text.is_empty() && text != "null" && text.len() <= MAX_SHOWN_BYTES;
     says.then_some(text)
@@ -115,7 +117,7 @@ mod tests {
     use crate::answer::tests::{call, value};
     use crate::outcome::tests::replayed;
 
-    fn replayed_result(state: State, head: &'static [u8], body: Body) -> Value {
+    fn replayed_result(state: State, head: &'static [u8], body: AnswerBody) -> Value {
         let settings = Settings::new("test");
         let replayed = replayed(state, head, body);
         let said = replay(&settings, &call(&json!({"name": "pay"})), &replayed);
@@ -129,7 +131,11 @@ mod tests {
     #[test]
     fn replay_is_marked_in_metadata_and_optionally_in_text() {
         let body = br#"{"content":[{"type":"text","text":"paid"}],"structuredContent":{"n":1.0},"_meta":{"own":1}}"#;
-        let replayed = replayed(State::Completed, HEAD, Body::Kept(Bytes::from_static(body)));
+        let replayed = replayed(
+            State::Completed,
+            HEAD,
+            AnswerBody::Kept(Bytes::from_static(body)),
+        );
         let mut settings = Settings::new("test");
         let call = call(&json!({"name": "pay"}));
         let said = value(replay(&settings, &call, &replayed));
@@ -149,7 +155,7 @@ mod tests {
 
     #[test]
     fn operator_resolution_is_reported_as_recorded() {
-        let nothing = || Body::Kept(Bytes::from_static(b"null"));
+        let nothing = || AnswerBody::Kept(Bytes::from_static(b"null"));
         let failed = replayed_result(State::Failed, b"", nothing());
         let text = text_of(&failed);
         assert!(text.contains("did NOT take effect"), "{text}");
@@ -171,7 +177,7 @@ mod tests {
     #[test]
     fn short_text_of_an_operator_is_shown() {
         let text = |body: Vec<u8>| {
-            let told = replayed_result(State::Failed, b"http", Body::Kept(body.into()));
+            let told = replayed_result(State::Failed, b"http", AnswerBody::Kept(body.into()));
             text_of(&told).to_owned()
         };
         let refused = text(br#" {"refused":"by the bank"} "#.to_vec());
@@ -187,7 +193,7 @@ mod tests {
 
     #[test]
     fn oversized_failure_is_not_reported_as_success() {
-        let body = || Body::Omitted { bytes: 2_000_000 };
+        let body = || AnswerBody::Omitted { bytes: 2_000_000 };
         let failed = replayed_result(State::Failed, HEAD, body());
         let text = text_of(&failed);
         assert!(

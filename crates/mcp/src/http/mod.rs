@@ -21,7 +21,7 @@ mod sessions;
 mod upstream;
 
 pub use client::HttpUpstream;
-pub use serve::{CallerToken, HttpFrontend, ListenError, Listener};
+pub use serve::{CallerToken, HttpFrontend, HttpListener, ListenError};
 
 use ::http::HeaderName;
 

@@ -92,7 +92,7 @@ pub struct ListenError {
 }
 
 /// Accepts connections for a router. The binary brings a listener with limits and TLS.
-pub trait Listener: Send {
+pub trait HttpListener: Send {
     /// Serves at this address until it is dropped, or returns why it cannot.
     fn listen(
         self,
@@ -111,7 +111,7 @@ impl HttpFrontend {
         gateway: Arc<Gateway>,
         upstream: HttpUpstream,
         address: SocketAddr,
-        listen: impl Listener,
+        listen: impl HttpListener,
         end: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ListenError> {
         let ending = Arc::clone(&gateway);
@@ -136,7 +136,7 @@ impl HttpFrontend {
         gateway: Arc<Gateway>,
         command: ServerCommand,
         address: SocketAddr,
-        listen: impl Listener,
+        listen: impl HttpListener,
         end: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ListenError> {
         let ending = Arc::clone(&gateway);
@@ -154,7 +154,7 @@ impl HttpFrontend {
         self,
         router: Router,
         address: SocketAddr,
-        listen: impl Listener,
+        listen: impl HttpListener,
         end: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ListenError> {
         let guard = Arc::new(Guard {

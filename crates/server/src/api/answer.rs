@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use semel_core::{Answer, Body};
+use semel_core::{Answer, AnswerBody};
 use semel_http::StoredHead;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -120,17 +120,17 @@ impl AnswerInput {
             encode_head(self.status, &self.headers)?
         };
         let body = match (self.body, self.body_base64, self.body_omitted_bytes) {
-            (None, None, None) if head.is_empty() => Body::Kept("null".into()),
-            (None, None, None) => Body::Kept(Bytes::new()),
-            (Some(json), None, None) => Body::Kept(json.get().to_owned().into()),
+            (None, None, None) if head.is_empty() => AnswerBody::Kept("null".into()),
+            (None, None, None) => AnswerBody::Kept(Bytes::new()),
+            (Some(json), None, None) => AnswerBody::Kept(json.get().to_owned().into()),
             (None, Some(text), None) => {
                 let detail = "body_base64 is not valid base64 with padding";
                 let bytes = BASE64_STANDARD
                     .decode(text)
                     .map_err(|_| Failure::invalid(detail))?;
-                Body::Kept(bytes.into())
+                AnswerBody::Kept(bytes.into())
             }
-            (None, None, Some(bytes)) => Body::Omitted { bytes },
+            (None, None, Some(bytes)) => AnswerBody::Omitted { bytes },
             _ => {
                 return Err(Failure::refused(
                     "an answer has at most one of body, body_base64 and body_omitted_bytes",
@@ -188,10 +188,10 @@ impl AnswerView {
             });
         }
         match &answer.body {
-            Body::Omitted { bytes } | Body::External { bytes, .. } => {
+            AnswerBody::Omitted { bytes } | AnswerBody::External { bytes, .. } => {
                 view.body_omitted_bytes = Some(*bytes);
             }
-            Body::Kept(bytes) => (view.body, view.body_base64) = json_or_base64(bytes),
+            AnswerBody::Kept(bytes) => (view.body, view.body_base64) = json_or_base64(bytes),
         }
         view
     }
@@ -202,9 +202,9 @@ impl AnswerView {
             .ok()
             .map(|head| head.status.as_u16());
         match &answer.body {
-            Body::Kept(body) => (status, body.len() as u64, true),
-            Body::Omitted { bytes } => (status, *bytes, false),
-            Body::External { bytes, .. } => (status, *bytes, true),
+            AnswerBody::Kept(body) => (status, body.len() as u64, true),
+            AnswerBody::Omitted { bytes } => (status, *bytes, false),
+            AnswerBody::External { bytes, .. } => (status, *bytes, true),
         }
     }
 }
@@ -255,7 +255,7 @@ mod tests {
         let head = StoredHead::decode(&answer.head).unwrap();
         assert_eq!(head.status, 201);
         assert_eq!(head.headers["location"], "/c/1");
-        assert_eq!(answer.body, Body::Kept(vec![0, 1, 2].into()));
+        assert_eq!(answer.body, AnswerBody::Kept(vec![0, 1, 2].into()));
         assert!(render(&answer).contains(r#""body_base64":"AAEC""#));
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use semel_core::engine::{LeaseHandout, Verdict};
 use semel_core::policy::Mode;
-use semel_core::{Body, Fence, Identity, State};
+use semel_core::{AnswerBody, Fence, Identity, State};
 use semel_http::Refusal;
 
 use super::ApiState;
@@ -121,7 +121,7 @@ pub(super) fn kept_bytes(verdict: &Verdict, most: usize) -> u64 {
         return 0;
     };
     let body = match &answer.body {
-        Body::Kept(body) if body.len() <= most => body.len(),
+        AnswerBody::Kept(body) if body.len() <= most => body.len(),
         _ => 0,
     };
     (answer.head.len() + body) as u64

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::entry::Entry;
 use super::file_config::FileConfig;
 use super::files::{TrailFiles, full_files};
-use super::sink::{History, Sink};
+use super::sink::{AuditHistory, Sink};
 use super::spool::{self, Batch, Position};
 
 /// The maximum number of bytes that a search for a key's history reads.
@@ -94,7 +94,7 @@ impl Sink for FileSink {
         self.run_blocking(move |files| files.erase(&actor))
     }
 
-    fn history<'a>(&'a self, id: &'a str, most: usize) -> BoxFuture<'a, io::Result<History>> {
+    fn history<'a>(&'a self, id: &'a str, most: usize) -> BoxFuture<'a, io::Result<AuditHistory>> {
         let id = id.to_owned();
         let path = self.path();
         // Without the lock, because concurrent writes only append lines.
@@ -104,10 +104,10 @@ impl Sink for FileSink {
 }
 
 /// Searches the files for a key's entries, newest file first, up to a maximum number of bytes.
-fn search(path: &Path, id: &str, most: usize) -> io::Result<History> {
+fn search(path: &Path, id: &str, most: usize) -> io::Result<AuditHistory> {
     let mut files = full_files(path)?;
     files.push(path.to_owned());
-    let mut history = History {
+    let mut history = AuditHistory {
         entries: Vec::new(),
         complete: true,
     };

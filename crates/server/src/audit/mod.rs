@@ -41,7 +41,7 @@ pub use nats::{NatsConfig, NatsSink};
 pub(crate) use open::open;
 pub use postgres::PostgresSink;
 pub use replicate::ReplicatedSink;
-pub use sink::{CopyStatus, History, MemoryOnlySink, Sink};
+pub use sink::{AuditHistory, CopyStatus, MemoryOnlySink, Sink};
 pub use trail::{AuditWriteError, Trail};
 pub use verify::{VerificationBaseline, VerificationReport, verify};
 pub use writer::TrailConfig;

@@ -10,7 +10,7 @@ use semel_core::BoxFuture;
 use tokio::sync::Mutex;
 
 use super::entry::Entry;
-use super::sink::{History, Sink};
+use super::sink::{AuditHistory, Sink};
 use crate::web::hex;
 
 /// How long the server may take for a call.
@@ -145,7 +145,7 @@ impl Sink for NatsSink {
     }
 
     /// Always empty: histories come from the files.
-    fn history<'a>(&'a self, _: &'a str, _: usize) -> BoxFuture<'a, io::Result<History>> {
-        Box::pin(std::future::ready(Ok(History::default())))
+    fn history<'a>(&'a self, _: &'a str, _: usize) -> BoxFuture<'a, io::Result<AuditHistory>> {
+        Box::pin(std::future::ready(Ok(AuditHistory::default())))
     }
 }

@@ -11,7 +11,7 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgSslMode};
 use sqlx::{AssertSqlSafe, PgConnection};
 
 use super::entry::{ERASED, Entry, OPERATOR_KINDS};
-use super::sink::{History, Sink};
+use super::sink::{AuditHistory, Sink};
 use crate::config::is_at_loopback;
 
 /// Serializes the sessions that create and drop partitions.
@@ -230,7 +230,7 @@ impl Sink for PostgresSink {
         })
     }
 
-    fn history<'a>(&'a self, id: &'a str, most: usize) -> BoxFuture<'a, io::Result<History>> {
+    fn history<'a>(&'a self, id: &'a str, most: usize) -> BoxFuture<'a, io::Result<AuditHistory>> {
         Box::pin(async move {
             let limit = i64::try_from(most).unwrap_or(i64::MAX);
             let lines: Vec<String> = sqlx::query_scalar(HISTORY)
@@ -242,7 +242,7 @@ impl Sink for PostgresSink {
             let read = |line: &String| serde_json::from_str(line).ok();
             let entries: Vec<Entry> = lines.iter().rev().filter_map(read).collect();
             let complete = entries.len() < most;
-            Ok(History { entries, complete })
+            Ok(AuditHistory { entries, complete })
         })
     }
 }

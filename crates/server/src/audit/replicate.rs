@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::entry::Entry;
 use super::file::FileSink;
-use super::sink::{CopyStatus, History, Sink};
+use super::sink::{AuditHistory, CopyStatus, Sink};
 use super::spool::{Batch, Position};
 
 /// The maximum number of entries in a batch.
@@ -121,7 +121,7 @@ impl Sink for ReplicatedSink {
         })
     }
 
-    fn history<'a>(&'a self, id: &'a str, most: usize) -> BoxFuture<'a, io::Result<History>> {
+    fn history<'a>(&'a self, id: &'a str, most: usize) -> BoxFuture<'a, io::Result<AuditHistory>> {
         self.files.history(id, most)
     }
 

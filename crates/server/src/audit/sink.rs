@@ -30,7 +30,7 @@ pub trait Sink: Send + Sync + 'static {
     fn erase<'a>(&'a self, actor: &'a str) -> BoxFuture<'a, io::Result<u64>>;
 
     /// The last entries about the record with this id, oldest first.
-    fn history<'a>(&'a self, id: &'a str, most: usize) -> BoxFuture<'a, io::Result<History>>;
+    fn history<'a>(&'a self, id: &'a str, most: usize) -> BoxFuture<'a, io::Result<AuditHistory>>;
 
     /// Sends waiting entries before the process ends, within a time limit. The default does
     /// nothing.
@@ -46,7 +46,7 @@ pub trait Sink: Send + Sync + 'static {
 
 /// The entries of a sink about one key.
 #[derive(Clone, Debug, Default)]
-pub struct History {
+pub struct AuditHistory {
     /// The entries, oldest first.
     pub entries: Vec<Entry>,
     /// Whether these are all entries that the sink has kept.
@@ -85,7 +85,7 @@ impl Sink for MemoryOnlySink {
         Box::pin(std::future::ready(Ok(0)))
     }
 
-    fn history<'a>(&'a self, _: &'a str, _: usize) -> BoxFuture<'a, io::Result<History>> {
-        Box::pin(std::future::ready(Ok(History::default())))
+    fn history<'a>(&'a self, _: &'a str, _: usize) -> BoxFuture<'a, io::Result<AuditHistory>> {
+        Box::pin(std::future::ready(Ok(AuditHistory::default())))
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 
 use super::counts::Count;
 use super::entry::{Draft, Entry, PendingEvent, is_audited};
-use super::sink::{CopyStatus, History, Sink};
+use super::sink::{AuditHistory, CopyStatus, Sink};
 use super::writer::{QueueItem, TrailConfig, WriterState, run_writer};
 
 /// The audit trail of a process. Clones share it. Pass it to [`semel::Builder::observer`].
@@ -83,7 +83,7 @@ impl Trail {
     }
 
     /// The entries about the record with this id, from the sink and from memory.
-    pub async fn history(&self, id: &str, most: usize) -> History {
+    pub async fn history(&self, id: &str, most: usize) -> AuditHistory {
         let writer = &self.shared.writer;
         let kept = writer.sink.history(id, most).await.unwrap_or_default();
         let mut entries = kept.entries;
@@ -99,7 +99,7 @@ impl Trail {
         let over = entries.len().saturating_sub(most);
         entries.drain(..over);
         let complete = kept.complete && over == 0;
-        History { entries, complete }
+        AuditHistory { entries, complete }
     }
 
     /// A subscription to new entries, and the last `recent` entries before it.

@@ -5,28 +5,28 @@ use std::net::ToSocketAddrs as _;
 use http::{HeaderName, Method, Uri};
 use serde_json::Value;
 
-use super::Finding;
-use super::fields::{Kind, Node, tree};
+use super::SettingsFinding;
+use super::fields::{FieldKind, Node, tree};
 use super::listener::parse_network;
 use super::nearest::nearest;
 use super::source::{Origin, RawSettings, join};
 use super::units::{Size, Span};
 
 /// Reports unknown settings and values of the wrong kind.
-pub(super) fn check_schema(raw: &RawSettings, findings: &mut Vec<Finding>) {
+pub(super) fn check_schema(raw: &RawSettings, findings: &mut Vec<SettingsFinding>) {
     let mut check = SchemaCheck { raw, findings };
     check.check_value(&tree().kind, &raw.value, "");
 }
 
 struct SchemaCheck<'a> {
     raw: &'a RawSettings,
-    findings: &'a mut Vec<Finding>,
+    findings: &'a mut Vec<SettingsFinding>,
 }
 
 impl SchemaCheck<'_> {
     fn report(&mut self, path: &str, message: impl Into<String>, fix: impl Into<String>) {
         let origin = self.raw.origin(path);
-        self.findings.push(Finding {
+        self.findings.push(SettingsFinding {
             path: path.to_owned(),
             origin,
             message: message.into(),
@@ -34,10 +34,10 @@ impl SchemaCheck<'_> {
         });
     }
 
-    fn check_value(&mut self, kind: &Kind, value: &Value, path: &str) {
+    fn check_value(&mut self, kind: &FieldKind, value: &Value, path: &str) {
         let wanted = || format!("use this form: {}", kind.describe());
         match (kind, value) {
-            (Kind::Table(members), Value::Object(values)) => {
+            (FieldKind::Table(members), Value::Object(values)) => {
                 for (name, value) in values {
                     let path = join(path, name);
                     match members.iter().find(|(known, _)| known == name) {
@@ -46,17 +46,17 @@ impl SchemaCheck<'_> {
                     }
                 }
             }
-            (Kind::List(inner), Value::Array(items)) => {
+            (FieldKind::List(inner), Value::Array(items)) => {
                 for (at, item) in items.iter().enumerate() {
                     self.check_value(inner, item, &format!("{path}[{at}]"));
                 }
             }
-            (Kind::Text { form }, Value::String(text)) => {
+            (FieldKind::Text { form }, Value::String(text)) => {
                 if let Some(error) = form.as_deref().and_then(|form| find_form_error(form, text)) {
                     self.report(path, error, wanted());
                 }
             }
-            (Kind::Choice(words), Value::String(text)) => {
+            (FieldKind::Choice(words), Value::String(text)) => {
                 if !words.iter().any(|(word, _)| word == text) {
                     let near = nearest(text, words.iter().map(|(word, _)| word.as_str()));
                     let fix = near.map(|near| format!("did you mean \"{near}\"? "));
@@ -64,7 +64,7 @@ impl SchemaCheck<'_> {
                     self.report(path, message, fix.unwrap_or_default() + &wanted());
                 }
             }
-            (Kind::Number { least, most }, Value::Number(number)) => {
+            (FieldKind::Number { least, most }, Value::Number(number)) => {
                 let fits = number
                     .as_u64()
                     .is_some_and(|number| (*least..=*most).contains(&number));
@@ -73,7 +73,7 @@ impl SchemaCheck<'_> {
                     self.report(path, format!("{number} is out of bounds"), fix);
                 }
             }
-            (Kind::Boolean, Value::Bool(_)) => {}
+            (FieldKind::Boolean, Value::Bool(_)) => {}
             (_, other) => self.report(path, format!("unexpected {}", type_name(other)), wanted()),
         }
     }
@@ -153,8 +153,8 @@ fn is_http_url(text: &str) -> bool {
 }
 
 /// A finding whose origin is not known.
-pub(super) fn new_finding(path: &str, message: &str, fix: &str) -> Finding {
-    Finding {
+pub(super) fn new_finding(path: &str, message: &str, fix: &str) -> SettingsFinding {
+    SettingsFinding {
         path: path.to_owned(),
         origin: Origin::Default,
         message: message.to_owned(),

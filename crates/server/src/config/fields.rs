@@ -16,7 +16,7 @@ pub struct Field {
     /// Its description.
     pub about: String,
     /// Its kind of value.
-    pub kind: Kind,
+    pub kind: FieldKind,
     /// Its default value, if it has one.
     pub default: Option<Value>,
     /// Its environment variable. Settings of routes have none.
@@ -25,7 +25,7 @@ pub struct Field {
 
 /// The kind of value of a setting.
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum FieldKind {
     /// A text, optionally of a form such as `header` or `span`.
     Text {
         /// The name of the form.
@@ -43,7 +43,7 @@ pub enum Kind {
     /// One of several words, each with its meaning.
     Choice(Vec<(String, String)>),
     /// A list.
-    List(Box<Kind>),
+    List(Box<FieldKind>),
     /// A table of settings.
     Table(Vec<(String, Node)>),
 }
@@ -54,7 +54,7 @@ pub struct Node {
     /// Its description.
     pub about: String,
     /// Its kind of value.
-    pub kind: Kind,
+    pub kind: FieldKind,
 }
 
 /// The JSON schema of the configuration. It allows no unknown settings.
@@ -103,9 +103,9 @@ pub fn fields() -> &'static [Field] {
 
 fn collect_fields(node: &Node, path: &str, default: Option<&Value>, fields: &mut Vec<Field>) {
     let members = match &node.kind {
-        Kind::Table(members) => members,
-        Kind::List(inner) => match &**inner {
-            Kind::Table(_) => {
+        FieldKind::Table(members) => members,
+        FieldKind::List(inner) => match &**inner {
+            FieldKind::Table(_) => {
                 let inner = Node {
                     about: node.about.clone(),
                     kind: (**inner).clone(),
@@ -159,7 +159,7 @@ fn read_node(schema: &Value) -> Node {
     }
 }
 
-fn read_kind(schema: &Value) -> Kind {
+fn read_kind(schema: &Value) -> FieldKind {
     if let Some(members) = schema.get("properties").and_then(Value::as_object) {
         return read_table(members);
     }
@@ -176,27 +176,27 @@ fn read_kind(schema: &Value) -> Kind {
                 let about = member_text(option, "description").replace('\n', " ");
                 (member_text(option, "const").to_owned(), about)
             };
-            return Kind::Choice(options.map(word).collect());
+            return FieldKind::Choice(options.map(word).collect());
         }
         if let Some(one) = options.next() {
             return read_kind(one);
         }
     }
     match type_name(schema) {
-        "boolean" => Kind::Boolean,
+        "boolean" => FieldKind::Boolean,
         "integer" => {
             let bound = |name| schema.get(name).and_then(Value::as_u64);
-            Kind::Number {
+            FieldKind::Number {
                 least: bound("minimum").unwrap_or(0),
                 most: bound("maximum").unwrap_or(u64::from(u32::MAX)),
             }
         }
-        "array" => Kind::List(Box::new(
+        "array" => FieldKind::List(Box::new(
             schema
                 .get("items")
-                .map_or(Kind::Text { form: None }, read_kind),
+                .map_or(FieldKind::Text { form: None }, read_kind),
         )),
-        _ => Kind::Text {
+        _ => FieldKind::Text {
             form: schema
                 .get("format")
                 .and_then(Value::as_str)
@@ -205,9 +205,9 @@ fn read_kind(schema: &Value) -> Kind {
     }
 }
 
-fn read_table(members: &Map<String, Value>) -> Kind {
+fn read_table(members: &Map<String, Value>) -> FieldKind {
     let member = |(name, schema): (&String, &Value)| (name.clone(), read_node(schema));
-    Kind::Table(members.iter().map(member).collect())
+    FieldKind::Table(members.iter().map(member).collect())
 }
 
 /// The JSON type, ignoring `null`.
@@ -222,7 +222,7 @@ fn type_name(schema: &Value) -> &str {
     }
 }
 
-impl Kind {
+impl FieldKind {
     /// A description for people.
     #[must_use]
     pub fn describe(&self) -> String {
@@ -266,7 +266,7 @@ mod tests {
         assert!(fields.len() > 60, "{}", fields.len());
         for field in fields {
             assert!(field.about.len() > 3, "{} has no description", field.path);
-            if let Kind::Choice(words) = &field.kind {
+            if let FieldKind::Choice(words) = &field.kind {
                 assert!(
                     words
                         .iter()

@@ -66,7 +66,7 @@ pub use admin::{Admin, Api, ApiAccess};
 pub use audit::{Audit, AuditNats, AuditPostgres};
 pub use encryption::Encryption;
 pub use engine::{Engine, Keys};
-pub use fields::{Field, Kind, Node, env_name, fields, schema};
+pub use fields::{Field, FieldKind, Node, env_name, fields, schema};
 pub use health::{Health, SelfCheck};
 pub use identity::{Algorithm, Credentials, IdentitySettings, IdentitySource, Jwt, Verify};
 pub use jobs::Jobs;
@@ -87,7 +87,7 @@ pub use upstream::{Host, Protocol, Upstream};
 
 /// An error or a warning about the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct SettingsFinding {
     /// The path of the setting; empty if it is about the whole configuration.
     pub path: String,
     /// Where the value comes from.
@@ -98,7 +98,7 @@ pub struct Finding {
     pub fix: String,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for SettingsFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.origin, self.path.as_str()) {
             (Origin::Default, "") => {}
@@ -112,7 +112,7 @@ impl fmt::Display for Finding {
 
 /// All errors of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct Findings(pub Vec<Finding>);
+pub struct Findings(pub Vec<SettingsFinding>);
 
 impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -132,7 +132,7 @@ pub struct Loaded {
     /// The effective settings.
     pub config: Config,
     /// Warnings that do not prevent a start.
-    pub warnings: Vec<Finding>,
+    pub warnings: Vec<SettingsFinding>,
     sources: Sources,
     effective: Value,
     origins: BTreeMap<String, Origin>,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::Loaded;
-use super::fields::{Field, Kind, fields};
+use super::fields::{Field, FieldKind, fields};
 use super::nearest::nearest;
 use super::source::{Origin, RawSettings, join};
 
@@ -133,7 +133,7 @@ fn explain_field(field: &Field) -> String {
         field.about,
         field.kind.describe()
     );
-    if let Kind::Choice(words) = &field.kind {
+    if let FieldKind::Choice(words) = &field.kind {
         for (word, about) in words {
             let _ = write!(text, "\n    {word}: {about}");
         }
@@ -176,7 +176,7 @@ pub fn reference() -> String {
         let default = field.default.as_ref();
         let default = default.map_or(String::new(), |value| format!("`{value}`"));
         let mut about = field.about.clone();
-        if let Kind::Choice(words) = &field.kind {
+        if let FieldKind::Choice(words) = &field.kind {
             for (word, meaning) in words {
                 let _ = write!(about, "<br>`{word}`: {meaning}");
             }

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use serde_json::{Map, Value};
 use toml::de::{DeTable, DeValue};
 
-use super::Finding;
-use super::fields::{Kind, fields};
+use super::SettingsFinding;
+use super::fields::{FieldKind, fields};
 use super::nearest::nearest;
 
 /// The sources of a configuration.
@@ -91,12 +91,12 @@ impl RawSettings {
 }
 
 /// Reads all sources, and reports syntax errors and unknown names.
-pub(super) fn read(sources: &Sources, findings: &mut Vec<Finding>) -> RawSettings {
+pub(super) fn read(sources: &Sources, findings: &mut Vec<SettingsFinding>) -> RawSettings {
     let mut raw = RawSettings::new();
     if let Some(file) = &sources.file {
         match std::fs::read_to_string(file) {
             Ok(text) => from_toml(&text, &mut raw, findings),
-            Err(error) => findings.push(Finding {
+            Err(error) => findings.push(SettingsFinding {
                 path: String::new(),
                 origin: Origin::Default,
                 message: format!("the file {} can't be read: {error}", file.display()),
@@ -109,12 +109,12 @@ pub(super) fn read(sources: &Sources, findings: &mut Vec<Finding>) -> RawSetting
     raw
 }
 
-fn from_toml(text: &str, raw: &mut RawSettings, findings: &mut Vec<Finding>) {
+fn from_toml(text: &str, raw: &mut RawSettings, findings: &mut Vec<SettingsFinding>) {
     let (table, errors) = DeTable::parse_recoverable(text);
     let line_of = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
     for error in errors {
         let line = error.span().map_or(1, |span| line_of(span.start));
-        findings.push(Finding {
+        findings.push(SettingsFinding {
             path: String::new(),
             origin: Origin::File { line },
             message: format!("this is not TOML: {}", error.message()),
@@ -187,7 +187,7 @@ pub(super) fn join(path: &str, name: &str) -> String {
 /// Variables that are not settings: for tests and other commands.
 const OTHER_VARIABLES: [&str; 3] = ["SEMEL_CONFIG", "SEMEL_ADMIN_URL", "SEMEL_TEST_"];
 
-fn from_env(env: &[(String, String)], raw: &mut RawSettings, findings: &mut Vec<Finding>) {
+fn from_env(env: &[(String, String)], raw: &mut RawSettings, findings: &mut Vec<SettingsFinding>) {
     for (name, text) in env {
         if !name.starts_with("SEMEL_")
             || OTHER_VARIABLES.iter().any(|other| name.starts_with(other))
@@ -201,7 +201,7 @@ fn from_env(env: &[(String, String)], raw: &mut RawSettings, findings: &mut Vec<
             let names = fields().iter().filter_map(|field| field.env.as_deref());
             // Reported only if it looks like a typo: other programs may use this prefix too.
             if let Some(near) = nearest(name, names) {
-                findings.push(Finding {
+                findings.push(SettingsFinding {
                     path: String::new(),
                     origin: Origin::Env(name.clone()),
                     message: "no setting has this variable".to_owned(),
@@ -217,7 +217,7 @@ fn from_env(env: &[(String, String)], raw: &mut RawSettings, findings: &mut Vec<
     }
 }
 
-fn from_flags(flags: &[Flag], raw: &mut RawSettings, findings: &mut Vec<Finding>) {
+fn from_flags(flags: &[Flag], raw: &mut RawSettings, findings: &mut Vec<SettingsFinding>) {
     let mut lists: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for flag in flags {
         let origin = Origin::Flag(flag.name.clone());
@@ -225,7 +225,7 @@ fn from_flags(flags: &[Flag], raw: &mut RawSettings, findings: &mut Vec<Finding>
         let Some(field) = field else {
             let paths = fields().iter().map(|field| field.path.as_str());
             let near = nearest(&flag.path, paths).map(|near| format!("did you mean {near}?"));
-            findings.push(Finding {
+            findings.push(SettingsFinding {
                 path: flag.path.clone(),
                 origin,
                 message: "there is no such setting".to_owned(),
@@ -233,7 +233,7 @@ fn from_flags(flags: &[Flag], raw: &mut RawSettings, findings: &mut Vec<Finding>
             });
             continue;
         };
-        let value = if matches!(field.kind, Kind::List(_)) {
+        let value = if matches!(field.kind, FieldKind::List(_)) {
             let list = lists.entry(&flag.path).or_default();
             list.push(&flag.value);
             parse_value(&field.kind, &list.join(","))
@@ -246,13 +246,13 @@ fn from_flags(flags: &[Flag], raw: &mut RawSettings, findings: &mut Vec<Finding>
 }
 
 /// Reads a text as a value of the kind. Text that does not fit stays text, which the checks report.
-fn parse_value(kind: &Kind, text: &str) -> Value {
+fn parse_value(kind: &FieldKind, text: &str) -> Value {
     match kind {
-        Kind::Boolean => text
+        FieldKind::Boolean => text
             .parse::<bool>()
             .map_or_else(|_| text.into(), Into::into),
-        Kind::Number { .. } => text.parse::<u64>().map_or_else(|_| text.into(), Into::into),
-        Kind::List(inner) => {
+        FieldKind::Number { .. } => text.parse::<u64>().map_or_else(|_| text.into(), Into::into),
+        FieldKind::List(inner) => {
             let items = text
                 .split(',')
                 .map(str::trim)

@@ -159,14 +159,7 @@ mod tests {
     fn count(keys: &mut HotKeys, number: u32, how: Ending) {
         let namespace = Namespace::new("test", "acme", "charge").unwrap();
         let identity = Identity::from_bytes(*blake3::hash(&number.to_le_bytes()).as_bytes());
-        let event = Event {
-            namespace: &namespace,
-            hint: KeyHint::default(),
-            identity,
-            actor: None,
-            operation: None,
-            step: Step::Passed,
-        };
+        let event = Event::new(&namespace, KeyHint::default(), identity, Step::Passed);
         keys.count(&event, how);
     }
 
@@ -212,14 +205,12 @@ mod tests {
     fn requests_without_a_key_are_not_counted() {
         let mut keys = HotKeys::default();
         let namespace = Namespace::new("", "", "charge").unwrap();
-        let event = Event {
-            namespace: &namespace,
-            hint: KeyHint::default(),
-            identity: Identity::from_bytes([0; 32]),
-            actor: None,
-            operation: None,
-            step: Step::Passed,
-        };
+        let event = Event::new(
+            &namespace,
+            KeyHint::default(),
+            Identity::from_bytes([0; 32]),
+            Step::Passed,
+        );
         for _ in 0..3 {
             keys.count(&event, Ending::Ran { bytes: 0 });
         }

@@ -86,14 +86,12 @@ mod tests {
 
     fn count(shadow: &Shadow, scope: &str, would: Option<ShadowDecision>) {
         let namespace = Namespace::new("", "", scope).unwrap();
-        let event = Event {
-            namespace: &namespace,
-            hint: KeyHint::default(),
-            identity: Identity::from_bytes([1; 32]),
-            actor: None,
-            operation: None,
-            step: Step::Passed,
-        };
+        let event = Event::new(
+            &namespace,
+            KeyHint::default(),
+            Identity::from_bytes([1; 32]),
+            Step::Passed,
+        );
         match would {
             Some(would) => shadow.count_difference(&event, &would),
             None => shadow.count_request(&event),

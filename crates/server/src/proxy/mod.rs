@@ -48,7 +48,7 @@ use upgrade::TunnelLimits;
 
 /// Forwards requests to the service. Cheap to clone.
 #[derive(Clone)]
-pub struct Proxy {
+pub struct UpstreamProxy {
     shared: Arc<Shared>,
 }
 
@@ -70,7 +70,7 @@ struct Shared {
     tunnels: TaskTracker,
 }
 
-impl std::fmt::Debug for Proxy {
+impl std::fmt::Debug for UpstreamProxy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let hosts: Vec<&str> = self
             .shared
@@ -78,11 +78,11 @@ impl std::fmt::Debug for Proxy {
             .iter()
             .map(|target| target.authority.host())
             .collect();
-        write!(f, "Proxy({})", hosts.join(", "))
+        write!(f, "UpstreamProxy({})", hosts.join(", "))
     }
 }
 
-impl Proxy {
+impl UpstreamProxy {
     /// A proxy with these settings. `tunnels` gets the tasks of WebSocket tunnels.
     #[must_use]
     pub fn new(config: &Config, tls: &ClientConfig, tunnels: TaskTracker) -> Self {
@@ -113,7 +113,7 @@ impl Proxy {
     }
 }
 
-impl Service<Request<Body>> for Proxy {
+impl Service<Request<Body>> for UpstreamProxy {
     type Response = Response<Body>;
     type Error = ProxyError;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, ProxyError>> + Send>>;

@@ -20,7 +20,7 @@ use crate::config::{self, Config, Protocol};
 use crate::identity::{IdentityFinder, IdentityFinders, KeyFileError, RequestToken};
 use crate::limits::{Caller, LimitScope, Limiter, limit_response};
 use crate::listener::caller_network;
-use crate::proxy::{Proxy, build_client, is_grpc};
+use crate::proxy::{UpstreamProxy, build_client, is_grpc};
 use crate::tls::{self, TlsError};
 use crate::trust::TrustPolicy;
 use responses::{
@@ -46,7 +46,7 @@ pub enum StackError {
 
 /// The idempotency layer around the proxy, and everything in front of it.
 pub struct Stack {
-    service: IdempotencyService<Proxy>,
+    service: IdempotencyService<UpstreamProxy>,
     entropy: Arc<dyn semel::core::Entropy>,
     reads_tokens: bool,
     has_service: bool,
@@ -78,7 +78,7 @@ impl Stack {
         for entry in &config.routes {
             builder = builder.route(&entry.path, route(&entry.settings));
         }
-        let proxy = Proxy::new(config, &tls, tunnels);
+        let proxy = UpstreamProxy::new(config, &tls, tunnels);
         let is_from_token =
             |identity: &config::IdentitySettings| identity.from == config::IdentitySource::Jwt;
         Ok(Self {

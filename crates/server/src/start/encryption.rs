@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use semel::Semel;
 use semel::encrypted::{
-    KeyCommand, KeyError, KeyFiles, KeyProvider, KeyVariable, Keyring, WriteKey, Zeroizing,
+    EncryptionKeyError, KeyCommand, KeyFiles, KeyProvider, KeyVariable, Keyring, WriteKey,
+    Zeroizing,
 };
 
 use super::StartError;
@@ -44,7 +45,7 @@ pub(super) async fn load(settings: &Encryption) -> Result<Option<Keyring>, Start
     Ok(Some(ring))
 }
 
-fn unusable(setting: &'static str, error: &KeyError) -> SettingError {
+fn unusable(setting: &'static str, error: &EncryptionKeyError) -> SettingError {
     SettingError {
         setting,
         message: error.to_string(),

@@ -14,7 +14,7 @@ use semel_core::event::{BreakerState, Ending, Event, Observer, Step, StoreCall};
 
 use super::refused_payloads::RefusedPayloads;
 use super::series::{OTHER, Registry, Series, SeriesLabels};
-use super::table::{self as t, Kind};
+use super::table::{self as t, MetricKind};
 use crate::config;
 
 /// The maximum length of a label value that a caller may choose.
@@ -46,7 +46,7 @@ impl Meter {
         let mut builder = PrometheusBuilder::new();
         for metric in t::ALL
             .iter()
-            .filter(|metric| metric.kind == Kind::Histogram)
+            .filter(|metric| metric.kind == MetricKind::Histogram)
         {
             let name = Matcher::Full(metric.name.to_owned());
             builder = builder.set_buckets_for_metric(name, metric.buckets)?;
@@ -55,9 +55,9 @@ impl Meter {
         for metric in t::ALL {
             let (name, help) = (metric.name.into(), metric.help.into());
             match metric.kind {
-                Kind::Counter => recorder.describe_counter(name, None, help),
-                Kind::Gauge => recorder.describe_gauge(name, None, help),
-                Kind::Histogram => recorder.describe_histogram(name, None, help),
+                MetricKind::Counter => recorder.describe_counter(name, None, help),
+                MetricKind::Gauge => recorder.describe_gauge(name, None, help),
+                MetricKind::Histogram => recorder.describe_histogram(name, None, help),
             }
         }
         let handle = recorder.handle();

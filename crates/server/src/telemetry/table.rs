@@ -2,7 +2,7 @@
 
 /// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// A value that only grows.
     Counter,
     /// A value that goes up and down.
@@ -11,7 +11,7 @@ pub enum Kind {
     Histogram,
 }
 
-impl Kind {
+impl MetricKind {
     /// The name of the kind.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -29,7 +29,7 @@ pub struct Metric {
     /// The name, including the unit.
     pub name: &'static str,
     /// The kind.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// The labels. With `metrics.by_tenant`, metrics with `scope` also have `tenant`.
     pub labels: &'static [&'static str],
     /// The description.
@@ -57,7 +57,7 @@ const fn counter(
 ) -> Metric {
     Metric {
         name,
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         labels,
         help,
         from,
@@ -72,7 +72,7 @@ const fn gauge(
     from: &'static str,
 ) -> Metric {
     Metric {
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         ..counter(name, labels, help, from)
     }
 }
@@ -85,7 +85,7 @@ const fn histogram(
     buckets: &'static [f64],
 ) -> Metric {
     Metric {
-        kind: Kind::Histogram,
+        kind: MetricKind::Histogram,
         buckets,
         ..counter(name, labels, help, from)
     }
@@ -301,12 +301,12 @@ mod tests {
             let name = metric.name;
             assert!(name.starts_with("semel_"), "{name}");
             assert_eq!(
-                metric.kind == Kind::Counter,
+                metric.kind == MetricKind::Counter,
                 name.ends_with("_total"),
                 "{name}"
             );
             assert_eq!(
-                metric.kind == Kind::Histogram,
+                metric.kind == MetricKind::Histogram,
                 name.ends_with("_seconds"),
                 "{name}"
             );

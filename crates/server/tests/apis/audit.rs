@@ -9,7 +9,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use semel::Semel;
 use semel_core::BoxFuture;
-use semel_server::audit::{Draft, Entry, FileConfig, FileSink, History, Sink, Trail, TrailConfig};
+use semel_server::audit::{
+    AuditHistory, Draft, Entry, FileConfig, FileSink, Sink, Trail, TrailConfig,
+};
 use semel_testkit::private::new_folder;
 use serde_json::json;
 
@@ -225,8 +227,8 @@ impl Sink for Stubborn {
         Box::pin(std::future::ready(Ok(0)))
     }
 
-    fn history<'a>(&'a self, _: &'a str, _: usize) -> BoxFuture<'a, io::Result<History>> {
-        Box::pin(std::future::ready(Ok(History::default())))
+    fn history<'a>(&'a self, _: &'a str, _: usize) -> BoxFuture<'a, io::Result<AuditHistory>> {
+        Box::pin(std::future::ready(Ok(AuditHistory::default())))
     }
 }
 

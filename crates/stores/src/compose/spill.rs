@@ -19,7 +19,7 @@ use semel_core::clock::{Clock, Tick};
 use semel_core::env::BoxFuture;
 use semel_core::error::{Certainty, StoreError, StoreErrorKind};
 use semel_core::identity::Identity;
-use semel_core::record::{Answer, Body, Digest, Fence, Record};
+use semel_core::record::{Answer, AnswerBody, Digest, Fence, Record};
 use semel_core::store::{Capabilities, Page, Query, Store, StoreAdmin, StoreResult, within};
 
 /// A blob store for large bodies. A body is stored under its key's identity and its digest, so writing it twice changes
@@ -68,8 +68,8 @@ struct AnswerForms {
 
 fn kept(answer: &Answer) -> Option<&Bytes> {
     match &answer.body {
-        Body::Kept(body) => Some(body),
-        Body::Omitted { .. } | Body::External { .. } => None,
+        AnswerBody::Kept(body) => Some(body),
+        AnswerBody::Omitted { .. } | AnswerBody::External { .. } => None,
     }
 }
 
@@ -106,12 +106,12 @@ impl Spill {
             let head = answer.head.clone();
             Arc::new(Answer { head, body })
         };
-        let light = with(Body::External { bytes, digest });
+        let light = with(AnswerBody::External { bytes, digest });
         let takes = self.store.capabilities().max_answer_bytes;
         let heavy = if answer.head.len() + body.len() <= takes {
             Arc::clone(answer)
         } else {
-            with(Body::Omitted { bytes })
+            with(AnswerBody::Omitted { bytes })
         };
         let (chosen, other) = if self.put(identity, &digest, body).await {
             (light, heavy)
@@ -145,7 +145,7 @@ impl Spill {
     /// If that fails, the error isn't that of a store that is down: the key has a record, so no effect may run, even if the
     /// policy is to fail open.
     async fn whole(&self, identity: &Identity, answer: Arc<Answer>) -> StoreResult<Arc<Answer>> {
-        let Body::External { bytes, digest } = answer.body else {
+        let AnswerBody::External { bytes, digest } = answer.body else {
             return Ok(answer);
         };
         let get = self.bodies.get(identity, &digest);
@@ -156,7 +156,7 @@ impl Spill {
         let is_it = |body: &Bytes| *blake3::hash(body).as_bytes() == digest;
         let body = found
             .filter(is_it)
-            .map_or(Body::Omitted { bytes }, Body::Kept);
+            .map_or(AnswerBody::Omitted { bytes }, AnswerBody::Kept);
         let head = answer.head.clone();
         Ok(Arc::new(Answer { head, body }))
     }

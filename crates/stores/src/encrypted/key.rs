@@ -22,7 +22,7 @@ pub struct EncryptionKey {
 /// Why keys can't be used. Never contains key material.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum KeyError {
+pub enum EncryptionKeyError {
     /// A line isn't a key.
     #[error(
         "{place}: line {line} is not a key; write ID:KEY, an id from 1 and 64 hex digits, as `semel encryption-key` prints it"
@@ -73,22 +73,22 @@ impl EncryptionKey {
     /// skipped. `place` names the source in errors.
     ///
     /// # Errors
-    /// [`KeyError::Line`] or [`KeyError::Empty`].
-    pub fn parse_all(text: &str, place: &str) -> Result<Vec<Self>, KeyError> {
+    /// [`EncryptionKeyError::Line`] or [`EncryptionKeyError::Empty`].
+    pub fn parse_all(text: &str, place: &str) -> Result<Vec<Self>, EncryptionKeyError> {
         let mut keys = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let key = parse(line).ok_or_else(|| KeyError::Line {
+            let key = parse(line).ok_or_else(|| EncryptionKeyError::Line {
                 place: place.to_owned(),
                 line: index + 1,
             })?;
             keys.push(key);
         }
         if keys.is_empty() {
-            return Err(KeyError::Empty(place.to_owned()));
+            return Err(EncryptionKeyError::Empty(place.to_owned()));
         }
         Ok(keys)
     }

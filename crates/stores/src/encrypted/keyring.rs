@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use semel_core::record::{MAX_KEYS, ReadableKeys};
 
-use super::key::{EncryptionKey, KeyError};
+use super::key::{EncryptionKey, EncryptionKeyError};
 
 /// The key that new answers and checkpoints are encrypted with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,14 +31,14 @@ impl Keyring {
     /// A ring of these keys.
     ///
     /// # Errors
-    /// [`KeyError`] if two keys have one id, there are more than [`MAX_KEYS`], or the key to write with is missing.
-    pub fn new(mut keys: Vec<EncryptionKey>, write: WriteKey) -> Result<Self, KeyError> {
+    /// [`EncryptionKeyError`] if two keys have one id, there are more than [`MAX_KEYS`], or the key to write with is missing.
+    pub fn new(mut keys: Vec<EncryptionKey>, write: WriteKey) -> Result<Self, EncryptionKeyError> {
         keys.sort_by_key(|key| std::cmp::Reverse(key.id()));
         if let Some(pair) = keys.windows(2).find(|pair| pair[0].id() == pair[1].id()) {
-            return Err(KeyError::Twice(pair[0].id()));
+            return Err(EncryptionKeyError::Twice(pair[0].id()));
         }
         if keys.len() > MAX_KEYS {
-            return Err(KeyError::Many(keys.len()));
+            return Err(EncryptionKeyError::Many(keys.len()));
         }
         let writes = match write {
             WriteKey::Newest if keys.is_empty() => None,
@@ -46,7 +46,7 @@ impl Keyring {
             WriteKey::Nothing => None,
             WriteKey::Id(id) => {
                 let found = keys.iter().position(|key| key.id() == id);
-                Some(found.ok_or(KeyError::NoWriteKey(id))?)
+                Some(found.ok_or(EncryptionKeyError::NoWriteKey(id))?)
             }
         };
         Ok(Self { keys, writes })
@@ -142,11 +142,17 @@ mod tests {
         let refused = |keys: Vec<u32>, write| {
             Keyring::new(keys.into_iter().map(key).collect(), write).expect_err("unusable")
         };
-        assert_eq!(refused(vec![1, 1], WriteKey::Newest), KeyError::Twice(1));
+        assert_eq!(
+            refused(vec![1, 1], WriteKey::Newest),
+            EncryptionKeyError::Twice(1)
+        );
         assert_eq!(
             refused((1..=9).collect(), WriteKey::Newest),
-            KeyError::Many(9)
+            EncryptionKeyError::Many(9)
         );
-        assert_eq!(refused(vec![1], WriteKey::Id(2)), KeyError::NoWriteKey(2));
+        assert_eq!(
+            refused(vec![1], WriteKey::Id(2)),
+            EncryptionKeyError::NoWriteKey(2)
+        );
     }
 }

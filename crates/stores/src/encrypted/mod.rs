@@ -19,7 +19,7 @@ mod record;
 mod store;
 
 pub use cipher::BoundField;
-pub use key::{EncryptionKey, KeyError};
+pub use key::{EncryptionKey, EncryptionKeyError};
 pub use keyring::{Keyring, SharedKeyring, WriteKey};
 pub use provider::{KeyCommand, KeyFiles, KeyProvider, KeyVariable};
 pub use store::EncryptedStore;

@@ -11,7 +11,7 @@ use semel_core::BoxFuture;
 use tokio::io::AsyncReadExt as _;
 use zeroize::Zeroizing;
 
-use super::key::{EncryptionKey, KeyError};
+use super::key::{EncryptionKey, EncryptionKeyError};
 
 /// The most bytes of a file or of a command's output.
 const MAX_BYTES: u64 = 64 * 1024;
@@ -19,18 +19,18 @@ const MAX_BYTES: u64 = 64 * 1024;
 /// A source of encryption keys. Asked at start, and again when the process is told to reload.
 pub trait KeyProvider: Send + Sync + 'static {
     /// All keys that it has now. Errors never contain key material.
-    fn load(&self) -> BoxFuture<'_, Result<Vec<EncryptionKey>, KeyError>>;
+    fn load(&self) -> BoxFuture<'_, Result<Vec<EncryptionKey>, EncryptionKeyError>>;
 }
 
-fn unreadable(place: &str, reason: &dyn std::fmt::Display) -> KeyError {
-    KeyError::Unreadable {
+fn unreadable(place: &str, reason: &dyn std::fmt::Display) -> EncryptionKeyError {
+    EncryptionKeyError::Unreadable {
         place: place.to_owned(),
         reason: reason.to_string(),
     }
 }
 
 /// Parses what a source said.
-fn parse(bytes: &[u8], place: &str) -> Result<Vec<EncryptionKey>, KeyError> {
+fn parse(bytes: &[u8], place: &str) -> Result<Vec<EncryptionKey>, EncryptionKeyError> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(unreadable(place, &"more than 64 KiB"));
     }
@@ -43,7 +43,7 @@ fn parse(bytes: &[u8], place: &str) -> Result<Vec<EncryptionKey>, KeyError> {
 pub struct KeyFiles(pub Vec<PathBuf>);
 
 impl KeyProvider for KeyFiles {
-    fn load(&self) -> BoxFuture<'_, Result<Vec<EncryptionKey>, KeyError>> {
+    fn load(&self) -> BoxFuture<'_, Result<Vec<EncryptionKey>, EncryptionKeyError>> {
         Box::pin(async move {
             let mut keys = Vec::new();
             for file in &self.0 {
@@ -61,7 +61,7 @@ impl KeyProvider for KeyFiles {
 pub struct KeyVariable(pub String);
 
 impl KeyProvider for KeyVariable {
-    fn load(&self) -> BoxFuture<'_, Result<Vec<EncryptionKey>, KeyError>> {
+    fn load(&self) -> BoxFuture<'_, Result<Vec<EncryptionKey>, EncryptionKeyError>> {
         Box::pin(async move {
             let place = format!("${}", self.0);
             let value = std::env::var(&self.0);
@@ -84,7 +84,7 @@ pub struct KeyCommand {
 }
 
 impl KeyCommand {
-    async fn output(&self, place: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+    async fn output(&self, place: &str) -> Result<Zeroizing<Vec<u8>>, EncryptionKeyError> {
         let (program, arguments) = self
             .command
             .split_first()
@@ -123,7 +123,7 @@ impl KeyCommand {
 }
 
 impl KeyProvider for KeyCommand {
-    fn load(&self) -> BoxFuture<'_, Result<Vec<EncryptionKey>, KeyError>> {
+    fn load(&self) -> BoxFuture<'_, Result<Vec<EncryptionKey>, EncryptionKeyError>> {
         Box::pin(async move {
             let place = format!(
                 "the command {}",

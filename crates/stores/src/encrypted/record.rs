@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut as _, Bytes};
 use semel_core::record::{SEALED_HEADER_BYTES, SealedHeader};
-use semel_core::{Answer, Body, Fence, Identity, Record, RecordError, State, Token};
+use semel_core::{Answer, AnswerBody, Fence, Identity, Record, RecordError, State, Token};
 
 use super::cipher::{BODY, BoundField, CHECKPOINT, HEAD};
 use super::key::EncryptionKey;
@@ -93,15 +93,15 @@ pub(super) fn seal_answer(
 ) -> Result<Arc<Answer>, RecordError> {
     let mut text = Vec::with_capacity(PREFIX_BYTES + DIGEST_BYTES + answer.head.len());
     match &answer.body {
-        Body::Kept(body) => {
+        AnswerBody::Kept(body) => {
             text.put_u8(KEPT);
             text.put_u64_le(body.len() as u64);
         }
-        Body::Omitted { bytes } => {
+        AnswerBody::Omitted { bytes } => {
             text.put_u8(OMITTED);
             text.put_u64_le(*bytes);
         }
-        Body::External { bytes, digest } => {
+        AnswerBody::External { bytes, digest } => {
             text.put_u8(EXTERNAL);
             text.put_u64_le(*bytes);
             text.put_slice(digest);
@@ -110,10 +110,10 @@ pub(super) fn seal_answer(
     text.put_slice(&answer.head);
     let head = run.field(HEAD).seal(key, run.fence, &text)?;
     let body = match &answer.body {
-        Body::Kept(body) => {
+        AnswerBody::Kept(body) => {
             let mut header = [0; SEALED_HEADER_BYTES];
             header.copy_from_slice(&head[..SEALED_HEADER_BYTES]);
-            Body::Kept(run.field(BODY).seal_beside(key, &header, body)?)
+            AnswerBody::Kept(run.field(BODY).seal_beside(key, &header, body)?)
         }
         other => other.clone(),
     };
@@ -136,24 +136,26 @@ pub(super) fn open_answer(
     let prefix = text.split_to(PREFIX_BYTES);
     let bytes = prefix[1..].try_into().map_or(0, u64::from_le_bytes);
     let body = match (prefix[0], &answer.body) {
-        (KEPT, Body::Kept(sealed)) => {
+        (KEPT, AnswerBody::Kept(sealed)) => {
             let body = run.field(BODY).open_beside(keys, header, sealed)?;
             if body.len() as u64 != bytes {
                 return Err(RecordError::NotAuthentic);
             }
-            Body::Kept(body)
+            AnswerBody::Kept(body)
         }
         // A blob store has it, or has lost it (P44).
-        (KEPT, Body::External { digest, .. }) => Body::External {
+        (KEPT, AnswerBody::External { digest, .. }) => AnswerBody::External {
             bytes,
             digest: *digest,
         },
-        (KEPT | OMITTED, Body::Omitted { .. }) => Body::Omitted { bytes },
-        (EXTERNAL, Body::External { .. } | Body::Omitted { .. }) if text.len() >= DIGEST_BYTES => {
+        (KEPT | OMITTED, AnswerBody::Omitted { .. }) => AnswerBody::Omitted { bytes },
+        (EXTERNAL, AnswerBody::External { .. } | AnswerBody::Omitted { .. })
+            if text.len() >= DIGEST_BYTES =>
+        {
             let digest = text.split_to(DIGEST_BYTES);
             match &answer.body {
-                Body::External { .. } => Body::external(bytes, &digest)?,
-                _ => Body::Omitted { bytes },
+                AnswerBody::External { .. } => AnswerBody::external(bytes, &digest)?,
+                _ => AnswerBody::Omitted { bytes },
             }
         }
         _ => return Err(RecordError::NotAuthentic),

@@ -8,7 +8,7 @@
 //! - A statement that lost a deadlock or a lock wait (1213, 1205) is retried.
 //! - Waiters of one process poll all their records with one statement.
 //!
-//! With [`Transactional`] the claim, the caller's own writes and the settlement are one transaction.
+//! With [`MySqlTransactional`] the claim, the caller's own writes and the settlement are one transaction.
 //!
 //! The tables are in `migrations/mysql`; their names begin with `semel_`.
 
@@ -37,7 +37,7 @@ pub use error::ERRORS;
 pub use error::is_broken;
 pub use schema::{MIGRATIONS, pending};
 pub use size::MySqlUsage;
-pub use transaction::{Transactional, Tx};
+pub use transaction::{MySqlTransactional, MySqlTx};
 
 use crate::sql::link;
 use crate::sql::records::impl_store;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use semel_core::identity::Address;
 use semel_core::store::StoreResult;
-use semel_core::{Answer, Body, Fence, Timestamp};
+use semel_core::{Answer, AnswerBody, Fence, Timestamp};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
@@ -39,7 +39,7 @@ pub(super) fn is_large(answer: Option<&Answer>) -> bool {
 
 fn large(answer: Option<&Answer>) -> Option<&Bytes> {
     match &answer?.body {
-        Body::Kept(body) if body.len() >= LARGE_BYTES => Some(body),
+        AnswerBody::Kept(body) if body.len() >= LARGE_BYTES => Some(body),
         _ => None,
     }
 }
@@ -149,7 +149,7 @@ impl Inner {
             return Ok(None);
         };
         let body: Vec<u8> = row.try_get(0).map_err(store_error)?;
-        let (head, body) = (answer.head.clone(), Body::Kept(body.into()));
+        let (head, body) = (answer.head.clone(), AnswerBody::Kept(body.into()));
         seen.record.answer = Some(Answer { head, body }.into());
         Ok(Some(seen))
     }

@@ -7,7 +7,7 @@
 //! - **Time** is `clock_timestamp()` of the server.
 //! - A waiter in another process marks the row, and the settlement of a marked row notifies it.
 //!
-//! With [`Transactional`] the claim, the caller's own writes and the settlement are one transaction.
+//! With [`PostgresTransactional`] the claim, the caller's own writes and the settlement are one transaction.
 //!
 //! The tables are in `migrations/postgres`, in a schema of their own, `semel`.
 
@@ -40,7 +40,7 @@ pub use error::is_broken;
 pub use piggyback::{Bound, ClaimStatement, JointSettlement, ReclaimOutcome, SettlementStatement};
 pub use schema::{File, MIGRATIONS, pending};
 pub use size::PostgresUsage;
-pub use transaction::{Transactional, Tx};
+pub use transaction::{PostgresTransactional, PostgresTx};
 
 use crate::sql::link;
 use crate::sql::records::impl_store;

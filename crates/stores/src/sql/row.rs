@@ -7,7 +7,7 @@ use bytes::Bytes;
 use semel_core::identity::Address;
 use semel_core::store::StoreResult;
 use semel_core::{
-    Answer, Body, CrashPolicy, Fence, Fingerprint, Identity, KeyHint, Namespace, Record,
+    Answer, AnswerBody, CrashPolicy, Fence, Fingerprint, Identity, KeyHint, Namespace, Record,
     RecordError, State, Timestamp, Token,
 };
 
@@ -110,13 +110,13 @@ impl Columns<'_> {
             return Ok(None);
         };
         let body = match (self.body, self.body_bytes) {
-            (Some(digest), Some(bytes)) => Body::external(bytes.cast_unsigned(), digest)?,
-            (Some(body), None) => Body::Kept(Bytes::copy_from_slice(body)),
+            (Some(digest), Some(bytes)) => AnswerBody::external(bytes.cast_unsigned(), digest)?,
+            (Some(body), None) => AnswerBody::Kept(Bytes::copy_from_slice(body)),
             // Any length that a caller names is kept, in the same 64 bits.
-            (None, Some(bytes)) if self.body_day.is_none() => Body::Omitted {
+            (None, Some(bytes)) if self.body_day.is_none() => AnswerBody::Omitted {
                 bytes: bytes.cast_unsigned(),
             },
-            (None, _) => Body::Kept(Bytes::new()),
+            (None, _) => AnswerBody::Kept(Bytes::new()),
         };
         let head = Bytes::copy_from_slice(head);
         Ok(Some(Arc::new(Answer { head, body })))
@@ -163,9 +163,9 @@ pub(crate) type AnswerColumns = (Option<Vec<u8>>, Option<Vec<u8>>, Option<i64>);
 pub(crate) fn answer_columns(answer: Option<&Answer>, is_body_apart: bool) -> AnswerColumns {
     let head = answer.map(|answer| answer.head.to_vec());
     let (body, bytes) = match answer.map(|answer| &answer.body) {
-        Some(Body::Kept(body)) if !is_body_apart => (Some(body.to_vec()), None),
-        Some(Body::Omitted { bytes }) => (None, Some(bytes.cast_signed())),
-        Some(Body::External { bytes, digest }) => {
+        Some(AnswerBody::Kept(body)) if !is_body_apart => (Some(body.to_vec()), None),
+        Some(AnswerBody::Omitted { bytes }) => (None, Some(bytes.cast_signed())),
+        Some(AnswerBody::External { bytes, digest }) => {
             (Some(digest.to_vec()), Some(bytes.cast_signed()))
         }
         _ => (None, None),

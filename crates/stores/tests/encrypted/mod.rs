@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use semel_core::store::{Store, StoreAdmin};
 use semel_core::{
-    Answer, Body, Claim, ClaimTerms, Claimed, CrashPolicy, Fingerprint, Grant, Identity, Key,
+    Answer, AnswerBody, Claim, ClaimTerms, Claimed, CrashPolicy, Fingerprint, Grant, Identity, Key,
     Namespace, Record, RecordError, Renewed, Restored, Secret, Settled, Settlement, StoreError,
     StoreErrorKind, Token,
 };
@@ -64,7 +64,7 @@ fn again(claim: &Claim) -> Claim {
 fn answer() -> Settlement {
     Settlement::Complete(Arc::new(Answer {
         head: Bytes::from_static(b"201 created"),
-        body: Body::Kept(Bytes::from_static(ANSWER.as_bytes())),
+        body: AnswerBody::Kept(Bytes::from_static(ANSWER.as_bytes())),
     }))
 }
 
@@ -191,10 +191,10 @@ pub(crate) async fn a_flipped_bit_is_refused(bare: Arc<dyn StoreAdmin>) {
         done(&store, &claim).await;
         tamper(&bare, &claim, |record| {
             let answer = record.answer.clone().expect("an answer");
-            let Body::Kept(body) = &answer.body else {
+            let AnswerBody::Kept(body) = &answer.body else {
                 panic!("kept in the record");
             };
-            let (head, body) = (answer.head.clone(), Body::Kept(flip(body, at)));
+            let (head, body) = (answer.head.clone(), AnswerBody::Kept(flip(body, at)));
             record.answer = Some(Arc::new(Answer { head, body }));
         })
         .await;

@@ -64,7 +64,7 @@ impl Bank {
     }
 
     /// Runs the transfer `key`, whose effect writes one entry.
-    pub(crate) async fn transfer(&self, key: &str) -> Result<semel::Answer<String>, Error> {
+    pub(crate) async fn transfer(&self, key: &str) -> Result<semel::TypedAnswer<String>, Error> {
         let text = self.entry(key);
         let call = self.call(key);
         call.run_in(&self.pool, async move |mut tx, _| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::TryStreamExt as _;
-use semel::core::{Body, Identity, Key, Namespace, Secret};
+use semel::core::{AnswerBody, Identity, Key, Namespace, Secret};
 use semel::{CacheConfig, EngineConfig, Error, Policy, Semel, StoreDown};
 use semel_stores::object::ObjectBodies;
 use semel_testkit::http_proxy::{HttpFault, HttpProxy};
@@ -50,7 +50,7 @@ impl Node {
     }
 
     /// The record of `k`, as Redis has it.
-    async fn record(&self) -> (Identity, Body) {
+    async fn record(&self) -> (Identity, AnswerBody) {
         let namespace = Namespace::new(self.semel.environment(), "", "report");
         let key = Key::parse("k").expect("a key");
         let identity = Identity::new(&Secret::none(), &namespace.expect("a namespace"), &key);
@@ -85,7 +85,7 @@ async fn a_large_answer_lies_in_the_bucket_and_every_node_replays_it() {
     assert!(replayed && first == again);
     let (identity, kept) = one.record().await;
     assert!(
-        matches!(kept, Body::External { bytes, .. } if bytes > 100_000),
+        matches!(kept, AnswerBody::External { bytes, .. } if bytes > 100_000),
         "{kept:?}"
     );
     assert_eq!(shelved(&bucket, &identity).await, 1);
@@ -102,7 +102,7 @@ async fn a_bucket_that_takes_nothing_leaves_answers_with_their_records() {
     let (first, _) = node.report("k", 50_000).await.expect("it runs");
     assert_eq!(proxy.armed(), 0);
     let (identity, kept) = node.record().await;
-    assert!(matches!(kept, Body::Kept(_)), "{kept:?}");
+    assert!(matches!(kept, AnswerBody::Kept(_)), "{kept:?}");
     assert_eq!(shelved(&bucket, &identity).await, 0);
     let (again, replayed) = node.report("k", 50_000).await.expect("it is known");
     assert!(replayed && first == again);

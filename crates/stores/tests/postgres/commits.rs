@@ -1,6 +1,6 @@
 //! Commits that hang: their sessions are ended, or the caller's time is up before they are done.
 
-use semel::{Answer, Error, Failure, Semel};
+use semel::{Error, Failure, Semel, TypedAnswer};
 use semel_core::{Settled, Store};
 use semel_testkit::private::PostgresServer;
 use sqlx::{Connection as _, PgConnection, PgPool};
@@ -90,7 +90,7 @@ async fn ledger() -> (PostgresServer, Semel, PgPool) {
 }
 
 /// An entry in the ledger, its receipt, and the record of its key: one transaction.
-async fn transfer(semel: Semel, pool: PgPool) -> Result<Answer<String>, Error> {
+async fn transfer(semel: Semel, pool: PgPool) -> Result<TypedAnswer<String>, Error> {
     let call = semel.operation("transfer").key("k-1").payload(&1);
     call.run_in(&pool, async |mut tx, _| {
         let write = sqlx::query("INSERT INTO ledger VALUES ('once')");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use semel::core::event::{Event, Observer, Step, StoreCall};
-use semel::{Answer, Error, Failure, OnBusy, Policy, Problem, Semel};
+use semel::{Error, Failure, OnBusy, Policy, Problem, Semel, TypedAnswer};
 use semel_testkit::private::PostgresServer;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -16,7 +16,7 @@ use crate::transaction::{Bank, fresh, write};
 /// An effect that has written its entry, and waits to be told how to end.
 struct OpenRun {
     end: oneshot::Sender<Result<(), Failure>>,
-    run: JoinHandle<Result<Answer<String>, Error>>,
+    run: JoinHandle<Result<TypedAnswer<String>, Error>>,
 }
 
 impl OpenRun {
@@ -38,7 +38,7 @@ impl OpenRun {
         Self { end, run }
     }
 
-    async fn end(self, how: Result<(), Failure>) -> Result<Answer<String>, Error> {
+    async fn end(self, how: Result<(), Failure>) -> Result<TypedAnswer<String>, Error> {
         self.end.send(how).expect("the effect waits for it");
         self.run.await.expect("no panic")
     }
@@ -49,7 +49,7 @@ fn refusing() -> semel::Builder {
 }
 
 /// Runs the key without a transaction of its own.
-async fn run_plainly(bank: &Bank, key: &str) -> Result<Answer<String>, Error> {
+async fn run_plainly(bank: &Bank, key: &str) -> Result<TypedAnswer<String>, Error> {
     let call = bank.call(key);
     call.run(|_| async { Ok::<_, Failure>("plain".to_owned()) })
         .await
@@ -61,7 +61,7 @@ fn waiting(server: &PostgresServer) -> String {
     server.sql("postgres", text)
 }
 
-fn assert_busy(told: &Result<Answer<String>, Error>) {
+fn assert_busy(told: &Result<TypedAnswer<String>, Error>) {
     let is_busy = matches!(told, Err(Error::Problem(Problem::Busy { .. })));
     assert!(is_busy, "{told:?}");
 }

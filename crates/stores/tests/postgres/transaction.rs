@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use semel::core::StoreErrorKind;
-use semel::{Error, Failure, Mode, Policy, Problem, Semel, Tx, TxError};
+use semel::{Error, Failure, Mode, Policy, PostgresTx, Problem, Semel, TxError};
 use sqlx::{AssertSqlSafe, PgPool, Row as _};
 
 /// A database with a ledger of its own for each test.
@@ -70,7 +70,7 @@ impl Bank {
     }
 
     /// Runs the transfer `key`, whose effect writes one entry.
-    pub(crate) async fn transfer(&self, key: &str) -> Result<semel::Answer<String>, Error> {
+    pub(crate) async fn transfer(&self, key: &str) -> Result<semel::TypedAnswer<String>, Error> {
         let text = self.entry(key);
         let call = self.call(key);
         call.run_in(&self.pool, async move |mut tx, _| {
@@ -81,7 +81,7 @@ impl Bank {
     }
 }
 
-pub(crate) async fn write(tx: &mut Tx, text: String) -> Result<(), Failure> {
+pub(crate) async fn write(tx: &mut PostgresTx, text: String) -> Result<(), Failure> {
     let statement = sqlx::query(AssertSqlSafe(text));
     statement.execute(&mut **tx).await?;
     Ok(())

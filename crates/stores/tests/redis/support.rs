@@ -207,7 +207,7 @@ pub(crate) fn again(claim: &Claim) -> Claim {
 pub(crate) fn complete(body: &str) -> Settlement {
     Settlement::Complete(Arc::new(Answer {
         head: Bytes::from_static(b"200"),
-        body: semel_core::Body::Kept(Bytes::copy_from_slice(body.as_bytes())),
+        body: semel_core::AnswerBody::Kept(Bytes::copy_from_slice(body.as_bytes())),
     }))
 }
 

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::key::{IdempotencyKey, SessionId};
+use crate::key::{SessionId, StreamKey};
 use crate::marks::Mark;
-use crate::operation::Operation;
+use crate::operation::StreamOperation;
 
 /// The headers that count, as a broker's message has them.
 ///
@@ -63,7 +63,7 @@ impl Headers<'_> {
     ///
     /// # Errors
     /// [`MalformedMessage`].
-    pub fn operation(&self) -> Result<Operation, MalformedMessage> {
+    pub fn operation(&self) -> Result<StreamOperation, MalformedMessage> {
         let key = self.key.as_deref().map(key).transpose()?;
         let epoch = self.epoch.as_deref().map_or(Ok(0), parse)?;
         let place = match (self.session.as_deref(), self.sequence.as_deref()) {
@@ -78,17 +78,19 @@ impl Headers<'_> {
             _ => return Err(MalformedMessage::Half),
         };
         match (place, key) {
-            (Some((session, at)), Some(key)) => Ok(Operation::sequenced(session, at).with_key(key)),
-            (Some((session, at)), None) => Ok(Operation::sequenced(session, at)),
-            (None, Some(key)) => Ok(Operation::keyed(key)),
+            (Some((session, at)), Some(key)) => {
+                Ok(StreamOperation::sequenced(session, at).with_key(key))
+            }
+            (Some((session, at)), None) => Ok(StreamOperation::sequenced(session, at)),
+            (None, Some(key)) => Ok(StreamOperation::keyed(key)),
             (None, None) => Err(MalformedMessage::Anonymous),
         }
     }
 }
 
-fn key(text: &str) -> Result<IdempotencyKey, MalformedMessage> {
+fn key(text: &str) -> Result<StreamKey, MalformedMessage> {
     match text.len() {
-        1..=255 => Ok(IdempotencyKey::of_text(text.as_bytes())),
+        1..=255 => Ok(StreamKey::from_text(text.as_bytes())),
         _ => Err(MalformedMessage::Length),
     }
 }
@@ -126,14 +128,14 @@ mod tests {
 
     #[test]
     fn a_place_a_key_or_both() {
-        let place = Operation::sequenced(SessionId::named("a"), Mark::new(0, 7));
+        let place = StreamOperation::sequenced(SessionId::named("a"), Mark::new(0, 7));
         assert_eq!(headers("a", "7", "", "").operation(), Ok(place));
-        let later = Operation::sequenced(SessionId::named("a"), Mark::new(3, 7));
+        let later = StreamOperation::sequenced(SessionId::named("a"), Mark::new(3, 7));
         assert_eq!(headers("a", "7", "3", "").operation(), Ok(later));
-        let key = IdempotencyKey::of_text(b"k");
+        let key = StreamKey::from_text(b"k");
         assert_eq!(
             headers("", "", "", "k").operation(),
-            Ok(Operation::keyed(key))
+            Ok(StreamOperation::keyed(key))
         );
         assert_eq!(
             headers("a", "7", "", "k").operation(),
@@ -141,7 +143,7 @@ mod tests {
         );
         let digits = "000102030405060708090a0b0c0d0e0f";
         let session = SessionId::from_bytes(std::array::from_fn(|n| u8::try_from(n).unwrap()));
-        let numbered = Operation::sequenced(session, Mark::new(0, 7));
+        let numbered = StreamOperation::sequenced(session, Mark::new(0, 7));
         assert_eq!(headers(digits, "7", "", "").operation(), Ok(numbered));
     }
 

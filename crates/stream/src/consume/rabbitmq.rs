@@ -129,16 +129,16 @@ mod tests {
 
     use super::*;
     use crate::consume::MalformedMessage;
-    use crate::key::{IdempotencyKey, SessionId};
+    use crate::key::{SessionId, StreamKey};
     use crate::marks::Mark;
-    use crate::operation::Operation;
+    use crate::operation::StreamOperation;
 
     fn string(text: &str) -> AMQPValue {
         AMQPValue::LongString(text.into())
     }
 
     /// What a message of session `a` with these headers is.
-    fn operation(headers: &[(&str, AMQPValue)]) -> Result<Operation, MalformedMessage> {
+    fn operation(headers: &[(&str, AMQPValue)]) -> Result<StreamOperation, MalformedMessage> {
         let mut table = FieldTable::default();
         table.insert(SESSION.into(), string("a"));
         for (name, value) in headers {
@@ -147,9 +147,9 @@ mod tests {
         read(&BasicProperties::default().with_headers(table)).operation()
     }
 
-    fn at(epoch: u64, seqno: u64) -> Result<Operation, MalformedMessage> {
+    fn at(epoch: u64, seqno: u64) -> Result<StreamOperation, MalformedMessage> {
         let session = SessionId::named("a");
-        Ok(Operation::sequenced(session, Mark::new(epoch, seqno)))
+        Ok(StreamOperation::sequenced(session, Mark::new(epoch, seqno)))
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
             let properties = BasicProperties::default().with_headers(headers);
             read(&properties.with_message_id("id".into())).operation()
         };
-        let id = Operation::keyed(IdempotencyKey::of_text(b"id"));
+        let id = StreamOperation::keyed(StreamKey::from_text(b"id"));
         assert_eq!(named(FieldTable::default()), Ok(id));
         for name in [SESSION, SEQUENCE, EPOCH, KEY] {
             let mut headers = FieldTable::default();

@@ -11,7 +11,7 @@ use semel_core::Clock;
 use sqlx::{Executor as _, PgConnection, PgPool};
 
 use super::{Broker, BrokerError, Disposition};
-use crate::operation::{Operation, Tenant};
+use crate::operation::{StreamOperation, Tenant};
 use crate::postgres::{Inbox, InboxAdmission, InboxError};
 
 /// The effect of each operation.
@@ -24,7 +24,7 @@ pub trait Effect: Send {
     fn apply(
         &mut self,
         transaction: &mut PgConnection,
-        operation: &Operation,
+        operation: &StreamOperation,
         payload: &[u8],
     ) -> impl Future<Output = Result<(), BrokerError>> + Send;
 }
@@ -134,7 +134,7 @@ pub struct Consumer<B, E> {
 }
 
 /// Messages of a turn with what they are.
-type Work<M> = Vec<(M, Operation)>;
+type Work<M> = Vec<(M, StreamOperation)>;
 
 /// What becomes of each, beside it.
 type Settled<M> = Vec<(M, Disposition)>;
@@ -251,7 +251,8 @@ impl<B: Broker, E: Effect> Consumer<B, E> {
         &mut self,
         work: &Work<B::Message>,
     ) -> Result<Option<Vec<InboxAdmission>>, TurnError> {
-        let operations: Vec<Operation> = work.iter().map(|(_, operation)| *operation).collect();
+        let operations: Vec<StreamOperation> =
+            work.iter().map(|(_, operation)| *operation).collect();
         let mut transaction = self.pool.begin().await?;
         let admissions = self.inbox.admit(&mut transaction, &operations).await?;
         for ((message, operation), admission) in work.iter().zip(&admissions) {

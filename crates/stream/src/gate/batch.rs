@@ -6,9 +6,9 @@ use hashbrown::{HashMap, HashSet};
 
 use super::{Gate, Hold, Lane};
 use crate::journal::{Entry, JournalError};
-use crate::key::{Epoch, IdempotencyKey, SeqNo, SessionId};
+use crate::key::{Epoch, SeqNo, SessionId, StreamKey};
 use crate::marks::{MarkCheck, Order, Progress};
-use crate::operation::{Operation, Tenant};
+use crate::operation::{StreamOperation, Tenant};
 
 /// What to do with an operation.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub enum GateVerdict {
 #[derive(Debug)]
 #[must_use = "hand it to `Batch::applied` once the operation was applied"]
 pub struct Ticket {
-    operation: Operation,
+    operation: StreamOperation,
     /// The operations that this one passes over: the first, and how many. Only with [`Order::Monotonic`].
     pub skips: Option<(SeqNo, u64)>,
 }
@@ -49,7 +49,7 @@ struct Part {
     lane: Arc<Lane>,
     held: HashSet<Hold>,
     progress: HashMap<SessionId, Progress>,
-    keys: HashSet<IdempotencyKey>,
+    keys: HashSet<StreamKey>,
 }
 
 /// Operations that are recorded together. Dropped without a commit, it has recorded nothing.
@@ -57,7 +57,7 @@ struct Part {
 pub struct Batch<'a> {
     gate: &'a Gate,
     lanes: HashMap<Tenant, Part>,
-    applied: Vec<Operation>,
+    applied: Vec<StreamOperation>,
 }
 
 impl<'a> Batch<'a> {
@@ -74,7 +74,7 @@ impl<'a> Batch<'a> {
     ///
     /// Once a write to the journal has failed, everything is [`GateVerdict::Busy`]: what can't be recorded would be applied
     /// again each time it is delivered.
-    pub fn offer(&mut self, operation: &Operation) -> GateVerdict {
+    pub fn offer(&mut self, operation: &StreamOperation) -> GateVerdict {
         if self.gate.is_poisoned() {
             return GateVerdict::Busy;
         }
@@ -105,7 +105,7 @@ impl<'a> Batch<'a> {
         self.note(ticket.operation);
     }
 
-    fn note(&mut self, operation: Operation) {
+    fn note(&mut self, operation: StreamOperation) {
         if let Some(part) = self.lanes.get_mut(&operation.tenant()) {
             part.note(&operation);
         }
@@ -160,7 +160,7 @@ impl Part {
         }
     }
 
-    fn judge(&mut self, operation: &Operation, order: Order) -> GateVerdict {
+    fn judge(&mut self, operation: &StreamOperation, order: Order) -> GateVerdict {
         let mut skips = None;
         if let Some((session, at)) = operation.place() {
             // Marks only grow: what is behind one needs no hold to be known as a duplicate.
@@ -212,14 +212,14 @@ impl Part {
 
     /// Whether an operation that is a duplicate by its key has the number that its session waits for. A later one it
     /// doesn't use up: nobody would be told of those that it passes over (I15).
-    fn uses_up_a_number(&self, operation: &Operation) -> bool {
+    fn uses_up_a_number(&self, operation: &StreamOperation) -> bool {
         operation.place().is_some_and(|(session, at)| {
             self.held.contains(&Hold::Session(session))
                 && self.progress(session).check(at, Order::Monotonic) == MarkCheck::Next
         })
     }
 
-    fn note(&mut self, operation: &Operation) {
+    fn note(&mut self, operation: &StreamOperation) {
         if let Some((session, at)) = operation.place() {
             let advanced = self.progress(session).advanced(at);
             self.progress.insert(session, advanced);

@@ -12,9 +12,9 @@ use hashbrown::{HashMap, HashSet};
 use parking_lot::{Mutex, RwLock};
 
 use crate::journal::{Entry, Fsync, Journal, JournalError};
-use crate::key::{Epoch, IdempotencyKey, SessionId};
+use crate::key::{Epoch, SessionId, StreamKey};
 use crate::marks::{Mark, MarkError, Order, Progress, SeqNoTracker};
-use crate::operation::{Operation, Tenant};
+use crate::operation::{StreamOperation, Tenant};
 use crate::window::IdempotencyStore;
 pub use batch::{Batch, GateVerdict, Ticket};
 
@@ -88,7 +88,7 @@ impl GateLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Hold {
     Session(SessionId),
-    Key(IdempotencyKey),
+    Key(StreamKey),
 }
 
 /// The window and marks of one tenant.
@@ -102,10 +102,10 @@ pub(crate) struct Lane {
 /// Marks and windows, for many threads.
 ///
 /// ```
-/// use semel_stream::{Gate, GateLimits, Mark, Operation, SessionId, GateVerdict};
+/// use semel_stream::{Gate, GateLimits, Mark, StreamOperation, SessionId, GateVerdict};
 ///
 /// let gate = Gate::new(GateLimits::default());
-/// let operation = Operation::sequenced(SessionId::named("sensor-7"), Mark::new(0, 1));
+/// let operation = StreamOperation::sequenced(SessionId::named("sensor-7"), Mark::new(0, 1));
 /// for _ in 0..2 {
 ///     let mut batch = gate.batch();
 ///     match batch.offer(&operation) {
@@ -367,7 +367,7 @@ pub struct Snapshot {
     /// What is kept of each session.
     pub sessions: Vec<(Tenant, SessionId, Progress)>,
     /// The keys of each window, the oldest first.
-    pub keys: Vec<(Tenant, IdempotencyKey)>,
+    pub keys: Vec<(Tenant, StreamKey)>,
 }
 
 impl Snapshot {
@@ -376,8 +376,8 @@ impl Snapshot {
         let sessions =
             sessions.map(|&(tenant, session, kept)| Entry::Session(tenant, session, kept));
         let keys = self.keys.iter();
-        let keys =
-            keys.map(|&(tenant, key)| Entry::Applied(Operation::keyed(key).with_tenant(tenant)));
+        let keys = keys
+            .map(|&(tenant, key)| Entry::Applied(StreamOperation::keyed(key).with_tenant(tenant)));
         sessions.chain(keys).collect()
     }
 }
@@ -404,7 +404,7 @@ pub enum FenceError {
 }
 
 impl Lane {
-    fn record(&self, operation: &Operation) {
+    fn record(&self, operation: &StreamOperation) {
         if let Some((session, at)) = operation.place() {
             // Nobody else moves it. There was room when it was offered; if another took it since, it is kept all the
             // same, as a forgotten mark would let the operation through again.

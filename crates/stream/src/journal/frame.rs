@@ -3,9 +3,9 @@
 //! A fixed size lets a reader find the frame after a broken one, and so tell a tail that was never finished from a
 //! file that was damaged.
 
-use crate::key::{Epoch, IdempotencyKey, SeqNo, SessionId};
+use crate::key::{Epoch, SeqNo, SessionId, StreamKey};
 use crate::marks::{Mark, Progress};
-use crate::operation::{Operation, Tenant};
+use crate::operation::{StreamOperation, Tenant};
 
 pub(super) const FRAME: usize = 80;
 
@@ -20,7 +20,7 @@ pub(crate) enum Entry {
     /// Of a snapshot: what is kept of a session.
     Session(Tenant, SessionId, Progress),
     /// An operation was applied. A snapshot's keys are operations without a place.
-    Applied(Operation),
+    Applied(StreamOperation),
     /// Epochs of a session are over.
     Fenced(Tenant, SessionId, Epoch),
     /// A session is over.
@@ -99,7 +99,7 @@ pub(super) fn encode(entry: &Entry, place: FramePosition, synced: u64) -> [u8; F
     fields.write(place)
 }
 
-fn applied(operation: &Operation) -> Fields {
+fn applied(operation: &StreamOperation) -> Fields {
     let none = (SessionId::from_bytes([0; 16]), Mark::default());
     let (session, at) = operation.place().unwrap_or(none);
     let place = if operation.place().is_some() {
@@ -137,12 +137,12 @@ pub(super) fn decode(bytes: &[u8], place: FramePosition) -> Option<(Entry, u64)>
             Entry::Session(tenant, session, Progress { mark, fence })
         }
         APPLIED => {
-            let key = IdempotencyKey(u128::from_le_bytes(fields.last));
+            let key = StreamKey(u128::from_le_bytes(fields.last));
             let operation = match fields.flags {
-                HAS_PLACE => Operation::sequenced(session, mark),
-                HAS_KEY => Operation::keyed(key),
+                HAS_PLACE => StreamOperation::sequenced(session, mark),
+                HAS_KEY => StreamOperation::keyed(key),
                 flags if flags == HAS_PLACE | HAS_KEY => {
-                    Operation::sequenced(session, mark).with_key(key)
+                    StreamOperation::sequenced(session, mark).with_key(key)
                 }
                 _ => return None,
             };
@@ -219,8 +219,8 @@ mod tests {
         let (tenant, session) = (Tenant::named("acme"), SessionId::named("a"));
         let mark = Mark::new(3, u64::MAX);
         let (place, key) = (
-            Operation::sequenced(session, mark),
-            IdempotencyKey(u128::MAX - 1),
+            StreamOperation::sequenced(session, mark),
+            StreamKey(u128::MAX - 1),
         );
         let progress = Progress {
             mark,
@@ -231,7 +231,7 @@ mod tests {
             Entry::Session(tenant, session, progress),
             Entry::Applied(place.with_tenant(tenant)),
             Entry::Applied(place.with_key(key)),
-            Entry::Applied(Operation::keyed(key).with_tenant(tenant)),
+            Entry::Applied(StreamOperation::keyed(key).with_tenant(tenant)),
             Entry::Fenced(tenant, session, Epoch(7)),
             Entry::Retired(tenant, session),
         ]

@@ -274,15 +274,15 @@ fn remove_others(folder: &Path, generation: u64) -> Result<(), JournalError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::IdempotencyKey;
-    use crate::operation::Operation;
+    use crate::key::StreamKey;
+    use crate::operation::StreamOperation;
 
     #[test]
     fn a_write_that_fails_is_the_last_one() {
         let name = format!("semel-journal-poisoned-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         let (journal, _) = Journal::open(&folder, Fsync::Always).unwrap();
-        let entry = Entry::Applied(Operation::keyed(IdempotencyKey(1)));
+        let entry = Entry::Applied(StreamOperation::keyed(StreamKey(1)));
         journal.append(&[entry]).unwrap();
         assert!(!journal.is_poisoned());
         // A file that can't be written to.

@@ -7,9 +7,9 @@ use sqlx::types::Uuid;
 use sqlx::{PgConnection, Row as _};
 
 use super::InboxError;
-use crate::key::{Epoch, IdempotencyKey, SeqNo, SessionId};
+use crate::key::{Epoch, SeqNo, SessionId, StreamKey};
 use crate::marks::{Mark, MarkCheck, Order, Progress};
-use crate::operation::{Operation, Tenant};
+use crate::operation::{StreamOperation, Tenant};
 
 /// What to do with an operation, once the transaction that it was asked in is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub struct Inbox {
 type KnownProgress = BTreeMap<(Tenant, SessionId), Progress>;
 
 /// The keys that were asked about: whether each is new, and recorded now.
-type AskedKeys = HashMap<(Tenant, IdempotencyKey), bool>;
+type AskedKeys = HashMap<(Tenant, StreamKey), bool>;
 
 // Locks the sessions' rows, and makes those that aren't there. In one order, so that no two wait for each other.
 const LOCK: &str = "INSERT INTO semel.stream_sessions AS s (consumer, tenant, session, epoch, seqno, fence) \
@@ -108,7 +108,7 @@ impl Inbox {
     pub async fn admit(
         &self,
         transaction: &mut PgConnection,
-        operations: &[Operation],
+        operations: &[StreamOperation],
     ) -> Result<Vec<InboxAdmission>, InboxError> {
         let sessions: BTreeSet<_> = operations.iter().filter_map(of_session).collect();
         let before = self.lock(transaction, &sessions).await?;
@@ -226,10 +226,10 @@ impl Inbox {
     async fn record_keys(
         &self,
         transaction: &mut PgConnection,
-        wanted: BTreeSet<(Tenant, IdempotencyKey)>,
+        wanted: BTreeSet<(Tenant, StreamKey)>,
         asked: &mut AskedKeys,
     ) -> Result<(), InboxError> {
-        let uuids = |(tenant, key): (Tenant, IdempotencyKey)| {
+        let uuids = |(tenant, key): (Tenant, StreamKey)| {
             (
                 Uuid::from_bytes(tenant.to_bytes()),
                 Uuid::from_bytes(key.0.to_be_bytes()),
@@ -255,7 +255,7 @@ impl Inbox {
     }
 }
 
-fn of_session(operation: &Operation) -> Option<(Tenant, SessionId)> {
+fn of_session(operation: &StreamOperation) -> Option<(Tenant, SessionId)> {
     let (session, _) = operation.place()?;
     Some((operation.tenant(), session))
 }
@@ -267,16 +267,16 @@ fn uuids((tenant, session): (Tenant, SessionId)) -> (Uuid, Uuid) {
     )
 }
 
-fn of_key(operation: &Operation) -> Option<(Tenant, IdempotencyKey)> {
+fn of_key(operation: &StreamOperation) -> Option<(Tenant, StreamKey)> {
     Some((operation.tenant(), operation.window_key()?))
 }
 
 /// The keys of what may be applied that nobody asked about yet.
 fn unasked(
-    operations: &[Operation],
+    operations: &[StreamOperation],
     admissions: &[InboxAdmission],
     asked: &AskedKeys,
-) -> BTreeSet<(Tenant, IdempotencyKey)> {
+) -> BTreeSet<(Tenant, StreamKey)> {
     let applied = operations.iter().zip(admissions);
     applied
         .filter(|(_, admission)| admission.applies())
@@ -289,7 +289,7 @@ fn unasked(
 /// are then, and what to do.
 fn judge_all(
     before: &KnownProgress,
-    operations: &[Operation],
+    operations: &[StreamOperation],
     asked: &AskedKeys,
     order: Order,
 ) -> Result<(KnownProgress, Vec<InboxAdmission>), InboxError> {
@@ -316,7 +316,7 @@ fn judge_all(
 /// none: nobody would be told (I15).
 fn judge(
     known: &mut KnownProgress,
-    operation: &Operation,
+    operation: &StreamOperation,
     is_duplicate: bool,
     order: Order,
 ) -> Result<InboxAdmission, InboxError> {

@@ -11,7 +11,7 @@ use semel_core::clock::{Sleep, SystemTime};
 use semel_core::{Clock, Tick, Timestamp};
 use semel_stream::consume::{Broker, BrokerError, Consumer, ConsumerOptions, Effect, TurnReport};
 use semel_stream::postgres::{Inbox, migrate};
-use semel_stream::{Operation, Order};
+use semel_stream::{Order, StreamOperation};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{PgConnection, PgPool};
 
@@ -68,7 +68,7 @@ impl Effect for Note {
     async fn apply(
         &mut self,
         transaction: &mut PgConnection,
-        _: &Operation,
+        _: &StreamOperation,
         payload: &[u8],
     ) -> Result<(), BrokerError> {
         let payload = std::str::from_utf8(payload)?;

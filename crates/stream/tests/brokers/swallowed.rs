@@ -3,7 +3,7 @@
 use semel_stream::consume::nats::JetStream;
 use semel_stream::consume::{BrokerError, Consumer, Effect};
 use semel_stream::postgres::Inbox;
-use semel_stream::{Operation, Order};
+use semel_stream::{Order, StreamOperation};
 use semel_testkit::private::NatsServer;
 use sqlx::PgConnection;
 
@@ -26,7 +26,7 @@ impl Effect for Spoil {
     async fn apply(
         &mut self,
         transaction: &mut PgConnection,
-        _: &Operation,
+        _: &StreamOperation,
         payload: &[u8],
     ) -> Result<(), BrokerError> {
         let payload = std::str::from_utf8(payload)?;

@@ -9,7 +9,7 @@ use semel_core::{Clock, Tick, Timestamp};
 use semel_stream::consume::nats::JetStream;
 use semel_stream::consume::{BrokerError, Consumer, ConsumerOptions, Effect};
 use semel_stream::postgres::Inbox;
-use semel_stream::{Operation, Order};
+use semel_stream::{Order, StreamOperation};
 use sqlx::PgConnection;
 use sqlx::postgres::PgPoolOptions;
 
@@ -22,7 +22,7 @@ impl Effect for Note {
     async fn apply(
         &mut self,
         transaction: &mut PgConnection,
-        operation: &Operation,
+        operation: &StreamOperation,
         payload: &[u8],
     ) -> Result<(), BrokerError> {
         let (session, seqno) = std::str::from_utf8(payload)?

@@ -1,6 +1,6 @@
 //! A producer: a list of operations, sent under numbers or under keys, and again until it hears that they arrived.
 
-use semel_stream::{IdempotencyKey, Mark, Operation, SeqNo, SessionId};
+use semel_stream::{Mark, SeqNo, SessionId, StreamKey, StreamOperation};
 
 /// How a producer names its operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(crate) struct Message {
     /// Which of its producer's operations it is, from 0: what the model knows it by.
     pub(crate) index: usize,
     pub(crate) epoch: u64,
-    pub(crate) operation: Operation,
+    pub(crate) operation: StreamOperation,
     /// When it was sent.
     pub(crate) born: u64,
 }
@@ -65,16 +65,16 @@ impl Producer {
     pub(crate) fn message(&self, index: usize, now: u64) -> Message {
         let base = self.bases[usize::try_from(self.epoch).expect("few epochs")];
         let seqno = (index - base + 1) as u64;
-        let numbered = Operation::sequenced(self.session, Mark::new(self.epoch, seqno));
+        let numbered = StreamOperation::sequenced(self.session, Mark::new(self.epoch, seqno));
         let operation = match self.kind {
             Kind::Numbered => numbered,
             // Every operation says the same, so that in the next epoch the same number has the same key.
             Kind::Both => {
-                numbered.with_key(IdempotencyKey::derive(self.session, SeqNo(seqno), b"add 5"))
+                numbered.with_key(StreamKey::derive(self.session, SeqNo(seqno), b"add 5"))
             }
             Kind::Keyed => {
                 let number = SeqNo(index as u64);
-                Operation::keyed(IdempotencyKey::derive(self.session, number, b"add 5"))
+                StreamOperation::keyed(StreamKey::derive(self.session, number, b"add 5"))
             }
         };
         Message {

@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use semel_stream::{
-    Batch, Epoch, FenceError, Fsync, Gate, GateLimits, GateVerdict, IdempotencyStore, Mark,
-    Operation, Order, SessionId, Tenant,
+    Batch, Epoch, FenceError, Fsync, Gate, GateLimits, GateVerdict, IdempotencyStore, Mark, Order,
+    SessionId, StreamOperation, Tenant,
 };
 
 /// One mistake.
@@ -62,7 +62,7 @@ impl Subject {
         self.gate().batch()
     }
 
-    pub(crate) fn offer(&self, batch: &mut Batch<'_>, operation: &Operation) -> GateVerdict {
+    pub(crate) fn offer(&self, batch: &mut Batch<'_>, operation: &StreamOperation) -> GateVerdict {
         if self.bug == Some(Bug::RecordsAtTheCheck) && operation.place().is_none() {
             let key = operation.key().expect("a place or a key");
             if !self.checked.check_and_record(key) {
@@ -73,10 +73,10 @@ impl Subject {
     }
 
     /// The operation, as this consumer sees it.
-    fn seen(&self, operation: &Operation) -> Operation {
+    fn seen(&self, operation: &StreamOperation) -> StreamOperation {
         match (self.bug, operation.place()) {
             (Some(Bug::EpochIgnored), Some((session, at))) => {
-                Operation::sequenced(session, Mark::new(0, at.seqno.0))
+                StreamOperation::sequenced(session, Mark::new(0, at.seqno.0))
                     .with_tenant(operation.tenant())
             }
             _ => *operation,

@@ -10,7 +10,7 @@ use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use semel_core::clock::SystemTime;
 use semel_testkit::broken::Bug;
-use semel_testkit::simulation::{self, Breach, Tally};
+use semel_testkit::simulation::{self, Breach, RunTally};
 
 /// Lets engines, callers and a store live through simulated years of faults, from seeds.
 #[derive(Parser)]
@@ -44,7 +44,7 @@ fn bug(name: &str) -> Result<Bug, String> {
 /// What all worlds together gave.
 #[derive(Default)]
 struct Worlds {
-    tally: Tally,
+    tally: RunTally,
     breaches: Vec<Breach>,
     seconds: f64,
 }
@@ -98,7 +98,7 @@ fn simulate(options: &Options) -> Worlds {
         }
         bar.inc(1);
         if result.tally.seeds.is_multiple_of(64) {
-            let Tally { operations, .. } = result.tally;
+            let RunTally { operations, .. } = result.tally;
             bar.set_message(format!(
                 "{operations} operations, {:.1} years",
                 result.tally.years()
@@ -116,7 +116,7 @@ fn rate(result: &Worlds) -> f64 {
 }
 
 fn print(result: &Worlds) {
-    let Tally {
+    let RunTally {
         seeds,
         operations,
         requests,

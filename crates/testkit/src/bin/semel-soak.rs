@@ -15,7 +15,7 @@ use futures_util::FutureExt as _;
 use semel_conformance::clock::FakeClock;
 use semel_core::clock::SystemTime;
 use semel_core::{MemoryConfig, MemoryStore, StoreAdmin};
-use semel_testkit::reference::{self, DifferenceReport, Tally};
+use semel_testkit::reference::{self, DifferenceReport, RuleTally};
 
 /// Holds the memory store to the protocol, written a second time, over random sequences.
 #[derive(Parser)]
@@ -80,7 +80,7 @@ fn main() -> anyhow::Result<ExitCode> {
 
 /// What a thread tells: a block of sequences without a difference, or a difference.
 enum News {
-    Same { sequences: u64, tally: Tally },
+    Same { sequences: u64, tally: RuleTally },
     Differs(Box<DifferenceReport>),
 }
 
@@ -112,7 +112,7 @@ fn work(shared: &Shared, tell: &mpsc::Sender<News>) {
 fn block(first_seed: u64, sequences: u64) -> News {
     let clock = FakeClock::new();
     let store = make(&clock);
-    let mut tally = Tally::default();
+    let mut tally = RuleTally::default();
     for seed in (0..sequences).map(|offset| first_seed.wrapping_add(offset)) {
         let ops = reference::generate(seed);
         let compared = reference::compare(store.as_ref(), &clock, &ops, &mut tally);
@@ -128,7 +128,7 @@ fn block(first_seed: u64, sequences: u64) -> News {
 #[derive(Default)]
 struct Outcome {
     sequences: u64,
-    tally: Tally,
+    tally: RuleTally,
     differences: Vec<DifferenceReport>,
 }
 

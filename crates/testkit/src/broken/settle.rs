@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use semel_core::protocol::{self, Decision};
 use semel_core::{
-    Answer, Body, CrashPolicy, Fence, Fingerprint, Grant, KeyHint, Namespace, Record, Renewed,
-    Resolution, Resolved, Settled, Settlement, State, Timestamp, Token,
+    Answer, AnswerBody, CrashPolicy, Fence, Fingerprint, Grant, KeyHint, Namespace, Record,
+    Renewed, Resolution, Resolved, Settled, Settlement, State, Timestamp, Token,
 };
 
 use super::Bug;
@@ -224,16 +224,20 @@ fn misread(bug: Bug, settlement: &Settlement) -> Settlement {
 fn mangled(bug: Bug, answer: &Answer) -> Arc<Answer> {
     let text = |bytes: &Bytes| Bytes::from(String::from_utf8_lossy(bytes).into_owned());
     let body = match (bug, answer.body.clone()) {
-        (Bug::AnswerIsText, Body::Kept(body)) => Body::Kept(text(&body)),
-        (Bug::AnswerIsCut, Body::Kept(body)) => Body::Kept(body.slice(..body.len().min(1 << 16))),
-        (Bug::EmptyBodyIsOmitted, Body::Kept(body)) if body.is_empty() => {
-            Body::Omitted { bytes: 0 }
+        (Bug::AnswerIsText, AnswerBody::Kept(body)) => AnswerBody::Kept(text(&body)),
+        (Bug::AnswerIsCut, AnswerBody::Kept(body)) => {
+            AnswerBody::Kept(body.slice(..body.len().min(1 << 16)))
         }
-        (Bug::OmittedLengthLost, Body::Omitted { .. }) => Body::Omitted { bytes: 0 },
-        (Bug::BodyElsewhereIsOmitted, Body::External { bytes, .. }) => Body::Omitted { bytes },
-        (Bug::DigestCut, Body::External { bytes, mut digest }) => {
+        (Bug::EmptyBodyIsOmitted, AnswerBody::Kept(body)) if body.is_empty() => {
+            AnswerBody::Omitted { bytes: 0 }
+        }
+        (Bug::OmittedLengthLost, AnswerBody::Omitted { .. }) => AnswerBody::Omitted { bytes: 0 },
+        (Bug::BodyElsewhereIsOmitted, AnswerBody::External { bytes, .. }) => {
+            AnswerBody::Omitted { bytes }
+        }
+        (Bug::DigestCut, AnswerBody::External { bytes, mut digest }) => {
             digest[16..].fill(0);
-            Body::External { bytes, digest }
+            AnswerBody::External { bytes, digest }
         }
         (_, body) => body,
     };

@@ -33,13 +33,13 @@ pub struct Plan {
     /// Where their whims come from.
     pub seed: u64,
     /// What is wrong with them, to show that it is noticed.
-    pub flaw: Option<Flaw>,
+    pub flaw: Option<ClientFlaw>,
 }
 
 /// How clients may fail to keep their own side of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Flaw {
+pub enum ClientFlaw {
     /// An effect begins however late its owner is (I4).
     BeginsLate,
     /// An owner that waited for a lost reply counts its lease from the last sending (I4).
@@ -65,7 +65,7 @@ impl Plan {
     }
 }
 
-impl Flaw {
+impl ClientFlaw {
     /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -110,7 +110,7 @@ struct Client {
     environment: String,
     rng: StdRng,
     keys: usize,
-    flaw: Option<Flaw>,
+    flaw: Option<ClientFlaw>,
     /// Leases that were left unsettled, or settled long ago: somebody may come back with them.
     pocket: VecDeque<Grant>,
 }
@@ -213,7 +213,7 @@ impl Client {
             if !again {
                 break;
             }
-            if self.flaw == Some(Flaw::CountsFromTheLastSending) {
+            if self.flaw == Some(ClientFlaw::CountsFromTheLastSending) {
                 self.wait(1.5).await;
                 sent = self.store.time();
             }
@@ -261,7 +261,7 @@ impl Client {
             _ => {}
         }
         let deadline = match self.flaw {
-            Some(Flaw::BeginsLate) => {
+            Some(ClientFlaw::BeginsLate) => {
                 self.wait(1.5).await;
                 u64::MAX
             }
@@ -299,10 +299,10 @@ impl Client {
     /// What no owner may do while its effect is at work.
     async fn settle_at_work(&mut self, lease: &Grant, crash: CrashPolicy) {
         match self.flaw {
-            Some(Flaw::ReleasesAtWork) if crash == CrashPolicy::Takeover => {
+            Some(ClientFlaw::ReleasesAtWork) if crash == CrashPolicy::Takeover => {
                 self.settle(lease, Settlement::Release).await;
             }
-            Some(Flaw::DoubtsAtWork) => {
+            Some(ClientFlaw::DoubtsAtWork) => {
                 self.settle(lease, Settlement::Doubt).await;
                 let release = Resolution::Release;
                 drop(

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::check::check;
-use super::clients::{Flaw, Plan, run};
+use super::clients::{ClientFlaw, Plan, run};
 use super::rig::Rig;
 use super::violation::Violation;
 use crate::broken::{BrokenStore, Bug};
@@ -18,7 +18,7 @@ pub enum Culprit {
     /// The store.
     Store(Bug),
     /// The clients.
-    Client(Flaw),
+    Client(ClientFlaw),
 }
 
 /// A bug that a history can show.
@@ -96,7 +96,7 @@ const fn order(bug: Bug) -> Seeded {
     }
 }
 
-const fn client(flaw: Flaw, invariant: &'static str, rule: &'static str) -> Seeded {
+const fn client(flaw: ClientFlaw, invariant: &'static str, rule: &'static str) -> Seeded {
     Seeded {
         only: Some(rule),
         ..of(Culprit::Client(flaw), invariant)
@@ -155,8 +155,12 @@ pub const SEEDED: &[Seeded] = &[
     order(Bug::ExpiredIsRead),
     stale(Bug::AnswerIsBusyElsewhere),
     stale(Bug::AnswerIsDoubtedElsewhere),
-    client(Flaw::BeginsLate, "I4", "an effect began"),
-    client(Flaw::CountsFromTheLastSending, "I4", "an effect began"),
-    client(Flaw::ReleasesAtWork, "I17", "fences"),
-    client(Flaw::DoubtsAtWork, "I17", "fences"),
+    client(ClientFlaw::BeginsLate, "I4", "an effect began"),
+    client(
+        ClientFlaw::CountsFromTheLastSending,
+        "I4",
+        "an effect began",
+    ),
+    client(ClientFlaw::ReleasesAtWork, "I17", "fences"),
+    client(ClientFlaw::DoubtsAtWork, "I17", "fences"),
 ];

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use semel_core::{
-    Answer, Body, Claim, CrashPolicy, Digest, Fence, Fingerprint, Identity, Key, Namespace,
+    Answer, AnswerBody, Claim, CrashPolicy, Digest, Fence, Fingerprint, Identity, Key, Namespace,
 };
 use semel_core::{ClaimTerms, Record, Resolution, Secret, Settlement, Timestamp, Token};
 
@@ -152,9 +152,9 @@ pub(super) fn fence_no(fence: Fence) -> FenceNo {
 pub(super) fn answer_no(answer: &Answer) -> AnswerNo {
     let number = AnswerNo::from_be_bytes([answer.head[0], answer.head[1]]);
     match &answer.body {
-        Body::Kept(_) => number,
-        Body::External { .. } => number | ELSEWHERE,
-        Body::Omitted { .. } => number | OMITTED,
+        AnswerBody::Kept(_) => number,
+        AnswerBody::External { .. } => number | ELSEWHERE,
+        AnswerBody::Omitted { .. } => number | OMITTED,
     }
 }
 
@@ -201,12 +201,12 @@ pub(super) fn answer(number: AnswerNo) -> Arc<Answer> {
     let bytes = 2;
     let (of, mark) = parts(number);
     let body = match mark {
-        ELSEWHERE => Body::External {
+        ELSEWHERE => AnswerBody::External {
             bytes,
             digest: digest(of),
         },
-        OMITTED => Body::Omitted { bytes },
-        _ => Body::Kept(body(of)),
+        OMITTED => AnswerBody::Omitted { bytes },
+        _ => AnswerBody::Kept(body(of)),
     };
     let head = self::body(of);
     Arc::new(Answer { head, body })

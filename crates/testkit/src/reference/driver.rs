@@ -13,7 +13,7 @@ use semel_core::{
 use super::op::{KEYS, LeaseChoice, Moment, Named, OWNERS, Op};
 use super::rules::KeyModel;
 use super::tables::{LONGEST_RETENTION, TABLES, Tables};
-use super::tally::{Rule, Tally};
+use super::tally::{Rule, RuleTally};
 use semel_conformance::clock::FakeClock;
 
 /// An answer of the store that is not the reference's.
@@ -48,7 +48,7 @@ pub async fn compare(
     store: &dyn StoreAdmin,
     clock: &FakeClock,
     ops: &[Op],
-    tally: &mut Tally,
+    tally: &mut RuleTally,
 ) -> Result<(), Difference> {
     let mut run = Run::new(store, clock, tally);
     for (step, op) in ops.iter().enumerate() {
@@ -77,7 +77,7 @@ pub(super) struct Run<'a> {
     pub(super) store: &'a dyn StoreAdmin,
     clock: &'a FakeClock,
     tables: &'static Tables,
-    pub(super) tally: &'a mut Tally,
+    pub(super) tally: &'a mut RuleTally,
     pub(super) now: u64,
     step: usize,
     tokens: u128,
@@ -87,7 +87,7 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(store: &'a dyn StoreAdmin, clock: &'a FakeClock, tally: &'a mut Tally) -> Self {
+    fn new(store: &'a dyn StoreAdmin, clock: &'a FakeClock, tally: &'a mut RuleTally) -> Self {
         let tables = LazyLock::force(&TABLES);
         Self {
             store,

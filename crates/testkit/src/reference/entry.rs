@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use semel_core::{
-    Answer, Body, Claimed, CrashPolicy, Fence, Fingerprint, Identity, InDoubt, KeyHint, Namespace,
-    Record, Replay, State, Timestamp, Token,
+    Answer, AnswerBody, Claimed, CrashPolicy, Fence, Fingerprint, Identity, InDoubt, KeyHint,
+    Namespace, Record, Replay, State, Timestamp, Token,
 };
 
 use super::tally::Rule;
 
 /// Whose key it is, in the words that a record carries.
 #[derive(Clone, Debug)]
-pub struct Subject {
+pub struct KeySubject {
     /// The identity of namespace and key.
     pub identity: Identity,
     /// Where the key lives.
@@ -121,7 +121,7 @@ impl ReferenceEntry {
     pub(super) fn replay(&self, now: u64) -> (Rule, Claimed) {
         let answer = self.answer.clone().expect("a settled record has an answer");
         let rule = match (&answer.body, self.state) {
-            (Body::Omitted { .. }, _) => Rule::ReplayOmitted,
+            (AnswerBody::Omitted { .. }, _) => Rule::ReplayOmitted,
             (_, State::Failed) => Rule::ReplayFailed,
             _ => Rule::ReplayCompleted,
         };
@@ -139,7 +139,7 @@ impl ReferenceEntry {
     }
 
     /// The record that a store keeps.
-    pub(super) fn record(&self, subject: &Subject) -> Record {
+    pub(super) fn record(&self, subject: &KeySubject) -> Record {
         Record {
             seal: subject.identity.seal(),
             state: self.state,

@@ -8,14 +8,14 @@
 //! ```
 //! use std::sync::Arc;
 //! use semel_core::{MemoryConfig, MemoryStore, StoreAdmin};
-//! use semel_testkit::reference::{self, Tally};
+//! use semel_testkit::reference::{self, RuleTally};
 //!
 //! # futures_util::FutureExt::now_or_never(async {
 //! let make = |clock: &semel_conformance::clock::FakeClock| -> Arc<dyn StoreAdmin> {
 //!     Arc::new(MemoryStore::new(MemoryConfig::default(), Arc::new(clock.clone())))
 //! };
 //! let ops = reference::generate(42);
-//! if reference::fresh(&make, &ops, &mut Tally::default()).await.is_err() {
+//! if reference::fresh(&make, &ops, &mut RuleTally::default()).await.is_err() {
 //!     panic!("{}", reference::explain(&make, Some(42), &ops).await);
 //! }
 //! # });
@@ -31,8 +31,8 @@ mod tables;
 mod tally;
 
 pub use driver::{Difference, compare};
-pub use entry::{ReferenceEntry, Subject};
+pub use entry::{KeySubject, ReferenceEntry};
 pub use op::{LeaseChoice, Moment, Named, Op, generate};
 pub use rules::KeyModel;
 pub use shrink::{DifferenceReport, Make, explain, fresh};
-pub use tally::{Rule, Tally};
+pub use tally::{Rule, RuleTally};

@@ -6,13 +6,13 @@ use semel_core::{
     Resolved, Restored, Settled, Settlement, State, Timestamp, Token,
 };
 
-use super::entry::{ReferenceEntry, Subject, micros, span};
+use super::entry::{KeySubject, ReferenceEntry, micros, span};
 use super::tally::Rule;
 
 /// One key: what is kept for it, and the largest fence it ever had.
 #[derive(Clone, Debug)]
 pub struct KeyModel<'a> {
-    subject: &'a Subject,
+    subject: &'a KeySubject,
     entry: Option<ReferenceEntry>,
     last_fence: u64,
     /// What was last deleted.
@@ -22,7 +22,7 @@ pub struct KeyModel<'a> {
 impl<'a> KeyModel<'a> {
     /// A key that nobody has used.
     #[must_use]
-    pub const fn new(subject: &'a Subject) -> Self {
+    pub const fn new(subject: &'a KeySubject) -> Self {
         Self {
             subject,
             entry: None,
@@ -33,7 +33,7 @@ impl<'a> KeyModel<'a> {
 
     /// Whose key it is.
     #[must_use]
-    pub const fn subject(&self) -> &'a Subject {
+    pub const fn subject(&self) -> &'a KeySubject {
         self.subject
     }
 

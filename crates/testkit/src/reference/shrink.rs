@@ -7,7 +7,7 @@ use semel_core::StoreAdmin;
 
 use super::driver::{Difference, compare};
 use super::op::Op;
-use super::tally::Tally;
+use super::tally::RuleTally;
 use semel_conformance::clock::FakeClock;
 
 /// Makes an empty store that takes its time from the clock.
@@ -17,7 +17,7 @@ pub type Make<'a> = &'a dyn Fn(&FakeClock) -> Arc<dyn StoreAdmin>;
 ///
 /// # Errors
 /// The first [`Difference`].
-pub async fn fresh(make: Make<'_>, ops: &[Op], tally: &mut Tally) -> Result<(), Difference> {
+pub async fn fresh(make: Make<'_>, ops: &[Op], tally: &mut RuleTally) -> Result<(), Difference> {
     let clock = FakeClock::new();
     let store = make(&clock);
     compare(store.as_ref(), &clock, ops, tally).await
@@ -54,7 +54,7 @@ impl fmt::Display for DifferenceReport {
 
 /// Shrinks a sequence that differs: leaves out ever smaller parts as long as a difference remains.
 pub async fn explain(make: Make<'_>, seed: Option<u64>, ops: &[Op]) -> DifferenceReport {
-    let mut tally = Tally::default();
+    let mut tally = RuleTally::default();
     let mut ops = ops.to_vec();
     let mut difference = fresh(make, &ops, &mut tally).await.err();
     if difference.is_none() {

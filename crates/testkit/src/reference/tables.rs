@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use semel_core::{
-    Answer, Body, ClaimTerms, CrashPolicy, Fingerprint, Identity, Key, Namespace, Resolution,
+    Answer, AnswerBody, ClaimTerms, CrashPolicy, Fingerprint, Identity, Key, Namespace, Resolution,
     Secret, Settlement,
 };
 
-use super::entry::Subject;
+use super::entry::KeySubject;
 use super::op::KEYS;
 
 /// After this much time without a write, every record has expired.
 pub(super) const LONGEST_RETENTION: Duration = Duration::from_millis(60);
 
 pub(super) struct Tables {
-    pub(super) subjects: [Subject; KEYS],
+    pub(super) subjects: [KeySubject; KEYS],
     pub(super) tenants: [&'static str; 2],
     pub(super) payloads: [Fingerprint; 2],
     pub(super) terms: [ClaimTerms; 12],
@@ -32,7 +32,7 @@ pub(super) static TABLES: LazyLock<Tables> = LazyLock::new(|| {
         let namespace = Namespace::new("test", tenants[tenant], "charge").expect("a namespace");
         let key = Key::parse(key).expect("a key");
         let identity = Identity::new(&secret, &namespace, &key);
-        Subject {
+        KeySubject {
             identity,
             namespace,
             hint: key.hint(),
@@ -54,7 +54,7 @@ pub(super) static TABLES: LazyLock<Tables> = LazyLock::new(|| {
     });
     let large = Arc::new(Answer {
         head: Bytes::from_static(b"200"),
-        body: Body::Omitted { bytes: 9 },
+        body: AnswerBody::Omitted { bytes: 9 },
     });
     Tables {
         subjects: [
@@ -87,8 +87,8 @@ const fn kept_bytes(bytes: &'static [u8]) -> Bytes {
     Bytes::from_static(bytes)
 }
 
-const fn kept(bytes: &'static [u8]) -> Body {
-    Body::Kept(kept_bytes(bytes))
+const fn kept(bytes: &'static [u8]) -> AnswerBody {
+    AnswerBody::Kept(kept_bytes(bytes))
 }
 
 /// Both policies, one to three attempts, and spans of which one pair has lease and record end at

@@ -89,13 +89,13 @@ impl fmt::Display for Rule {
 
 /// How often each rule gave an answer, and how many operations there were.
 #[derive(Clone, Debug)]
-pub struct Tally {
+pub struct RuleTally {
     counts: Vec<u64>,
     /// Operations applied.
     pub operations: u64,
 }
 
-impl Default for Tally {
+impl Default for RuleTally {
     fn default() -> Self {
         Self {
             counts: vec![0; Rule::ALL.len()],
@@ -104,7 +104,7 @@ impl Default for Tally {
     }
 }
 
-impl Tally {
+impl RuleTally {
     /// Counts one answer.
     pub fn count(&mut self, rule: Rule) {
         self.counts[rule as usize] += 1;

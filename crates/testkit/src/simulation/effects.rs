@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use semel_core::engine::{Lease, Report, Verdict};
-use semel_core::{Answer, Body, State, Store as _};
+use semel_core::{Answer, AnswerBody, State, Store as _};
 
 use super::job::Job;
 use super::ledger::EffectEntry;
@@ -115,7 +115,7 @@ pub(super) fn made(world: &World, key: usize, payload: u8, state: State) -> (u64
     let number = ledger.made.len() as u64;
     let answer = Arc::new(Answer {
         head: Bytes::copy_from_slice(&number.to_be_bytes()),
-        body: Body::Kept(body),
+        body: AnswerBody::Kept(body),
     });
     ledger.made.push(EffectEntry {
         key,

@@ -13,7 +13,7 @@ use semel_core::{Answer, KeyHint, Namespace, Renewed, Resolved, Settled, State, 
 use super::book::{Book, RuleBreach};
 use super::op::{Op, StoreReply};
 use super::sched::Micros;
-use super::tally::{Breach, Tally};
+use super::tally::{Breach, RunTally};
 use crate::history::{self, CallRecord, CallReply, EffectRecord, History, KeyEnding};
 
 /// What an effect, or whoever ended a doubt, gave as the answer.
@@ -43,7 +43,7 @@ pub(super) struct Ledger {
     pub(super) history: History,
     pub(super) books: Vec<Book>,
     pub(super) made: Vec<EffectEntry>,
-    pub(super) tally: Tally,
+    pub(super) tally: RunTally,
     capacity: Option<usize>,
     names: Vec<(Namespace, KeyHint)>,
     breaches: Vec<Breach>,
@@ -65,7 +65,7 @@ impl Ledger {
             history: History::default(),
             books: (0..names.len()).map(Book::new).collect(),
             made: Vec::new(),
-            tally: Tally::default(),
+            tally: RunTally::default(),
             capacity,
             names,
             breaches: Vec::new(),
@@ -249,7 +249,7 @@ impl Ledger {
     }
 
     /// All that is wrong, where the store's clock was set back by `slack` in all.
-    pub(super) fn judge(mut self, slack: Duration) -> (Tally, Vec<Breach>, u64) {
+    pub(super) fn judge(mut self, slack: Duration) -> (RunTally, Vec<Breach>, u64) {
         let digest = self.digest();
         if self.breaches.is_empty() {
             let found = history::check_with_slack(&self.history, slack);

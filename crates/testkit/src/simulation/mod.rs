@@ -41,5 +41,5 @@ mod wire;
 mod world;
 
 pub use run::{SimulationOutcome, run, run_flawed};
-pub use tally::{Breach, Tally};
-pub use world::Flaw;
+pub use tally::{Breach, RunTally};
+pub use world::NodeFlaw;

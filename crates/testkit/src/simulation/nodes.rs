@@ -10,7 +10,7 @@ use semel_core::{Env, Secret};
 use super::clocks::{NodeClock, NodeTasks};
 use super::sched::Place;
 use super::wire::Wire;
-use super::world::{Flaw, Node, World};
+use super::world::{Node, NodeFlaw, World};
 
 impl World {
     /// Starts a node anew: nothing is left of its life before.
@@ -49,7 +49,7 @@ impl World {
     fn config(&self) -> EngineConfig {
         let call_limit = match self.flaw {
             None => self.plan.call_limit,
-            Some(Flaw::CallsGivenUpLate) => 8 * self.plan.call_limit,
+            Some(NodeFlaw::CallsGivenUpLate) => 8 * self.plan.call_limit,
         };
         EngineConfig::default()
             .with_max_waiters(1024)

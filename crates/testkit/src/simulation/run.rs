@@ -10,15 +10,15 @@ use semel_core::BoxFuture;
 use super::director::direct;
 use super::sched::{Place, TaskId, TaskWaker};
 use super::strikes::strike;
-use super::tally::{Breach, Tally};
-use super::world::{Doom, Flaw, World};
+use super::tally::{Breach, RunTally};
+use super::world::{Doom, NodeFlaw, World};
 use crate::broken::Bug;
 
 /// What became of one world.
 #[derive(Clone, Debug)]
 pub struct SimulationOutcome {
     /// What happened.
-    pub tally: Tally,
+    pub tally: RunTally,
     /// What must not have happened. Empty where all is well.
     pub breaches: Vec<Breach>,
     /// A number for the whole course of events: the same for the same seed, on every machine.
@@ -33,7 +33,7 @@ pub fn run(seed: u64, bug: Option<Bug>) -> SimulationOutcome {
 
 /// Runs the world of `seed`, whose nodes have this flaw.
 #[must_use]
-pub fn run_flawed(seed: u64, flaw: Flaw) -> SimulationOutcome {
+pub fn run_flawed(seed: u64, flaw: NodeFlaw) -> SimulationOutcome {
     run_world(World::new(seed, None, Some(flaw)))
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// What happened in one world, or in many.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct RunTally {
     /// Worlds, one for each seed.
     pub seeds: u64,
     /// Calls that reached the store and were decided there.
@@ -22,7 +22,7 @@ pub struct Tally {
     pub told: BTreeMap<&'static str, u64>,
 }
 
-impl Tally {
+impl RunTally {
     /// Adds what another world counted.
     pub fn add(&mut self, other: &Self) {
         self.seeds += other.seeds;

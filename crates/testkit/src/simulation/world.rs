@@ -17,7 +17,7 @@ use crate::broken::{BrokenStore, Bug};
 /// What may be wrong with the nodes of a world, to show that it is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Flaw {
+pub enum NodeFlaw {
     /// A store call without an answer is given up after eight times its limit: callers are kept too
     /// long (P34).
     CallsGivenUpLate,
@@ -26,7 +26,7 @@ pub enum Flaw {
 /// What everybody in a world shares.
 pub(super) struct World {
     pub(super) plan: Plan,
-    pub(super) flaw: Option<Flaw>,
+    pub(super) flaw: Option<NodeFlaw>,
     pub(super) sched: Sched,
     pub(super) dice: Dice,
     pub(super) ledger: Mutex<Ledger>,
@@ -68,7 +68,7 @@ pub(super) struct Node {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, bug: Option<Bug>, flaw: Option<Flaw>) -> Arc<Self> {
+    pub(super) fn new(seed: u64, bug: Option<Bug>, flaw: Option<NodeFlaw>) -> Arc<Self> {
         let (plan, dice) = Plan::of(seed);
         let sched = Sched::default();
         let store_clock = StoreClock::new(sched.clone());

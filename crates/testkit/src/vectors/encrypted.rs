@@ -7,8 +7,8 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use semel_conformance::clock::FakeClock;
 use semel_core::{
-    Answer, Body, CrashPolicy, Fence, Fingerprint, Identity, KeyHint, MemoryConfig, MemoryStore,
-    Namespace, Record, State, StoreAdmin as _, Timestamp, Token,
+    Answer, AnswerBody, CrashPolicy, Fence, Fingerprint, Identity, KeyHint, MemoryConfig,
+    MemoryStore, Namespace, Record, State, StoreAdmin as _, Timestamp, Token,
 };
 use semel_core::{Clock as _, Store as _};
 use semel_stores::encrypted::{
@@ -109,7 +109,7 @@ fn record(name: &'static str, state: State) -> RecordCase {
     let answer = is_done.then(|| {
         Arc::new(Answer {
             head: Bytes::from_static(head),
-            body: Body::Kept(Bytes::from_static(body)),
+            body: AnswerBody::Kept(Bytes::from_static(body)),
         })
     });
     let checkpoint: &[u8] = if is_done { b"" } else { b"half-way" };

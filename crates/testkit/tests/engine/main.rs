@@ -31,7 +31,7 @@ use semel_core::engine::{Engine, EngineConfig, Lease, Report, Request, Response,
 use semel_core::event::{Event, Observer, Step};
 use semel_core::policy::Policy;
 use semel_core::{
-    Answer, Body, Fingerprint, Key, MemoryConfig, MemoryStore, Namespace, Secret, Store,
+    Answer, AnswerBody, Fingerprint, Key, MemoryConfig, MemoryStore, Namespace, Secret, Store,
 };
 
 /// An engine on a store, with everything in the test's hands.
@@ -229,8 +229,10 @@ fn ran(response: &Response<String>) -> &str {
 fn replayed(response: &Response<String>) -> &str {
     match response {
         Response::Replayed(replayed) => match &replayed.replay.answer.body {
-            Body::Kept(body) => std::str::from_utf8(body).expect("text"),
-            Body::Omitted { .. } | Body::External { .. } => panic!("the body was not kept"),
+            AnswerBody::Kept(body) => std::str::from_utf8(body).expect("text"),
+            AnswerBody::Omitted { .. } | AnswerBody::External { .. } => {
+                panic!("the body was not kept")
+            }
         },
         other => panic!("expected a replay, got {other:?}"),
     }

@@ -3,7 +3,7 @@
 use semel_core::engine::{EngineConfig, Problem, Response};
 use semel_core::event::Step;
 use semel_core::policy::Policy;
-use semel_core::{Answer, Body, StoreAdmin as _};
+use semel_core::{Answer, AnswerBody, StoreAdmin as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -238,7 +238,7 @@ async fn p27_oversized_answer_is_remembered_and_does_not_run_again() {
     assert_eq!(
         *replay.replay.answer,
         Answer {
-            body: Body::Omitted { bytes: 9 },
+            body: AnswerBody::Omitted { bytes: 9 },
             ..Answer::from_body("")
         }
     );

@@ -6,15 +6,15 @@ mod network;
 
 use std::path::Path;
 
-use super::Finding;
+use super::SettingsFinding;
 use super::check::new_finding;
 use super::source::RawSettings;
 use super::tree::Config;
 
 /// The result of all rules.
 pub(super) struct RuleFindings {
-    pub(super) errors: Vec<Finding>,
-    pub(super) warnings: Vec<Finding>,
+    pub(super) errors: Vec<SettingsFinding>,
+    pub(super) warnings: Vec<SettingsFinding>,
 }
 
 pub(super) fn check_rules(config: &Config, raw: &RawSettings) -> RuleFindings {
@@ -49,8 +49,8 @@ pub(super) fn check_rules(config: &Config, raw: &RawSettings) -> RuleFindings {
 
 struct Rules<'a> {
     raw: &'a RawSettings,
-    errors: Vec<Finding>,
-    warnings: Vec<Finding>,
+    errors: Vec<SettingsFinding>,
+    warnings: Vec<SettingsFinding>,
 }
 
 impl Rules<'_> {

@@ -16,15 +16,15 @@ use super::row::{self, RowRecord};
 use super::sql::prepared;
 use super::statements::{TRIES, insert, swap};
 use crate::sql::records::{Statements as _, busy};
-use crate::sql::transaction::{Run, Transact};
+use crate::sql::transaction::{Run, SqlTransact};
 use guard::Open;
 
 /// A store for one run, in a transaction on the caller's own pool.
-pub type Transactional = crate::sql::transaction::Transactional<My>;
+pub type MySqlTransactional = crate::sql::transaction::Transactional<My>;
 /// The transaction that the effect works in: a connection that can't be committed by mistake. Dropping it returns it.
-pub type Tx = crate::sql::transaction::Tx<My>;
+pub type MySqlTx = crate::sql::transaction::Tx<My>;
 
-impl Transact for My {
+impl SqlTransact for My {
     type Store = MySqlStore;
     type Open = Open;
 

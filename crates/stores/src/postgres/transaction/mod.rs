@@ -13,16 +13,16 @@ use crate::postgres::error::{Pg, not_sent, store_error};
 use crate::postgres::row::{self, RowRecord};
 use crate::postgres::statements::{TRIES, first_run, insert_free, lock, swap};
 use crate::sql::records::{Statements as _, busy};
-use crate::sql::transaction::{Run, Transact};
+use crate::sql::transaction::{Run, SqlTransact};
 
 /// A store for one run, in a transaction on the caller's own pool.
-pub type Transactional = crate::sql::transaction::Transactional<Pg>;
+pub type PostgresTransactional = crate::sql::transaction::Transactional<Pg>;
 /// The transaction, as the effect works in it: a connection that can't be committed by mistake. Dropping it gives it back.
-pub type Tx = crate::sql::transaction::Tx<Pg>;
+pub type PostgresTx = crate::sql::transaction::Tx<Pg>;
 
 type Transaction = sqlx::Transaction<'static, Postgres>;
 
-impl Transact for Pg {
+impl SqlTransact for Pg {
     type Store = PostgresStore;
     type Open = Transaction;
 

@@ -21,7 +21,7 @@ use super::dialect::{Connection, Dialect, not_sent};
 pub use error::TxError;
 
 /// A dialect's way to claim and settle inside of a transaction.
-pub trait Transact: Dialect + Sized {
+pub trait SqlTransact: Dialect + Sized {
     /// The store whose records are claimed.
     type Store: Store + Clone;
     /// An open transaction. Dropped, it is rolled back.
@@ -51,12 +51,12 @@ pub trait Transact: Dialect + Sized {
 }
 
 /// A store for one run, in a transaction on the caller's own pool.
-pub struct Transactional<D: Transact> {
+pub struct Transactional<D: SqlTransact> {
     run: Arc<Run<D>>,
 }
 
 /// One run.
-pub struct Run<D: Transact> {
+pub struct Run<D: SqlTransact> {
     pub(crate) store: D::Store,
     pub(crate) pool: Pool<D::Db>,
     pub(crate) slot: Mutex<Slot<D::Open>>,
@@ -96,12 +96,12 @@ pub(crate) enum TxOutcome {
 }
 
 /// The transaction that the effect works in: a connection that can't be committed by mistake. Dropping it returns it.
-pub struct Tx<D: Transact> {
+pub struct Tx<D: SqlTransact> {
     open: Option<D::Open>,
     run: Arc<Run<D>>,
 }
 
-impl<D: Transact> Transactional<D> {
+impl<D: SqlTransact> Transactional<D> {
     /// A store for one run on `pool`, which connects to the same database as `store`.
     #[must_use]
     pub fn new(store: &D::Store, pool: &Pool<D::Db>) -> Self {
@@ -145,7 +145,7 @@ impl<D: Transact> Transactional<D> {
     }
 }
 
-impl<D: Transact> Clone for Transactional<D> {
+impl<D: SqlTransact> Clone for Transactional<D> {
     fn clone(&self) -> Self {
         Self {
             run: Arc::clone(&self.run),
@@ -153,7 +153,7 @@ impl<D: Transact> Clone for Transactional<D> {
     }
 }
 
-impl<D: Transact> Run<D> {
+impl<D: SqlTransact> Run<D> {
     /// Records why the transaction was not committed.
     pub(crate) fn refuse(&self, why: TxError) -> Settled {
         self.slot.lock().refused = Some(why);
@@ -177,7 +177,7 @@ impl<D: Transact> Run<D> {
     }
 }
 
-impl<D: Transact> Deref for Tx<D> {
+impl<D: SqlTransact> Deref for Tx<D> {
     type Target = Connection<D>;
 
     fn deref(&self) -> &Connection<D> {
@@ -185,13 +185,13 @@ impl<D: Transact> Deref for Tx<D> {
     }
 }
 
-impl<D: Transact> DerefMut for Tx<D> {
+impl<D: SqlTransact> DerefMut for Tx<D> {
     fn deref_mut(&mut self) -> &mut Connection<D> {
         D::connection_mut(self.open.as_mut().expect("taken only when dropped"))
     }
 }
 
-impl<D: Transact> Drop for Tx<D> {
+impl<D: SqlTransact> Drop for Tx<D> {
     fn drop(&mut self) {
         self.run.slot.lock().open = self.open.take();
     }

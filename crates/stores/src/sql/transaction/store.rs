@@ -5,9 +5,9 @@ use semel_core::store::{Store, StoreResult};
 use semel_core::{BoxFuture, Claim, Claimed, Grant, Renewed};
 use semel_core::{Settled, Settlement};
 
-use super::{Transact, Transactional};
+use super::{SqlTransact, Transactional};
 
-impl<D: Transact> Store for Transactional<D> {
+impl<D: SqlTransact> Store for Transactional<D> {
     fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>> {
         Box::pin(D::claim(&self.run, claim))
     }

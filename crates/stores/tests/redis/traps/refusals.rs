@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use semel::{Answer, Failure, Semel};
+use semel::{Failure, Semel, TypedAnswer};
 use semel_core::store::Store as _;
 use semel_core::{Certainty, Claim, Claimed, StoreError, StoreErrorKind};
 use semel_stores::redis::RedisStore;
@@ -38,7 +38,7 @@ impl Effect {
         &self,
         semel: &Semel,
         key: &str,
-    ) -> JoinHandle<Result<Answer<u32>, semel::Error>> {
+    ) -> JoinHandle<Result<TypedAnswer<u32>, semel::Error>> {
         let this = self.clone();
         let call = semel.operation("charge").key(key).payload(&1);
         tokio::spawn(call.run(|_| async move {
@@ -51,7 +51,7 @@ impl Effect {
     /// It has run once, is recorded, and does not run again.
     pub(super) async fn is_recorded(
         &self,
-        asked: JoinHandle<Result<Answer<u32>, semel::Error>>,
+        asked: JoinHandle<Result<TypedAnswer<u32>, semel::Error>>,
         semel: &Semel,
         key: &str,
     ) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use semel_core::record::Body;
+use semel_core::record::AnswerBody;
 use semel_core::{
     Answer, Claim, ClaimTerms, CrashPolicy, Fence, Fingerprint, Identity, Key as Name, KeyHint,
     Namespace, Record, Resolution, Settlement, State, Timestamp, Token,
@@ -171,7 +171,9 @@ fn answer(mark: u64) -> Arc<Answer> {
 
 pub(super) fn mark_of(answer: &Answer) -> u64 {
     match &answer.body {
-        Body::Kept(bytes) => u64::from_be_bytes(bytes.first_chunk().copied().unwrap_or_default()),
+        AnswerBody::Kept(bytes) => {
+            u64::from_be_bytes(bytes.first_chunk().copied().unwrap_or_default())
+        }
         _ => 0,
     }
 }

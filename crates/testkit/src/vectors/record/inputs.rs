@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use semel_core::{
-    Answer, Body, CrashPolicy, Fence, Fingerprint, Key, Namespace, Record, State, Timestamp, Token,
+    Answer, AnswerBody, CrashPolicy, Fence, Fingerprint, Key, Namespace, Record, State, Timestamp,
+    Token,
 };
 
 /// The seal of every record here but one.
@@ -14,7 +15,7 @@ pub(super) const SEAL: [u8; 16] = *b"sealsealsealseal";
 /// Records, with what is special about them. The first is the plainest.
 pub(super) fn records() -> Vec<(&'static str, Record)> {
     let plain = plain();
-    let answered = |state, head: &'static [u8], body: Body| {
+    let answered = |state, head: &'static [u8], body: AnswerBody| {
         let head = Bytes::from_static(head);
         Record {
             state,
@@ -22,7 +23,7 @@ pub(super) fn records() -> Vec<(&'static str, Record)> {
             ..plain.clone()
         }
     };
-    let kept = |body: &'static [u8]| Body::Kept(Bytes::from_static(body));
+    let kept = |body: &'static [u8]| AnswerBody::Kept(Bytes::from_static(body));
     vec![
         ("running", plain.clone()),
         (
@@ -44,14 +45,18 @@ pub(super) fn records() -> Vec<(&'static str, Record)> {
         ),
         (
             "completed, body not kept",
-            answered(State::Completed, b"200", Body::Omitted { bytes: 1 << 40 }),
+            answered(
+                State::Completed,
+                b"200",
+                AnswerBody::Omitted { bytes: 1 << 40 },
+            ),
         ),
         (
             "completed, body kept elsewhere",
             answered(
                 State::Completed,
                 b"200",
-                Body::External {
+                AnswerBody::External {
                     bytes: 3 << 20,
                     digest: std::array::from_fn(|at| u8::try_from(at * 7).unwrap_or(0)),
                 },

@@ -3,7 +3,7 @@
 mod inputs;
 
 use bytes::Bytes;
-use semel_core::{Body, CrashPolicy, Identity, Record, RecordError};
+use semel_core::{AnswerBody, CrashPolicy, Identity, Record, RecordError};
 use serde::Serialize;
 
 use super::hex;
@@ -125,9 +125,9 @@ fn case(name: &'static str, record: &Record) -> Case {
         checkpoint: hex(&record.checkpoint),
         answer: record.answer.as_deref().map(|answer| {
             let (body, omitted_bytes, digest) = match &answer.body {
-                Body::Kept(body) => (Some(hex(body)), None, None),
-                Body::Omitted { bytes } => (None, Some(bytes.to_string()), None),
-                Body::External { bytes, digest } => {
+                AnswerBody::Kept(body) => (Some(hex(body)), None, None),
+                AnswerBody::Omitted { bytes } => (None, Some(bytes.to_string()), None),
+                AnswerBody::External { bytes, digest } => {
                     (None, Some(bytes.to_string()), Some(hex(digest)))
                 }
             };
