@@ -4,6 +4,7 @@ mod links;
 mod paths;
 pub(crate) mod published;
 mod rules;
+mod types;
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -50,6 +51,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     findings.extend(links::check(&texts, &others));
     findings.extend(paths::check(&texts, &others));
     findings.extend(published::check(&texts));
+    findings.extend(types::check(&texts));
     let count = |rule: &str, level| {
         findings
             .iter()
@@ -68,7 +70,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
             finding.rule, finding.place, finding.message
         );
     }
-    let rules = RULES.iter().chain(&links::RULES);
+    let rules = RULES.iter().chain(&links::RULES).chain(&types::RULES);
     let rows = rules.chain([&paths::RULE, &published::RULE]).map(|rule| {
         [
             (*rule).to_owned(),

@@ -59,6 +59,18 @@ pub(crate) fn check(texts: &BTreeMap<String, String>) -> Vec<Finding> {
     findings
 }
 
+/// The folder and the name of each published package.
+pub(crate) fn packages(texts: &BTreeMap<String, String>) -> Vec<(String, String)> {
+    let package = |(path, text): (&String, &String)| {
+        let folder = path.strip_suffix("/Cargo.toml")?;
+        let manifest = text.parse::<toml::Table>().ok()?;
+        let name = manifest.get("package")?.get("name")?.as_str()?.to_owned();
+        let counts = folder.starts_with("crates/") && is_published(&manifest);
+        counts.then(|| (folder.to_owned(), name))
+    };
+    texts.iter().filter_map(package).collect()
+}
+
 fn is_published(manifest: &toml::Table) -> bool {
     let package = manifest.get("package");
     let publish = package.and_then(|package| package.get("publish"));
