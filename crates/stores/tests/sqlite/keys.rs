@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use semel::encrypted::{
-    EncryptionKey, KeyCommand, KeyError, KeyFiles, KeyProvider, KeyVariable, Keyring, WriteKey,
+    EncryptionKey, EncryptionKeyError, KeyCommand, KeyFiles, KeyProvider, KeyVariable, Keyring,
+    WriteKey,
 };
 use semel::{Encryption, Semel};
 
@@ -106,7 +107,7 @@ async fn keys_come_from_files_and_variables() {
     assert_eq!(keys.iter().map(EncryptionKey::id).collect::<Vec<_>>(), [3]);
     std::fs::write(&file, format!("{}x\n", *line)).expect("a file");
     let refused = files.load().await.expect_err("not a key");
-    assert!(matches!(refused, KeyError::Line { line: 1, .. }));
+    assert!(matches!(refused, EncryptionKeyError::Line { line: 1, .. }));
     let missing = KeyVariable("SEMEL_TEST_NO_SUCH_KEY".to_owned());
     missing.load().await.expect_err("not set");
 }
