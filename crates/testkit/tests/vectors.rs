@@ -252,7 +252,7 @@ fn assert_fields(record: &Record, fields: &Value) {
         match &found.body {
             AnswerBody::Kept(body) => assert_eq!(hex(body), text(answer, "body")),
             AnswerBody::Omitted { bytes } => {
-                assert_eq!(bytes.to_string(), text(answer, "omitted_bytes"))
+                assert_eq!(bytes.to_string(), text(answer, "omitted_bytes"));
             }
             AnswerBody::External { bytes, digest } => {
                 assert_eq!(bytes.to_string(), text(answer, "omitted_bytes"));
