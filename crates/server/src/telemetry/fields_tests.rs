@@ -131,14 +131,9 @@ fn events(mut take: impl FnMut(&Event<'_>)) {
     let key = KeyRules::default().check("order-0815-secret");
     let key = key.expect("well-formed");
     for step in steps() {
-        take(&Event {
-            namespace: &namespace,
-            hint: key.hint(),
-            identity: Identity::from_bytes([5; 32]),
-            actor: Some("agent_456"),
-            operation: Some("submit"),
-            step,
-        });
+        let identity = Identity::from_bytes([5; 32]);
+        let event = Event::new(&namespace, key.hint(), identity, step);
+        take(&event.with_actor("agent_456").with_operation("submit"));
     }
 }
 

@@ -3,7 +3,7 @@
 use semel_core::engine::{EngineConfig, Problem, Response};
 use semel_core::event::Step;
 use semel_core::policy::Policy;
-use semel_core::{Answer, AnswerBody, StoreAdmin as _};
+use semel_core::{Answer, AnswerBody, Clock as _, StoreAdmin as _};
 use std::sync::Arc;
 use std::time::Duration;
 
