@@ -1,5 +1,6 @@
 //! Request handlers of the listeners: main, admin, and any other router.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ use crate::listener::{OverLimit, RequestHandler, caller_network};
 use crate::proxy::is_grpc;
 use crate::stack::SharedStack;
 use crate::telemetry::trace::Tracing;
-use crate::web::{BodyLength, Peer, SizedBody, problem_response};
+use crate::trust::TrustPolicy;
+use crate::web::{BodyLength, SizedBody, problem_response};
 
 /// The handler of the main listener: Semel's own paths, and everything else to the service.
 #[derive(Clone)]
@@ -103,7 +105,7 @@ impl MainHandler {
         if request.extensions().get::<OverLimit>().is_some() {
             return limit_response(ExceededLimit::new(Limit::Connections, LimitScope::Process));
         }
-        let caller = find_caller(&request);
+        let caller = address_caller(self.stack.load().client_address(&request));
         let ticket = match self.limiter.enter(caller.as_slice()) {
             Ok(ticket) => ticket,
             Err(exceeded) => return limit_response(exceeded),
@@ -141,6 +143,7 @@ pub(crate) struct RouterHandler {
     pub(crate) limiter: Limiter,
     pub(crate) body_timeout: Duration,
     pub(crate) pace: Option<BodyPace>,
+    pub(crate) trust: Arc<TrustPolicy>,
 }
 
 impl RequestHandler for RouterHandler {
@@ -148,7 +151,8 @@ impl RequestHandler for RouterHandler {
         if request.extensions().get::<OverLimit>().is_some() {
             return limit_response(ExceededLimit::new(Limit::Connections, LimitScope::Process));
         }
-        let ticket = match self.limiter.enter(find_caller(&request).as_slice()) {
+        let caller = address_caller(self.trust.client_address(&request));
+        let ticket = match self.limiter.enter(caller.as_slice()) {
             Ok(ticket) => ticket,
             Err(exceeded) => return limit_response(exceeded),
         };
@@ -164,10 +168,9 @@ impl RequestHandler for RouterHandler {
     }
 }
 
-/// The caller of a request, by its address.
-fn find_caller<B>(request: &Request<B>) -> Option<Caller> {
-    let peer = request.extensions().get::<Peer>()?;
-    let address = caller_network(peer.address.ip());
+/// The caller with this address.
+fn address_caller(address: Option<IpAddr>) -> Option<Caller> {
+    let address = caller_network(address?);
     Some(Caller::new(LimitScope::Address, &address.to_string()))
 }
 

@@ -1,7 +1,9 @@
 //! Trust in request headers: which peers may set forwarding and identity headers. Removes the
 //! others'.
 
-use http::header::HeaderName;
+use std::net::IpAddr;
+
+use http::header::{HeaderMap, HeaderName};
 use http::{Request, Response};
 use ipnet::IpNet;
 use semel::core::Code;
@@ -83,11 +85,28 @@ impl TrustPolicy {
         Ok(())
     }
 
+    /// The address of the client: as a trusted proxy names it, or else the peer's own.
+    pub(crate) fn client_address<B>(&self, request: &Request<B>) -> Option<IpAddr> {
+        let peer = request.extensions().get::<Peer>();
+        let forwarded = match self.trust_forwarded && self.is_trusted(peer) {
+            true => forwarded_address(request.headers()),
+            false => None,
+        };
+        forwarded.or_else(|| Some(peer?.address.ip()))
+    }
+
     fn is_trusted(&self, peer: Option<&Peer>) -> bool {
         let address = peer.map(|peer| peer.address.ip().to_canonical());
         self.trusts_everybody
             || address.is_some_and(|ip| self.trusted.iter().any(|network| network.contains(&ip)))
     }
+}
+
+/// The address that the nearest proxy has seen.
+fn forwarded_address(headers: &HeaderMap) -> Option<IpAddr> {
+    let lines = headers.get_all("x-forwarded-for");
+    let last = lines.iter().next_back()?.to_str().ok()?;
+    last.rsplit(',').next()?.trim().parse().ok()
 }
 
 fn is_forwarding(name: &HeaderName) -> bool {

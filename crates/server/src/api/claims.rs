@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use semel::core::Code;
-use semel_core::engine::{Admission, Problem, Request};
+use semel_core::engine::{Admission, Engine, Problem, Request};
 use semel_core::policy::Mode;
 use semel_core::{Fingerprint, Namespace, Token};
 use semel_http::Refusal;
@@ -12,15 +12,15 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::ApiState;
 use super::keys::{Name, check_names};
 use super::overrides::Overrides;
 use super::quota::{ClaimQuota, ClaimTerms};
 use super::view::{ClaimView, LeaseView, Status};
+use super::{ApiState, finish};
 use crate::web::{
     Caller, Failure, Json, Problem400, Problem401, Problem403, Problem408, Problem409, Problem413,
     Problem415, Problem422, Problem429, Problem500, Problem503, check_text, deserialize_nullable,
-    deserialize_present, hex, json_response, unhex,
+    deserialize_present, hex, json_response, refuse_own_scope, unhex,
 };
 
 /// The key to claim, with its scope and tenant.
@@ -119,13 +119,18 @@ pub(super) async fn claim(
         has_token,
     };
     let quota = ClaimQuota::check(&state, &caller, &terms).await?;
-    let admitted = Box::pin(state.semel.engine().admit(request)).await;
+    let engine = state.semel.engine().clone();
+    let admitted = match quota {
+        None => Box::pin(engine.admit(request)).await,
+        // A claim under the caller's own token may win after the caller has left. Any other is
+        // released then.
+        Some(quota) if has_token => {
+            let env = engine.env().clone();
+            finish(&env, count_claim(quota, engine, request)).await?
+        }
+        Some(quota) => count_claim(quota, engine, request).await,
+    };
     let took = clock.now().since(began);
-    match (quota, &admitted) {
-        (Some(quota), Admission::Won(won)) => quota.count_won(won),
-        (Some(quota), _) => quota.count_nothing(),
-        (None, _) => {}
-    }
     match admitted {
         Admission::Won(out) => {
             let mut lease = LeaseView::from_claim(&out);
@@ -157,6 +162,16 @@ pub(super) async fn claim(
             .into_response())
         }
     }
+}
+
+/// Claims, and counts the key if it is kept.
+async fn count_claim(quota: ClaimQuota, engine: Engine, request: Request) -> Admission {
+    let admitted = Box::pin(engine.admit(request)).await;
+    match &admitted {
+        Admission::Won(won) => quota.count_won(won),
+        _ => quota.count_nothing(),
+    }
+    admitted
 }
 
 /// A claim for the engine.
@@ -222,6 +237,7 @@ impl KeyLocation<'_> {
         caller: &Caller,
     ) -> Result<(Namespace, semel_core::Key), Failure> {
         check_text("scope", self.scope, 128)?;
+        refuse_own_scope(self.scope)?;
         if let Some(tenant) = self.tenant {
             check_text("tenant", tenant, 128)?;
         }

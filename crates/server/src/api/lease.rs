@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::ApiState;
 use super::answer::AnswerInput;
 use super::claims::parse_token;
 use super::quota::{SettlementQuota, kept_bytes};
 use super::view::{ClaimView, Status};
+use super::{ApiState, finish};
 use crate::web::{
     Caller, Failure, Json, Problem400, Problem401, Problem403, Problem408, Problem409, Problem413,
     Problem415, Problem422, Problem429, Problem500, Problem503, RecordId, deserialize_nullable,
@@ -97,8 +97,15 @@ pub(super) async fn renew(
         )));
     }
     let lease = RemoteLease::new(identity, Fence(asked.fence), parse_token(&asked.token)?);
-    let may = |namespace: &Namespace| state.may_see(&caller, namespace);
+    let mut quota = None;
+    let may = |namespace: &Namespace| {
+        quota = caller.quota(namespace.tenant());
+        state.may_see(&caller, namespace)
+    };
     let renewed = Box::pin(state.semel.engine().renew(&lease, checkpoint.as_ref(), may)).await;
+    if let (Ok(_), Some(quota), Some(checkpoint)) = (&renewed, quota, &checkpoint) {
+        quota.count_checkpoint(identity, lease.fence, checkpoint.len() as u64);
+    }
     let remaining = renewed.map_err(|problem| lease_failure(&problem, &identity))?;
     let view = RenewView {
         id: hex(identity.as_bytes()),
@@ -190,19 +197,23 @@ pub(super) async fn settle(
     let may = move |namespace: &Namespace| {
         let may = state.may_see(&caller, namespace);
         if may && let Some(quota) = caller.quota(namespace.tenant()) {
-            counts.get_or_init(|| SettlementQuota::count(quota, bytes));
+            let count = || SettlementQuota::count(quota, identity, lease.fence, bytes);
+            counts.get_or_init(count);
         }
         may
     };
-    let settled = Box::pin(engine.settle(lease, verdict, most, may)).await;
-    if let Some(counted) = counted.get() {
-        let state = match &settled {
-            Settled::Ran(ran) => Some(ran.state),
-            _ => None,
-        };
-        counted.correct(identity, lease.fence, state);
-    }
-    match settled {
+    let env = engine.env().clone();
+    let settled = finish(&env, async move {
+        let settled = Box::pin(engine.settle(lease, verdict, most, may)).await;
+        if let Some(counted) = counted.get() {
+            counted.correct(match &settled {
+                Settled::Ran(ran) => Some(ran.state),
+                _ => None,
+            });
+        }
+        settled
+    });
+    match settled.await? {
         Settled::Ran(ran) => {
             let view = SettleView {
                 id: hex(identity.as_bytes()),

@@ -16,10 +16,12 @@ mod view;
 
 use std::sync::Arc;
 
-use crate::web::{Access, BodyLimits, method_not_allowed, with_fallbacks};
+use crate::web::{Access, BodyLimits, Failure, method_not_allowed, with_fallbacks};
 use axum::Router;
 use axum::extract::FromRef;
 use semel::Semel;
+use semel_core::Env;
+use semel_core::engine::Problem;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -47,6 +49,19 @@ impl ApiState {
             config,
         }
     }
+}
+
+/// Does the work to its end, even if the caller leaves.
+async fn finish<T: Send + 'static>(
+    env: &Env,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, Failure> {
+    let (sender, done) = tokio::sync::oneshot::channel();
+    env.spawn.spawn(Box::pin(async move {
+        let _ = sender.send(work.await);
+    }));
+    done.await
+        .map_err(|_| Failure::from_problem(&Problem::ShutDown))
 }
 
 impl FromRef<ApiState> for Access {

@@ -8,7 +8,7 @@ use semel_core::{AnswerBody, Fence, Identity, State};
 use semel_http::Refusal;
 
 use super::ApiState;
-use crate::web::{Caller, Failure, TenantQuota};
+use crate::web::{Caller, Failure, SettlementEffect, TenantQuota};
 
 /// The quota of a claim.
 pub(super) struct ClaimQuota {
@@ -90,28 +90,43 @@ pub(super) struct ClaimTerms<'a> {
 /// The quota of a settlement.
 pub(super) struct SettlementQuota {
     quota: Arc<dyn TenantQuota>,
-    bytes: u64,
+    identity: Identity,
+    fence: Fence,
+    /// The bytes that are counted; `None` for a settlement that was counted when it was sent before.
+    counted: Option<u64>,
 }
 
 impl SettlementQuota {
     /// Counts the answer of a settlement, which may be recorded after its caller has left.
-    pub(super) fn count(quota: Arc<dyn TenantQuota>, bytes: u64) -> Self {
-        quota.add(0, bytes);
-        Self { quota, bytes }
+    pub(super) fn count(
+        quota: Arc<dyn TenantQuota>,
+        identity: Identity,
+        fence: Fence,
+        bytes: u64,
+    ) -> Self {
+        let counted = quota.begin_settlement(identity, fence).then_some(bytes);
+        quota.add(0, counted.unwrap_or_default());
+        Self {
+            quota,
+            identity,
+            fence,
+            counted,
+        }
     }
 
     /// Takes back what is not kept. `state` is that of the record; `None` if nothing was recorded.
-    pub(super) fn correct(&self, identity: Identity, fence: Fence, state: Option<State>) {
-        match state {
-            Some(State::Completed | State::Failed | State::InDoubt) => {
-                self.quota.close_lease(identity, fence);
-            }
-            Some(State::Released) => {
-                let keys = u64::from(self.quota.close_lease(identity, fence));
-                self.quota.remove(keys, self.bytes);
-            }
-            _ => self.quota.remove(0, self.bytes),
+    pub(super) fn correct(&self, state: Option<State>) {
+        let Some(bytes) = self.counted else { return };
+        let effect = match state {
+            Some(State::Completed | State::Failed) => SettlementEffect::Kept,
+            Some(State::InDoubt) => SettlementEffect::InDoubt,
+            Some(State::Released) => SettlementEffect::Released,
+            Some(State::Running) | None => SettlementEffect::Nothing,
+        };
+        if effect != SettlementEffect::Kept {
+            self.quota.remove(0, bytes);
         }
+        self.quota.end_settlement(self.identity, self.fence, effect);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use semel_jobs::{Error, Job, LeaseToken, NewJob, SubmitOutcome};
+use semel_jobs::{Error, Job, JobState, LeaseToken, NewJob, SubmitOutcome};
 
 use super::JobsState;
 use crate::web::{Caller, TenantQuota};
@@ -67,9 +67,11 @@ impl JobsState {
         lease: LeaseToken,
         result: Bytes,
     ) -> Result<(), Error> {
-        // A larger result is not kept.
+        // A larger result is not kept, and one that is sent again is counted.
         let bytes = match result.len() {
-            length if length <= self.max_result_bytes => length as u64,
+            length if length <= self.max_result_bytes && job.state != JobState::Done => {
+                length as u64
+            }
             _ => 0,
         };
         let quota = caller.quota(&job.tenant);

@@ -14,7 +14,7 @@ use super::{JobsState, job_failure, read_job_key};
 use crate::web::{
     Caller, Failure, Json, Problem400, Problem401, Problem403, Problem408, Problem409, Problem413,
     Problem415, Problem422, Problem429, Problem500, Problem503, deserialize_nullable,
-    deserialize_optional_whole, deserialize_present, json_response,
+    deserialize_optional_whole, deserialize_present, json_response, refuse_own_scope,
 };
 
 /// The maximum number of jobs in one request.
@@ -101,6 +101,7 @@ impl SubmitRequest {
             || bytes::Bytes::from_static(b"null"),
             |params| bytes::Bytes::from(String::from(Box::<str>::from(params))),
         );
+        refuse_own_scope(self.scope.as_deref().unwrap_or(&self.kind))?;
         let mut job = NewJob::new(&self.kind, params);
         job.key = read_job_key(state, headers, self.idempotency_key.as_deref())?;
         job.tenant = caller.resolve_tenant(self.tenant.as_deref())?;

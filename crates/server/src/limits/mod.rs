@@ -5,6 +5,7 @@
 //! concurrent request, the bytes of its body, and a run at the service. The ticket lives as long as
 //! the request and its response, even if the client disconnects.
 
+mod leases;
 mod quota;
 mod rate;
 mod response;

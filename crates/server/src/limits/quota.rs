@@ -6,17 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use semel::core::{Clock, Fence, Identity, Tick};
+use semel::core::{Clock, Tick};
 use semel::http::CountKeys;
 
+use super::leases::Leases;
 use super::{Caller, ExceededLimit, Limit, LimitScope, Limiter};
 use crate::config::Limits;
 
 /// Drained buckets are removed when there are this many, and then each time their number doubles.
 const CLEAN_AT: usize = 4096;
-
-/// How many leases of the protocol API are remembered. Released keys of others stay counted.
-const MAX_LEASES: usize = 65_536;
 
 /// What one caller may keep within the window.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +44,8 @@ pub(super) struct Quotas {
     window: Duration,
     clock: Arc<dyn Clock>,
     buckets: Mutex<Buckets>,
-    /// The leases of the protocol API whose keys are counted, and when they were handed out.
-    leases: Mutex<HashMap<(Identity, Fence), Tick>>,
+    /// What the leases of the protocol API count.
+    leases: Mutex<Leases>,
 }
 
 impl Quotas {
@@ -87,7 +85,7 @@ impl Quotas {
                 by_caller: HashMap::new(),
                 clean_at: CLEAN_AT,
             }),
-            leases: Mutex::default(),
+            leases: Mutex::new(Leases::new(limits.quota_window.0)),
         }
     }
 
@@ -146,20 +144,10 @@ impl Quotas {
         }
     }
 
-    /// Remembers a lease whose key is counted.
-    pub(super) fn open_lease(&self, lease: (Identity, Fence)) {
-        let (now, mut leases) = (self.clock.now(), self.leases.lock());
-        if leases.len() >= MAX_LEASES {
-            leases.retain(|_, since| now.since(*since) < self.window);
-        }
-        if leases.len() < MAX_LEASES {
-            leases.insert(lease, now);
-        }
-    }
-
-    /// Forgets a lease. Returns whether it was remembered.
-    pub(super) fn close_lease(&self, lease: &(Identity, Fence)) -> bool {
-        self.leases.lock().remove(lease).is_some()
+    /// Changes what is remembered of leases.
+    pub(super) fn with_leases<T>(&self, change: impl FnOnce(&mut Leases, Tick) -> T) -> T {
+        let now = self.clock.now();
+        change(&mut self.leases.lock(), now)
     }
 
     fn remove_drained(&self, buckets: &mut Buckets, now: Tick) {

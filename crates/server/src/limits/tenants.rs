@@ -7,7 +7,7 @@ use semel::core::{Fence, Identity};
 
 use super::quota::RequestQuota;
 use super::{Caller, LimitScope, Limiter, Ticket, limit_failure};
-use crate::web::{Failure, LimitTenants, TenantLimits, TenantQuota};
+use crate::web::{Failure, LimitTenants, SettlementEffect, TenantLimits, TenantQuota};
 
 /// The tenants of one request, and what they use until it ends.
 pub(crate) struct RequestTenants {
@@ -75,10 +75,27 @@ impl TenantQuota for RequestQuota {
     }
 
     fn open_lease(&self, identity: Identity, fence: Fence) {
-        self.limiter.shared.quotas.open_lease((identity, fence));
+        let quotas = &self.limiter.shared.quotas;
+        quotas.with_leases(|leases, now| leases.open((identity, fence), now));
     }
 
-    fn close_lease(&self, identity: Identity, fence: Fence) -> bool {
-        self.limiter.shared.quotas.close_lease(&(identity, fence))
+    fn count_checkpoint(&self, identity: Identity, fence: Fence, bytes: u64) {
+        let quotas = &self.limiter.shared.quotas;
+        let before = quotas
+            .with_leases(|leases, now| leases.replace_checkpoint((identity, fence), bytes, now));
+        self.add(0, bytes.saturating_sub(before));
+        self.remove(0, before.saturating_sub(bytes));
+    }
+
+    fn begin_settlement(&self, identity: Identity, fence: Fence) -> bool {
+        let quotas = &self.limiter.shared.quotas;
+        quotas.with_leases(|leases, now| leases.begin_settlement((identity, fence), now))
+    }
+
+    fn end_settlement(&self, identity: Identity, fence: Fence, effect: SettlementEffect) {
+        let quotas = &self.limiter.shared.quotas;
+        let unkept =
+            quotas.with_leases(|leases, _| leases.end_settlement(&(identity, fence), effect));
+        self.remove(unkept.keys, unkept.bytes);
     }
 }

@@ -129,6 +129,25 @@ fn quotas_drain_evenly_over_their_window() {
     assert_eq!(quotas.room(&full), 4);
 }
 
+/// A lease that is settled at another node is never closed at this one.
+#[test]
+fn leases_leave_with_the_window() {
+    let lease = |number: u8| {
+        let fence = semel::core::Fence(u64::from(number));
+        (semel::core::Identity::from_bytes([number; 32]), fence)
+    };
+    let at = |seconds| Tick::new(Duration::from_secs(seconds));
+    let mut leases = leases::Leases::new(Duration::from_secs(40));
+    for number in 1..=3 {
+        leases.open(lease(number), at(u64::from(number)));
+    }
+    assert_eq!(leases.count(), 3);
+    leases.open(lease(4), at(42));
+    assert_eq!(leases.count(), 2, "those of 3 s and 42 s");
+    assert!(leases.begin_settlement(lease(4), at(43)));
+    assert!(!leases.begin_settlement(lease(4), at(44)), "sent again");
+}
+
 #[test]
 fn rate_limit_is_per_caller_and_has_a_retry_time() {
     let limiter = limiter(|limits| {

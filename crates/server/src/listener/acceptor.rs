@@ -12,7 +12,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
 use rustls::ServerConfig;
-use semel::core::Code;
+use semel::core::{Clock, Code};
 use semel::http::{Body, ClientCertificate};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -34,6 +34,7 @@ pub(super) struct Acceptor<H> {
     pub(super) tls: Arc<ArcSwapOption<ServerConfig>>,
     pub(super) http: Arc<auto::Builder<StreamExecutor>>,
     pub(super) bounds: Bounds,
+    pub(super) clock: Arc<dyn Clock>,
     pub(super) handler: H,
     pub(super) stop: CancellationToken,
     pub(super) cut: CancellationToken,
@@ -45,6 +46,7 @@ impl<H: Clone> Clone for Acceptor<H> {
             tls: Arc::clone(&self.tls),
             http: Arc::clone(&self.http),
             bounds: self.bounds,
+            clock: Arc::clone(&self.clock),
             handler: self.handler.clone(),
             stop: self.stop.clone(),
             cut: self.cut.clone(),
@@ -148,7 +150,10 @@ impl<H: RequestHandler> Acceptor<H> {
     where
         I: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
-        let (activity, bounds) = (ConnectionActivity::default(), self.bounds);
+        let (activity, bounds) = (
+            ConnectionActivity::new(Arc::clone(&self.clock)),
+            self.bounds,
+        );
         let guard = SmugglingGuard::new(bounds.max_head);
         let is_over_limit = slot.0.is_over_limit;
         let service = service_fn(|mut request: Request<Incoming>| {

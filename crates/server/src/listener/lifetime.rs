@@ -10,11 +10,11 @@ use tokio_util::sync::CancellationToken;
 use super::Bounds;
 use super::activity::ConnectionActivity;
 
-/// How many requests of an HTTP/2 connection a client may reset before their responses. A reset
-/// frees the stream at once, but not what the service has begun, so resets evade the limit of
+/// How many requests of an HTTP/2 connection a client may reset at once before their responses. A
+/// reset frees the stream at once, but not what the service has begun, so resets evade the limit of
 /// concurrent streams (rapid reset). Then the client is asked to reconnect; after twice as many,
 /// the connection ends.
-const MAX_RESETS: usize = 128;
+const MAX_RESETS: u32 = 128;
 
 /// How long a connection over the limit may stay.
 pub(super) const OVER_LIMIT_TIMEOUT: Duration = Duration::from_secs(2);

@@ -114,6 +114,7 @@ impl RunningListener {
             tls: Arc::clone(&tls),
             http: Arc::new(http_settings(bounds)),
             bounds,
+            clock: semel::tokio_env().clock,
             handler,
             stop: stop.clone(),
             cut: cut.clone(),

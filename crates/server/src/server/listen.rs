@@ -13,6 +13,7 @@ use crate::health::Health;
 use crate::listener::{Bounds, ConnectionAccounting, RequestHandler, RunningListener};
 use crate::start::{Services, StartError};
 use crate::tls;
+use crate::trust::TrustPolicy;
 
 /// Serves only the admin listener, if the configuration has its address. For a process with other
 /// callers, such as the gateway for agents' tools. It is not ready once `ends` completes.
@@ -57,6 +58,7 @@ pub async fn serve_router(
         limiter: limiter.clone(),
         body_timeout: listener.body_timeout.0,
         pace: body_pace(config, &services.semel),
+        trust: Arc::new(TrustPolicy::new(config)),
     };
     let accounting = ConnectionAccounting {
         trusted: listener.peers(),

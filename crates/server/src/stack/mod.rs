@@ -5,6 +5,7 @@
 mod responses;
 mod routes;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::HeaderValue;
@@ -23,9 +24,7 @@ use crate::listener::caller_network;
 use crate::proxy::{UpstreamProxy, build_client, is_grpc};
 use crate::tls::{self, TlsError};
 use crate::trust::TrustPolicy;
-use responses::{
-    client_address, is_identity_refusal, no_service_response, unauthenticated_response,
-};
+use responses::{is_identity_refusal, no_service_response, unauthenticated_response};
 use routes::build_route;
 pub(crate) use routes::{engine_config, key_rules};
 
@@ -142,11 +141,16 @@ impl Stack {
         }
     }
 
+    /// The address of a request's client, which a trusted proxy may name.
+    pub(crate) fn client_address<B>(&self, request: &Request<B>) -> Option<IpAddr> {
+        self.trust.client_address(request)
+    }
+
     /// The callers of a request that have limits of their own.
     fn find_callers<B>(&self, request: Request<B>) -> (Request<B>, Vec<Caller>) {
         let mut callers = Vec::new();
         if self.limiter.has_limit_for(LimitScope::Address)
-            && let Some(address) = client_address(&request)
+            && let Some(address) = self.client_address(&request)
         {
             let address = caller_network(address).to_string();
             callers.push(Caller::new(LimitScope::Address, &address));

@@ -1,28 +1,12 @@
-//! Responses of the stack itself, and the address of a request.
+//! Responses of the stack itself.
 
-use std::net::IpAddr;
-
+use http::Response;
 use http::header::{self, HeaderValue};
-use http::{Request, Response};
 use semel::core::Code;
 use semel::http::{Body, Refusal};
 
 use crate::identity::TokenProblem;
-use crate::web::{Peer, problem_response};
-
-/// The client address of a request. `X-Forwarded-For` of untrusted peers is already removed.
-pub(super) fn client_address<B>(request: &Request<B>) -> Option<IpAddr> {
-    let lines = request.headers().get_all("x-forwarded-for");
-    let last = lines.iter().next_back().and_then(|line| line.to_str().ok());
-    let last = last.and_then(|line| line.rsplit(',').next());
-    let forwarded = last.and_then(|address| address.trim().parse().ok());
-    forwarded.or_else(|| {
-        request
-            .extensions()
-            .get::<Peer>()
-            .map(|peer| peer.address.ip())
-    })
-}
+use crate::web::problem_response;
 
 /// The response to a path that is not Semel's own, in a process without a service.
 pub(super) fn no_service_response() -> Response<Body> {

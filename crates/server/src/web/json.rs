@@ -187,6 +187,16 @@ pub(crate) fn deserialize_optional_whole<'de, D: Deserializer<'de>>(
     deserialize_whole(from).map(Some)
 }
 
+/// Refuses a scope that Semel uses itself, as for its canaries.
+pub(crate) fn refuse_own_scope(scope: &str) -> Result<(), Failure> {
+    match scope.starts_with("semel.") {
+        true => Err(Failure::refused(
+            "scopes that begin with semel. are Semel's own",
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Checks text for people: not empty, within the limit, without control characters.
 pub(crate) fn check_text(name: &str, text: &str, most: usize) -> Result<(), Failure> {
     let fits = !text.is_empty() && text.len() <= most;

@@ -37,11 +37,12 @@ pub(crate) use hex::{hex, unhex};
 pub(crate) use json::{
     BodyLimits, Json, Query, RecordId, check_text, deserialize_nullable,
     deserialize_optional_whole, deserialize_present, deserialize_whole, json_response,
+    refuse_own_scope,
 };
 pub use peer::Peer;
 pub(crate) use problem::problem_response;
 pub(crate) use sized_body::{BodyLength, SizedBody};
-pub(crate) use tenant_limits::{LimitTenants, TenantLimits, TenantQuota};
+pub(crate) use tenant_limits::{LimitTenants, SettlementEffect, TenantLimits, TenantQuota};
 pub(crate) use time::{format_time, to_millis};
 pub(crate) use token_file::{Account, Grant, TokenFile, create_token};
 pub use token_file::{NewEntry, NewToken, TokenFileError};

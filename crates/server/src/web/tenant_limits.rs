@@ -25,6 +25,19 @@ pub(crate) trait LimitTenants: Send + Sync {
     fn quota(&self, tenant: &str) -> Option<Arc<dyn TenantQuota>>;
 }
 
+/// What a settlement has left in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SettlementEffect {
+    /// The answer is kept, and the checkpoint is gone.
+    Kept,
+    /// The record is in doubt, and keeps its checkpoint. It may be settled again.
+    InDoubt,
+    /// The key is free.
+    Released,
+    /// Nothing was recorded.
+    Nothing,
+}
+
 /// Counts what a tenant keeps in the store.
 pub(crate) trait TenantQuota: Send + Sync {
     /// How many new keys the tenant may keep.
@@ -42,6 +55,12 @@ pub(crate) trait TenantQuota: Send + Sync {
     /// Remembers that the key of this lease is counted.
     fn open_lease(&self, identity: Identity, fence: Fence);
 
-    /// Forgets the lease. Returns whether its key was counted here, and the lease was open.
-    fn close_lease(&self, identity: Identity, fence: Fence) -> bool;
+    /// Counts the checkpoint of this lease, instead of the one before.
+    fn count_checkpoint(&self, identity: Identity, fence: Fence, bytes: u64);
+
+    /// Begins a settlement of this lease. `false` if it is counted already, as it was sent before.
+    fn begin_settlement(&self, identity: Identity, fence: Fence) -> bool;
+
+    /// Ends a settlement that has begun, and takes back what the lease no longer keeps.
+    fn end_settlement(&self, identity: Identity, fence: Fence, effect: SettlementEffect);
 }

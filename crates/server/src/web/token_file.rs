@@ -4,6 +4,7 @@
 //! has besides its name, its tenant and its expiry date.
 
 use std::collections::{HashMap, HashSet};
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,8 +38,8 @@ pub(crate) struct Account<G> {
     expires: Option<String>,
 }
 
-/// The tokens of a file. A change of the file takes effect with the next request. If the new file
-/// cannot be read, the tokens of the old one stay valid.
+/// The tokens of a file. A change of the file takes effect with the next request: if the file is
+/// deleted, no token is valid. If a new file cannot be read, the tokens of the old one stay valid.
 #[derive(Clone)]
 pub(crate) struct TokenFile<G> {
     path: PathBuf,
@@ -168,6 +169,13 @@ impl<G: Grant> TokenFile<G> {
         let read = std::fs::read_to_string(&self.path).map_err(TokenFileError::from);
         match read.and_then(|text| read_entries(&text)) {
             Ok(by_digest) => current.by_digest = by_digest,
+            Err(TokenFileError::File(error)) if error.kind() == ErrorKind::NotFound => {
+                current.by_digest.clear();
+                tracing::error!(
+                    file = %self.path.display(),
+                    "the file of tokens is gone, and no token of it is valid any more"
+                );
+            }
             Err(error) => tracing::warn!(
                 file = %self.path.display(),
                 %error,

@@ -196,6 +196,14 @@ async fn operators_file_reloads_unless_it_is_broken() {
     );
     std::fs::write(&office.file, "").expect("written");
     assert_eq!(office.see(&jo, "/admin/v1/records").await.status, 401);
+    // A deleted file revokes all of them, until it is there again.
+    let lee = office.hire("lee", "role = \"read\"");
+    assert_eq!(office.see(&lee, "/admin/v1/records").await.status, 200);
+    let entries = std::fs::read(&office.file).expect("a file");
+    std::fs::remove_file(&office.file).expect("deleted");
+    assert_eq!(office.see(&lee, "/admin/v1/records").await.status, 401);
+    std::fs::write(&office.file, entries).expect("written");
+    assert_eq!(office.see(&lee, "/admin/v1/records").await.status, 200);
 }
 
 #[test]

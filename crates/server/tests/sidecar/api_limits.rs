@@ -141,6 +141,99 @@ async fn answers_of_claims_count_against_the_stored_bytes() {
     assert_eq!(done.status, 200, "{done:?}");
 }
 
+#[tokio::test]
+async fn a_settlement_that_is_sent_again_counts_once() {
+    let sidecar = sidecar("limits.tenant_stored = \"3KiB\"\n").await;
+    let first = claim(&sidecar, "acme", "k-1").await;
+    let large = "x".repeat(2000);
+    for _ in 0..3 {
+        let done = settle(&sidecar, &first, "complete", Some(&large)).await;
+        assert_eq!(done.status, 200, "{done:?}");
+    }
+    let second = claim(&sidecar, "acme", "k-2").await;
+    assert_eq!(second.status, 201, "{second:?}");
+    let done = settle(&sidecar, &second, "complete", Some(&large)).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    assert_eq!(
+        claim(&sidecar, "acme", "k-3").await.problem_and_retry(),
+        used_up()
+    );
+}
+
+#[tokio::test]
+async fn checkpoints_count_while_they_are_kept() {
+    let sidecar = sidecar("limits.tenant_stored = \"1KiB\"\n").await;
+    let won = claim(&sidecar, "acme", "k-1").await;
+    let renew = async |checkpoint: String| {
+        let (won, lease) = (won.json(), &won.json()["lease"]);
+        let path = format!(
+            "/_semel/v1/claims/{}/renew",
+            won["id"].as_str().expect("an id")
+        );
+        let body = json!({
+            "token": lease["token"], "fence": lease["fence"], "checkpoint": checkpoint,
+        });
+        let renewed = call(&sidecar, "acme", &path, body).await;
+        assert_eq!(renewed.status, 200, "{renewed:?}");
+    };
+    renew("x".repeat(2000)).await;
+    assert_eq!(
+        claim(&sidecar, "acme", "k-2").await.problem_and_retry(),
+        used_up()
+    );
+    // The next checkpoint takes its place.
+    renew("x".repeat(20)).await;
+    assert_eq!(claim(&sidecar, "acme", "k-2").await.status, 201);
+    renew("x".repeat(2000)).await;
+    assert_eq!(
+        claim(&sidecar, "acme", "k-3").await.problem_and_retry(),
+        used_up()
+    );
+    let done = settle(&sidecar, &won, "complete", Some("done")).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    assert_eq!(claim(&sidecar, "acme", "k-3").await.status, 201);
+}
+
+/// Behind a trusted proxy, all calls come from one address.
+#[tokio::test]
+async fn api_calls_count_against_the_address_that_a_trusted_proxy_names() {
+    let quota = "limits.address_keys = 1\n";
+    let trust = "listener.trusted_peers = [\"127.0.0.1/32\"]\nlistener.trust_forwarded = true\n";
+    let ask = async |sidecar: &Sidecar, key: &str, address: &str| {
+        let body = json!({"scope": "charge", "key": key, "payload": {}});
+        let request = request("POST", "acme", "/_semel/v1/claims", &body);
+        sidecar
+            .send(with(request, "x-forwarded-for", address))
+            .await
+    };
+    let behind = sidecar(&format!("{quota}{trust}")).await;
+    assert_eq!(ask(&behind, "k-1", "192.0.2.1").await.status, 201);
+    assert_eq!(
+        ask(&behind, "k-2", "192.0.2.1").await.problem_and_retry(),
+        used_up()
+    );
+    assert_eq!(ask(&behind, "k-2", "192.0.2.2").await.status, 201);
+    // Nobody else chooses an address.
+    let open = sidecar(&format!("{quota}listener.trust_forwarded = false\n")).await;
+    assert_eq!(ask(&open, "k-1", "192.0.2.1").await.status, 201);
+    assert_eq!(
+        ask(&open, "k-2", "192.0.2.2").await.problem_and_retry(),
+        used_up()
+    );
+}
+
+/// A caller could otherwise claim the canary of a secret or of an encryption key.
+#[tokio::test]
+async fn scopes_of_semel_itself_are_refused() {
+    let sidecar = sidecar("").await;
+    let body = json!({"scope": "semel.canary", "key": "encryption-1", "payload": {}});
+    let refused = call(&sidecar, "acme", "/_semel/v1/claims", body).await;
+    assert_eq!(refused.status, 422, "{refused:?}");
+    let body = json!({"scope": "semelier", "key": "encryption-1", "payload": {}});
+    let won = call(&sidecar, "acme", "/_semel/v1/claims", body).await;
+    assert_eq!(won.status, 201, "{won:?}");
+}
+
 async fn submit(sidecar: &Sidecar, tenant: &str, key: &str) -> Answer {
     let body = json!({"kind": "charge", "idempotency_key": key, "params": {"amount": 5}});
     call(sidecar, tenant, "/mesh/submit_request", body).await
