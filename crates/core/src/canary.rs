@@ -12,12 +12,22 @@ use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::key::Key;
 use crate::namespace::Namespace;
+use crate::record::Record;
 use crate::record::{Answer, CrashPolicy, Token};
 use crate::secret::Secret;
 use crate::store::{Query, Store, StoreAdmin};
 
 /// The scope of the canary's record.
 pub const SCOPE: &str = "semel.canary";
+
+/// Whether `record` is a canary. It keeps nothing secret, so it is never encrypted.
+#[must_use]
+pub fn is_canary(record: &Record) -> bool {
+    let is_empty = |answer: &Answer| answer.head.is_empty() && answer.body.held_bytes() == 0;
+    record.namespace.scope() == SCOPE
+        && record.checkpoint.is_empty()
+        && record.answer.as_deref().is_none_or(is_empty)
+}
 
 /// How many pages of records are read if there is no canary.
 const PAGES: usize = 16;

@@ -72,6 +72,9 @@ pub trait Store: Send + Sync + 'static {
     ) -> BoxFuture<'a, StoreResult<Resolved>>;
 
     /// Reads the record without changing it. `None` if it is absent or expired.
+    ///
+    /// A store that decrypts gives a record that it can't decrypt, or doesn't accept, without its content, so that an
+    /// operator can still end it: [`Record::locked`] says why. Who needs the content uses [`Record::into_readable`].
     fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>>;
 
     /// Returns a hint that completes soon after the record of `identity` was settled or resolved.
@@ -87,7 +90,8 @@ pub trait Store: Send + Sync + 'static {
 /// The operator interface of a backend. Never on the hot path.
 pub trait StoreAdmin: Store {
     /// Lists a page of live records that match `query`, in an order that is stable from page to page. A record that exists
-    /// throughout the listing is listed once, or at least once if [`Capabilities::lists_once`] is false (P29).
+    /// throughout the listing is listed once, or at least once if [`Capabilities::lists_once`] is false (P29). Content that
+    /// can't be decrypted is left out, as in [`Store::read`].
     fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, StoreResult<Page>>;
 
     /// Deletes a record in any state: the key can be used anew. Returns whether there was one. Fences keep growing (P22).

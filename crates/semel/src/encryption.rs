@@ -31,9 +31,26 @@ impl Encryption {
         self
     }
 
-    pub(crate) fn around(&self, store: Arc<dyn StoreAdmin>) -> Arc<dyn StoreAdmin> {
+    /// The store with encryption. `has_bodies` says whether it lies around a blob store.
+    pub(crate) fn around(
+        &self,
+        store: Arc<dyn StoreAdmin>,
+        has_bodies: bool,
+    ) -> Arc<dyn StoreAdmin> {
         let keys = self.keys.clone();
-        Arc::new(EncryptedStore::new(store, keys, self.refuses_plain))
+        let encrypted = EncryptedStore::new(store, keys, self.refuses_plain);
+        Arc::new(match has_bodies {
+            true => encrypted.with_body_store(),
+            false => encrypted,
+        })
+    }
+
+    /// Whether records can be written that are accepted when they are read.
+    fn check_writes(&self, keys: &Keyring) -> Result<(), KeyCanaryError> {
+        match self.refuses_plain && keys.write_key().is_none() {
+            true => Err(KeyCanaryError::PlainRefused),
+            false => Ok(()),
+        }
     }
 }
 
@@ -51,6 +68,7 @@ impl OpenKeys {
     /// At start: checks the keys, and adds canaries for new ones unless this is a tool.
     pub(crate) async fn check(&self, is_tool: bool) -> Result<(), KeyCanaryError> {
         let keys = self.encryption.keys.current();
+        self.encryption.check_writes(&keys)?;
         if is_tool {
             return canary::check_read_only(&*self.bare, &self.env, &keys, &self.environment).await;
         }
@@ -59,6 +77,7 @@ impl OpenKeys {
 
     /// Uses other keys from now on. Their canaries come first: a node that starts later with these keys alone is let in.
     pub(crate) async fn replace(&self, keys: Keyring) -> Result<(), KeyCanaryError> {
+        self.encryption.check_writes(&keys)?;
         self.add(&keys).await?;
         self.encryption.keys.replace(keys);
         Ok(())

@@ -297,6 +297,10 @@ impl Builder {
                 false => canary::check(&*bare, &env, &self.secret, &self.environment).await?,
             }
         }
+        if self.encryption.is_none() {
+            let none = encrypted::Keyring::empty();
+            encrypted::canary::check_read_only(&*bare, &env, &none, &self.environment).await?;
+        }
         let keys = self.encryption.map(|encryption| OpenKeys {
             encryption,
             bare,
@@ -335,22 +339,34 @@ impl Builder {
     async fn wrapped(&self, mut opened: OpenedStore, env: &Env) -> Result<OpenedStore, OpenError> {
         let Some(encryption) = self.encryption.as_ref() else {
             opened.store = self.with_body_store(opened.store, env).await?;
-            // A tool without keys says that a record is encrypted, instead of showing it so.
+            // A tool says that a record is encrypted, instead of showing it so.
             if self.tool {
                 let none = Encryption::new(encrypted::Keyring::empty());
-                opened.store = none.around(opened.store);
+                opened.store = none.around(opened.store, self.has_bodies());
             }
             return Ok(opened);
         };
+        let has_bodies = self.has_bodies();
         opened.store = match opened.pair.take() {
-            None => encryption.around(self.with_body_store(opened.store, env).await?),
+            None => {
+                let store = self.with_body_store(opened.store, env).await?;
+                encryption.around(store, has_bodies)
+            }
             Some([first, second]) => {
                 let first = self.with_body_store(first, env).await?;
                 let second = self.with_body_store(second, env).await?;
-                mirror([encryption.around(first), encryption.around(second)])
+                let both = [first, second];
+                mirror(both.map(|store| encryption.around(store, has_bodies)))
             }
         };
         Ok(OpenedStore::from(opened.store))
+    }
+
+    const fn has_bodies(&self) -> bool {
+        #[cfg(feature = "object")]
+        return self.bodies.is_some();
+        #[cfg(not(feature = "object"))]
+        return false;
     }
 
     #[cfg(not(feature = "object"))]

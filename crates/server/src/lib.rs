@@ -62,7 +62,9 @@ pub use openapi::openapi;
 pub use server::{DrainOutcome, Server, serve_operators, serve_router};
 pub use signals::{log_keys, serve_until_signal};
 pub use stack::{Stack, StackError};
-pub use start::{Mounts, OpenOptions, Services, StartError, new_encryption_key, reload_keys};
+pub use start::{
+    Mounts, OpenOptions, Services, StartError, load_keys, new_encryption_key, reload_keys,
+};
 pub use tls::TlsError;
 pub use ui::{dashboard_file, page_file};
 pub use web::Peer;

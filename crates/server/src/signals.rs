@@ -16,7 +16,13 @@ pub async fn serve_until_signal(server: Server) -> std::io::Result<DrainOutcome>
         tokio::select! {
             _ = signals.hang_up.recv() => {
                 log_reload(server.reload());
-                log_keys(server.reload_keys().await);
+                // A key management service may take its time; the end doesn't wait for it.
+                tokio::select! {
+                    reloaded = server.reload_keys() => log_keys(reloaded),
+                    () = Signals::wait_for_end(&mut signals.terminate, &mut signals.interrupt) => {
+                        break;
+                    }
+                }
             }
             () = Signals::wait_for_end(&mut signals.terminate, &mut signals.interrupt) => break,
         }

@@ -11,6 +11,7 @@ use semel_core::{
     Renewed, Secret, Settled, Settlement, Store as _, StoreAdmin as _, Token,
 };
 use semel_stores::compose::copy::{CopyMode, CopyOutcome, copy_record};
+use semel_stores::encrypted::Keyring;
 
 use both::Both;
 
@@ -33,7 +34,8 @@ impl Both {
             self.new.now().await.expect("a store in memory"),
         );
         let identity = claim(1).identity;
-        let became = copy_record(&self.new, pass, &identity, record, clocks).await;
+        let keys = Keyring::empty();
+        let became = copy_record(&self.new, pass, &identity, record, clocks, &keys).await;
         became.expect("a store in memory")
     }
 }

@@ -16,6 +16,7 @@ use semel_core::{
     Settlement, Store as _, StoreAdmin, StoreError, StoreErrorKind, StoreResult, Token,
 };
 use semel_stores::compose::{BodyStore, Spill};
+use semel_stores::encrypted::{EncryptedStore, EncryptionKey, Keyring, SharedKeyring, WriteKey};
 use semel_testkit::faulty::{CallKind, Fault, FaultyStore};
 
 /// Bodies in this process's memory, from which a test may take them, and which it may stop.
@@ -307,6 +308,46 @@ async fn repeated_settlement_is_done_wherever_its_body_is() {
             AnswerBody::Kept("large".into())
         );
     }
+}
+
+/// The shelf gets an encrypted body. One that is gone is told as not kept (P44), by a node that has
+/// the shelf.
+#[tokio::test]
+async fn encrypted_bodies_lie_on_the_shelf() {
+    let shelved = Shelved::new();
+    let key = EncryptionKey::new(1, &[7; 32]).expect("a key");
+    let ring = Keyring::new(vec![key], WriteKey::Newest).expect("a ring");
+    let keys = SharedKeyring::new(ring);
+    let over = |store: Arc<dyn StoreAdmin>| EncryptedStore::new(store, keys.clone(), true);
+    let store = over(Arc::new(shelved.spill())).with_body_store();
+    let claim = claim("k");
+    let Ok(Claimed::Won(lease)) = store.claim(&claim).await else {
+        panic!("the key is new");
+    };
+    let settlement = Settlement::Complete(Arc::new(Answer::from_body("a large answer")));
+    let settled = store.settle(&lease, &settlement).await;
+    assert_eq!(settled.expect("an answer"), Settled::Done);
+    let told = async || match store.claim(&claim).await {
+        Ok(Claimed::Replay(replay)) => replay.answer.body.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(told().await, Body::Kept("a large answer".into()));
+    let kept = shelved
+        .shelf
+        .bodies
+        .lock()
+        .values()
+        .cloned()
+        .collect::<Vec<_>>();
+    let is_plain = |body: &Bytes| body.windows(5).any(|part| part == b"large");
+    assert!(kept.len() == 1 && !kept.iter().any(is_plain), "{kept:?}");
+    shelved.shelf.bodies.lock().clear();
+    assert_eq!(told().await, Body::Omitted { bytes: 14 });
+    // Without a shelf, nobody but a forger takes a body out of its record.
+    over(Arc::new(shelved.records.clone()))
+        .claim(&claim)
+        .await
+        .expect_err("a body that is not there");
 }
 
 #[tokio::test]

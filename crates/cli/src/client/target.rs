@@ -51,6 +51,20 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    /// A store, or the settings that name it.
+    pub(crate) fn of_store(
+        store: Option<String>,
+        config: Option<PathBuf>,
+        environment: Option<String>,
+    ) -> Self {
+        Self {
+            store,
+            config,
+            environment,
+            ..Self::default()
+        }
+    }
+
     /// Connects for commands about jobs: with --store, the job queue of the store is opened, too.
     pub(crate) async fn client_for_jobs(&self) -> Result<Client, Exit> {
         let mut with_jobs = self.clone();

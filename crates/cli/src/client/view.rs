@@ -28,10 +28,29 @@ pub(crate) struct Record {
     pub(crate) expires_in_ms: u64,
     pub(crate) created_time: String,
     pub(crate) written_time: String,
+    pub(crate) unreadable: Option<Unreadable>,
     pub(crate) checkpoint: Option<Value>,
     pub(crate) checkpoint_base64: Option<String>,
     pub(crate) answer_summary: Option<Summary>,
     pub(crate) answer: Option<Value>,
+}
+
+/// Why answer and checkpoint are not shown.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Unreadable {
+    reason: String,
+    key: Option<u32>,
+}
+
+impl Unreadable {
+    pub(crate) fn describe(&self) -> String {
+        match (self.reason.as_str(), self.key) {
+            ("missing_key", Some(id)) => format!("encrypted with key {id}, which is missing here"),
+            ("not_authentic", _) => "changed or moved since it was encrypted".to_owned(),
+            ("not_encrypted", _) => "not encrypted, and therefore not accepted".to_owned(),
+            (other, _) => other.replace('_', " "),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]

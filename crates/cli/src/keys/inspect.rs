@@ -94,6 +94,9 @@ pub(super) fn show(look: Style, record: &Record) {
         "expires",
         &format!("in {}", out::span(record.expires_in_ms)),
     );
+    if let Some(unreadable) = &record.unreadable {
+        line("content", &out::printable(&unreadable.describe()));
+    }
     if let Some(answer) = &record.answer_summary {
         let status = answer
             .status

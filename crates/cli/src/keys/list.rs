@@ -196,7 +196,7 @@ impl List {
             };
             let mut row = vec![
                 look.cell(Tone::Plain, id),
-                look.cell(out::tone_of_state(&record.state), out::words(&record.state)),
+                look.cell(out::tone_of_state(&record.state), state(record)),
                 look.cell(Tone::Plain, &record.scope),
             ];
             if has_tenants {
@@ -227,6 +227,15 @@ impl List {
             "; --full-ids shows full IDs"
         };
         out::say(look.paint(Tone::Quiet, format!("{count} {records}{more}{ids}")));
+    }
+}
+
+/// The state, and whether the content can't be read.
+fn state(record: &Record) -> String {
+    let words = out::words(&record.state);
+    match record.unreadable {
+        Some(_) => format!("{words}, unreadable"),
+        None => words,
     }
 }
 

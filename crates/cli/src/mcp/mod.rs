@@ -191,7 +191,7 @@ impl Mcp {
             .key_file
             .clone_from(&self.listen_key_file);
         let opened = OpenOptions::for_node(&config).open().await?;
-        reload_keys_at_hang_up(&config, &opened.semel);
+        reload_keys_at_hang_up(self.args.clone(), &url, &opened.semel);
         serve_operators(&config, &opened, wait_for_signal()).await?;
         let shown = without_password(&url);
         tracing::info!("records are in {shown}: {promise}; scope {}", settings.name);
@@ -307,16 +307,25 @@ fn exit_error(error: &RunError) -> Exit {
     Exit::failed(exit::UNEXPECTED, error.to_string())
 }
 
-/// Loads the encryption keys again at SIGHUP, which must not end the gateway: its client would lose its tools.
-fn reload_keys_at_hang_up(config: &Config, semel: &Semel) {
+/// Reads the settings of encryption and its keys again at SIGHUP, which must not end the gateway:
+/// its client would lose its tools.
+fn reload_keys_at_hang_up(args: GatewayArgs, url: &str, semel: &Semel) {
     use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut hang_up) = signal(SignalKind::hangup()) else {
         return;
     };
-    let (config, semel) = (config.clone(), semel.clone());
+    let (url, semel) = (url.to_owned(), semel.clone());
     tokio::spawn(async move {
         while hang_up.recv().await.is_some() {
-            log_keys(reload_keys(&config, &semel).await);
+            match args.config(&url) {
+                Ok(config) => log_keys(reload_keys(&config, &semel).await),
+                Err(Exit::Failed { message, .. }) => {
+                    tracing::error!(
+                        "the settings were not read again, and the old ones stay: {message}"
+                    );
+                }
+                Err(Exit::Ok) => {}
+            }
         }
     });
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use semel::{Mode, OnBusy};
 use semel_mcp::{Caller, KeyRule, Settings, ToolRule};
-use semel_server::config::{Config, Span};
+use semel_server::config::{Config, Encryption, Span};
 use serde::Deserialize;
 
 use crate::exit::{self, Exit};
@@ -108,6 +108,7 @@ struct SettingsFile {
     bypass_idempotent: bool,
     downstream_key: Option<bool>,
     observe: bool,
+    encryption: Encryption,
     tools: std::collections::BTreeMap<String, ToolRule>,
 }
 
@@ -119,10 +120,7 @@ pub(super) struct Store {
 
 impl GatewayArgs {
     pub(super) fn settings(&self, name: &str) -> Result<Settings, Exit> {
-        let file = match &self.config {
-            Some(path) => read(path)?,
-            None => SettingsFile::default(),
-        };
+        let file = self.file()?;
         let named = self.name.clone().or(file.name);
         let mut settings = Settings::new(named.as_deref().unwrap_or(name));
         settings.tenant = self.tenant.clone().or(file.tenant).unwrap_or_default();
@@ -166,14 +164,22 @@ impl GatewayArgs {
         Ok(settings)
     }
 
+    fn file(&self) -> Result<SettingsFile, Exit> {
+        match &self.config {
+            Some(path) => read(path),
+            None => Ok(SettingsFile::default()),
+        }
+    }
+
     /// The store's configuration, equal to a sidecar's, so that both report the same about the same
     /// records.
     pub(super) fn config(&self, url: &str) -> Result<Config, Exit> {
         let mut config = Config::default();
         config.store.url = Some(url.to_owned());
         config.store.secret_file.clone_from(&self.secret_file);
+        config.store.encryption = self.file()?.encryption;
         let keys = &mut config.store.encryption.key_files;
-        keys.clone_from(&self.encryption_key_file);
+        keys.extend(self.encryption_key_file.iter().cloned());
         config.environment = self.environment.clone().unwrap_or_default();
         config.audit.file.clone_from(&self.audit);
         config.admin.address = self.admin.map(|address| address.to_string());

@@ -6,6 +6,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use semel::core::store::{Cursor, Query};
 use semel::core::{StoreAdmin, StoreResult};
 use semel_stores::compose::copy::{CopyMode, CopyOutcome, copy_record};
+use semel_stores::encrypted::Keyring;
 use serde::{Deserialize, Serialize};
 
 /// The number of records in flight.
@@ -31,11 +32,20 @@ pub(super) struct Counts {
     pub(super) conflicts: u64,
     /// Unreadable in the source, and therefore missing in the target.
     pub(super) unreadable: u64,
+    /// Encrypted in both stores, and not decrypted with the keys that were given.
+    #[serde(default)]
+    pub(super) encrypted: u64,
 }
 
 impl Counts {
     pub(super) const fn all(&self) -> u64 {
-        self.copied + self.there + self.mended + self.running + self.expired + self.conflicts
+        self.copied
+            + self.there
+            + self.mended
+            + self.running
+            + self.expired
+            + self.conflicts
+            + self.encrypted
     }
 
     fn add(&mut self, became: CopyOutcome) {
@@ -46,6 +56,7 @@ impl Counts {
             CopyOutcome::Running => &mut self.running,
             CopyOutcome::Expired => &mut self.expired,
             CopyOutcome::Conflict => &mut self.conflicts,
+            CopyOutcome::Unreadable => &mut self.encrypted,
         };
         *count += 1;
     }
@@ -55,6 +66,7 @@ impl Counts {
 pub(super) struct StoreCopy {
     pub(super) from: Arc<dyn StoreAdmin>,
     pub(super) to: Arc<dyn StoreAdmin>,
+    pub(super) keys: Keyring,
 }
 
 impl StoreCopy {
@@ -69,7 +81,8 @@ impl StoreCopy {
         let page = self.from.list(&query).await?;
         let clocks = (self.from.now().await?, self.to.now().await?);
         let each = page.records.iter().map(|(identity, record)| async move {
-            let became = copy_record(&*self.to, pass, identity, record, clocks).await?;
+            let to = &*self.to;
+            let became = copy_record(to, pass, identity, record, clocks, &self.keys).await?;
             Ok::<_, semel::core::StoreError>((became, record))
         });
         let all: Vec<_> = stream::iter(each)
@@ -115,7 +128,8 @@ mod tests {
             let answer = call.run(async |_| Ok::<_, std::io::Error>(1)).await;
             answer.expect("an answer");
         }
-        let copy = StoreCopy { from, to };
+        let keys = Keyring::empty();
+        let copy = StoreCopy { from, to, keys };
         let (mut copied, mut compared) = (Counts::default(), Counts::default());
         copy.page(CopyMode::Copying, None, &mut copied)
             .await
@@ -151,6 +165,7 @@ mod tests {
         let copy = StoreCopy {
             from: Arc::new(from),
             to: Arc::new(to),
+            keys: Keyring::empty(),
         };
         for pass in [CopyMode::Copying, CopyMode::Comparing] {
             let mut counts = Counts::default();

@@ -9,10 +9,13 @@ use clap::Args;
 use semel::core::StoreAdmin;
 use semel::core::store::Cursor;
 use semel_server::config::without_password;
+use semel_server::load_keys;
 use semel_stores::compose::copy::CopyMode;
+use semel_stores::encrypted::Keyring;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::client::Target;
 use crate::exit::{self, Exit};
 use crate::out;
 use crate::progress::Progress;
@@ -41,6 +44,9 @@ pub(crate) struct MigrateStore {
     /// A file for the progress: after an interruption, the same command continues there.
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
+    /// The settings file of the nodes (TOML), for the keys of encrypted records: its store.encryption.
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -72,6 +78,7 @@ impl MigrateStore {
         let copy = StoreCopy {
             from: open(&self.from).await?,
             to: open(&self.to).await?,
+            keys: self.keys().await?,
         };
         let mut disagree = Vec::new();
         for comparing in [false, true] {
@@ -87,6 +94,16 @@ impl MigrateStore {
             let _ = std::fs::remove_file(file);
         }
         self.report(&state, &disagree)
+    }
+
+    /// The keys of encrypted records.
+    async fn keys(&self) -> Result<Keyring, Exit> {
+        let target = Target::of_store(None, self.config.clone(), None);
+        let keys = match target.settings()? {
+            Some(config) => load_keys(&config).await?,
+            None => None,
+        };
+        Ok(keys.unwrap_or_else(Keyring::empty))
     }
 
     /// Walks once through all records of the old store.
@@ -188,6 +205,9 @@ impl MigrateStore {
         if compared.unreadable > 0 {
             problems.push((exit::UNREADABLE, unreadable_advice(compared.unreadable)));
         }
+        if compared.encrypted > 0 {
+            problems.push((exit::UNREADABLE, encrypted_advice(compared.encrypted)));
+        }
         if compared.conflicts > 0 {
             let list = disagree.join("\n    ");
             let message = format!(
@@ -227,6 +247,14 @@ fn unreadable_advice(count: u64) -> String {
     )
 }
 
+/// The advice for records that both stores have encrypted.
+fn encrypted_advice(count: u64) -> String {
+    format!(
+        "{count} records are encrypted in both stores, and could not be compared\n    fix: give the \
+         keys of the nodes with --config FILE"
+    )
+}
+
 fn save(file: &Path, state: &State) -> Result<(), Exit> {
     let write = || {
         let text = serde_json::to_string(state)?;
@@ -263,6 +291,7 @@ mod tests {
             from: "redis://old".to_owned(),
             to: "postgres://new".to_owned(),
             resume: None,
+            config: None,
             json: false,
         };
         let state = State {
@@ -290,6 +319,13 @@ mod tests {
         assert_eq!(code, exit::UNREADABLE, "{message}");
         assert!(message.contains("3 records"), "{message}");
         assert!(message.contains("fix:"), "{message}");
+        let undecrypted = Counts {
+            encrypted: 2,
+            ..sound
+        };
+        let (code, message) = ended(undecrypted);
+        assert_eq!(code, exit::UNREADABLE, "{message}");
+        assert!(message.contains("--config"), "{message}");
         // The message reports both failures.
         let both = Counts {
             conflicts: 1,

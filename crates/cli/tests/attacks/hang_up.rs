@@ -145,3 +145,102 @@ fn a_sidecar_loads_its_keys_again_and_refuses_jobs() {
     let said = String::from_utf8_lossy(&said);
     assert!(said.contains("store.encryption"), "{said}");
 }
+
+/// Sends a signal to a process that has a handler for it.
+fn terminate(child: &Child) {
+    let sent = Command::new("kill")
+        .args(["-TERM", &child.id().to_string()])
+        .status();
+    assert!(sent.expect("kill runs").success());
+}
+
+/// The rotation of a fleet, from the settings file of a gateway.
+#[test]
+fn a_gateway_reads_its_write_key_again() {
+    let folder = new_folder("gateway-write-key");
+    let keys = key_file(&folder);
+    let settings = folder.join("mcp.toml");
+    let write = |more: &str| {
+        let text = format!(
+            "[encryption]\nkey_files = [{:?}]\n{more}\n",
+            keys.display().to_string()
+        );
+        std::fs::write(&settings, text).expect("a file");
+    };
+    let store = format!("sqlite://{}", folder.join("keys.db").display());
+    let gateway = || {
+        let mut command = semel();
+        command
+            .args(["mcp", "--store", &store, "--config"])
+            .arg(&settings)
+            .args(["--", "cat"]);
+        command
+    };
+    write("write_key = 0\nrefuse_plain = true");
+    let refused = gateway().stderr(Stdio::piped()).output();
+    let refused = refused.expect("the program runs");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && said.contains("plain text"),
+        "{said}"
+    );
+
+    write("write_key = 1\nrefuse_plain = true");
+    let (mut child, mut log) = start(&mut gateway());
+    wait_for(&mut log, "records are in");
+    write("write_key = 2\nrefuse_plain = true");
+    hang_up(&child);
+    wait_for(&mut log, "the old ones stay");
+    add_key(&keys);
+    hang_up(&child);
+    wait_for(&mut log, "the encryption keys were loaded again");
+    drop(child.stdin.take());
+    let ended = child.wait().expect("an end");
+    assert_eq!(ended.code(), Some(0), "{ended:?}");
+}
+
+#[test]
+fn a_sidecar_ends_while_it_waits_for_keys() {
+    let service = Service::start();
+    let folder = new_folder("sidecar-slow-keys");
+    let keys = key_file(&folder);
+    let [slow, asked] = ["slow", "asked"].map(|name| folder.join(name));
+    // Gives keys at once, and once the file `slow` is there, not before its time is over.
+    let script = format!(
+        "test -e {slow} && {{ touch {asked}; exec sleep 600; }}; cat {keys}",
+        slow = slow.display(),
+        asked = asked.display(),
+        keys = keys.display()
+    );
+    let settings = folder.join("semel.toml");
+    let text = format!(
+        "[store]\nurl = \"memory://\"\n[store.encryption]\nkey_command = [\"sh\", \"-c\", {script:?}]\n\
+         key_command_timeout = \"30s\"\n"
+    );
+    std::fs::write(&settings, text).expect("a file");
+    let mut command = semel();
+    command
+        .args(["serve", "--config"])
+        .arg(&settings)
+        .args(["--upstream", &format!("http://{}", service.address)])
+        .args(["--listen", &format!("127.0.0.1:{}", free_port())]);
+    let (mut child, mut log) = start(&mut command);
+    wait_for(&mut log, "listen");
+    std::fs::write(&slow, "").expect("a file");
+    hang_up(&child);
+    while !asked.exists() {
+        Command::new("sleep")
+            .arg("0.05")
+            .status()
+            .expect("sleep runs");
+    }
+    terminate(&child);
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut log, &mut rest).expect("a log");
+    child.wait().expect("an end");
+    assert!(rest.contains("draining"), "{rest}");
+    assert!(
+        !rest.contains("not loaded again"),
+        "it waited for the keys:\n{rest}"
+    );
+}

@@ -1,7 +1,7 @@
 //! Operator actions on a record: resolve a doubt, take away a lease, reset the key.
 //!
 //! Each is fenced (optimistic concurrency): it applies only to the state that the operator looked at. Each is reported
-//! like any other step.
+//! like any other step. None needs the content of a record, so they work on records whose encryption key is gone.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ impl Engine {
         resolution: &Resolution,
     ) -> Result<OperatorOutcome, StoreError> {
         let engine = &self.shared;
-        let Some(before) = engine.read(identity).await? else {
+        let Some(before) = engine.inspect(identity).await? else {
             return Ok(OperatorOutcome::Absent);
         };
         let before = Box::new(before);
@@ -86,7 +86,7 @@ impl Engine {
         to: Unlock,
     ) -> Result<OperatorOutcome, StoreError> {
         let engine = &self.shared;
-        let Some(before) = engine.read(identity).await? else {
+        let Some(before) = engine.inspect(identity).await? else {
             return Ok(OperatorOutcome::Absent);
         };
         let before = Box::new(before);
@@ -132,7 +132,7 @@ impl Engine {
         let engine = &self.shared;
         // Even if this future is dropped: the record may be gone although no reply came.
         let _at_the_end = ForgetGuard(self, identity);
-        let Some(before) = engine.read(identity).await? else {
+        let Some(before) = engine.inspect(identity).await? else {
             return Ok(OperatorOutcome::Absent);
         };
         let before = Box::new(before);

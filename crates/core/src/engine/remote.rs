@@ -112,6 +112,15 @@ impl Engine {
         self.shared.read(identity).await.map_err(problem_from)
     }
 
+    /// As [`Engine::read`], for an operator: a record whose encryption key is gone comes without its content, and
+    /// [`Record::locked`] says why.
+    ///
+    /// # Errors
+    /// As [`Engine::read`].
+    pub async fn inspect(&self, identity: &Identity) -> Result<Option<Record>, Problem> {
+        self.shared.inspect(identity).await.map_err(problem_from)
+    }
+
     /// Waits until no effect runs under the key, or for at most `wait`, and returns the record. Uses wake-ups, and counts
     /// as a waiter (P34). Claims nothing: a lapsed lease stays as it is.
     ///

@@ -7,7 +7,7 @@ use crate::env::BoxFuture;
 use crate::error::StoreError;
 use crate::event::{Step, StoreCall};
 use crate::identity::Identity;
-use crate::record::{Record, RecordError};
+use crate::record::Record;
 use crate::store::{StoreResult, within};
 
 impl Shared {
@@ -37,10 +37,29 @@ impl Shared {
     /// Reads a record without knowing its namespace. The report names the namespace of the record, or the
     /// unknown one if the store returned no record.
     pub(super) async fn read(&self, identity: &Identity) -> StoreResult<Option<Record>> {
+        self.read_as(identity, decrypted).await
+    }
+
+    /// As [`Shared::read`], for an operator: a record whose content can't be read comes without it ([`Record::locked`]).
+    pub(super) async fn inspect(&self, identity: &Identity) -> StoreResult<Option<Record>> {
+        let shown = |found: Option<Record>| {
+            Ok(found.map(|record| match record.locked() {
+                Some(reason) => record.lock(&reason),
+                None => record,
+            }))
+        };
+        self.read_as(identity, shown).await
+    }
+
+    async fn read_as(
+        &self,
+        identity: &Identity,
+        shown: impl FnOnce(Option<Record>) -> StoreResult<Option<Record>>,
+    ) -> StoreResult<Option<Record>> {
         let sent = self.tick();
         let call = self.store.read(identity);
         let result = within(&*self.env.clock, self.config.call_limit, call).await;
-        let result = result.and_then(decrypted);
+        let result = result.and_then(shown);
         if self.timed || result.is_err() {
             let subject = match &result {
                 Ok(Some(record)) => Subject::from_record(record, *identity),
@@ -86,8 +105,5 @@ impl Shared {
 /// Refuses a record that comes from the store encrypted: this process has no keys (P46). A store that decrypts records
 /// returns none that are not.
 pub(super) fn decrypted(found: Option<Record>) -> StoreResult<Option<Record>> {
-    match found.as_ref().map(Record::key_id).transpose()?.flatten() {
-        Some(id) => Err(RecordError::NoKey(id).into()),
-        None => Ok(found),
-    }
+    Ok(found.map(Record::into_readable).transpose()?)
 }

@@ -4,7 +4,11 @@
 //! An encrypted field is [`SEALED_MAGIC`], its total length (4 bytes), the id of its key (4), the fence of the lease that
 //! wrote it (8), then the ciphertext and its tag. Numbers are little-endian.
 
-use super::{Fence, Record, RecordError};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Answer, Body, Fence, Record, RecordError};
 
 /// The first bytes of an encrypted field. No UTF-8 text begins so.
 pub const SEALED_MAGIC: [u8; 8] = *b"\xf5sealed\x02";
@@ -91,6 +95,12 @@ impl ReadableKeys {
         }
     }
 
+    /// Whether the key with this id is among them.
+    #[must_use]
+    pub fn has(&self, id: u32) -> bool {
+        id != 0 && self.ids.contains(&id)
+    }
+
     /// Whether a record may be used by a process with these keys.
     ///
     /// # Errors
@@ -98,7 +108,7 @@ impl ReadableKeys {
     /// must be.
     pub fn check(&self, record: &Record) -> Result<(), RecordError> {
         match record.key_id()? {
-            Some(id) if self.ids.contains(&id) => Ok(()),
+            Some(id) if self.has(id) => Ok(()),
             Some(id) => Err(RecordError::NoKey(id)),
             None if self.refuses_plain && record.has_content() => Err(RecordError::Plain),
             None => Ok(()),
@@ -111,10 +121,13 @@ impl Record {
     /// format version 2.
     ///
     /// # Errors
-    /// [`RecordError::Malformed`] if a field begins as an encrypted one and isn't one.
+    /// [`RecordError::Malformed`] if a field begins as an encrypted one and isn't one, and what [`Record::locked`] says of a
+    /// record without its content.
     pub fn key_id(&self) -> Result<Option<u32>, RecordError> {
-        let head = self.answer.as_ref().map(|answer| &answer.head);
-        for field in [head, Some(&self.checkpoint)].into_iter().flatten() {
+        if let Some(reason) = self.lock_reason() {
+            return Err(reason);
+        }
+        for field in self.fields() {
             if let Some(header) = SealedHeader::read(field)? {
                 return Ok(Some(header.key_id));
             }
@@ -122,11 +135,96 @@ impl Record {
         Ok(None)
     }
 
-    /// Whether it keeps anything of the caller's or the effect's.
+    /// The fields that may be encrypted.
+    fn fields(&self) -> impl Iterator<Item = &Bytes> {
+        let head = self.answer.as_ref().map(|answer| &answer.head);
+        head.into_iter().chain([&self.checkpoint])
+    }
+
+    /// Whether it keeps anything of the caller's or the effect's. An answer without a head or a body says that the effect
+    /// happened.
     fn has_content(&self) -> bool {
-        let answered = self.answer.as_ref();
-        !self.checkpoint.is_empty()
-            || answered
-                .is_some_and(|answer| !answer.head.is_empty() || answer.body.held_bytes() > 0)
+        !self.checkpoint.is_empty() || self.answer.is_some()
+    }
+
+    /// The record without its content, for operators: `reason` says why this process can't read or accept it, and the sizes
+    /// stay. [`Record::locked`] tells such a record; it is never stored.
+    #[must_use]
+    pub fn lock(self, reason: &RecordError) -> Self {
+        let mark = lock_mark(reason);
+        let checkpoint = match self.checkpoint.is_empty() && self.answer.is_some() {
+            true => Bytes::new(),
+            false => mark.clone(),
+        };
+        let answer = self.answer.as_ref().map(|answer| {
+            let bytes = match &answer.body {
+                Body::Kept(body) => body.len().saturating_sub(SEALED_TAG_BYTES) as u64,
+                Body::Omitted { bytes } | Body::External { bytes, .. } => *bytes,
+            };
+            Arc::new(Answer {
+                head: mark.clone(),
+                body: Body::Omitted { bytes },
+            })
+        });
+        Self {
+            checkpoint,
+            answer,
+            ..self
+        }
+    }
+
+    /// Why the content of this record can't be used: its key is missing, or it isn't accepted. `None` if it can.
+    #[must_use]
+    pub fn locked(&self) -> Option<RecordError> {
+        match self.key_id() {
+            Ok(None) => None,
+            Ok(Some(id)) => Some(RecordError::NoKey(id)),
+            Err(reason) => Some(reason),
+        }
+    }
+
+    fn lock_reason(&self) -> Option<RecordError> {
+        let marked = self.fields().find(|field| field.starts_with(&LOCKED_MAGIC));
+        marked.map(|field| lock_reason(&field[LOCKED_MAGIC.len()..]))
+    }
+
+    /// This record, if its content can be used: it is neither encrypted nor without its content.
+    ///
+    /// # Errors
+    /// [`RecordError::NoKey`], or what [`Record::locked`] says.
+    pub fn into_readable(self) -> Result<Self, RecordError> {
+        match self.locked() {
+            Some(reason) => Err(reason),
+            None => Ok(self),
+        }
+    }
+}
+
+/// The first bytes of what stands in place of content that can't be read. No UTF-8 text begins so.
+const LOCKED_MAGIC: [u8; 8] = *b"\xf5locked\x02";
+
+const NO_KEY: u8 = 1;
+const NOT_AUTHENTIC: u8 = 2;
+const PLAIN: u8 = 3;
+
+fn lock_mark(reason: &RecordError) -> Bytes {
+    let (kind, id) = match reason {
+        RecordError::NoKey(id) => (NO_KEY, *id),
+        RecordError::NotAuthentic => (NOT_AUTHENTIC, 0),
+        RecordError::Plain => (PLAIN, 0),
+        _ => (0, 0),
+    };
+    [&LOCKED_MAGIC[..], &[kind], &id.to_le_bytes()]
+        .concat()
+        .into()
+}
+
+fn lock_reason(mark: &[u8]) -> RecordError {
+    let id = mark.get(1..5).and_then(|id| id.try_into().ok());
+    match (mark.first(), id) {
+        (Some(&NO_KEY), Some(id)) => RecordError::NoKey(u32::from_le_bytes(id)),
+        (Some(&NOT_AUTHENTIC), _) => RecordError::NotAuthentic,
+        (Some(&PLAIN), _) => RecordError::Plain,
+        _ => RecordError::Malformed("an encrypted field"),
     }
 }

@@ -221,7 +221,7 @@ impl AdminState {
         operator: &Operator,
         identity: &Identity,
     ) -> Result<Record, Failure> {
-        let found = self.semel.engine().read(identity).await;
+        let found = self.semel.engine().inspect(identity).await;
         let found = found.map_err(|problem| Failure::from_problem(&problem))?;
         found
             .filter(|record| operator.may_see(record.namespace.tenant()))

@@ -1,6 +1,6 @@
 //! The view of a record in the admin API.
 
-use semel_core::{Identity, Record, State, Timestamp};
+use semel_core::{Identity, Record, RecordError, State, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -46,6 +46,11 @@ pub(crate) struct RecordView {
     created_time: String,
     /// When the record last changed, by the store's clock.
     written_time: String,
+    /// Why checkpoint and answer are not shown, if this process can't decrypt them or doesn't accept
+    /// them. The record can still be resolved, unlocked and reset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    unreadable: Option<UnreadableContent>,
     /// The checkpoint for the next owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
@@ -77,6 +82,40 @@ pub(crate) struct AnswerSummary {
     kept: bool,
 }
 
+/// Why the content of a record is not shown.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct UnreadableContent {
+    /// The reason.
+    reason: UnreadableReason,
+    /// The id of the missing encryption key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, minimum = 1)]
+    key: Option<u32>,
+}
+
+/// A reason why the content of a record is not shown.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum UnreadableReason {
+    /// It is encrypted with a key that this process doesn't have.
+    MissingKey,
+    /// It was changed or moved since it was encrypted, or damaged.
+    NotAuthentic,
+    /// It is not encrypted, and this process accepts only encrypted records.
+    NotEncrypted,
+}
+
+impl From<RecordError> for UnreadableContent {
+    fn from(error: RecordError) -> Self {
+        let (reason, key) = match error {
+            RecordError::NoKey(id) => (UnreadableReason::MissingKey, Some(id)),
+            RecordError::Plain => (UnreadableReason::NotEncrypted, None),
+            _ => (UnreadableReason::NotAuthentic, None),
+        };
+        Self { reason, key }
+    }
+}
+
 /// The detail of a record's view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
@@ -95,14 +134,16 @@ impl RecordView {
         now: Timestamp,
         detail: Detail,
     ) -> Self {
-        let has_checkpoint = detail != Detail::Summary;
+        let locked = record.locked();
+        let has_checkpoint = detail != Detail::Summary && locked.is_none();
         let checkpoint = if has_checkpoint {
             &*record.checkpoint
         } else {
             &[]
         };
         let (checkpoint, checkpoint_base64) = json_or_base64(checkpoint);
-        let summary = record.answer.as_deref().map(|answer| {
+        let answer = record.answer.as_deref();
+        let summary = answer.filter(|_| locked.is_none()).map(|answer| {
             let (status, bytes, kept) = AnswerView::summary(answer);
             AnswerSummary {
                 status,
@@ -137,11 +178,10 @@ impl RecordView {
             checkpoint,
             checkpoint_base64,
             answer_summary: summary,
-            answer: record
-                .answer
-                .as_deref()
-                .filter(|_| detail == Detail::WithAnswer)
+            answer: answer
+                .filter(|_| detail == Detail::WithAnswer && locked.is_none())
                 .map(AnswerView::from_answer),
+            unreadable: locked.map(Into::into),
         }
     }
 }

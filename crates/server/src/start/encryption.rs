@@ -12,7 +12,14 @@ use semel::encrypted::{
 use super::StartError;
 use crate::config::{Config, Encryption, SettingError};
 
-/// Loads the keys; `None` if encryption is off.
+/// Loads the encryption keys of a configuration; `None` if encryption is off.
+///
+/// # Errors
+/// [`StartError`] names the setting and says what is wrong.
+pub async fn load_keys(config: &Config) -> Result<Option<Keyring>, StartError> {
+    load(&config.store.encryption).await
+}
+
 pub(super) async fn load(settings: &Encryption) -> Result<Option<Keyring>, StartError> {
     if !settings.is_on() {
         return Ok(None);

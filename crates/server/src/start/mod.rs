@@ -25,7 +25,7 @@ use crate::live::Live;
 use crate::stack::{engine_config, key_rules};
 use crate::telemetry::trace::TracedSpawn;
 use crate::telemetry::{ObserverList, Telemetry};
-pub use encryption::{new_encryption_key, reload_keys};
+pub use encryption::{load_keys, new_encryption_key, reload_keys};
 pub use error::StartError;
 pub use mounts::Mounts;
 

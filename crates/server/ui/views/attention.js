@@ -60,7 +60,8 @@ export function attention({ told }) {
   let known = { doubts: [], running: [] };
   const cells = (record, action) => [
     keyLink(record), record.scope, record.tenant || "–",
-    h("span", {}, stateBadge(record.state), record.lapsed ? h("span", { class: "faint" }, " lease lapsed") : null),
+    h("span", {}, stateBadge(record.state), record.lapsed ? h("span", { class: "faint" }, " lease lapsed") : null,
+      record.unreadable ? h("span", { class: "faint" }, " unreadable") : null),
     h("span", { title: record.written_time }, since(record.written_time)),
     `${record.attempt} of ${record.max_attempts}`, span(record.expires_in_ms), action,
   ];

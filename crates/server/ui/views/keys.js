@@ -45,6 +45,15 @@ function finder(found) {
   return { element, end: stop };
 }
 
+/** Why answer and checkpoint are not shown. The record can still be resolved, unlocked and reset. */
+function unreadableWords({ reason, key }) {
+  return {
+    missing_key: `encrypted with key ${key}, which this server does not have`,
+    not_authentic: "changed or moved since it was encrypted",
+    not_encrypted: "not encrypted, and therefore not accepted",
+  }[reason] ?? reason;
+}
+
 /** What the record says. */
 function facts(record) {
   const crash = { takeover: "taken over by the next caller", hold: "in doubt until resolved" }[record.crash];
@@ -55,6 +64,8 @@ function facts(record) {
     ["Forgotten in", span(record.expires_in_ms)], ["If its owner vanishes", crash],
   ];
   if (record.state === "running") rows.push(["Lease left", `${span(record.lease_left_ms)} of ${span(record.lease_ms)}`]);
+  const unreadable = record.unreadable;
+  if (unreadable) rows.push(["Content", unreadableWords(unreadable)]);
   const answer = record.answer_summary;
   if (answer) rows.push(["Answer kept", `${answer.status ? `HTTP ${answer.status}, ` : ""}${count(answer.bytes)} bytes${answer.kept ? "" : ", body not kept"}`]);
   return h("dl", { class: "facts" }, rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));

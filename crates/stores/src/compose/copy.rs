@@ -1,6 +1,10 @@
 //! [`copy_record`]: copies one record from a source store to a target store, for a live migration (P43).
 //!
 //! A copy that is interrupted, repeated or late leaves a record that the next run finds and completes.
+//!
+//! Both stores are given without encryption: an encrypted record is copied as it is, because it is bound to its key and run,
+//! not to its store. The keys are needed where two stores have encrypted the same answer under their own fences: to compare
+//! the two, and to settle an answer in the target under the target's fence.
 
 use std::time::Duration;
 
@@ -9,6 +13,8 @@ use semel_core::clock::Timestamp;
 use semel_core::identity::Identity;
 use semel_core::record::{Record, State};
 use semel_core::store::{StoreAdmin, StoreResult};
+
+use crate::encrypted::{Keyring, StoredAnswer};
 
 /// The result of copying one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,6 +31,8 @@ pub enum CopyOutcome {
     Expired,
     /// The two stores have different answers. Neither was changed.
     Conflict,
+    /// The two stores have encrypted answers, and these keys decrypt at most one. Neither was changed.
+    Unreadable,
 }
 
 /// What to do first with a record: write it, or compare it.
@@ -38,6 +46,7 @@ pub enum CopyMode {
 }
 
 /// Copies `record`, as it was read, to the store `to`. `clocks` is the same moment on the clock of the source and of `to`.
+/// `keys` decrypt the answers of both stores.
 ///
 /// # Errors
 /// If `to` doesn't answer. The same call may be made again.
@@ -47,6 +56,7 @@ pub async fn copy_record(
     identity: &Identity,
     record: &Record,
     clocks: (Timestamp, Timestamp),
+    keys: &Keyring,
 ) -> StoreResult<CopyOutcome> {
     let (here, there) = clocks;
     let moved = Record {
@@ -58,7 +68,9 @@ pub async fn copy_record(
     if pass == CopyMode::Comparing
         && let Some(found) = to.read(identity).await?
     {
-        return reconcile(to, identity, &moved, &found, there).await;
+        return Reconciliation::of(to, identity, keys, &moved, &found)
+            .decide(there)
+            .await;
     }
     let live = record.state == State::Running && !record.is_lapsed(here);
     if !live && to.restore(identity, &moved).await? == Restored::Written {
@@ -67,90 +79,123 @@ pub async fn copy_record(
     match to.read(identity).await? {
         None if live => Ok(CopyOutcome::Running),
         None => Ok(CopyOutcome::Expired),
-        Some(found) => reconcile(to, identity, &moved, &found, there).await,
-    }
-}
-
-/// Decides between the source's record and the one that the target already has.
-async fn reconcile(
-    to: &dyn StoreAdmin,
-    identity: &Identity,
-    moved: &Record,
-    found: &Record,
-    there: Timestamp,
-) -> StoreResult<CopyOutcome> {
-    // Our record expired after it was listed, and the key has been used again in the target: keep the target's.
-    if found.created_at >= moved.expires_at() {
-        return Ok(CopyOutcome::Present);
-    }
-    let is_over = |record: &Record| matches!(record.state, State::Completed | State::Failed);
-    let idle = found.state != State::Running || found.is_lapsed(there);
-    let is_free = found.state == State::Released;
-    let same_run = moved.token == found.token;
-    match (is_over(moved), is_over(found)) {
-        (true, true) => {
-            let same = moved.state == found.state
-                && moved.fingerprint == found.fingerprint
-                && moved.answer == found.answer;
-            Ok(if same {
-                CopyOutcome::Present
-            } else {
-                CopyOutcome::Conflict
-            })
+        Some(found) => {
+            Reconciliation::of(to, identity, keys, &moved, &found)
+                .decide(there)
+                .await
         }
-        // The owner settled in the source, and crashed before it settled in the target.
-        (true, false) if same_run => repair(to, identity, moved, found).await,
-        // A run is open in the target. Its owner, which uses both stores, gets the answer from the source.
-        (true, false) if !idle => Ok(CopyOutcome::Running),
-        // The target has an earlier state of the source: a record that was copied too late, or the lease of an owner that
-        // crashed after it had claimed both. Later runs were in the source.
-        (true, false) if is_free || found.written_at <= moved.written_at => {
-            replace(to, identity, moved, found).await
-        }
-        (true, false) => Ok(CopyOutcome::Conflict),
-        // The target has the same state or a later one. Or it has fewer attempts of the same run: writing those would take
-        // the lease from an owner that may be about to renew it.
-        (false, _) => Ok(CopyOutcome::Present),
     }
 }
 
-async fn repair(
-    to: &dyn StoreAdmin,
-    identity: &Identity,
-    moved: &Record,
-    found: &Record,
-) -> StoreResult<CopyOutcome> {
-    let Some(answer) = moved.answer.clone() else {
-        return Ok(CopyOutcome::Conflict);
-    };
-    let settlement = match moved.state {
-        State::Failed => Settlement::Fail(answer),
-        _ => Settlement::Complete(answer),
-    };
-    let lease = Grant::from_record(*identity, found);
-    Ok(match to.settle(&lease, &settlement).await? {
-        Settled::Done => CopyOutcome::Repaired,
-        // Another owner has it now: the next run of the copy sees the result.
-        Settled::Lost => CopyOutcome::Running,
-    })
+/// The source's record, and the one that the target already has.
+struct Reconciliation<'a> {
+    to: &'a dyn StoreAdmin,
+    identity: &'a Identity,
+    keys: &'a Keyring,
+    moved: &'a Record,
+    found: &'a Record,
 }
 
-/// Replaces a record without a running owner. Nodes that use both stores also ask the source, so an owner that wins the key
-/// between the two calls learns the answer from there.
-async fn replace(
-    to: &dyn StoreAdmin,
-    identity: &Identity,
-    moved: &Record,
-    found: &Record,
-) -> StoreResult<CopyOutcome> {
-    let lease = Grant::from_record(*identity, found);
-    let free = to.settle(&lease, &Settlement::Release).await? == Settled::Done;
-    let written = free && to.restore(identity, moved).await? == Restored::Written;
-    Ok(if written {
-        CopyOutcome::Repaired
-    } else {
-        CopyOutcome::Running
-    })
+impl<'a> Reconciliation<'a> {
+    const fn of(
+        to: &'a dyn StoreAdmin,
+        identity: &'a Identity,
+        keys: &'a Keyring,
+        moved: &'a Record,
+        found: &'a Record,
+    ) -> Self {
+        Self {
+            to,
+            identity,
+            keys,
+            moved,
+            found,
+        }
+    }
+
+    /// Decides between the two.
+    async fn decide(&self, there: Timestamp) -> StoreResult<CopyOutcome> {
+        let (moved, found) = (self.moved, self.found);
+        // Our record expired after it was listed, and the key has been used again in the target: keep the target's.
+        if found.created_at >= moved.expires_at() {
+            return Ok(CopyOutcome::Present);
+        }
+        let is_over = |record: &Record| matches!(record.state, State::Completed | State::Failed);
+        let idle = found.state != State::Running || found.is_lapsed(there);
+        let is_free = found.state == State::Released;
+        let same_run = moved.token == found.token;
+        match (is_over(moved), is_over(found)) {
+            (true, true) => Ok(self.compare()),
+            // The owner settled in the source, and crashed before it settled in the target.
+            (true, false) if same_run => self.repair().await,
+            // A run is open in the target. Its owner, which uses both stores, gets the answer from the source.
+            (true, false) if !idle => Ok(CopyOutcome::Running),
+            // The target has an earlier state of the source: a record that was copied too late, or the lease of an owner
+            // that crashed after it had claimed both. Later runs were in the source.
+            (true, false) if is_free || found.written_at <= moved.written_at => {
+                self.replace().await
+            }
+            (true, false) => Ok(CopyOutcome::Conflict),
+            // The target has the same state or a later one. Or it has fewer attempts of the same run: writing those would
+            // take the lease from an owner that may be about to renew it.
+            (false, _) => Ok(CopyOutcome::Present),
+        }
+    }
+
+    /// Compares two settled records by what their answers say.
+    fn compare(&self) -> CopyOutcome {
+        let (moved, found) = (self.moved, self.found);
+        if moved.state != found.state || moved.fingerprint != found.fingerprint {
+            return CopyOutcome::Conflict;
+        }
+        if moved.answer == found.answer {
+            return CopyOutcome::Present;
+        }
+        let [moved, found] = [moved, found].map(|record| StoredAnswer::of(self.identity, record));
+        match moved.says_the_same(&found, self.keys) {
+            Ok(true) => CopyOutcome::Present,
+            Ok(false) => CopyOutcome::Conflict,
+            Err(_) => CopyOutcome::Unreadable,
+        }
+    }
+
+    /// Settles the target's run as the source's. The answer is encrypted under the target's fence, which may be smaller; one
+    /// whose body is elsewhere can't be, and comes with its whole record.
+    async fn repair(&self) -> StoreResult<CopyOutcome> {
+        if self.moved.answer.is_none() {
+            return Ok(CopyOutcome::Conflict);
+        }
+        let answer = match StoredAnswer::of(self.identity, self.moved).under(self.found, self.keys)
+        {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return self.replace().await,
+            Err(_) => return Ok(CopyOutcome::Unreadable),
+        };
+        let settlement = match self.moved.state {
+            State::Failed => Settlement::Fail(answer),
+            _ => Settlement::Complete(answer),
+        };
+        let lease = Grant::from_record(*self.identity, self.found);
+        Ok(match self.to.settle(&lease, &settlement).await? {
+            Settled::Done => CopyOutcome::Repaired,
+            // Another owner has it now: the next run of the copy sees the result.
+            Settled::Lost => CopyOutcome::Running,
+        })
+    }
+
+    /// Replaces a record without a running owner. Nodes that use both stores also ask the source, so an owner that wins the
+    /// key between the two calls learns the answer from there.
+    async fn replace(&self) -> StoreResult<CopyOutcome> {
+        let lease = Grant::from_record(*self.identity, self.found);
+        let free = self.to.settle(&lease, &Settlement::Release).await? == Settled::Done;
+        let written =
+            free && self.to.restore(self.identity, self.moved).await? == Restored::Written;
+        Ok(if written {
+            CopyOutcome::Repaired
+        } else {
+            CopyOutcome::Running
+        })
+    }
 }
 
 /// Converts `at` to the clock that shows `there` while the other shows `here`.

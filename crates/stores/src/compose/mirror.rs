@@ -126,6 +126,8 @@ impl Mirror {
             return Ok(false);
         };
         let same_run = doubtful.token == known.token && doubtful.fingerprint == known.fingerprint;
+        // Its answer is settled again, so it has to be there.
+        let known = known.into_readable()?;
         let resolution = match (known.state, known.answer) {
             (State::Completed, Some(answer)) if same_run => Resolution::Complete(answer),
             (State::Failed, Some(answer)) if same_run => Resolution::Fail(answer),

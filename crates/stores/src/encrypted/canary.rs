@@ -7,10 +7,10 @@
 use std::time::Duration;
 
 use semel_core::canary::SCOPE;
-use semel_core::store::{Store, StoreAdmin};
+use semel_core::store::{Query, Store, StoreAdmin};
 use semel_core::{
     Answer, Claim, ClaimTerms, Claimed, CrashPolicy, Env, Fingerprint, Identity, Key, Namespace,
-    Secret, Settlement, StoreError, Token,
+    Record, Secret, Settlement, State, StoreError, Token,
 };
 
 use super::keyring::Keyring;
@@ -29,6 +29,16 @@ pub enum KeyCanaryError {
         "this store is used with encryption keys, and this node has none of them; give it the keys of the other nodes"
     )]
     NoKnownKey,
+    /// The store is used with encryption keys, and this node has no key at all.
+    #[error(
+        "records of this store are encrypted, and this node has no encryption key; give it the keys of the other nodes"
+    )]
+    NoKey,
+    /// Records would be written in plain text, and refused when they are read.
+    #[error(
+        "records in plain text are refused, and no encryption key is there to write with; name the key to write with, or accept plain text"
+    )]
+    PlainRefused,
     /// It was opened without encryption.
     #[error("records are not encrypted; keys can be changed only where there were some at start")]
     NotEncrypted,
@@ -40,6 +50,8 @@ pub enum KeyCanaryError {
 /// Checks the keys against the store's canaries, and adds canaries for new keys. At start, and before every reload of keys.
 /// `store` is the store without encryption.
 ///
+/// Without a key to write with, nothing is added: such a node leaves the store open to nodes without keys.
+///
 /// # Errors
 /// [`KeyCanaryError`] says why these keys must not be used.
 pub async fn check(
@@ -50,10 +62,45 @@ pub async fn check(
     secret_id: u16,
 ) -> Result<(), KeyCanaryError> {
     check_read_only(store, env, keys, environment).await?;
-    let Some(anchor) = anchor(env, environment, secret_id).filter(|_| !keys.keys().is_empty())
+    let Some(anchor) = anchor(env, environment, secret_id).filter(|_| keys.write_key().is_some())
     else {
         return Ok(());
     };
+    // The anchor decides which node is the first: any other waits for its canaries, and must have one of its keys.
+    loop {
+        match store.claim(&anchor).await? {
+            Claimed::Won(grant) => {
+                let added = add_all(store, env, keys, environment, secret_id).await;
+                let settlement = match added {
+                    Ok(()) => Settlement::Complete(Answer::from_body("").into()),
+                    Err(_) => Settlement::Release,
+                };
+                store.settle(&grant, &settlement).await?;
+                return added;
+            }
+            Claimed::Busy(busy) => {
+                let pause = busy.retry_after.clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+                env.clock.sleep(pause).await;
+            }
+            Claimed::Replay(_) | Claimed::InDoubt(_) | Claimed::Mismatch(_) => break,
+        }
+    }
+    check_read_only(store, env, keys, environment).await?;
+    add_all(store, env, keys, environment, secret_id).await
+}
+
+/// How long a node waits between two looks for the canaries of the first one.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// Adds the canaries that are missing.
+async fn add_all(
+    store: &dyn StoreAdmin,
+    env: &Env,
+    keys: &Keyring,
+    environment: &str,
+    secret_id: u16,
+) -> Result<(), KeyCanaryError> {
     for key in keys.keys() {
         let Some(claim) = claim_of(env, keys, key.id(), environment, secret_id) else {
             continue;
@@ -62,7 +109,6 @@ pub async fn check(
             return Err(KeyCanaryError::OtherKey(key.id()));
         }
     }
-    write(store, &anchor).await?;
     Ok(())
 }
 
@@ -88,16 +134,81 @@ pub async fn check_read_only(
             is_known = true;
         }
     }
-    if is_known || keys.keys().is_empty() {
+    if is_known {
         return Ok(());
     }
     let Some(anchor) = anchor(env, environment, 0) else {
         return Ok(());
     };
+    // While it is running, the first node adds its canaries.
     match store.read(&anchor.identity).await? {
-        Some(_) => Err(KeyCanaryError::NoKnownKey),
-        None => Ok(()),
+        Some(record) if record.state == State::Completed => Err(match keys.keys() {
+            [] => KeyCanaryError::NoKey,
+            _ => KeyCanaryError::NoKnownKey,
+        }),
+        Some(_) | None => Ok(()),
     }
+}
+
+/// What was forgotten of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forgotten {
+    /// The store is used with other keys.
+    Key,
+    /// It was the last key: nodes without keys, or with any key, may use the store again.
+    LastKey,
+    /// The store was never used with a key of that id.
+    Nothing,
+}
+
+/// Removes the canary of a key that is lost, or that no record needs. Another key may then have its id. `store` is the store
+/// without encryption.
+///
+/// # Errors
+/// If the store gives no answer. The same call may be made again.
+pub async fn forget(
+    store: &dyn StoreAdmin,
+    env: &Env,
+    environment: &str,
+    id: u32,
+) -> Result<Forgotten, KeyCanaryError> {
+    let (canary, anchor) = (
+        claim(env, &canary_name(id), fingerprint_of(b""), environment, 0),
+        anchor(env, environment, 0),
+    );
+    let (Some(canary), Some(anchor)) = (canary, anchor) else {
+        return Ok(Forgotten::Nothing);
+    };
+    let was_there = store.delete(&canary.identity).await?;
+    let mut query = Query {
+        environment: Some(environment.to_owned()),
+        scope: Some(SCOPE.to_owned()),
+        ..Query::default()
+    };
+    loop {
+        let page = store.list(&query).await?;
+        // The other canaries are of the secret.
+        let is_key = |record: &Record| record.hint.as_str().starts_with("encryp");
+        let others = page.records.iter();
+        if others
+            .filter(|(identity, _)| *identity != anchor.identity)
+            .any(|(_, record)| is_key(record))
+        {
+            return Ok(match was_there {
+                true => Forgotten::Key,
+                false => Forgotten::Nothing,
+            });
+        }
+        match page.next {
+            Some(next) => query.after = Some(next),
+            None => break,
+        }
+    }
+    let was_anchored = store.delete(&anchor.identity).await?;
+    Ok(match was_there || was_anchored {
+        true => Forgotten::LastKey,
+        false => Forgotten::Nothing,
+    })
 }
 
 /// Makes sure that the record of `claim` is there. `false` if it is there with another fingerprint.
@@ -121,20 +232,21 @@ fn claim_of(
     secret_id: u16,
 ) -> Option<Claim> {
     let fingerprint = keys.get(id)?.fingerprint();
-    let name = format!("encryption-{id}");
-    claim(env, &name, fingerprint, environment, secret_id)
+    claim(env, &canary_name(id), fingerprint, environment, secret_id)
+}
+
+fn canary_name(id: u32) -> String {
+    format!("encryption-{id}")
+}
+
+fn fingerprint_of(part: &[u8]) -> Fingerprint {
+    Fingerprint::builder(&Secret::none()).part(part).finish()
 }
 
 /// The record that is there once any key was used.
 fn anchor(env: &Env, environment: &str, secret_id: u16) -> Option<Claim> {
-    let fingerprint = Fingerprint::builder(&Secret::none()).part(b"encryption");
-    claim(
-        env,
-        "encryption",
-        fingerprint.finish(),
-        environment,
-        secret_id,
-    )
+    let fingerprint = fingerprint_of(b"encryption");
+    claim(env, "encryption", fingerprint, environment, secret_id)
 }
 
 /// `None` only for an invalid environment.

@@ -22,6 +22,7 @@ pub use cipher::BoundField;
 pub use key::{EncryptionKey, EncryptionKeyError};
 pub use keyring::{Keyring, SharedKeyring, WriteKey};
 pub use provider::{KeyCommand, KeyFiles, KeyProvider, KeyVariable};
+pub(crate) use record::StoredAnswer;
 pub use store::EncryptedStore;
 /// Erases what it holds from memory when it is dropped.
 pub use zeroize::Zeroizing;

@@ -25,6 +25,15 @@ const EXTERNAL: u8 = 3;
 const PREFIX_BYTES: usize = 9;
 const DIGEST_BYTES: usize = 32;
 
+/// Where bodies of answers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bodies {
+    /// In their records.
+    InRecord,
+    /// Large ones in a blob store, which may have lost some.
+    Elsewhere,
+}
+
 /// The run that wrote an answer.
 #[derive(Clone, Copy)]
 pub(super) struct Run<'a> {
@@ -122,6 +131,7 @@ pub(super) fn seal_answer(
 
 pub(super) fn open_answer(
     keys: &Keyring,
+    bodies: Bodies,
     run: &Run<'_>,
     answer: &Arc<Answer>,
 ) -> Result<Arc<Answer>, RecordError> {
@@ -144,14 +154,13 @@ pub(super) fn open_answer(
             AnswerBody::Kept(body)
         }
         // A blob store has it, or has lost it (P44).
-        (KEPT, AnswerBody::External { digest, .. }) => AnswerBody::External {
+        (KEPT, AnswerBody::External { digest, .. }) if bodies == Bodies::Elsewhere => AnswerBody::External {
             bytes,
             digest: *digest,
         },
-        (KEPT | OMITTED, AnswerBody::Omitted { .. }) => AnswerBody::Omitted { bytes },
-        (EXTERNAL, AnswerBody::External { .. } | AnswerBody::Omitted { .. })
-            if text.len() >= DIGEST_BYTES =>
-        {
+        (KEPT, AnswerBody::Omitted { .. }) if bodies == Bodies::Elsewhere => AnswerBody::Omitted { bytes },
+        (OMITTED, AnswerBody::Omitted { .. }) => AnswerBody::Omitted { bytes },
+        (EXTERNAL, AnswerBody::External { .. } | AnswerBody::Omitted { .. }) if text.len() >= DIGEST_BYTES => {
             let digest = text.split_to(DIGEST_BYTES);
             match &answer.body {
                 AnswerBody::External { .. } => AnswerBody::external(bytes, &digest)?,
@@ -180,15 +189,86 @@ pub(super) fn seal_record(
 
 pub(super) fn open_record(
     keys: &Keyring,
+    bodies: Bodies,
     identity: &Identity,
-    record: Record,
+    record: &Record,
 ) -> Result<Record, RecordError> {
-    let run = Run::of_record(identity, &record);
+    let run = Run::of_record(identity, record);
     let answer = record.answer.as_ref();
-    let answer = answer.map(|answer| open_answer(keys, &run, answer));
+    let answer = answer.map(|answer| open_answer(keys, bodies, &run, answer));
     Ok(Record {
         checkpoint: open_checkpoint(keys, identity, record.fence, &record.checkpoint)?,
         answer: answer.transpose()?,
-        ..record
+        ..record.clone()
     })
+}
+
+/// The answer of a record as a store has it, encrypted or not, with the run that it is bound to.
+pub(crate) struct StoredAnswer<'a> {
+    run: Run<'a>,
+    answer: Option<&'a Arc<Answer>>,
+}
+
+impl<'a> StoredAnswer<'a> {
+    pub(crate) fn of(identity: &'a Identity, record: &'a Record) -> Self {
+        Self {
+            run: Run::of_record(identity, record),
+            answer: record.answer.as_ref(),
+        }
+    }
+
+    fn open(&self, keys: &Keyring) -> Result<Option<Arc<Answer>>, RecordError> {
+        let open = |answer| open_answer(keys, Bodies::Elsewhere, &self.run, answer);
+        self.answer.map(open).transpose()
+    }
+
+    fn header(&self) -> Result<Option<SealedHeader>, RecordError> {
+        self.answer
+            .map_or(Ok(None), |answer| SealedHeader::read(&answer.head))
+    }
+
+    /// Whether both say the same. A body that a blob store has is encrypted there, differently for each store's record: of
+    /// such bodies the lengths are compared.
+    pub(crate) fn says_the_same(&self, other: &Self, keys: &Keyring) -> Result<bool, RecordError> {
+        let is_sealed = self.header()?.is_some() || other.header()?.is_some();
+        let both = (self.open(keys)?, other.open(keys)?);
+        let (Some(one), Some(other)) = both else {
+            return Ok(false);
+        };
+        let same_body = match (&one.body, &other.body) {
+            (
+                AnswerBody::External { bytes, .. },
+                AnswerBody::External {
+                    bytes: other_bytes, ..
+                },
+            ) if is_sealed => bytes == other_bytes,
+            (one, other) => one == other,
+        };
+        Ok(one.head == other.head && same_body)
+    }
+
+    /// The same answer for a record of the same run with another fence. `None` if that needs the body, which a blob store
+    /// has.
+    pub(crate) fn under(
+        &self,
+        record: &Record,
+        keys: &Keyring,
+    ) -> Result<Option<Arc<Answer>>, RecordError> {
+        let Some(header) = self.header()?.filter(|header| header.fence > record.fence) else {
+            return Ok(self.answer.cloned());
+        };
+        let key = keys.get(header.key_id);
+        let key = key.ok_or(RecordError::NoKey(header.key_id))?;
+        let Some(answer) = self.open(keys)? else {
+            return Ok(None);
+        };
+        if let AnswerBody::External { .. } = answer.body {
+            return Ok(None);
+        }
+        let run = Run {
+            fence: record.fence,
+            ..self.run
+        };
+        seal_answer(key, &run, &answer).map(Some)
+    }
 }

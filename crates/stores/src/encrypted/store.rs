@@ -10,18 +10,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use semel_core::canary;
 use semel_core::claim::{
     Claim, Claimed, Grant, Renewed, Resolution, Resolved, Restored, Settled, Settlement,
 };
 use semel_core::env::BoxFuture;
 use semel_core::error::{Certainty, StoreError, StoreErrorKind};
 use semel_core::identity::Identity;
-use semel_core::record::{Answer, Fence, Record};
+use semel_core::record::{Answer, Fence, Record, RecordError};
 use semel_core::store::{Capabilities, Page, Query, Store, StoreAdmin, StoreResult};
 
 use super::keyring::{Keyring, SharedKeyring};
 use super::record::{
-    MAX_OVERHEAD_BYTES, Run, open_answer, open_checkpoint, open_record, seal_answer,
+    Bodies, MAX_OVERHEAD_BYTES, Run, open_answer, open_checkpoint, open_record, seal_answer,
     seal_checkpoint, seal_record,
 };
 
@@ -31,6 +32,7 @@ pub struct EncryptedStore {
     store: Arc<dyn StoreAdmin>,
     keys: SharedKeyring,
     refuses_plain: bool,
+    bodies: Bodies,
 }
 
 impl EncryptedStore {
@@ -42,7 +44,16 @@ impl EncryptedStore {
             store,
             keys,
             refuses_plain,
+            bodies: Bodies::InRecord,
         }
+    }
+
+    /// The store lies around a [`Spill`](crate::compose::Spill): a body that its record doesn't have may have been moved or
+    /// lost by the blob store. Without, such a record was changed by somebody else, and is refused.
+    #[must_use]
+    pub const fn with_body_store(mut self) -> Self {
+        self.bodies = Bodies::Elsewhere;
+        self
     }
 
     async fn claim_opened(&self, ask: &Claim) -> StoreResult<Claimed> {
@@ -71,7 +82,7 @@ impl EncryptedStore {
                     fence: replay.fence,
                     token: replay.token,
                 };
-                replay.answer = open_answer(&keys, &run, &replay.answer)?;
+                replay.answer = open_answer(&keys, self.bodies, &run, &replay.answer)?;
             }
             Claimed::Busy(_) | Claimed::Mismatch(_) => {}
         }
@@ -124,8 +135,10 @@ impl EncryptedStore {
         let is_same =
             |record: &Record| record.is_owned_by(run.fence, run.token) && record.state == run.state;
         let stored = found.filter(is_same).and_then(|record| record.answer);
-        Ok(stored
-            .filter(|stored| open_answer(keys, run, stored).is_ok_and(|opened| *opened == *answer)))
+        Ok(stored.filter(|stored| {
+            let opened = open_answer(keys, self.bodies, run, stored);
+            opened.is_ok_and(|opened| *opened == *answer)
+        }))
     }
 
     /// Resolves. The answer is bound to the run in doubt, whose token only its record has.
@@ -162,32 +175,40 @@ impl EncryptedStore {
         }
     }
 
-    fn open(&self, keys: &Keyring, identity: &Identity, record: Record) -> StoreResult<Record> {
-        keys.readable(self.refuses_plain).check(&record)?;
-        Ok(open_record(keys, identity, record)?)
+    /// The record with its content, or without it if that can't be decrypted or isn't accepted: an operator can then still
+    /// resolve, unlock or reset it.
+    fn open(&self, keys: &Keyring, identity: &Identity, record: Record) -> Record {
+        if canary::is_canary(&record) {
+            return record;
+        }
+        let checked = keys.readable(self.refuses_plain).check(&record);
+        match checked.and_then(|()| open_record(keys, self.bodies, identity, &record)) {
+            Ok(opened) => opened,
+            Err(reason) => record.lock(&reason),
+        }
     }
 
     async fn read_opened(&self, identity: &Identity) -> StoreResult<Option<Record>> {
         let keys = self.keys.current();
         let found = self.store.read(identity).await?;
-        let opened = found.map(|record| self.open(&keys, identity, record));
-        opened.transpose()
+        Ok(found.map(|record| self.open(&keys, identity, record)))
     }
 
     async fn list_opened(&self, query: &Query) -> StoreResult<Page> {
         let keys = self.keys.current();
         let mut page = self.store.list(query).await?;
-        let found = std::mem::take(&mut page.records);
-        for (identity, record) in found {
-            match self.open(&keys, &identity, record) {
-                Ok(record) => page.records.push((identity, record)),
-                Err(_) => page.unreadable += 1,
-            }
-        }
+        let found = std::mem::take(&mut page.records).into_iter();
+        let opened =
+            found.map(|(identity, record)| (identity, self.open(&keys, &identity, record)));
+        page.records = opened.collect();
         Ok(page)
     }
 
     async fn restore_sealed(&self, identity: &Identity, record: &Record) -> StoreResult<Restored> {
+        // What can't be decrypted has no content to encrypt again.
+        if let Some(id) = record.key_id()? {
+            return Err(RecordError::NoKey(id).into());
+        }
         let keys = self.keys.current();
         match keys.write_key() {
             Some(key) => {

@@ -128,9 +128,14 @@ async fn refused(
     };
     assert_eq!(error.kind, StoreErrorKind::Record, "{error:?}");
     assert_eq!(stored(bare, claim).await, before);
-    let read = store.read(&claim.identity).await;
-    assert_eq!(read.expect_err("unreadable").kind, StoreErrorKind::Record);
-    cause(&error)
+    // An operator sees the record without its content, for the same reason, and nobody else uses it.
+    let read = store.read(&claim.identity).await.expect("an answer");
+    let read = read.expect("a record");
+    let reason = read.locked().map(|reason| reason.to_string());
+    assert_eq!(reason, cause(&error));
+    assert!(!has(&read.encode(), ANSWER) && !has(&read.encode(), CHECKPOINT));
+    read.into_readable().expect_err("unreadable");
+    reason
 }
 
 fn has(haystack: &[u8], needle: &str) -> bool {

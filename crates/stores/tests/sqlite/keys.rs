@@ -53,13 +53,55 @@ async fn nothing_that_was_answered_is_in_the_file() {
     }
     assert_eq!(effects.load(Ordering::SeqCst), 1);
     assert!(!has(&place.path(), "secret greeting"));
-    // Without encryption the same file refuses the key by name, and runs nothing.
-    let plain = Semel::builder().environment("test");
+    // In an environment without encryption, the same file has it in plain text.
+    let plain = Semel::builder().environment("plain");
     let plain = plain.open(&place.url()).await.expect("a store");
-    run(&plain, "k-1", &effects).await.expect_err("encrypted");
-    assert_eq!(effects.load(Ordering::SeqCst), 1);
-    run(&plain, "k-2", &effects).await.expect("a new key");
+    run(&plain, "k-1", &effects).await.expect("a new key");
     assert!(has(&place.path(), "secret greeting"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_without_any_key_is_refused_once_records_are_encrypted() {
+    let (place, effects) = (Place::new(), Arc::default());
+    let without = || Semel::builder().environment("test");
+    let early = without().open(&place.url()).await.expect("a store");
+    // The first step of the rollout: nodes that have the key and only read.
+    let reader = Keyring::new(vec![key(1, 1)], WriteKey::Nothing).expect("a ring");
+    let reader = without().encryption(Encryption::new(reader));
+    let reader = reader.open(&place.url()).await.expect("a reader");
+    without()
+        .open(&place.url())
+        .await
+        .expect("nothing is encrypted");
+    reader
+        .replace_keys(ring(vec![key(1, 1)]))
+        .await
+        .expect("keys");
+    run(&reader, "k-1", &effects).await.expect("an answer");
+    for builder in [without(), without().tool()] {
+        let refused = builder.open(&place.url()).await.expect_err("refused");
+        assert!(
+            refused.to_string().contains("no encryption key"),
+            "{refused}"
+        );
+    }
+    // One that was there before refuses the record by name, and runs nothing.
+    run(&early, "k-1", &effects).await.expect_err("encrypted");
+    assert_eq!(effects.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_text_is_not_written_and_refused_at_once() {
+    let place = Place::new();
+    let reader = || Keyring::new(vec![key(1, 1)], WriteKey::Nothing).expect("a ring");
+    let both = Encryption::new(reader()).refuse_plain(true);
+    let refused = Semel::builder().encryption(both).open(&place.url()).await;
+    let refused = refused.expect_err("refused");
+    assert!(refused.to_string().contains("plain text"), "{refused}");
+    let strict = Encryption::new(ring(vec![key(1, 1)])).refuse_plain(true);
+    let semel = Semel::builder().encryption(strict).open(&place.url()).await;
+    let semel = semel.expect("a store");
+    semel.replace_keys(reader()).await.expect_err("refused");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -107,6 +107,13 @@ impl Rules<'_> {
                 "set store.encryption.key_files; `semel encryption-key` creates a key",
             );
         }
+        if encryption.refuse_plain && encryption.write_key == Some(0) {
+            self.report(
+                "store.encryption.refuse_plain",
+                "write_key = 0 writes plain text, which refuse_plain refuses",
+                "set write_key to the id of a key, or remove refuse_plain",
+            );
+        }
         if encryption.key_command_timeout.0.is_zero() {
             self.report(
                 "store.encryption.key_command_timeout",

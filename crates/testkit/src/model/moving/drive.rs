@@ -5,6 +5,7 @@ use std::sync::Arc;
 use semel_core::{Claimed, Fence, Grant, Renewed, Settled, StoreAdmin, StoreResult, Token};
 use semel_stores::compose::copy::{CopyOutcome, copy_record};
 use semel_stores::compose::{Mirror, Spill};
+use semel_stores::encrypted::Keyring;
 
 use super::super::breaks::Break;
 use super::super::codec::{answer_no, fence_no, settlement, small, time};
@@ -88,7 +89,8 @@ impl Moving {
         let record = self.codec.record(&listed.row);
         let clocks = self.config.ahead.map(|ahead| time(listed.when + ahead));
         let identity = self.codec.claim(1).identity;
-        let work = copy_record(&*to, run.pass, &identity, &record, clocks.into());
+        let (clocks, keys) = (clocks.into(), Keyring::empty());
+        let work = copy_record(&*to, run.pass, &identity, &record, clocks, &keys);
         Some(script.run(work))
     }
 
