@@ -2,7 +2,7 @@
 //! with a bug does.
 
 use semel_testkit::broken::Bug;
-use semel_testkit::simulation::{NodeFlaw, RunTally, run, run_flawed};
+use semel_testkit::simulation::{NodeFlaw, RunTally, run, run_encrypted, run_flawed};
 
 /// Some hundred worlds in debug builds; `cargo xtask simulate` runs many more.
 const WORLDS: u64 = 60;
@@ -43,6 +43,37 @@ fn no_rule_is_broken() {
         assert!(tally.told.contains_key(what), "{what}: never");
     }
     assert!(tally.effects > WORLDS * 10);
+}
+
+/// While a new encryption key is rolled out, nodes without it are refused (P46), and no other rule
+/// is broken.
+#[test]
+fn no_rule_is_broken_while_records_are_encrypted() {
+    let mut tally = RunTally::default();
+    for seed in 1..=WORLDS {
+        let outcome = run_encrypted(seed, None);
+        let told: Vec<_> = outcome.breaches.iter().map(ToString::to_string).collect();
+        assert!(told.is_empty(), "{}", told.join("\n"));
+        tally.add(&outcome.tally);
+    }
+    for what in [
+        "its own answer",
+        "an earlier answer",
+        "idempotency_record_unreadable",
+    ] {
+        assert!(tally.told.contains_key(what), "{what}: never");
+    }
+}
+
+#[test]
+fn p46_a_claim_without_the_key_is_noticed() {
+    let bug = Some(Bug::ClaimWithoutTheKey);
+    let is_noticed = |seed| {
+        let outcome = run_encrypted(seed, bug);
+        let mut breaches = outcome.breaches.iter().map(ToString::to_string);
+        breaches.any(|breach| breach.contains("P46"))
+    };
+    assert!((1..=WORLDS).any(is_noticed));
 }
 
 /// The bound is what a sound engine needs at most: one whose calls last longer breaks it.
@@ -121,7 +152,7 @@ const UNSEEN: [(Bug, &str); 22] = [
     (Bug::RestoreLooksFirst, "an engine restores nothing"),
     (
         Bug::ClaimWithoutTheKey,
-        "no record is encrypted: `EncryptedStore` is a store around a store, with a suite of its own",
+        "no record is encrypted: worlds of `run_encrypted` show it",
     ),
     (
         Bug::ResolveWakesNobody,

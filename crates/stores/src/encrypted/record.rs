@@ -154,13 +154,19 @@ pub(super) fn open_answer(
             AnswerBody::Kept(body)
         }
         // A blob store has it, or has lost it (P44).
-        (KEPT, AnswerBody::External { digest, .. }) if bodies == Bodies::Elsewhere => AnswerBody::External {
-            bytes,
-            digest: *digest,
-        },
-        (KEPT, AnswerBody::Omitted { .. }) if bodies == Bodies::Elsewhere => AnswerBody::Omitted { bytes },
+        (KEPT, AnswerBody::External { digest, .. }) if bodies == Bodies::Elsewhere => {
+            AnswerBody::External {
+                bytes,
+                digest: *digest,
+            }
+        }
+        (KEPT, AnswerBody::Omitted { .. }) if bodies == Bodies::Elsewhere => {
+            AnswerBody::Omitted { bytes }
+        }
         (OMITTED, AnswerBody::Omitted { .. }) => AnswerBody::Omitted { bytes },
-        (EXTERNAL, AnswerBody::External { .. } | AnswerBody::Omitted { .. }) if text.len() >= DIGEST_BYTES => {
+        (EXTERNAL, AnswerBody::External { .. } | AnswerBody::Omitted { .. })
+            if text.len() >= DIGEST_BYTES =>
+        {
             let digest = text.split_to(DIGEST_BYTES);
             match &answer.body {
                 AnswerBody::External { .. } => AnswerBody::external(bytes, &digest)?,

@@ -156,7 +156,9 @@ fn is_true(world: &World, job: &Job, response: &Response<u64>) -> Option<RuleBre
         }
         Response::Problem(Problem::Unreadable { .. }) => {
             let spoiled = world.ledger.lock().books[job.key].spoiled;
-            (!spoiled).then(|| ("P25", "a record could not be read".to_owned()))
+            // Before all nodes have all keys, one without the key says so (P46).
+            let lacks_key = world.encryption.is_some() && !job.last;
+            (!spoiled && !lacks_key).then(|| ("P25", "a record could not be read".to_owned()))
         }
         _ => None,
     }
@@ -176,7 +178,12 @@ fn was_settled(world: &World, job: &Job, ran: &Ran<u64>) -> Option<RuleBreach> {
                 State::Failed => Settlement::Fail(answer.into()),
                 _ => Settlement::Complete(answer.into()),
             };
-            *ending == KeyEnding::from(&settlement)
+            match (&world.encryption, KeyEnding::from(&settlement)) {
+                (None, told) => *ending == told,
+                // The store has it encrypted.
+                (Some(_), KeyEnding::Failed(_)) => matches!(ending, KeyEnding::Failed(_)),
+                (Some(_), _) => matches!(ending, KeyEnding::Completed(_)),
+            }
         }
         (State::Released, Some(KeyEnding::Released)) | (State::InDoubt, Some(_)) => true,
         _ => false,

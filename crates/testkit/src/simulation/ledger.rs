@@ -7,8 +7,11 @@ use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use semel_core::record::SealedHeader;
 use semel_core::store::StoreResult;
-use semel_core::{Answer, KeyHint, Namespace, Renewed, Resolved, Settled, State, StoreErrorKind};
+use semel_core::{
+    Answer, Claim, Claimed, KeyHint, Namespace, Renewed, Resolved, Settled, State, StoreErrorKind,
+};
 
 use super::book::{Book, RuleBreach};
 use super::op::{Op, StoreReply};
@@ -46,6 +49,8 @@ pub(super) struct Ledger {
     pub(super) tally: RunTally,
     capacity: Option<usize>,
     names: Vec<(Namespace, KeyHint)>,
+    /// Nodes encrypt, and some lack a key.
+    encrypts: bool,
     breaches: Vec<Breach>,
     digest: DefaultHasher,
 }
@@ -58,6 +63,7 @@ impl Ledger {
         seed: u64,
         names: Vec<(Namespace, KeyHint)>,
         capacity: Option<usize>,
+        encrypts: bool,
     ) -> Self {
         Self {
             seed,
@@ -68,6 +74,7 @@ impl Ledger {
             tally: RunTally::default(),
             capacity,
             names,
+            encrypts,
             breaches: Vec::new(),
             digest: DefaultHasher::new(),
         }
@@ -172,6 +179,10 @@ impl Ledger {
         let (world, now) = (at.world, at.store);
         match (op, said) {
             (Op::Claim(claim), StoreReply::Claimed(answer)) => {
+                if self.encrypts && !can_read(claim, answer) {
+                    let sentence = "a claimant without the key was given what is encrypted";
+                    return Some(("P46", sentence.to_owned()));
+                }
                 book.claimed(claim, answer, world, now)
             }
             (Op::Renew(_, checkpoint), StoreReply::Renewed(Renewed::Held)) => {
@@ -226,6 +237,12 @@ impl Ledger {
                 "what needs no room was refused for want of it".to_owned(),
             )),
             _ if self.books[key].spoiled => None,
+            // The claimant lacks the key (P46).
+            (StoreErrorKind::Record, Op::Claim(claim), _)
+                if self.encrypts && !claim.terms.keys().has(2) =>
+            {
+                None
+            }
             _ => Some((
                 "P25",
                 "a record that was written could not be read".to_owned(),
@@ -303,5 +320,20 @@ fn mark(reply: &CallReply) -> u64 {
         CallReply::NotInDoubt => 6,
         CallReply::Deleted(found) => 8 + u64::from(*found),
         _ => 7,
+    }
+}
+
+/// Whether the claimant has the key of what it is given.
+fn can_read(claim: &Claim, answer: &Claimed) -> bool {
+    let field = match answer {
+        Claimed::Won(grant) => &grant.checkpoint,
+        Claimed::InDoubt(doubt) => &doubt.checkpoint,
+        Claimed::Replay(replay) => &replay.answer.head,
+        Claimed::Busy(_) | Claimed::Mismatch(_) => return true,
+    };
+    match SealedHeader::read(field) {
+        Ok(Some(header)) => claim.terms.keys().has(header.key_id),
+        Ok(None) => true,
+        Err(_) => false,
     }
 }

@@ -40,6 +40,6 @@ mod tally;
 mod wire;
 mod world;
 
-pub use run::{SimulationOutcome, run, run_flawed};
+pub use run::{SimulationOutcome, run, run_encrypted, run_flawed};
 pub use tally::{Breach, RunTally};
 pub use world::NodeFlaw;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use semel_core::engine::{BreakerConfig, CacheConfig, Engine, EngineConfig};
 use semel_core::event::NoopObserver;
-use semel_core::{Env, Secret};
+use semel_core::{Env, Secret, Store};
+use semel_stores::encrypted::EncryptedStore;
 
 use super::clocks::{NodeClock, NodeTasks};
 use super::sched::Place;
@@ -32,8 +33,14 @@ impl World {
             Arc::new(self.dice.clone()),
         );
         let wire = Arc::new(Wire::new(self, node));
+        let keys = self.encryption.as_ref().and_then(|keys| keys.get(node));
+        let store: Arc<dyn Store> = match keys {
+            // Operators of these worlds reach the store itself, and write plain text.
+            Some(keys) => Arc::new(EncryptedStore::new(wire, keys.clone(), false)),
+            None => wire,
+        };
         let engine = Engine::with(
-            wire,
+            store,
             env,
             Secret::none(),
             self.config(),

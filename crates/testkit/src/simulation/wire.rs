@@ -11,7 +11,7 @@ use semel_core::store::{Capabilities, Wake};
 use semel_core::wake::Wakeup;
 use semel_core::{
     BoxFuture, Certainty, Claim, Claimed, Fence, Grant, Identity, Record, Renewed, Resolution,
-    Resolved, Settled, Settlement, Store, StoreError, StoreErrorKind, StoreResult,
+    Resolved, Settled, Settlement, Store, StoreAdmin, StoreError, StoreErrorKind, StoreResult,
 };
 
 use super::ledger::Moment;
@@ -201,6 +201,11 @@ macro_rules! answer {
             _ => Err(error(Certainty::Unknown)),
         }
     };
+}
+
+/// An engine makes none of these calls, but a store around a store needs them.
+impl StoreAdmin for Wire {
+    semel_core::forward_store!(|self| self.store => list, delete, restore, sweep, expired, now, stats, connections, diagnose);
 }
 
 #[deny(clippy::missing_trait_methods, reason = "a wire carries every call")]

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use semel_core::engine::Engine;
 use semel_core::identity::Address;
 use semel_core::{Identity, Key, Namespace, Secret};
+use semel_stores::encrypted::{EncryptionKey, Keyring, SharedKeyring, WriteKey};
 
 use super::clocks::{Dice, StoreClock};
 use super::ledger::Ledger;
@@ -23,10 +24,22 @@ pub enum NodeFlaw {
     CallsGivenUpLate,
 }
 
+/// Whether the nodes of a world encrypt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cipher {
+    /// Records are in plain text.
+    None,
+    /// Records are encrypted. A new key is on its way: until all faults are over, every other node
+    /// lacks it.
+    Rotating,
+}
+
 /// What everybody in a world shares.
 pub(super) struct World {
     pub(super) plan: Plan,
     pub(super) flaw: Option<NodeFlaw>,
+    /// The keys of each node, if they encrypt.
+    pub(super) encryption: Option<Vec<SharedKeyring>>,
     pub(super) sched: Sched,
     pub(super) dice: Dice,
     pub(super) ledger: Mutex<Ledger>,
@@ -68,7 +81,12 @@ pub(super) struct Node {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, bug: Option<Bug>, flaw: Option<NodeFlaw>) -> Arc<Self> {
+    pub(super) fn new(
+        seed: u64,
+        bug: Option<Bug>,
+        flaw: Option<NodeFlaw>,
+        cipher: Cipher,
+    ) -> Arc<Self> {
         let (plan, dice) = Plan::of(seed);
         let sched = Sched::default();
         let store_clock = StoreClock::new(sched.clone());
@@ -92,13 +110,17 @@ impl World {
         let names = keys
             .iter()
             .map(|(namespace, key, _)| (namespace.clone(), key.hint()));
-        let ledger = Ledger::new(seed, names.collect(), plan.capacity);
+        let encrypts = cipher == Cipher::Rotating;
+        let rings = || (0..plan.nodes).map(|node| SharedKeyring::new(ring(node, false)));
+        let encryption = encrypts.then(|| rings().collect());
+        let ledger = Ledger::new(seed, names.collect(), plan.capacity, encrypts);
         let world = Self {
             nodes: Mutex::new(nodes.collect()),
             ledger: Mutex::new(ledger),
             keys,
             plan,
             flaw,
+            encryption,
             sched,
             dice,
             store,
@@ -151,15 +173,30 @@ impl World {
         strikes
     }
 
-    /// All faults are over: the store is up, every node is new and reaches it.
+    /// All faults are over: the store is up, every node is new, reaches it and has all keys.
     pub(super) fn heal(&self) {
         self.healed.store(true, Ordering::Relaxed);
+        for (node, keys) in self.encryption.iter().flatten().enumerate() {
+            keys.replace(ring(node, true));
+        }
         self.down_until.store(0, Ordering::Relaxed);
         for node in self.nodes.lock().iter_mut() {
             node.cut_off_until = 0;
             node.paused_until = 0;
         }
     }
+}
+
+/// The keys of a node. It goes on to write with the one that it wrote with, so that what it sends
+/// again has the same bytes.
+fn ring(node: usize, has_all: bool) -> Keyring {
+    let is_new = node % 2 == 1;
+    let ids: &[u8] = if is_new || has_all { &[1, 2] } else { &[1] };
+    let keys = ids
+        .iter()
+        .filter_map(|id| EncryptionKey::new(u32::from(*id), &[*id; 32]));
+    let write = WriteKey::Id(if is_new { 2 } else { 1 });
+    Keyring::new(keys.collect(), write).unwrap_or_else(|_| Keyring::empty())
 }
 
 /// Two namespaces have keys of the same names.
