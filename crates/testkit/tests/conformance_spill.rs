@@ -331,7 +331,7 @@ async fn encrypted_bodies_lie_on_the_shelf() {
         Ok(Claimed::Replay(replay)) => replay.answer.body.clone(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(told().await, Body::Kept("a large answer".into()));
+    assert_eq!(told().await, AnswerBody::Kept("a large answer".into()));
     let kept = shelved
         .shelf
         .bodies
@@ -342,7 +342,7 @@ async fn encrypted_bodies_lie_on_the_shelf() {
     let is_plain = |body: &Bytes| body.windows(5).any(|part| part == b"large");
     assert!(kept.len() == 1 && !kept.iter().any(is_plain), "{kept:?}");
     shelved.shelf.bodies.lock().clear();
-    assert_eq!(told().await, Body::Omitted { bytes: 14 });
+    assert_eq!(told().await, AnswerBody::Omitted { bytes: 14 });
     // Without a shelf, nobody but a forger takes a body out of its record.
     over(Arc::new(shelved.records.clone()))
         .claim(&claim)

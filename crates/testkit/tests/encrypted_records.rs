@@ -8,7 +8,7 @@ use semel_conformance::clock::{FakeClock, env};
 use semel_core::engine::{Engine, OperatorOutcome, Unlock};
 use semel_core::store::Query;
 use semel_core::{
-    Answer, Body, Claim, ClaimTerms, Claimed, CrashPolicy, Fingerprint, Grant, Identity, Key,
+    Answer, AnswerBody, Claim, ClaimTerms, Claimed, CrashPolicy, Fingerprint, Grant, Identity, Key,
     MemoryConfig, MemoryStore, Namespace, Record, RecordError, Resolution, Restored, Secret,
     Settled, Settlement, State, Store as _, StoreAdmin, Token,
 };
@@ -140,7 +140,7 @@ async fn records_without_their_key_are_resolved_unlocked_and_reset() {
     );
     let told = store.claim(&claim("doubt", 2)).await.expect("an answer");
     assert!(
-        matches!(told, Claimed::Replay(replay) if replay.answer.body == Body::Kept("resolved".into()))
+        matches!(told, Claimed::Replay(replay) if replay.answer.body == AnswerBody::Kept("resolved".into()))
     );
 
     let unlocked = engine
@@ -248,9 +248,9 @@ async fn forged_and_stripped_answers_are_refused() {
     let bare = memory(&clock);
     let store = encrypted(&bare, &[1]);
     for body in [
-        Body::Omitted { bytes: 5 },
-        Body::Kept(bytes::Bytes::new()),
-        Body::External {
+        AnswerBody::Omitted { bytes: 5 },
+        AnswerBody::Kept(bytes::Bytes::new()),
+        AnswerBody::External {
             bytes: 5,
             digest: [7; 32],
         },

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Answer, Body, Fence, Record, RecordError};
+use super::{Answer, AnswerBody, Fence, Record, RecordError};
 
 /// The first bytes of an encrypted field. No UTF-8 text begins so.
 pub const SEALED_MAGIC: [u8; 8] = *b"\xf5sealed\x02";
@@ -158,12 +158,12 @@ impl Record {
         };
         let answer = self.answer.as_ref().map(|answer| {
             let bytes = match &answer.body {
-                Body::Kept(body) => body.len().saturating_sub(SEALED_TAG_BYTES) as u64,
-                Body::Omitted { bytes } | Body::External { bytes, .. } => *bytes,
+                AnswerBody::Kept(body) => body.len().saturating_sub(SEALED_TAG_BYTES) as u64,
+                AnswerBody::Omitted { bytes } | AnswerBody::External { bytes, .. } => *bytes,
             };
             Arc::new(Answer {
                 head: mark.clone(),
-                body: Body::Omitted { bytes },
+                body: AnswerBody::Omitted { bytes },
             })
         });
         Self {

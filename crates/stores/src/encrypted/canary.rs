@@ -180,11 +180,9 @@ pub async fn forget(
         return Ok(Forgotten::Nothing);
     };
     let was_there = store.delete(&canary.identity).await?;
-    let mut query = Query {
-        environment: Some(environment.to_owned()),
-        scope: Some(SCOPE.to_owned()),
-        ..Query::default()
-    };
+    let mut query = Query::default()
+        .with_environment(environment.to_owned())
+        .with_scope(SCOPE.to_owned());
     loop {
         let page = store.list(&query).await?;
         // The other canaries are of the secret.
