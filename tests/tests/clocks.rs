@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use semel::core::clock::{Sleep, Tick};
-use semel::core::{Clock, Env, Timestamp};
+use semel::core::{Clock, Timestamp};
 use semel::{Error, OnBusy, Policy, Problem, Semel, tokio_env};
 use tokio::sync::Notify;
 
@@ -39,10 +39,10 @@ async fn node(url: &str, ahead: Option<bool>) -> Semel {
     let right = tokio_env();
     let env = match ahead {
         None => right,
-        Some(ahead) => right.with_clock(Arc::new(Wrong {
-            clock: Arc::clone(&right.clock),
-            ahead,
-        })),
+        Some(ahead) => {
+            let clock = Arc::clone(&right.clock);
+            right.with_clock(Arc::new(Wrong { clock, ahead }))
+        }
     };
     // An hour: over long ago by a clock that is three hours fast.
     let policy = Policy::default()

@@ -1,10 +1,5 @@
 //! Submitters and workers at once, and a hand that kills.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "real processes and sockets run on real time"
-)]
-
 use std::process::Stdio;
 use std::time::Duration;
 

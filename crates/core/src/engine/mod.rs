@@ -365,15 +365,15 @@ impl Shared {
             namespace,
             hint,
             identity,
-            actor,
-            operation,
+            context,
         } = subject;
+        let context = context.as_deref();
         self.observer.observe(&Event {
             namespace,
             hint: *hint,
             identity: *identity,
-            actor: actor.as_deref(),
-            operation: operation.as_deref(),
+            actor: context.and_then(|context| context.actor.as_deref()),
+            operation: context.and_then(|context| context.operation.as_deref()),
             step,
         });
     }

@@ -324,8 +324,7 @@ mod tests {
             namespace: Namespace::new("test", "", "charge").expect("well-formed"),
             hint: KeyHint::default(),
             identity,
-            actor: None,
-            operation: None,
+            context: None,
         };
         let grant = Grant {
             identity,

@@ -34,6 +34,13 @@ pub(super) struct Subject {
     pub(super) namespace: Namespace,
     pub(super) hint: KeyHint,
     pub(super) identity: Identity,
+    /// One pointer, because every request is moved several times.
+    pub(super) context: Option<Arc<EventContext>>,
+}
+
+/// What a door knows of a request beyond its key, for events.
+#[derive(Clone, Debug, Default)]
+pub(super) struct EventContext {
     pub(super) actor: Option<Arc<str>>,
     pub(super) operation: Option<Arc<str>>,
 }
@@ -45,9 +52,12 @@ impl Subject {
             namespace: record.namespace.clone(),
             hint: record.hint,
             identity,
-            actor: None,
-            operation: None,
+            context: None,
         }
+    }
+
+    fn context_mut(&mut self) -> &mut EventContext {
+        Arc::make_mut(self.context.get_or_insert_default())
     }
 
     /// A key of which only the identity is known.
@@ -56,8 +66,7 @@ impl Subject {
             namespace: Namespace::unknown(),
             hint: KeyHint::default(),
             identity,
-            actor: None,
-            operation: None,
+            context: None,
         }
     }
 }
@@ -79,8 +88,7 @@ impl Request {
             namespace,
             hint: key.hint(),
             identity,
-            actor: None,
-            operation: None,
+            context: None,
         };
         Self {
             subject,
@@ -96,7 +104,7 @@ impl Request {
     /// Names the caller for the audit trail. It isn't part of the identity, and never kept in a record.
     #[must_use]
     pub fn with_actor(mut self, actor: impl Into<Arc<str>>) -> Self {
-        self.subject.actor = Some(actor.into());
+        self.subject.context_mut().actor = Some(actor.into());
         self
     }
 
@@ -104,7 +112,7 @@ impl Request {
     /// callers choose. It isn't part of the identity.
     #[must_use]
     pub fn with_operation(mut self, operation: impl Into<Arc<str>>) -> Self {
-        self.subject.operation = Some(operation.into());
+        self.subject.context_mut().operation = Some(operation.into());
         self
     }
 

@@ -242,8 +242,22 @@ fn describe_step(step: &Step, now: Timestamp) -> (&'static str, Option<&'static 
                 "timeout_ms": to_millis(*limit),
             }),
         ),
+        other => describe_lease_step(other),
+    }
+}
+
+/// Steps of a lease.
+fn describe_lease_step(step: &Step) -> (&'static str, Option<&'static str>, Value) {
+    match step {
         Step::Renewed { fence } => ("idempotency.lease.renewed", None, json!({"fence": fence.0})),
         Step::LeaseLost { fence } => ("idempotency.lease.lost", None, json!({"fence": fence.0})),
+        Step::Unrecorded { fence } => ("idempotency.unrecorded", None, json!({"fence": fence.0})),
+        Step::InDoubt { fence } => ("idempotency.in_doubt", None, json!({"fence": fence.0})),
+        Step::Recovered { fence, known } => (
+            "idempotency.recovered",
+            None,
+            json!({"fence": fence.0, "known": known}),
+        ),
         Step::Settled {
             state,
             fence,
@@ -252,13 +266,6 @@ fn describe_step(step: &Step, now: Timestamp) -> (&'static str, Option<&'static 
             "idempotency.settled",
             None,
             json!({"state": state.as_str(), "fence": fence.0, "response_bytes": bytes}),
-        ),
-        Step::Unrecorded { fence } => ("idempotency.unrecorded", None, json!({"fence": fence.0})),
-        Step::InDoubt { fence } => ("idempotency.in_doubt", None, json!({"fence": fence.0})),
-        Step::Recovered { fence, known } => (
-            "idempotency.recovered",
-            None,
-            json!({"fence": fence.0, "known": known}),
         ),
         other => describe_rare_step(other),
     }

@@ -22,6 +22,7 @@ const FENCE: Fence = Fence(7);
 const SPAN: Duration = Duration::from_secs(2);
 
 /// Steps that together make every event.
+#[expect(clippy::too_many_lines, reason = "a flat list of all steps")]
 fn steps() -> Vec<Step> {
     let fingerprint = |byte| Fingerprint::from_bytes([byte; Fingerprint::BYTES]);
     let claimed = |attempt| Step::Claimed {

@@ -76,6 +76,8 @@ pub(crate) fn entry(number: usize, day: &str, actor: Option<&str>) -> Entry {
         environment: "test".to_owned(),
         tenant: "acme".to_owned(),
         scope: "charge".to_owned(),
+        operation: None,
+        key_prefix: None,
         id: Some("ab12".to_owned()),
         actor: actor.map(str::to_owned),
         detail: Map::from_iter([("replay_number".to_owned(), json!(number))]),
