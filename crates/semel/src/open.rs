@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use semel_core::canary;
 use semel_core::engine::{Engine, EngineConfig};
-use semel_core::event::{NoopObserver, Observer};
+use semel_core::event::{NoopObserver, Observer, Step};
 use semel_core::policy::Policy;
-use semel_core::{Env, KeyRules, Secret, StoreAdmin};
+use semel_core::{Env, KeyRules, Namespace, Secret, StoreAdmin};
 use semel_stores::encrypted;
 
 use crate::encryption::{Encryption, OpenKeys};
@@ -328,8 +328,25 @@ impl Builder {
             postgres: opened.postgres,
         };
         let shared = Arc::new(shared);
-        start_sweeping(Arc::downgrade(&shared), &sweeping);
+        let reporting = Arc::downgrade(&shared);
+        start_sweeping(Arc::downgrade(&shared.store), &sweeping, move |records| {
+            if let Some(shared) = reporting.upgrade() {
+                shared.report_sweep(records);
+            }
+        });
         Ok(Semel { shared })
+    }
+}
+
+/// A sweep concerns all scopes; its event has this one.
+const SWEEP_SCOPE: &str = "sweep";
+
+impl Shared {
+    fn report_sweep(&self, records: u64) {
+        if let Ok(namespace) = Namespace::new(&self.environment, "", SWEEP_SCOPE) {
+            self.engine
+                .report(&namespace, None, Step::Swept { records });
+        }
     }
 }
 

@@ -3,12 +3,10 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use semel_core::event::Step;
-use semel_core::{Env, MemoryStore, Namespace, StoreAdmin};
+use semel_core::{Env, MemoryStore, StoreAdmin};
 use semel_stores::compose::Mirror;
 
 use crate::error::OpenError;
-use crate::open::Shared;
 use crate::runtime::tokio_env;
 use crate::url::{StoreKind, memory_config, one_or_two, read};
 
@@ -117,25 +115,21 @@ async fn open_one(url: &str, env: &Env) -> Result<OpenedStore, OpenError> {
 
 const SWEEP_EVERY: Duration = Duration::from_secs(5 * 60);
 const SWEEP_AT_ONCE: usize = 10_000;
-/// A sweep concerns all scopes; its event has this one.
-const SWEEP_SCOPE: &str = "sweep";
 
-/// Removes expired records every five minutes, for as long as the store is in use, and reports how many.
-pub(crate) fn start_sweeping(shared: Weak<Shared>, env: &Env) {
+/// Removes expired records every five minutes, for as long as the store is in use, and calls `report` with their number.
+pub(crate) fn start_sweeping(
+    store: Weak<dyn StoreAdmin>,
+    env: &Env,
+    report: impl Fn(u64) + Send + 'static,
+) {
     let clock = Arc::clone(&env.clock);
     env.spawn.spawn(Box::pin(async move {
         loop {
             clock.sleep(SWEEP_EVERY).await;
-            let Some(shared) = shared.upgrade() else {
-                return;
-            };
-            let records = sweep(&*shared.store).await;
-            if records > 0
-                && let Ok(namespace) = Namespace::new(&shared.environment, "", SWEEP_SCOPE)
-            {
-                shared
-                    .engine
-                    .report(&namespace, None, Step::Swept { records });
+            let Some(store) = store.upgrade() else { return };
+            let records = sweep(&*store).await;
+            if records > 0 {
+                report(records);
             }
         }
     }));
