@@ -40,8 +40,8 @@ async fn operators_see_what_a_gateway_does_and_resolve_its_doubts() {
     let (status, metrics) = get(&admin, "/metrics", TOKEN).await;
     assert_eq!(status, 200);
     for line in [
-        "semel_requests_total{scope=\"shop/act\",outcome=\"ran\"} 1",
-        "semel_requests_total{scope=\"shop/act\",outcome=\"replayed\"} 1",
+        "semel_requests_total{scope=\"shop/act\",operation=\"act\",outcome=\"ran\"} 1",
+        "semel_requests_total{scope=\"shop/act\",operation=\"act\",outcome=\"replayed\"} 1",
     ] {
         assert!(metrics.contains(line), "{line} is not in\n{metrics}");
     }

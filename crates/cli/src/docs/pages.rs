@@ -68,7 +68,8 @@ pub(super) fn find(name: &str) -> Option<Page> {
     pages.find(|page| page.name.eq_ignore_ascii_case(name))
 }
 
-/// The pages that contain every word, those that contain them most often first; a word in the title counts ten times.
+/// The pages that contain every word: guides first, then pages about the project itself, those that contain the words most
+/// often first. A word in the title counts ten times.
 pub(super) fn search(words: &str) -> Vec<Hit> {
     let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
     if words.is_empty() {
@@ -79,12 +80,19 @@ pub(super) fn search(words: &str) -> Vec<Hit> {
         .filter_map(|page| hit(page, &words))
         .collect();
     hits.sort_by(|a, b| {
-        b.score
-            .cmp(&a.score)
+        let is_internal = |hit: &Hit| is_about_the_project(&hit.page.name);
+        is_internal(a)
+            .cmp(&is_internal(b))
+            .then_with(|| b.score.cmp(&a.score))
             .then_with(|| a.page.name.cmp(&b.page.name))
     });
     hits.truncate(MOST_HITS);
     hits
+}
+
+/// Whether a page tells how Semel is made, not how it is used.
+fn is_about_the_project(name: &str) -> bool {
+    name == "conformance" || name.starts_with("documents/") || name.starts_with("adr/")
 }
 
 fn hit(page: Page, words: &[String]) -> Option<Hit> {
@@ -128,6 +136,8 @@ mod tests {
             assert!(find(name).is_some(), "{name}");
         }
         assert!(find("../Cargo.toml").is_none());
+        let internal = |hit: &Hit| is_about_the_project(&hit.page.name);
+        assert!(search("takeover hold").is_sorted_by_key(internal));
         let hits = search("in doubt resolve");
         assert!(!hits.is_empty() && hits.len() <= MOST_HITS);
         assert!(

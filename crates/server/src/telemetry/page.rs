@@ -14,7 +14,7 @@ const HEAD: &str = "\
 the alerts are in `deploy/prometheus`, a dashboard in `deploy/grafana`.
 
 Labels never contain a key, a payload or a caller. `scope` is the scope of the route, `operation` the name of its operation, a tool or a
-kind of job, and empty without one. The first `metrics.max_scopes` pairs of both have time series of their own; all others are counted under `other`. With `metrics.by_tenant` there is also a `tenant` label, within the same limit. Metrics are counted per process: sum over instances.
+kind of job; it is left out without one. The first `metrics.max_scopes` pairs of both have time series of their own; all others are counted under `other`. With `metrics.by_tenant` there is also a `tenant` label, within the same limit. Metrics are counted per process: sum over instances.
 
 ## The metrics
 

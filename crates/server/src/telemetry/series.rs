@@ -37,11 +37,11 @@ pub(super) struct Registry {
 /// The key of a metric with its labels, in the order of the table.
 fn metric_key(metric: &Metric, labels: &[(&'static str, &str)]) -> Key {
     debug_assert!(
-        labels
-            .iter()
-            .map(|(name, _)| *name)
-            .filter(|name| *name != "tenant")
-            .eq(metric.labels.iter().copied()),
+        {
+            let is_always_there = |name: &&str| !["tenant", "operation"].contains(name);
+            let names = labels.iter().map(|(name, _)| *name).filter(is_always_there);
+            names.eq(metric.labels.iter().copied().filter(is_always_there))
+        },
         "{}: these are not its labels",
         metric.name
     );
@@ -84,10 +84,11 @@ impl SeriesLabels {
         &'a self,
         more: &[(&'static str, &'a str)],
     ) -> Vec<(&'static str, &'a str)> {
-        let mut labels = vec![
-            ("scope", self.scope.as_str()),
-            ("operation", self.operation.as_str()),
-        ];
+        let mut labels = vec![("scope", self.scope.as_str())];
+        // An empty label is the same as none.
+        if !self.operation.is_empty() {
+            labels.push(("operation", self.operation.as_str()));
+        }
         labels.extend_from_slice(more);
         labels.extend(self.tenant.as_deref().map(|tenant| ("tenant", tenant)));
         labels
