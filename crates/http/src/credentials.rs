@@ -92,10 +92,9 @@ pub struct ClientCertificate(pub [u8; 32]);
 /// ```
 /// use semel_http::CredentialRules;
 ///
-/// let credentials = CredentialRules {
-///     headers: vec![http::HeaderName::from_static("x-account")],
-///     cookies: vec!["session".to_owned()],
-/// };
+/// let credentials = CredentialRules::default()
+///     .with_headers(vec![http::HeaderName::from_static("x-account")])
+///     .with_cookies(vec!["session".to_owned()]);
 /// # let _ = credentials;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
