@@ -10,6 +10,7 @@ use super::error::{unexpected, unfit};
 pub(super) struct ServerFitness {
     /// Its name and version.
     pub(super) server: String,
+    pub(super) is_mariadb: bool,
     pub(super) max_answer_bytes: usize,
 }
 
@@ -48,6 +49,7 @@ pub(super) async fn check(link: &Link) -> StoreResult<ServerFitness> {
         .map_err(|_| unexpected("no max_allowed_packet"))?;
     Ok(ServerFitness {
         server,
+        is_mariadb: is_mariadb(&version),
         max_answer_bytes: packet.saturating_sub(BESIDE_THE_ANSWER),
     })
 }
@@ -57,9 +59,12 @@ pub(super) fn is_durable(flush_at_commit: &str) -> bool {
     matches!(flush_at_commit, "1" | "3")
 }
 
+fn is_mariadb(version: &str) -> bool {
+    version.to_ascii_lowercase().contains("mariadb")
+}
+
 /// The server's name, if it isn't too old: `NOWAIT` and `SKIP LOCKED` are needed.
 fn recent(version: &str) -> StoreResult<String> {
-    let is_mariadb = version.to_ascii_lowercase().contains("mariadb");
     // Some versions begin with 5.5.5-, for old clients.
     let number = version.trim_start_matches("5.5.5-");
     let number = number.split('-').next().unwrap_or_default();
@@ -67,7 +72,7 @@ fn recent(version: &str) -> StoreResult<String> {
         .split('.')
         .map(|part| part.parse::<u32>().unwrap_or(0));
     let found = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
-    let (name, oldest) = if is_mariadb {
+    let (name, oldest) = if is_mariadb(version) {
         ("MariaDB", (10, 6))
     } else {
         ("MySQL", (8, 0))

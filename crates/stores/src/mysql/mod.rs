@@ -5,6 +5,8 @@
 //!   that was read (compare-and-swap) and reads back the owner.
 //! - **Settle** and **renew** are one `UPDATE` each, fenced by its condition.
 //! - **Time** is the server's.
+//! - Claims and settlements that come **at the same time** share statements on MariaDB
+//!   ([`group`](crate::sql::group)).
 //! - A statement that lost a deadlock or a lock wait (1213, 1205) is retried.
 //! - Waiters of one process poll all their records with one statement.
 //!
@@ -15,6 +17,7 @@
 mod admin;
 mod diagnosis;
 mod error;
+mod group;
 mod health;
 mod options;
 mod row;
@@ -26,7 +29,7 @@ mod sweep;
 mod transaction;
 mod wakes;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use semel_core::store::{Capabilities, StoreResult, Wake};
 use semel_core::wake::Hub;
@@ -39,6 +42,7 @@ pub use schema::{MIGRATIONS, pending};
 pub use size::MySqlUsage;
 pub use transaction::{MySqlTransactional, MySqlTx};
 
+use crate::sql::group::Groups;
 use crate::sql::link;
 use crate::sql::records::impl_store;
 use error::My;
@@ -70,6 +74,10 @@ struct Inner {
     sql: Statements,
     hub: Hub,
     wakes: Arc<Wakes>,
+    /// `None` on MySQL, which can't be told to wait for no lock.
+    groups: Option<Groups>,
+    /// A reference to itself, for tasks.
+    myself: Weak<Inner>,
     sweeper: Sweeper,
     server: String,
     max_answer_bytes: usize,
@@ -96,7 +104,9 @@ impl MySqlStore {
         let found = health::check(&link).await?;
         schema::prepare(&link, options.migrate).await?;
         let wakes = Arc::new(Wakes::default());
-        let inner = Arc::new(Inner {
+        let inner = Arc::new_cyclic(|myself| Inner {
+            myself: Weak::clone(myself),
+            groups: found.is_mariadb.then(Groups::new),
             link,
             sql: Statements::new(),
             hub: Hub::new(),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use sqlx::AssertSqlSafe;
 
+use super::group::GroupStatements;
 use super::row::Bound;
 
 /// The server's time in microseconds since 1970, at the statement's beginning. In UTC whatever the session's time zone.
@@ -20,7 +21,7 @@ const COLUMNS: &str = "address, seal, token, fence, created_us, written_us, rete
     secret_id, format, state, crash, fingerprint, environment, tenant, scope, hint, body_bytes, checkpoint, head, body";
 
 /// The columns of a first run: those that the statement fills by itself, then the claim's.
-const FIRST_RUN: &str = "INSERT INTO semel_records (fence, created_us, written_us, format, state, attempt, retention_ms, \
+pub(super) const FIRST_RUN: &str = "INSERT INTO semel_records (fence, created_us, written_us, format, state, attempt, retention_ms, \
     lease_ms, max_attempts, secret_id, crash, address, seal, token, fingerprint, environment, tenant, scope, hint)";
 
 /// Raises the floor of fences. Committed before the record is removed, so that a claim that finds the key free also finds
@@ -53,6 +54,8 @@ pub(super) struct Statements {
     pub(super) renew: Arc<str>,
     /// What a listing shows, up to its conditions.
     pub(super) list: Arc<str>,
+    /// Claims and settlements of several callers.
+    pub(super) group: GroupStatements,
 }
 
 impl Statements {
@@ -93,6 +96,7 @@ impl Statements {
                    body_bytes = ?, format = ? \
                    WHERE address = ? AND fence = ? AND token = ? AND state = ? AND written_us = ? AND format IN (1, 2)"
                 .to_owned()),
+            group: GroupStatements::new(),
             // An owner's doubt about what is in doubt already changes nothing (P18).
             settle: text(format!(
                 "UPDATE semel_records SET checkpoint = IF(? = 4, checkpoint, NULL), head = ?, body = ?, \

@@ -12,6 +12,7 @@ use super::Inner;
 use super::error::{DUPLICATE, LOCK_WAIT, has_number, store_error, unfit};
 use super::row::{self, Bound, RowRecord, bytes, whole_millis};
 use super::sql::{NOW, once, prepared};
+use crate::sql::group;
 use crate::sql::records::{InsertOutcome, Statements};
 use crate::sql::row::format_of;
 
@@ -33,16 +34,7 @@ impl Statements for Inner {
     }
 
     async fn insert(&self, ask: &Claim) -> StoreResult<InsertOutcome> {
-        let statement = || insert(&self.sql.insert, ask);
-        match self.link.send(statement, false).await {
-            Ok(done) => Ok(InsertOutcome::Done(Fence(done.last_id))),
-            Err(failure) if has_number(&failure, DUPLICATE) => Ok(InsertOutcome::Lost),
-            // An open transaction has such a row, so that one runs the effect, unless it may be our own.
-            Err(failure) if has_number(&failure, LOCK_WAIT) && !failure.is_uncertain => {
-                Ok(InsertOutcome::Busy)
-            }
-            Err(failure) => Err(failure.into()),
-        }
+        group::insert(self, ask, || self.insert_alone(ask)).await
     }
 
     async fn take(&self, address: Address, old: &Record, new: &Record) -> StoreResult<bool> {
@@ -73,8 +65,8 @@ impl Statements for Inner {
 
     async fn write_settlement(&self, lease: &Grant, settlement: &Settlement) -> StoreResult<bool> {
         self.takes(settlement.answer().map(|answer| &**answer))?;
-        self.writes(|| settle(&self.sql.settle, lease, settlement))
-            .await
+        let alone = || self.writes(|| settle(&self.sql.settle, lease, settlement));
+        group::settle(self, lease, settlement, alone).await
     }
 
     /// Two renewals within a microsecond may be counted as no change; the record then says that the lease is held.
@@ -99,6 +91,19 @@ impl Statements for Inner {
 }
 
 impl Inner {
+    async fn insert_alone(&self, ask: &Claim) -> StoreResult<InsertOutcome> {
+        let statement = || insert(&self.sql.insert, ask);
+        match self.link.send(statement, false).await {
+            Ok(done) => Ok(InsertOutcome::Done(Fence(done.last_id))),
+            Err(failure) if has_number(&failure, DUPLICATE) => Ok(InsertOutcome::Lost),
+            // An open transaction has such a row, so that one runs the effect, unless it may be our own.
+            Err(failure) if has_number(&failure, LOCK_WAIT) && !failure.is_uncertain => {
+                Ok(InsertOutcome::Busy)
+            }
+            Err(failure) => Err(failure.into()),
+        }
+    }
+
     /// Whether a statement is known to have written a row: every `UPDATE` of ours changes each row that it matches.
     async fn writes(&self, statement: impl Fn() -> Bound) -> StoreResult<bool> {
         Ok(self.link.send(statement, false).await?.affected > 0)
@@ -118,7 +123,11 @@ impl Inner {
 
 /// A first run, if there is no row.
 pub(super) fn insert(statement: &Arc<str>, ask: &Claim) -> Bound {
-    prepared(statement)
+    bind_claim(prepared(statement), ask)
+}
+
+pub(super) fn bind_claim(query: Bound, ask: &Claim) -> Bound {
+    query
         .bind(whole_millis(ask.terms.retention()))
         .bind(whole_millis(ask.terms.lease()))
         .bind(ask.terms.max_attempts())

@@ -175,6 +175,10 @@ pub(super) fn code(error: &Error) -> Option<String> {
 /// Another session came first: a conflict, a deadlock, a partition that has just been made.
 const RACES: &[&str] = &["40001", "40P01", "42P07"];
 
+/// Session settings. Every statement finds its rows by the primary key. A plan that was made while the table was small must
+/// not read all of it later, so reading a table in sequence counts as dear. Compiling a plan takes longer than any of ours.
+const SESSION: &str = "SET seq_page_cost = 100; SET random_page_cost = 1; SET jit = off";
+
 /// The dialect of PostgreSQL.
 pub struct Pg;
 
@@ -193,6 +197,10 @@ impl Dialect for Pg {
     async fn script(connection: &mut PgConnection, text: &str) -> Result<Vec<PgRow>, Error> {
         let script = sqlx::raw_sql(AssertSqlSafe(text));
         script.fetch_all(connection).await
+    }
+
+    async fn set_up(connection: &mut PgConnection) -> Result<(), Error> {
+        sqlx::raw_sql(SESSION).execute(connection).await.map(drop)
     }
 
     fn is_broken(error: &Error) -> bool {

@@ -4,6 +4,7 @@
 //!   claim that loses takes a second step: it reads the record and the server's time, lets
 //!   [`protocol`](semel_core::protocol) decide, and, if that says to write, replaces exactly the row that was read.
 //! - **Settle** and **renew** are one `UPDATE` each, fenced by its condition.
+//! - Claims and settlements that come **at the same time** share statements ([`group`](crate::sql::group)).
 //! - **Time** is `clock_timestamp()` of the server.
 //! - A waiter in another process marks the row, and the settlement of a marked row notifies it.
 //!
@@ -15,6 +16,7 @@ mod admin;
 mod bodies;
 mod diagnosis;
 mod error;
+mod group;
 mod health;
 mod options;
 mod piggyback;
@@ -42,6 +44,7 @@ pub use schema::{File, MIGRATIONS, pending};
 pub use size::PostgresUsage;
 pub use transaction::{PostgresTransactional, PostgresTx};
 
+use crate::sql::group::Groups;
 use crate::sql::link;
 use crate::sql::records::impl_store;
 use error::Pg;
@@ -77,6 +80,8 @@ struct Inner {
     hub: Hub,
     wakes: Option<Wakes>,
     days: bodies::Days,
+    /// `None` behind a pooler in transaction mode: the shared statements need settings of the session.
+    groups: Option<Groups>,
     sweeper: Sweeper,
     server: String,
     migrates: bool,
@@ -112,6 +117,7 @@ impl PostgresStore {
             hub: Hub::new(),
             wakes,
             days: bodies::Days::default(),
+            groups: (!options.pooled).then(Groups::new),
             sweeper: Sweeper::new(options.archive),
             server,
             migrates: options.migrate,

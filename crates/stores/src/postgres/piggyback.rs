@@ -9,13 +9,13 @@ use semel_core::store::StoreResult;
 use semel_core::{Claim, Claimed, Grant, Record, Settlement, State, Timestamp, protocol};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
-use sqlx::types::Uuid;
 use sqlx::{AssertSqlSafe, Postgres, Row as _};
 
 use super::error::{store_error, unexpected};
-use super::row::{uuid, whole_millis};
-use super::sql::{FIRST_FENCE, FIRST_RUN, SWAP, Statement, WRITTEN_FENCE, settle_text};
-use super::statements::{insert, settle, swap};
+use super::sql::{
+    CLAIM_COLUMNS, CLAIMS, FIRST_RUN, FIRST_RUNS, SWAP, Statement, WRITTEN_FENCE, settle_text,
+};
+use super::statements::{insert, insert_all, settle, swap};
 use super::{BEGIN, PostgresStore};
 use crate::cas::{self, Cell, Snapshot, Start, Swap};
 use crate::sql::records::Statements as _;
@@ -83,12 +83,8 @@ impl PostgresStore {
         );
         // In the order of addresses, to avoid deadlocks between processes.
         let many = format!(
-            "WITH asked AS (SELECT * FROM unnest($1::bigint[], $2::int[], $3::smallint[], $4::smallint[], \
-             $5::smallint[], $6::uuid[], $7::uuid[], $8::uuid[], $9::bytea[], $10::text[], $11::text[], $12::text[], \
-             $13::text[]) WITH ORDINALITY AS a (retention, lease, max_attempts, secret, crash, address, seal, token, \
-             fingerprint, environment, tenant, scope, hint, n)), \
-             claimed AS ({} SELECT {FIRST_FENCE}, semel.now_us(), retention, lease, 1, max_attempts, secret, 1, 1, crash, \
-             address, seal, token, fingerprint, environment, tenant, scope, hint FROM asked ORDER BY address \
+            "WITH asked AS (SELECT * FROM {CLAIMS}) WITH ORDINALITY AS a ({CLAIM_COLUMNS}, n)), \
+             claimed AS ({} {FIRST_RUNS} FROM asked ORDER BY address \
              ON CONFLICT (address) DO NOTHING RETURNING address, token, {WRITTEN_FENCE}), \
              won AS (SELECT n, claimed.fence FROM claimed JOIN asked USING (address, token)){}",
             columns.replace("{records}", "semel.records"),
@@ -138,7 +134,10 @@ impl PostgresStore {
             [ask] => bind(insert(&with.one, ask)),
             many => {
                 let text = AssertSqlSafe(Arc::clone(&with.many));
-                bind(bind_all(sqlx::query(text).persistent(with.named), many))
+                bind(insert_all(
+                    sqlx::query(text).persistent(with.named),
+                    &many.iter(),
+                ))
             }
         };
         self.inner.link.rows(statement).await
@@ -315,28 +314,6 @@ impl Cell for ReclaimCell<'_> {
             false => Swap::Done(Some(rows)),
         })
     }
-}
-
-fn bind_all(query: Bound, asks: &[Claim]) -> Bound {
-    fn each<T>(asks: &[Claim], of: impl Fn(&Claim) -> T) -> Vec<T> {
-        asks.iter().map(of).collect()
-    }
-    query
-        .bind(each(asks, |ask| whole_millis(ask.terms.retention())))
-        .bind(each(asks, |ask| {
-            i32::try_from(ask.terms.lease().as_millis()).unwrap_or(i32::MAX)
-        }))
-        .bind(each(asks, |ask| ask.terms.max_attempts().cast_signed()))
-        .bind(each(asks, |ask| ask.secret_id.cast_signed()))
-        .bind(each(asks, |ask| ask.terms.crash() as i16))
-        .bind(each(asks, |ask| Uuid::from_bytes(ask.identity.address())))
-        .bind(each(asks, |ask| Uuid::from_bytes(ask.identity.seal())))
-        .bind(each(asks, |ask| uuid(ask.token)))
-        .bind(each(asks, |ask| ask.fingerprint.as_bytes().to_vec()))
-        .bind(each(asks, |ask| ask.namespace.environment().to_owned()))
-        .bind(each(asks, |ask| ask.namespace.tenant().to_owned()))
-        .bind(each(asks, |ask| ask.namespace.scope().to_owned()))
-        .bind(each(asks, |ask| ask.hint.as_str().to_owned()))
 }
 
 #[cfg(test)]

@@ -7,8 +7,10 @@ use semel_core::identity::Address;
 use sqlx::AssertSqlSafe;
 
 use super::row::Bound;
+use crate::sql::group::{LANES, lane_of};
 
-const PARTITIONS: usize = 4;
+/// How many partitions the table of records has. Each is a lane: a shared statement writes to one.
+pub(super) const PARTITIONS: usize = LANES;
 
 /// A statement in its four forms.
 pub(super) struct Statement {
@@ -28,7 +30,12 @@ impl Statement {
 
     /// The form for `address`.
     pub(super) fn at(&self, address: &Address) -> Bound {
-        let text = Arc::clone(&self.texts[usize::from(address[0] >> 6)]);
+        self.within(lane_of(address))
+    }
+
+    /// The form for a partition.
+    pub(super) fn within(&self, partition: usize) -> Bound {
+        let text = Arc::clone(&self.texts[partition]);
         sqlx::query(AssertSqlSafe(text)).persistent(self.named)
     }
 }
@@ -36,10 +43,6 @@ impl Statement {
 /// The name of a partition.
 pub(super) fn partition(index: usize) -> String {
     format!("semel.records_{index}")
-}
-
-pub(super) const fn partitions() -> usize {
-    PARTITIONS
 }
 
 /// Every column, in the order in which [`super::row`] reads them.
@@ -53,7 +56,6 @@ macro_rules! first_fence {
         "greatest(semel.now_us(), (SELECT floor + 1 FROM semel.fence_floor))"
     };
 }
-pub(super) const FIRST_FENCE: &str = first_fence!();
 
 /// The fence of a first run that was written. The statement saw the floor of its beginning; if a record has gone since, it is
 /// rolled back, as one that lost a race, and sent again.
@@ -69,13 +71,36 @@ pub(super) const FIRST_RUN: (&str, &str) = (
     ),
 );
 
-/// Whether an argument is an encrypted field: it begins with [`semel_core::record::SEALED_MAGIC`].
+/// Several first runs: claims as rows of arrays, bound in this order. The list is left open.
+pub(super) const CLAIMS: &str = "unnest($1::bigint[], $2::int[], $3::smallint[], $4::smallint[], $5::smallint[], \
+    $6::uuid[], $7::uuid[], $8::uuid[], $9::bytea[], $10::text[], $11::text[], $12::text[], $13::text[]";
+pub(super) const CLAIM_COLUMNS: &str = "retention, lease, max_attempts, secret, crash, address, seal, token, \
+    fingerprint, environment, tenant, scope, hint";
+
+/// The values of several first runs, from those columns.
+pub(super) const FIRST_RUNS: &str = concat!(
+    "SELECT ",
+    first_fence!(),
+    ", semel.now_us(), retention, lease, 1, max_attempts, secret, 1, 1, crash, address, seal, token, \
+     fingerprint, environment, tenant, scope, hint"
+);
+
+/// [`semel_core::record::SEALED_MAGIC`].
+macro_rules! sealed_magic {
+    () => {
+        "decode('f57365616c656402', 'hex')"
+    };
+}
+const SEALED_MAGIC_SQL: &str = sealed_magic!();
+
+/// Whether an argument is an encrypted field.
 macro_rules! is_sealed {
     ($argument:literal) => {
         concat!(
             "substring($",
             $argument,
-            "::bytea FROM 1 FOR 8) = decode('f57365616c656402', 'hex')"
+            "::bytea FROM 1 FOR 8) = ",
+            sealed_magic!()
         )
     };
 }
@@ -124,10 +149,29 @@ pub(super) fn settle_text() -> String {
     )
 }
 
+/// Settlements of several leases, as rows of arrays. Leaves out those whose key an open transaction has in hand, so that
+/// no settlement waits for that transaction because of another.
+fn settle_all_text() -> String {
+    format!(
+        "UPDATE {{records}} r SET state = a.state, head = a.head, body = a.body, body_bytes = a.body_bytes, \
+         body_day = NULL, checkpoint = CASE WHEN a.state = 4 THEN r.checkpoint END, \
+         created_us = coalesce(r.created_us, r.written_us), format = CASE WHEN a.state = 4 THEN r.format \
+         WHEN substring(a.head FROM 1 FOR 8) = {SEALED_MAGIC_SQL} THEN 2 ELSE 1 END, written_us = semel.now_us() \
+         FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::uuid[], $5::smallint[], $6::bytea[], $7::bytea[], \
+         $8::bigint[], $9::bigint[]) AS a (address, seal, fence, token, state, head, body, body_bytes, lock) \
+         WHERE r.address = a.address AND r.seal = a.seal AND r.fence = a.fence AND r.token = a.token \
+         AND r.format IN (1, 2) AND r.written_us + r.retention_ms * 1000 > semel.now_us() \
+         AND (r.state = 1 OR (r.state = 4 AND a.state <> 4)) AND pg_try_advisory_xact_lock(a.lock) \
+         RETURNING r.address, r.waited"
+    )
+}
+
 /// All statements of the hot path.
 pub(super) struct Statements {
     /// A first run, if there is no row and nobody else has the key in hand.
     pub(super) insert: Statement,
+    /// First runs of several claims, each as with `insert`. → addresses, tokens and fences.
+    pub(super) insert_all: Statement,
     /// A whole row, if there is none and it has not expired.
     pub(super) restore: Statement,
     /// The row and the server's time.
@@ -140,7 +184,9 @@ pub(super) struct Statements {
     pub(super) take: Statement,
     /// A settlement, if the owner is the one given and the record is open.
     pub(super) settle: Statement,
-    /// The same, if this transaction made the claim.
+    /// Settlements of several leases. → addresses, and whether somebody waited.
+    pub(super) settle_all: Statement,
+    /// A settlement, if this transaction made the claim.
     pub(super) settle_inside: Statement,
     /// Whether this transaction is the one that made the claim.
     pub(super) is_own: Statement,
@@ -179,6 +225,12 @@ impl Statements {
             insert: of(&format!(
                 "{columns} SELECT {values} WHERE pg_try_advisory_xact_lock($14) {conflict}"
             )),
+            // In the order of addresses, to avoid deadlocks between processes.
+            insert_all: of(&format!(
+                "{columns} {FIRST_RUNS} FROM {CLAIMS}, $14::bigint[]) AS a ({CLAIM_COLUMNS}, lock) \
+                 WHERE pg_try_advisory_xact_lock(lock) ORDER BY address \
+                 ON CONFLICT (address) DO NOTHING RETURNING address, token, {WRITTEN_FENCE}"
+            )),
             restore: of(&format!(
                 "INSERT INTO {{records}} (address, seal, fence, created_us, written_us, retention_ms, lease_ms, \
                  attempt, max_attempts, secret_id, state, crash, token, fingerprint, environment, tenant, scope, hint, \
@@ -199,6 +251,7 @@ impl Statements {
                 "{SWAP} AND pg_try_advisory_xact_lock($27) RETURNING waited"
             )),
             settle: of(&format!("{settle} RETURNING waited")),
+            settle_all: of(&settle_all_text()),
             settle_inside: of(&format!(
                 "{settle} AND xmin = pg_current_xact_id()::xid RETURNING waited"
             )),

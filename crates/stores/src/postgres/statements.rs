@@ -15,6 +15,7 @@ use super::bodies::is_large;
 use super::error::{store_error, without_body};
 use super::row::{self, Bound, RowRecord, uuid, whole_millis};
 use super::sql::Statement;
+use crate::sql::group;
 use crate::sql::records::{InsertOutcome, Statements};
 
 /// How often a row whose body is gone is read again, and how often a step in the caller's transaction is tried.
@@ -41,11 +42,14 @@ impl Statements for Inner {
     }
 
     async fn insert(&self, ask: &Claim) -> StoreResult<InsertOutcome> {
-        let row = self.link.row(|| insert_free(&self.sql.insert, ask)).await?;
-        let Some(row) = row else {
-            return Ok(InsertOutcome::Lost);
+        let alone = async || {
+            let row = self.link.row(|| insert_free(&self.sql.insert, ask)).await?;
+            let Some(row) = row else {
+                return Ok(InsertOutcome::Lost);
+            };
+            Ok(InsertOutcome::Done(first_run(ask, &row)?.fence))
         };
-        Ok(InsertOutcome::Done(first_run(ask, &row)?.fence))
+        group::insert(self, ask, alone).await
     }
 
     /// Only if nobody else has the key in hand.
@@ -94,7 +98,11 @@ impl Statements for Inner {
         }
         let place = (lease.identity.address(), lease.fence);
         let statement = || settle(&self.sql.settle, lease, settlement, day);
-        self.write(day, place, answer, statement).await
+        let alone = || self.write(day, place, answer, statement);
+        match day {
+            Some(_) => alone().await,
+            None => group::settle(self, lease, settlement, alone).await,
+        }
     }
 
     async fn write_renewal(&self, lease: &Grant, checkpoint: Option<&Bytes>) -> StoreResult<bool> {
@@ -145,6 +153,35 @@ pub(super) fn insert(statement: &Statement, ask: &Claim) -> Bound {
         .bind(ask.namespace.tenant().to_owned())
         .bind(ask.namespace.scope().to_owned())
         .bind(ask.hint.as_str().to_owned())
+}
+
+/// First runs of several claims.
+pub(super) fn insert_all<'a, I>(query: Bound, asks: &I) -> Bound
+where
+    I: Iterator<Item = &'a Claim> + Clone,
+{
+    fn each<'a, T>(
+        asks: &(impl Iterator<Item = &'a Claim> + Clone),
+        of: impl Fn(&Claim) -> T,
+    ) -> Vec<T> {
+        asks.clone().map(of).collect()
+    }
+    query
+        .bind(each(asks, |ask| whole_millis(ask.terms.retention())))
+        .bind(each(asks, |ask| {
+            i32::try_from(ask.terms.lease().as_millis()).unwrap_or(i32::MAX)
+        }))
+        .bind(each(asks, |ask| ask.terms.max_attempts().cast_signed()))
+        .bind(each(asks, |ask| ask.secret_id.cast_signed()))
+        .bind(each(asks, |ask| ask.terms.crash() as i16))
+        .bind(each(asks, |ask| Uuid::from_bytes(ask.identity.address())))
+        .bind(each(asks, |ask| Uuid::from_bytes(ask.identity.seal())))
+        .bind(each(asks, |ask| uuid(ask.token)))
+        .bind(each(asks, |ask| ask.fingerprint.as_bytes().to_vec()))
+        .bind(each(asks, |ask| ask.namespace.environment().to_owned()))
+        .bind(each(asks, |ask| ask.namespace.tenant().to_owned()))
+        .bind(each(asks, |ask| ask.namespace.scope().to_owned()))
+        .bind(each(asks, |ask| ask.hint.as_str().to_owned()))
 }
 
 /// The lease of a first run, from the row that `insert` gave.

@@ -9,7 +9,7 @@ use sqlx::Row as _;
 
 use super::Inner;
 use super::error::store_error;
-use super::sql::{RAISED_FLOOR, partition, partitions};
+use super::sql::{PARTITIONS, RAISED_FLOOR, partition};
 
 /// Pages per statement: 16 MB.
 const STRETCH: i64 = 2_000;
@@ -43,7 +43,7 @@ impl Inner {
             }
             page += STRETCH;
             if page >= pages {
-                (index, page) = ((index + 1) % partitions(), 0);
+                (index, page) = ((index + 1) % PARTITIONS, 0);
                 rounds += usize::from(index == 0);
             }
             *self.sweeper.place.lock() = (index, page);

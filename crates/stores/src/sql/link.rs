@@ -53,7 +53,15 @@ impl<D: Dialect> Link<D> {
             .max_connections(max_connections)
             .acquire_timeout(CONNECT_LIMIT)
             .test_before_acquire(false)
-            .after_connect(|connection, _| Box::pin(D::set_up(connection)))
+            .after_connect(move |connection, _| {
+                // Behind a pooler, the session is not ours.
+                Box::pin(async move {
+                    match transacts {
+                        true => Ok(()),
+                        false => D::set_up(connection).await,
+                    }
+                })
+            })
             .before_acquire(move |connection, meta| {
                 let needs_ping = checked.needs_ping(meta.idle_for);
                 Box::pin(async move { Ok(!needs_ping || connection.ping().await.is_ok()) })

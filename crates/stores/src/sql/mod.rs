@@ -7,6 +7,7 @@
 //! | [`pool_health`] | which idle connections are pinged before use |
 //! | [`records`] | claim, renew, settle, resolve, restore over a dialect's statements |
 //! | [`row`] | a record as columns |
+//! | [`group`] | group commit: calls of several callers in one statement |
 //! | [`page`] | one page of a listing |
 //! | [`transaction`] | the caller's transaction as a store for one run |
 
@@ -16,6 +17,7 @@
 )]
 
 pub(crate) mod dialect;
+pub(crate) mod group;
 pub(crate) mod link;
 pub(crate) mod page;
 mod pool_health;

@@ -194,7 +194,9 @@ async fn sessions_that_ended_together_cost_nobody_an_answer() {
     let held = sqlx::raw_sql("LOCK TABLES semel_records WRITE");
     held.execute(&mut *lock).await.unwrap();
     let claims: Vec<_> = (0..8).map(|_| fresh()).collect();
-    let claiming = futures_util::future::join_all(claims.iter().map(|claim| won(&store, claim)));
+    // Reads share no statement, so each has a connection.
+    let reading =
+        futures_util::future::join_all(claims.iter().map(|claim| store.read(&claim.identity)));
     let unlocking = async {
         let waiting =
             "select id from information_schema.processlist where state like '%metadata lock%'";
@@ -207,7 +209,7 @@ async fn sessions_that_ended_together_cost_nobody_an_answer() {
         free.execute(&mut *lock).await.unwrap();
         sessions
     };
-    let (_, sessions) = tokio::join!(claiming, unlocking);
+    let (_, sessions) = tokio::join!(reading, unlocking);
     for session in sessions.lines() {
         server.sql(&format!("kill {session}"));
     }

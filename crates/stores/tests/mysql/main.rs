@@ -10,6 +10,9 @@ mod encrypted;
 mod ended;
 mod failures;
 mod fences;
+mod groups;
+#[path = "../sql/groups.rs"]
+mod groups_shared;
 #[path = "../sql/lost_reply.rs"]
 mod lost_reply;
 mod refusals;

@@ -12,6 +12,9 @@ mod ended;
 mod errors;
 mod failures;
 mod fences;
+mod groups;
+#[path = "../sql/groups.rs"]
+mod groups_shared;
 #[path = "../sql/lost_reply.rs"]
 mod lost_reply;
 mod open_runs;

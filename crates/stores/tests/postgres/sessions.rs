@@ -40,7 +40,9 @@ async fn end_eight_sessions(server: &PostgresServer, store: &PostgresStore) {
     let locked = sqlx::query(text).execute(&mut *lock).await;
     locked.expect("a lock");
     let claims: Vec<_> = (0..8).map(|_| fresh()).collect();
-    let claiming = futures_util::future::join_all(claims.iter().map(|claim| won(store, claim)));
+    // Reads share no statement, so each has a connection.
+    let reading =
+        futures_util::future::join_all(claims.iter().map(|claim| store.read(&claim.identity)));
     let unlocking = async {
         let waiting = "select count(*) from pg_stat_activity where application_name = 'semel' \
                        and wait_event_type = 'Lock'";
@@ -49,7 +51,7 @@ async fn end_eight_sessions(server: &PostgresServer, store: &PostgresStore) {
         }
         lock.rollback().await.expect("no lock");
     };
-    tokio::join!(claiming, unlocking);
+    tokio::join!(reading, unlocking);
     let end = "select count(pg_terminate_backend(pid, 5000)) from pg_stat_activity \
                where application_name = 'semel'";
     let ended: u32 = server.sql("postgres", end).parse().expect("a number");

@@ -34,8 +34,8 @@ pub(crate) async fn of_a_deletion_is_not_denied(
     assert!(landed > 0, "no deletion was done and its reply lost");
 }
 
-/// That the last sending changed nothing is no comfort: the error is not definite (P28). `store` has one connection, by the
-/// proxy; `direct` goes past it.
+/// A settlement whose last attempt changed nothing may have been applied by an earlier one, so its error is not definite (P28).
+/// `store` has one connection, through the proxy; `direct` goes past it.
 pub(crate) async fn is_not_definite(
     proxy: &Proxy,
     store: &impl Store,
