@@ -1,5 +1,7 @@
 //! [`Profile`]: presets for the conventions on which APIs differ.
 
+use std::time::Duration;
+
 use http::StatusCode;
 
 /// Whose conventions a route follows.
@@ -11,7 +13,8 @@ use http::StatusCode;
 /// | replayed status | the original | the original | 200 for any success | the original |
 /// | 5xx | not stored | stored | not stored | not stored |
 /// | no key | passes | passes | passes | 400 |
-/// | errors | problem details | and an `error` member | and an `error` member | and a `message`, with ACP's `type` |
+/// | store down | retry after 1 s | 1 s | 5 s | 1 s |
+/// | errors | problem details | and an `error` member | and `ok`, an `error` member | and a `message`, with ACP's `type` |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Profile {
@@ -52,6 +55,8 @@ pub struct ProfileTerms {
     pub echoes_key: bool,
     /// The shape of error documents.
     pub errors: ErrorShape,
+    /// The shortest pause before a retry while the store is down.
+    pub unavailable_pause: Duration,
 }
 
 /// The shape of error documents, in addition to the members of problem details.
@@ -62,7 +67,7 @@ pub enum ErrorShape {
     Problem,
     /// A `message` at the top level and a `type` of three values: Agentic Commerce Protocol.
     Flat,
-    /// An `error` object with type, code, message, retryable, retryAfterMs.
+    /// `ok`, and an `error` object with type, code, message, retryable, retryAfterMs.
     Nested,
     /// An `error` object with Stripe's types.
     Stripe,
@@ -80,6 +85,7 @@ const IETF: ProfileTerms = ProfileTerms {
     requires_key: false,
     echoes_key: false,
     errors: ErrorShape::Problem,
+    unavailable_pause: Duration::from_secs(1),
 };
 
 /// One row per profile.
@@ -101,6 +107,7 @@ pub const PROFILES: [ProfileTerms; 4] = [
         waited_too_long: 503,
         replays_as_ok: true,
         errors: ErrorShape::Nested,
+        unavailable_pause: Duration::from_secs(5),
         ..IETF
     },
     ProfileTerms {

@@ -15,6 +15,19 @@ fn derive_is_deterministic() {
     assert_eq!(key(), key());
 }
 
+/// Keys of more than 64 bits keep all of them.
+#[test]
+fn key_is_written_and_read_with_serde() {
+    let derived = StreamKey::derive(SessionId::named("sensor-7"), SeqNo(9), b"operation");
+    for key in [StreamKey(0), StreamKey(u128::MAX), derived] {
+        let text = serde_json::to_string(&key).expect("JSON");
+        assert_eq!(
+            serde_json::from_str::<StreamKey>(&text).expect("a key"),
+            key
+        );
+    }
+}
+
 #[test]
 fn each_input_counts() {
     let derive = |session: u8, seqno, operation: &[u8]| {

@@ -21,9 +21,9 @@ pub const TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// What is asked for.
 #[derive(Deserialize)]
 pub(crate) struct Ask {
-    /// Mandatory: without it, an outbox that asks again would change the contract again.
+    /// Mandatory, and not `null`: without it, an outbox that asks again would change the contract again.
     #[serde(default)]
-    idempotency_key: String,
+    idempotency_key: Option<String>,
     #[serde(default)]
     tenant_id: u32,
     contract_id: i64,
@@ -52,16 +52,16 @@ pub(crate) async fn transition(
     State(app): State<App>,
     Json(ask): Json<Ask>,
 ) -> (StatusCode, Json<Value>) {
-    if ask.idempotency_key.is_empty() {
+    let Some(key) = ask.idempotency_key.filter(|key| !key.is_empty()) else {
         return refused(StatusCode::BAD_REQUEST, "idempotency_key is mandatory");
-    }
+    };
     let payload = json!({"contract_id": ask.contract_id, "to": ask.to});
     let call = app
         .semel
         .operation(SCOPE)
         .tenant(&ask.tenant_id.to_string())
         .retention(TTL)
-        .key(&ask.idempotency_key)
+        .key(&key)
         .payload(&payload);
     let (contract, to) = (ask.contract_id, ask.to);
     let done = call.run_in(&app.pool, async move |mut tx, _lease| {

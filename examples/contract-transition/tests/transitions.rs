@@ -145,8 +145,11 @@ async fn t1_the_key_is_mandatory() {
     for ask in [
         json!({"contract_id": contract, "to": "active"}),
         json!({"idempotency_key": "", "contract_id": contract, "to": "active"}),
+        json!({"idempotency_key": null, "contract_id": contract, "to": "active"}),
     ] {
-        assert_eq!(post(&url, &ask).await.0, 400);
+        let (status, document) = post(&url, &ask).await;
+        assert_eq!(status, 400, "{document}");
+        assert!(document.contains(r#""ok":false"#), "{document}");
     }
     assert_eq!(proofs(&app, contract).await, 0);
 }

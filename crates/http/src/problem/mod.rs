@@ -91,6 +91,9 @@ impl ProblemDetails {
                 // Most effects end long before their lease, so the lease's end would be too late.
                 details.retry_after = Some(if waited { AFTER_WAITING } else { SOON });
             }
+            Problem::Unavailable { retry_after, .. } => {
+                details.retry_after = Some((*retry_after).max(terms.unavailable_pause));
+            }
             _ => details.retry_after = problem.retry_after().or(details.retry_after),
         }
         details
@@ -161,7 +164,10 @@ pub(crate) fn render(
             document["message"] = details.detail.clone().into();
         }
         ErrorShape::Nested | ErrorShape::Stripe => {
-            let (kind, word) = nested_type(shape, code);
+            let (kind, word) = nested_type(shape, code, details.status);
+            if shape == ErrorShape::Nested {
+                document["ok"] = false.into();
+            }
             document["error"] = serde_json::json!({
                 "type": kind,
                 "code": word,
@@ -199,10 +205,11 @@ const fn flat_type(status: u16) -> &'static str {
 }
 
 /// The error type inside an `error` object.
-const fn nested_type(shape: ErrorShape, code: Code) -> (&'static str, &'static str) {
+const fn nested_type(shape: ErrorShape, code: Code, status: u16) -> (&'static str, &'static str) {
     match (shape, code) {
         (ErrorShape::Stripe, Code::InFlight) => ("idempotency_error", "idempotency_key_in_use"),
         (ErrorShape::Nested, Code::Conflict) => ("conflict", code.as_str()),
+        (ErrorShape::Nested, _) if status == 503 => ("service_unavailable", code.as_str()),
         _ => ("idempotency_error", code.as_str()),
     }
 }

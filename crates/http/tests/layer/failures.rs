@@ -130,6 +130,39 @@ async fn store_down_means_503_unless_fail_open() {
     }
 }
 
+/// A form that comes while the store is down gets the document that its clients know.
+#[tokio::test]
+async fn intake_problem_says_that_the_service_is_unavailable() {
+    use semel::http::{Profile, Route};
+    use semel_core::{MemoryConfig, MemoryStore};
+    use semel_testkit::faulty::{CallKind, Fault, FaultyStore};
+    use std::sync::Arc;
+
+    let clock = semel::tokio_env().clock;
+    let memory = MemoryStore::new(MemoryConfig::default(), Arc::clone(&clock));
+    let store = FaultyStore::sound(Arc::new(memory), clock);
+    for _ in 0..20 {
+        store.next(CallKind::Claim, Fault::Refuse);
+    }
+    let semel = semel::Semel::builder().open_on(Arc::new(store)).await;
+    let route = Route::new().profile(Profile::Intake);
+    let layer = semel.unwrap().http_builder().route("/", route).build();
+    let router = Router::new().route("/", on_post(async || "done"));
+    let address = serve(router.layer(layer.unwrap())).await;
+    let mut client = Client::connect(address, Protocol::Http1).await;
+    let answer = client.send(post("/", "k", "{}")).await;
+    let document = answer.json();
+    assert_eq!(
+        (answer.status.as_u16(), &document["ok"]),
+        (503, &false.into())
+    );
+    assert_eq!(document["error"]["type"], "service_unavailable");
+    assert_eq!(document["error"]["retryable"], true);
+    // With jitter: up to a quarter more.
+    let millis = document["error"]["retryAfterMs"].as_u64().unwrap();
+    assert!((5_000..=6_250).contains(&millis), "{millis}");
+}
+
 #[tokio::test]
 async fn problem_has_rfc_9457_members_and_nothing_of_the_request() {
     let rig = Rig::new(panicking(&Runs::default())).await;

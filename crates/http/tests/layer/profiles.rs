@@ -64,6 +64,8 @@ async fn errors_have_the_shape_of_the_profile() {
         assert_eq!(first.header("idempotency-key").is_some(), terms.echoes_key);
         let document = rig.send(post("/created", "k", "[]")).await.json();
         let (nested, message) = (document.get("error"), document.get("message"));
+        let ok = (terms.name == "intake").then_some(&serde_json::Value::Bool(false));
+        assert_eq!(document.get("ok"), ok);
         match terms.name {
             "stripe" | "intake" => {
                 let error = nested.unwrap();

@@ -90,6 +90,25 @@ async fn oversized_response_arrives_whole_and_does_not_run_again() {
     }
 }
 
+/// The default bound is 1 MiB: the last byte that fits is replayed, and one more is not kept.
+#[tokio::test]
+async fn answers_up_to_a_mebibyte_are_kept_by_default() {
+    const MEBIBYTE: usize = 1024 * 1024;
+    let exactly = || Body::from(vec![b'x'; MEBIBYTE]);
+    let more = || Body::from(vec![b'x'; MEBIBYTE + 1]);
+    for (make, is_kept) in [(exactly as fn() -> Body, true), (more, false)] {
+        let runs = Runs::default();
+        let rig = Rig::new(app(&runs, make)).await;
+        let first = rig.send(post("/", "k", "{}")).await;
+        let replay = rig.send(post("/", "k", "{}")).await;
+        assert_eq!(replay.body == first.body, is_kept);
+        if !is_kept {
+            assert_eq!(replay.problem().1, "idempotency_body_not_kept");
+        }
+        assert_eq!(runs.begun(), 1);
+    }
+}
+
 #[tokio::test]
 async fn an_answer_of_unknown_length_that_fits_is_kept() {
     let runs = Runs::default();

@@ -131,6 +131,13 @@ async fn profile_decides_whether_duplicates_wait() {
         );
         let pause: u64 = second.header("retry-after").unwrap().parse().unwrap();
         assert!(seconds.contains(&pause), "{profile:?}: {pause}");
+        let document = second.json();
+        assert_eq!(document["retryable"], true);
+        let millis = document["retryAfterMs"].as_u64().unwrap();
+        assert_eq!(millis / 1000, pause, "{profile:?}");
+        if profile == Profile::Intake {
+            assert_eq!(document["error"]["type"], "service_unavailable");
+        }
         assert!(rig.send(post("/", "k", "{}")).await.is_replay());
     }
 }
