@@ -7,6 +7,7 @@ import contextlib
 import json
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -139,6 +140,23 @@ def test_the_same_requests_get_the_same_answers_both_ways() -> None:
             codes.add(told[1].get("code", "none"))
         store.close()
     assert len(codes) >= 10, codes
+
+
+def test_a_sidecar_and_a_process_share_a_store() -> None:
+    environment, secret = new_environment(), "one secret of 16 bytes"
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(secret.encode() + b"\n")
+        file.flush()
+        settings = ("--set", f"environment={environment}", "--set", f"store.secret_file={file.name}")
+        with (
+            servers.sidecar("http://127.0.0.1:9", *settings) as way,
+            Semel(f"{way}/_semel") as far,
+            semel.open(redis_url(), environment=environment, secret=secret) as near,
+        ):
+            assert far.run("charge", "k-1", lambda _: "far").value == "far"
+            assert near.run("charge", "k-1", lambda _: "near").value == "far"
+            assert near.run("charge", "k-2", lambda _: "near").value == "near"
+            assert far.run("charge", "k-2", lambda _: "far").value == "near"
 
 
 def identities() -> list[Any]:
@@ -353,6 +371,31 @@ async def test_closing_ends_the_calls_that_wait_for_coroutines() -> None:
     await once.aclose()
     with pytest.raises(RuntimeError, match="closed"):
         await waiting
+
+
+class LoopWithoutReaders(asyncio.SelectorEventLoop):
+    """As the one of Windows is."""
+
+    def add_reader(self, *_: Any) -> Any:  # type: ignore[override]
+        raise NotImplementedError
+
+
+def test_a_loop_that_watches_no_descriptors_uses_its_threads() -> None:
+    async def effect(_: object) -> int:
+        await asyncio.sleep(0.01)
+        return 1
+
+    async def main() -> list[bool]:
+        async with open_async("memory://") as once:
+            results = await asyncio.gather(*(once.run("charge", "k", effect) for _ in range(4)))
+        return sorted(result.replayed for result in results)
+
+    loop = LoopWithoutReaders()
+    try:
+        assert loop.run_until_complete(main()) == [False, True, True, True]
+    finally:
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
 
 
 def test_one_store_serves_one_loop_after_the_other() -> None:

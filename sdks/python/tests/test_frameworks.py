@@ -61,6 +61,18 @@ def test_fastapi_without_a_sidecar_acts_once_over_its_processes(tmp_path: Path) 
         process.wait(timeout=60)
 
 
+def test_django_without_a_sidecar(tmp_path: Path) -> None:
+    port = free_port()
+    store = {"SIDECAR_URL": f"sqlite://{tmp_path}/keys.db"}
+    process = python(str(EXAMPLES / "django_app.py"), str(port), env=store)
+    with running(process):
+        url, key = f"http://127.0.0.1:{port}/charges", new_key()
+        until_answered(url, process)
+        answers = [post(url, {"order": key, "cents": 5}, key) for _ in range(3)]
+        assert {(answer.status_code, answer.content) for answer in answers} == {(201, answers[0].content)}
+        assert charged(url, key) == 1
+
+
 def post(url: str, body: Any, key: str | None, **headers: str) -> httpx.Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     if key is not None:
