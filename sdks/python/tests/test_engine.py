@@ -368,6 +368,22 @@ async def test_the_loop_goes_on_and_a_cancelled_call_ends(tmp_path: Path) -> Non
         assert (await second).replayed
 
 
+async def test_a_cancelled_call_ends_in_the_engine_too() -> None:
+    """Ten may wait for a key at a time: more than that wait here, one after the other."""
+    async with open_async("memory://") as once:
+        view, _ = await once.api.claim({"scope": "slow", "key": "k", "token": "0" * 32})
+        for _ in range(12):
+            waiting = asyncio.create_task(waited(once, view["id"]))
+            await asyncio.sleep(0.05)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        once.api.retry = RetryPolicy(base=0.01, total_timeout=2)
+        found = await once.api.look(view["id"], wait_ms=10)
+        assert found is not None
+        assert found["status"] == "running"
+
+
 async def test_closing_ends_the_calls_that_wait_for_coroutines() -> None:
     once = open_async("memory://", terms=Terms(wait=60))
     view, _ = await once.api.claim({"scope": "slow", "key": "k", "token": "0" * 32})
