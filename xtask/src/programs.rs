@@ -14,7 +14,7 @@ use semel_devservers::time::Stopwatch;
 /// The programs that checks start. All with one command, of the whole workspace and with what tests
 /// depend on: built one by one, each would have other features of what they share, and that would
 /// be compiled again for each and for the tests.
-const PROGRAMS: [&str; 10] = [
+const PROGRAMS: [&str; 11] = [
     "--bin=semel",
     "--bin=semel-faults",
     "--bin=semel-vectors",
@@ -23,6 +23,8 @@ const PROGRAMS: [&str; 10] = [
     "--example=openapi",
     "--example=problems",
     "--example=store-errors",
+    // The native module of the Python package; the other libraries are parts of the programs.
+    "--lib",
     "--workspace",
     "--all-features",
 ];
@@ -52,7 +54,7 @@ pub(crate) fn build(workspace: &Workspace) -> Result<()> {
 /// that a build of something else may hold.
 pub(crate) const BUILT: &str = "XTASK_PROGRAMS_BUILT";
 
-/// A program of ours as the tests have it, built if need be: `semel`, or `examples/apis`.
+/// A program of ours as the tests have it, built if need be: `semel`, `examples/apis`, or a library by the name of its file.
 pub(crate) fn debug(workspace: &Workspace, name: &str) -> Result<PathBuf> {
     if std::env::var_os(BUILT).is_none() {
         build(workspace)?;

@@ -20,18 +20,23 @@ from semel import (
     Unrecorded,
     current_async_lease,
     new_key,
+    open_async,
 )
 from semel.testing import FakeSemel
 from support.clock import Clock
+from support.servers import new_environment, redis_url
 
 QUICK = RetryPolicy(base=0.01, cap=0.1, total_timeout=30)
 
 
-@pytest.fixture(params=["real", "fake"])
+@pytest.fixture(params=["real", "inside", "fake"])
 async def semel(request: pytest.FixtureRequest) -> AsyncIterator[AsyncSemel]:
-    """One test for both."""
+    """One test for all."""
     if request.param == "fake":
         async with FakeSemel().async_semel() as client:
+            yield client
+    elif request.param == "inside":
+        async with open_async(redis_url(), environment=new_environment(), retry=QUICK) as client:
             yield client
     else:
         async with AsyncSemel(request.getfixturevalue("api"), retry=QUICK) as client:

@@ -43,6 +43,12 @@ def test_the_long_export(api: str) -> None:
     assert said("long_export.py", SIDECAR_URL=api) == ["3 pages"]
 
 
+def test_the_function_without_a_sidecar(tmp_path: Path) -> None:
+    store = f"sqlite://{tmp_path}/keys.db"
+    assert said("alone.py", "o-1", "o-1", STORE_URL=store) == ["charging o-1"] + ["{'charged': 500}"] * 2
+    assert said("alone.py", "o-1", STORE_URL=store) == ["{'charged': 500}"]
+
+
 def test_the_page_shows_the_files() -> None:
     blocks = dict(BLOCK.findall(PAGE.read_text()))
     assert PAGE.read_text().count("```python") == len(blocks), "every block names its file"

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from semel import new_key
-from support.servers import free_port, python, redis_url, running, until_answered
+from support.servers import free_port, postgres_url, python, redis_url, running, until_answered
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -41,6 +41,36 @@ def django(api: str) -> Iterator[str]:
         url = f"http://127.0.0.1:{port}/charges"
         until_answered(url, process)
         yield url
+
+
+def test_fastapi_without_a_sidecar_acts_once_over_its_processes(tmp_path: Path) -> None:
+    charges, port = tmp_path / "charges", free_port()
+    env = {"DATABASE_URL": postgres_url(), "CHARGES": str(charges)}
+    command = ("-m", "uvicorn", "fastapi_alone:app", "--port", str(port), "--log-level", "error", "--workers", "2")
+    process = python(*command, env=env, start_new_session=True)
+    with running(process):
+        until_answered(f"http://127.0.0.1:{port}/docs", process)
+        url, key = f"http://127.0.0.1:{port}/charges", new_key()
+        with ThreadPoolExecutor(8) as threads:
+            answers = list(threads.map(lambda _: post(url, {"order": key, "cents": 5}, key), range(16)))
+        assert {(answer.status_code, answer.content) for answer in answers} == {(201, b'{"charged":5}')}
+        assert [answer.headers.get("idempotent-replayed") for answer in answers].count("true") == 15
+        assert post(url, {"order": key, "cents": 6}, key).json()["code"] == "idempotency_conflict"
+        assert charges.read_text().splitlines() == [key]
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(timeout=60)
+
+
+def test_django_without_a_sidecar(tmp_path: Path) -> None:
+    port = free_port()
+    store = {"SIDECAR_URL": f"sqlite://{tmp_path}/keys.db"}
+    process = python(str(EXAMPLES / "django_app.py"), str(port), env=store)
+    with running(process):
+        url, key = f"http://127.0.0.1:{port}/charges", new_key()
+        until_answered(url, process)
+        answers = [post(url, {"order": key, "cents": 5}, key) for _ in range(3)]
+        assert {(answer.status_code, answer.content) for answer in answers} == {(201, answers[0].content)}
+        assert charged(url, key) == 1
 
 
 def post(url: str, body: Any, key: str | None, **headers: str) -> httpx.Response:

@@ -28,19 +28,24 @@ from semel import (
     current_lease,
     new_key,
 )
+from semel import open as semel_open
 from semel._lease import LeaseState
 from semel.testing import FakeSemel
 from support.clock import Clock
+from support.servers import new_environment, redis_url
 
 QUICK = RetryPolicy(base=0.01, cap=0.1, total_timeout=30)
 PATIENT = RetryPolicy(base=0.001, cap=0.01, total_timeout=600)
 
 
-@pytest.fixture(params=["real", "fake"])
+@pytest.fixture(params=["real", "inside", "fake"])
 def semel(request: pytest.FixtureRequest) -> Iterator[Semel]:
-    """One test for both: what holds for the real one has to hold for the fake."""
+    """One test for all: what holds for the sidecar has to hold for the engine in this process, and for the fake."""
     if request.param == "fake":
         with FakeSemel().semel() as client:
+            yield client
+    elif request.param == "inside":
+        with semel_open(redis_url(), environment=new_environment(), retry=QUICK) as client:
             yield client
     else:
         with Semel(request.getfixturevalue("api"), retry=QUICK) as client:

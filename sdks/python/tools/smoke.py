@@ -1,4 +1,5 @@
-"""The wheel as it was built, in a clean environment, with a real sidecar: the program is the argument."""
+"""The wheel as it was built, in a clean environment, with the engine in it and with a real sidecar: the program is the
+argument."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import importlib.resources
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 import httpx
@@ -22,8 +24,18 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
+def runs_once(client: semel.Semel) -> None:
+    """Runs one operation twice."""
+    replayed = [client.run("smoke", "k-1", lambda _: {"done": 1}).replayed for _ in range(2)]
+    assert replayed == [False, True], replayed
+
+
 def main() -> None:
-    """Runs one operation twice, on the fake server and on the real one."""
+    """On the fake server, on stores in this process, and on a sidecar."""
+    with tempfile.TemporaryDirectory() as folder:
+        for store in ("memory://", f"sqlite://{folder}/keys.db"):
+            with semel.open(store) as client:
+                runs_once(client)
     assert (importlib.resources.files("semel") / "py.typed").is_file(), "no py.typed in the wheel"
     port = free_port()
     command = [sys.argv[1], "serve", "--upstream", "http://127.0.0.1:9", "--store", "memory://"]
@@ -38,8 +50,7 @@ def main() -> None:
             except httpx.HTTPError:
                 time.sleep(0.05)
         for client in (FakeSemel().semel(), semel.Semel(url)):
-            replayed = [client.run("smoke", "k-1", lambda _: {"done": 1}).replayed for _ in range(2)]
-            assert replayed == [False, True], replayed
+            runs_once(client)
     finally:
         sidecar.kill()
         sidecar.wait()

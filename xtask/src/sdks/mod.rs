@@ -85,6 +85,8 @@ struct Bench {
     folder: PathBuf,
     sources: PathBuf,
     program: PathBuf,
+    /// The native module of the Python package.
+    module: PathBuf,
     variables: Vec<(String, String)>,
 }
 
@@ -93,6 +95,8 @@ impl Bench {
         let folder = workspace.path("target/sdks");
         std::fs::create_dir_all(&folder)?;
         let program = programs::debug(workspace, "semel")?;
+        let module = library("semel_python");
+        let module = programs::debug(workspace, &module)?;
         let mut variables = services::variables(workspace)
             .context("the tests need Redis: `cargo xtask services up redis`")?;
         variables.push((
@@ -103,6 +107,7 @@ impl Bench {
             folder,
             sources: workspace.path("sdks"),
             program,
+            module,
             variables,
         })
     }
@@ -125,6 +130,12 @@ impl Bench {
         std::fs::create_dir_all(&folder)?;
         Ok(folder)
     }
+}
+
+/// The file name of a dynamic library.
+fn library(name: &str) -> String {
+    use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+    format!("{DLL_PREFIX}{name}{DLL_SUFFIX}")
 }
 
 /// The one file in `folder` that ends so.

@@ -1,4 +1,7 @@
 //! The Python package: ruff, generated types, mypy, pytest, and the wheel in a clean environment.
+//!
+//! The native module is compiled with the programs of the tests, and laid beside the package: there
+//! the tests and the wheel find it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,6 +25,7 @@ pub(super) fn run(bench: &Bench) -> Result<()> {
     };
     ruff(&["check", "."])?;
     ruff(&["format", "--check", "--quiet", "."])?;
+    place_module(bench)?;
     let python = || {
         let mut command = bench.command(tool("python"), PACKAGE);
         command.env("PYTHONDONTWRITEBYTECODE", "1");
@@ -35,6 +39,21 @@ pub(super) fn run(bench: &Bench) -> Result<()> {
     build.args(["-m", "build", "--wheel", "--no-isolation", "--outdir"]);
     exec::capture(build.arg(&built))?;
     smoke(bench, &only(&built, ".whl")?)
+}
+
+/// Lays the native module beside the package, under the name by which Python finds it.
+fn place_module(bench: &Bench) -> Result<()> {
+    let name = if cfg!(windows) {
+        "_native.pyd"
+    } else {
+        "_native.abi3.so"
+    };
+    let place = bench.sources.join("python/src/semel").join(name);
+    // Written anew and not over the old one, which another process may have loaded.
+    let beside = place.with_extension("new");
+    std::fs::copy(&bench.module, &beside)
+        .and_then(|_| std::fs::rename(&beside, &place))
+        .with_context(|| format!("{} can't be copied", bench.module.display()))
 }
 
 /// The tools, in an environment that is named by what is in it.

@@ -1,12 +1,14 @@
 """Sent many times, done once, answered the same every time.
 
 `Client` and `AsyncClient` call a service that knows idempotency keys: the key is made once, kept, and the request sent
-again until there is an answer. `Semel` and `AsyncSemel` make functions run once, over the protocol API of a sidecar.
+again until there is an answer. `open` and `open_async` make functions run once, on a store in this process or over the
+protocol API of a sidecar.
 """
 
 from ._answer import Answer
 from ._claims import NOTHING, Terms
 from ._lease import Result
+from ._open import StoreSettings, open, open_async  # noqa: A004
 from .aworker import AsyncLease, AsyncSemel, current_async_lease
 from .client import AsyncClient, Client
 from .errors import (
@@ -20,6 +22,7 @@ from .errors import (
     KeyInvalid,
     LeaseLost,
     NoEffect,
+    OpenError,
     PayloadInvalid,
     ProblemError,
     SemelError,
@@ -50,6 +53,7 @@ __all__ = [
     "Lease",
     "LeaseLost",
     "NoEffect",
+    "OpenError",
     "Outbox",
     "PayloadInvalid",
     "ProblemError",
@@ -59,6 +63,7 @@ __all__ = [
     "RetryPolicy",
     "Semel",
     "SemelError",
+    "StoreSettings",
     "Terms",
     "Unknown",
     "Unrecorded",
@@ -67,4 +72,6 @@ __all__ = [
     "current_lease",
     "fingerprint_of",
     "new_key",
+    "open",
+    "open_async",
 ]

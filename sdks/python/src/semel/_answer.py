@@ -10,7 +10,7 @@ import httpx
 
 from ._raw import keep_bytes
 from .errors import Conflict, InDoubt, ProblemError
-from .retry import problem_of
+from .retry import Received, problem_of
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ KINDS: dict[str, type[ProblemError]] = {
 }
 
 
-def problem_error(response: httpx.Response) -> ProblemError:
+def problem_error(response: Received) -> ProblemError:
     """The error for a refusal."""
     problem = problem_of(response)
     code, claim = problem.get("code"), problem.get("claim")

@@ -13,8 +13,6 @@ from enum import Enum
 from typing import Any, Final, Literal, cast
 from uuid import UUID
 
-import httpx
-
 from ._answer import problem_error
 from ._raw import keep_bytes
 from ._send import Reply
@@ -23,6 +21,7 @@ from .errors import AnswerNotKept, EffectFailed, LeaseLost, NoEffect, ProblemErr
 from .errors import Final as FinalError
 from .fingerprint import fingerprint_of
 from .keys import check_key
+from .retry import Received
 
 MAX_BODY_BYTES: Final = 1024 * 1024
 """Larger answers are not sent: the server would not keep them."""
@@ -135,13 +134,13 @@ def plain_value(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is no JSON; say what counts with payload=")
 
 
-def refuse(response: httpx.Response) -> None:
+def refuse(response: Received) -> None:
     """Raises where the server refused."""
     if response.status_code >= 300:
         raise problem_error(response)
 
 
-def claim_view(reply: Reply) -> ClaimView:
+def claim_view(reply: Reply[Any]) -> ClaimView:
     """The answer to a claim or a look."""
     refuse(reply.response)
     view = cast(ClaimView, json.loads(reply.response.content))

@@ -1,15 +1,16 @@
-"""Sends until there is an answer: the only two loops of this package that talk HTTP, one for each kind of caller."""
+"""Sends until there is an answer: the only two loops of this package that ask again, one for each kind of caller."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import httpx
 
-from .retry import Course
+from .retry import Course, Received
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """The largest answer that is read."""
@@ -18,18 +19,21 @@ Build = Callable[[int], httpx.Request]
 """Makes the request of an attempt, counted from 1. Its key is the same every time."""
 
 
+R = TypeVar("R", bound=Received)
+
+
 @dataclass(frozen=True)
-class Reply:
+class Reply(Generic[R]):
     """The answer that counts, and when its attempt was sent, on the monotonic clock."""
 
-    response: httpx.Response
+    response: R
     sent_at: float
     attempts: int
     unanswered_at: float | None
     """When the first attempt was sent that may have arrived and got no answer, where there was one."""
 
 
-def _reply(response: httpx.Response, course: Course) -> Reply:
+def _reply(response: R, course: Course) -> Reply[R]:
     return Reply(response, course.sent_at, course.attempts, course.unanswered_at)
 
 
@@ -70,22 +74,15 @@ class _Gathered:
         )
 
 
-def send(http: httpx.Client, build: Build, course: Course, sleep: Callable[[float], object] = time.sleep) -> Reply:
-    """One call of a program with threads."""
+def repeat(
+    exchange: Callable[[int, float], R], course: Course, sleep: Callable[[float], object] = time.sleep
+) -> Reply[R]:
+    """One call of a program with threads. `exchange` makes one attempt: its number, and the seconds that it has."""
     while True:
         seconds = course.begin()
-        until = time.monotonic() + seconds
         pause: float | None
         try:
-            request = _timed(build(course.attempts), seconds)
-            raw = http.send(request, stream=True)
-            try:
-                gathered = _Gathered(raw, until)
-                for chunk in raw.iter_bytes():
-                    gathered.add(chunk)
-            finally:
-                raw.close()
-            response = gathered.whole()
+            response = exchange(course.attempts, seconds)
         except AnswerTooLarge:
             raise
         except (httpx.TransportError, httpx.DecodingError) as error:
@@ -97,15 +94,13 @@ def send(http: httpx.Client, build: Build, course: Course, sleep: Callable[[floa
         sleep(pause)
 
 
-async def asend(http: httpx.AsyncClient, build: Build, course: Course) -> Reply:
+async def arepeat(exchange: Callable[[int, float], Awaitable[R]], course: Course) -> Reply[R]:
     """The same for asyncio."""
     while True:
         seconds = course.begin()
-        until = time.monotonic() + seconds
         pause: float | None
         try:
-            request = _timed(build(course.attempts), seconds)
-            response = await asyncio.wait_for(_attempt(http, request, until), seconds)
+            response = await exchange(course.attempts, seconds)
         except AnswerTooLarge:
             raise
         except (httpx.TransportError, httpx.DecodingError, asyncio.TimeoutError) as error:
@@ -115,6 +110,35 @@ async def asend(http: httpx.AsyncClient, build: Build, course: Course) -> Reply:
             if pause is None:
                 return _reply(response, course)
         await asyncio.sleep(pause)
+
+
+def send(
+    http: httpx.Client, build: Build, course: Course, sleep: Callable[[float], object] = time.sleep
+) -> Reply[httpx.Response]:
+    """One call over HTTP of a program with threads."""
+
+    def exchange(attempt: int, seconds: float) -> httpx.Response:
+        until = time.monotonic() + seconds
+        raw = http.send(_timed(build(attempt), seconds), stream=True)
+        try:
+            gathered = _Gathered(raw, until)
+            for chunk in raw.iter_bytes():
+                gathered.add(chunk)
+        finally:
+            raw.close()
+        return gathered.whole()
+
+    return repeat(exchange, course, sleep)
+
+
+async def asend(http: httpx.AsyncClient, build: Build, course: Course) -> Reply[httpx.Response]:
+    """The same for asyncio."""
+
+    async def exchange(attempt: int, seconds: float) -> httpx.Response:
+        until = time.monotonic() + seconds
+        return await asyncio.wait_for(_attempt(http, _timed(build(attempt), seconds), until), seconds)
+
+    return await arepeat(exchange, course)
 
 
 async def _attempt(http: httpx.AsyncClient, request: httpx.Request, until: float) -> httpx.Response:

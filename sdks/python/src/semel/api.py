@@ -14,10 +14,10 @@ from ._claims import NOTHING, claim_view, refuse
 from ._send import Build, Reply, asend, send
 from .api_types import AnswerInput, ClaimRequest, ClaimView, LookupRequest, Outcome, RenewView, SettleView
 from .errors import LeaseLost, ProblemError
-from .retry import Course, RetryBudget, RetryPolicy, problem_of
+from .retry import Course, Received, RetryBudget, RetryPolicy, problem_of
 
 
-def _is_lost(response: httpx.Response) -> bool:
+def _is_lost(response: Received) -> bool:
     return response.status_code == 409 and problem_of(response).get("code") == "idempotency_lease_not_held"
 
 
@@ -35,7 +35,7 @@ def _check_way(url: str) -> None:
         raise ValueError(f"the token would go to {at.host} in the clear: {fix}")
 
 
-class _Base:
+class Base:
     def __init__(
         self,
         url: str,
@@ -52,7 +52,7 @@ class _Base:
         self.budget = budget or RetryBudget()
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
-    def _course(self, within: float | None = None) -> Course:
+    def course(self, within: float | None = None) -> Course:
         policy, budget = self.retry, self.budget
         if within is not None:
             # What is worth doing only until a moment is tried as often as fits, whatever others have spent: to give up
@@ -68,6 +68,13 @@ class _Base:
         return Course(policy, budget)
 
 
+def content_of(path: str, body: Any, attempt: int) -> bytes:
+    """The request's body on the wire."""
+    # The server may look before it writes where it knows that this was asked before.
+    again = {"retry": True} if attempt > 1 and path == "v1/claims" else {}
+    return json.dumps({**body, **again}, ensure_ascii=False, allow_nan=False).encode()
+
+
 def _build(
     http: httpx.Client | httpx.AsyncClient, base: str, headers: Mapping[str, str], method: str, path: str, body: Any
 ) -> Build:
@@ -76,17 +83,13 @@ def _build(
     def build(attempt: int) -> httpx.Request:
         if body is None:
             return http.build_request(method, url, headers=headers)
-        # The server may look before it writes where it knows that this was asked before.
-        again = {"retry": True} if attempt > 1 and path == "v1/claims" else {}
-        content = json.dumps({**body, **again}, ensure_ascii=False, allow_nan=False)
-        return http.build_request(
-            method, url, headers={**headers, "Content-Type": "application/json"}, content=content.encode()
-        )
+        full = {**headers, "Content-Type": "application/json"}
+        return http.build_request(method, url, headers=full, content=content_of(path, body, attempt))
 
     return build
 
 
-def _claimed(reply: Reply) -> tuple[ClaimView, float]:
+def _claimed(reply: Reply[Any]) -> tuple[ClaimView, float]:
     view = claim_view(reply)
     if reply.unanswered_at is not None:
         # That one may have won, however long the server says it held this one: the lease is then as old as it (P30).
@@ -108,28 +111,28 @@ def _settlement(token: str, fence: int, outcome: Outcome, answer: AnswerInput | 
     return body if answer is None else {**body, "answer": answer}
 
 
-def _renewed(reply: Reply) -> RenewView:
+def _renewed(reply: Reply[Any]) -> RenewView:
     if _is_lost(reply.response):
         raise LeaseLost("the lease is another's")
     refuse(reply.response)
     return cast(RenewView, json.loads(reply.response.content))
 
 
-def _settled(reply: Reply) -> SettleView:
+def _settled(reply: Reply[Any]) -> SettleView:
     refuse(reply.response)
     return cast(SettleView, json.loads(reply.response.content))
 
 
-def _found(reply: Reply) -> ClaimView | None:
+def _found(reply: Reply[Any]) -> ClaimView | None:
     return None if reply.response.status_code == 404 else claim_view(reply)
 
 
-def _keys(reply: Reply) -> dict[str, str]:
+def _keys(reply: Reply[Any]) -> dict[str, str]:
     refuse(reply.response)
     return cast("dict[str, str]", json.loads(reply.response.content)["keys"])
 
 
-class Api(_Base):
+class Api(Base):
     """For programs with threads."""
 
     def __init__(
@@ -144,9 +147,9 @@ class Api(_Base):
         super().__init__(url, token, retry, budget, has_own_way=http is not None)
         self._http = http or httpx.Client()
 
-    def send(self, method: str, path: str, body: Any = None, *, within: float | None = None) -> Reply:
+    def send(self, method: str, path: str, body: Any = None, *, within: float | None = None) -> Reply[Any]:
         """One call, until there is an answer."""
-        return send(self._http, _build(self._http, self.url, self._headers, method, path, body), self._course(within))
+        return send(self._http, _build(self._http, self.url, self._headers, method, path, body), self.course(within))
 
     def claim(self, request: ClaimRequest) -> tuple[ClaimView, float]:
         """Asks to be the one who runs. Also: from when `expires_in_ms` counts, on the monotonic clock."""
@@ -186,12 +189,15 @@ class Api(_Base):
         """Keys for systems further down the road."""
         return _keys(self.send("POST", f"v1/claims/{claim_id}/keys", {"names": names}))
 
+    def connect(self) -> None:
+        """Nothing: each call connects."""
+
     def close(self) -> None:
         """Closes the connections."""
         self._http.close()
 
 
-class AsyncApi(_Base):
+class AsyncApi(Base):
     """For asyncio."""
 
     def __init__(
@@ -206,10 +212,10 @@ class AsyncApi(_Base):
         super().__init__(url, token, retry, budget, has_own_way=http is not None)
         self._http = http or httpx.AsyncClient()
 
-    async def send(self, method: str, path: str, body: Any = None, *, within: float | None = None) -> Reply:
+    async def send(self, method: str, path: str, body: Any = None, *, within: float | None = None) -> Reply[Any]:
         """As `Api.send`."""
         return await asend(
-            self._http, _build(self._http, self.url, self._headers, method, path, body), self._course(within)
+            self._http, _build(self._http, self.url, self._headers, method, path, body), self.course(within)
         )
 
     async def claim(self, request: ClaimRequest) -> tuple[ClaimView, float]:
@@ -249,6 +255,9 @@ class AsyncApi(_Base):
     async def keys(self, claim_id: str, names: list[str]) -> dict[str, str]:
         """As `Api.keys`."""
         return _keys(await self.send("POST", f"v1/claims/{claim_id}/keys", {"names": names}))
+
+    async def connect(self) -> None:
+        """As `Api.connect`."""
 
     async def aclose(self) -> None:
         """Closes the connections."""

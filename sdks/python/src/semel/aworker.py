@@ -147,8 +147,9 @@ class AsyncSemel:
         retry: RetryPolicy | None = None,
         budget: RetryBudget | None = None,
         http: httpx.AsyncClient | None = None,
+        api: AsyncApi | None = None,
     ) -> None:
-        self.api = AsyncApi(url, token=token, retry=retry, budget=budget, http=http)
+        self.api = api or AsyncApi(url, token=token, retry=retry, budget=budget, http=http)
         self.terms = terms or Terms()
         self.tenant, self.actor = tenant, actor
 
@@ -319,6 +320,7 @@ class AsyncSemel:
         await self.api.aclose()
 
     async def __aenter__(self) -> Self:
+        await self.api.connect()
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -24,10 +24,13 @@ from ._claims import NOTHING, Terms, claim_request
 from ._credentials import Credentials, has_credentials
 from ._http import Headers, Plain
 from ._lease import CURRENT
+from ._open import open as open_url
 from .api_types import ClaimRequest, Outcome
 from .errors import KeyInvalid, PayloadInvalid, SemelError
 from .keys import key_of_header
 from .worker import Lease, Semel
+
+_STORE_SETTINGS = ("ENVIRONMENT", "SECRET", "SECRET_ID", "ENCRYPTION_KEYS")
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
@@ -35,7 +38,10 @@ GetResponse = Callable[[HttpRequest], HttpResponseBase]
 @functools.lru_cache(maxsize=1)
 def _semel() -> Semel:
     given: dict[str, Any] = settings.SEMEL
-    return Semel(given["URL"], token=given.get("TOKEN"), tenant=given.get("TENANT"), terms=given.get("TERMS"))
+    store: Any = {name.lower(): given[name] for name in _STORE_SETTINGS if name in given}
+    return open_url(
+        given["URL"], token=given.get("TOKEN"), tenant=given.get("TENANT"), terms=given.get("TERMS"), **store
+    )
 
 
 class IdempotencyMiddleware:

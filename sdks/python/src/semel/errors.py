@@ -15,6 +15,10 @@ class SemelError(Exception):
     """The root of them all."""
 
 
+class OpenError(SemelError):
+    """A store that can't be opened: the message says what is wrong and what to do."""
+
+
 class KeyInvalid(SemelError, ValueError):
     """A text that can't be a key: `reason` is `empty`, `too_long` or `character` (rule P1)."""
 

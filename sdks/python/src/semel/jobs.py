@@ -84,7 +84,7 @@ def _request(kind: str, params: Any, options: Options) -> dict[str, Any]:
     return out | {name: given[name] for name in ("scope", "tenant", "priority", "max_attempts") if name in given}
 
 
-def _job(reply: Reply) -> Job:
+def _job(reply: Reply[Any]) -> Job:
     refuse(reply.response)
     view = json.loads(reply.response.content)
     return Job(view["job_id"], view["request_id"], view["status"], bool(view.get("dedup", True)), view)

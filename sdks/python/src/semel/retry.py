@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import httpx
 
@@ -118,7 +118,23 @@ class RetryBudget:
             return self._left
 
 
-def problem_of(response: httpx.Response) -> Mapping[str, Any]:
+class Received(Protocol):
+    """What counts of an answer: one of HTTP, or one of the engine in this process."""
+
+    @property
+    def status_code(self) -> int:
+        """The status."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """By their names in lower case."""
+
+    @property
+    def content(self) -> bytes:
+        """The whole body."""
+
+
+def problem_of(response: Received) -> Mapping[str, Any]:
     """The problem document of an answer, or nothing. A service writes what it likes under these names: what isn't of
     the kind that is read here is left out, so that nobody further on has to ask."""
     kind = response.headers.get("content-type", "").split(";")[0].strip().lower()
@@ -151,12 +167,14 @@ _READ: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-def retry_after(response: httpx.Response, problem: Mapping[str, Any], now: datetime | None = None) -> float | None:
+def retry_after(response: Received, problem: Mapping[str, Any], now: datetime | None = None) -> float | None:
     """How long the server asks to wait: the finer of what it says, in seconds."""
     exact: float | None = problem.get("retryAfterMs")
     if exact is not None:
         return exact / 1000
     text = response.headers.get("retry-after", "").strip()
+    if not text:
+        return None
     if text.isascii() and text.isdigit() and len(text) < 10:
         return float(text)
     try:
@@ -165,6 +183,11 @@ def retry_after(response: httpx.Response, problem: Mapping[str, Any], now: datet
         return None
     at = at if at.tzinfo else at.replace(tzinfo=timezone.utc)
     return max(0.0, (at - (now or datetime.now(timezone.utc))).total_seconds())
+
+
+def as_response(received: Received) -> httpx.Response:
+    """The same, for those who know httpx."""
+    return httpx.Response(received.status_code, headers=dict(received.headers), content=received.content)
 
 
 @dataclass(frozen=True)
@@ -177,7 +200,7 @@ class Verdict:
     nothing_done: bool = False
 
 
-def judge(response: httpx.Response) -> Verdict:
+def judge(response: Received) -> Verdict:
     """Whether to ask again. What the answer says itself counts more than its status."""
     status, problem = response.status_code, problem_of(response)
     after, code = retry_after(response, problem), problem.get("code")
@@ -222,7 +245,7 @@ class Course:
         self._tell("attempt")
         return max(0.001, min(self._policy.attempt_timeout, self._end - self.sent_at))
 
-    def after_response(self, response: httpx.Response) -> float | None:
+    def after_response(self, response: Received) -> float | None:
         """The pause before the next attempt, or `None` where this answer is the last; else `GaveUp`."""
         verdict = judge(response)
         if not verdict.again:
@@ -250,7 +273,7 @@ class Course:
         if self.unanswered_at is None:
             self.unanswered_at = self.sent_at
 
-    def _pause(self, reason: str, *, counts: bool, after: float | None, response: httpx.Response | None) -> float:
+    def _pause(self, reason: str, *, counts: bool, after: float | None, response: Received | None) -> float:
         policy = self._policy
         self._counted += counts
         bound = min(policy.cap, policy.base * 2.0 ** min(self.attempts - 1, 32))
@@ -267,7 +290,8 @@ class Course:
         self._tell("retry", pause, reason)
         return pause
 
-    def _gave_up(self, reason: str, response: httpx.Response | None) -> GaveUp:
+    def _gave_up(self, reason: str, last: Received | None) -> GaveUp:
+        response = last if last is None or isinstance(last, httpx.Response) else as_response(last)
         self._tell("gave_up", reason=reason)
         return GaveUp(self._key, self.attempts, reason=reason, unknown=self.unknown, response=response)
 

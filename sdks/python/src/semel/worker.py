@@ -124,8 +124,9 @@ class Semel:
         retry: RetryPolicy | None = None,
         budget: RetryBudget | None = None,
         http: httpx.Client | None = None,
+        api: Api | None = None,
     ) -> None:
-        self.api = Api(url, token=token, retry=retry, budget=budget, http=http)
+        self.api = api or Api(url, token=token, retry=retry, budget=budget, http=http)
         self.terms = terms or Terms()
         self.tenant, self.actor = tenant, actor
 

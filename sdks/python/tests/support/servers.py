@@ -32,6 +32,15 @@ def redis_url() -> str:
     return needs("SEMEL_TEST_REDIS_URL", "cargo xtask services up redis")
 
 
+def postgres_url() -> str:
+    return needs("SEMEL_TEST_POSTGRES_URL", "cargo xtask services up postgres")
+
+
+def new_environment() -> str:
+    """Keys that no other test has."""
+    return f"sdk-{secrets.token_hex(6)}"
+
+
 def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
@@ -72,7 +81,7 @@ def sidecar(upstream: str = "http://127.0.0.1:9", *more: str, store: str | None 
     program = needs("SEMEL_TEST_PROGRAM", "cargo xtask sdks")
     address = f"127.0.0.1:{free_port()}"
     command = [program, "serve", "--upstream", upstream, "--store", store or redis_url(), "--listen", address]
-    command += ["--set", f"environment=sdk-{secrets.token_hex(6)}", "--set", "api.access=loopback"]
+    command += ["--set", f"environment={new_environment()}", "--set", "api.access=loopback"]
     command += ["--set", "log.level=error", *more]
     with running(subprocess.Popen(command)) as process:
         until_answered(f"http://{address}/_semel/readyz", process)

@@ -1,0 +1,33 @@
+"""The engine and the stores in this process: `crates/python`. Absent where no wheel of the platform is installed."""
+
+from typing import Literal, TypedDict, final
+
+class StoreOptions(TypedDict):
+    environment: str
+    secret: bytes | None
+    secret_id: int
+    encryption_keys: str | None
+
+Reply = tuple[int, dict[str, str], bytes]
+End = tuple[int, Literal["replied", "timed_out", "closed"], Reply | None]
+
+@final
+class Kept: ...
+
+@final
+class Call:
+    def cancel(self) -> None: ...
+
+@final
+class Queue:
+    def __new__(cls) -> Queue: ...
+    def fileno(self) -> int: ...
+    def drain(self) -> list[End]: ...
+
+@final
+class Store:
+    def __new__(cls, url: str, options: StoreOptions, kept: Kept | None = None) -> Store: ...
+    def call(self, method: str, path: str, body: bytes | None, seconds: float) -> Reply | None: ...
+    def start(self, queue: Queue, ticket: int, method: str, path: str, body: bytes | None, seconds: float) -> Call: ...
+    def keep(self) -> Kept | None: ...
+    def close(self, seconds: float) -> None: ...
