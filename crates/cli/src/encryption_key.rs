@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use semel::encrypted::EncryptionKey;
 use semel::encrypted::canary::{self, Forgotten};
+use semel::encrypted::{EncryptionKey, RewrapProgress};
 use semel_server::config::without_password;
-use semel_server::new_encryption_key;
+use semel_server::{OpenOptions, new_encryption_key};
+use serde_json::json;
 
 use crate::client::Target;
 use crate::exit::{self, Exit};
@@ -21,6 +22,7 @@ docs/encryption.md.
 Examples:
   (umask 077 && semel encryption-key > keys)           the first key
   semel encryption-key --id 2 >> keys                  the next one
+  semel encryption-key rewrap --config FILE            key 1 is not needed for data keys
   semel encryption-key forget 1 --config FILE          key 1 is lost")]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct EncryptionKeyArgs {
@@ -33,8 +35,14 @@ pub(crate) struct EncryptionKeyArgs {
 
 impl EncryptionKeyArgs {
     pub(crate) fn run(self) -> Exit {
-        if let Some(Command::Forget(forget)) = self.command {
-            return runtime::block_on(async move { forget.run().await }).into();
+        match self.command {
+            Some(Command::Forget(forget)) => {
+                return runtime::block_on(async move { forget.run().await }).into();
+            }
+            Some(Command::Rewrap(rewrap)) => {
+                return runtime::block_on(async move { Box::pin(rewrap.run()).await }).into();
+            }
+            None => {}
         }
         match new_encryption_key() {
             Ok(material) => {
@@ -50,6 +58,68 @@ impl EncryptionKeyArgs {
 #[derive(Subcommand)]
 enum Command {
     Forget(Forget),
+    Rewrap(Rewrap),
+}
+
+/// Wraps the keys of tenants and subjects again with the newest key, so that older ones can be removed.
+///
+/// First every node must write with the newest key. Run it again after an interruption: it goes on.
+#[derive(Args)]
+struct Rewrap {
+    /// The settings file of the nodes (TOML), for their store, environment and keys.
+    #[arg(long, short, env = "SEMEL_CONFIG", value_name = "FILE")]
+    config: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Rewrap {
+    async fn run(&self) -> Result<(), Exit> {
+        let target = Target::of_store(None, Some(self.config.clone()), None);
+        let Some(config) = target.settings()? else {
+            return Err(Exit::failed(
+                exit::CONFIG,
+                "no settings are given\n    fix: --config FILE",
+            ));
+        };
+        let unusable = |error: &dyn std::fmt::Display| {
+            Exit::failed(exit::STORE, format!("the store: {error}"))
+        };
+        let semel = OpenOptions::for_tool(&config).open_store().await;
+        let semel = semel.map_err(|error| Exit::failed(exit::STORE, error.to_string()))?;
+        let Some(keys) = semel.data_keys() else {
+            let message = "there are no encryption keys, or records are kept in two stores\n    fix: set \
+                           store.encryption in the settings, and one store";
+            return Err(Exit::failed(exit::CONFIG, message));
+        };
+        let report = |progress: &RewrapProgress| {
+            if !self.json {
+                out::note(format_args!("{} keys looked at …", progress.seen));
+            }
+        };
+        let done = keys.rewrap(semel.environment(), report).await;
+        let done = done.map_err(|error| unusable(&error))?;
+        if self.json {
+            out::json(&json!({
+                "seen": done.seen,
+                "rewrapped": done.rewrapped,
+                "current": done.current,
+                "unreadable": done.unreadable,
+            }));
+        } else {
+            out::say(format_args!(
+                "{} keys wrapped again, {} were current, {} can't be unwrapped",
+                done.rewrapped, done.current, done.unreadable
+            ));
+        }
+        if done.unreadable > 0 {
+            let message = "some keys can't be unwrapped: they need a key that is not in the settings, or \
+                           were changed\n    fix: give all keys of the nodes, and keep the older ones";
+            return Err(Exit::failed(exit::UNREADABLE, message));
+        }
+        Ok(())
+    }
 }
 
 /// Lets the store forget a key that is lost, or that no record needs any more.

@@ -9,6 +9,7 @@ mod dev;
 mod docs;
 mod doctor;
 mod encryption_key;
+mod erase;
 mod events;
 mod exit;
 mod gc;
@@ -79,6 +80,8 @@ enum Command {
     Token(token::Token),
     /// Creates a key for encrypted records.
     EncryptionKey(encryption_key::EncryptionKeyArgs),
+    /// Erases the stored responses of a tenant or a subject.
+    Erase(Box<erase::Erase>),
     /// Verifies the files of the audit trail.
     #[command(subcommand)]
     Audit(Box<audit::Audit>),
@@ -120,6 +123,7 @@ fn main() -> std::process::ExitCode {
         Command::Operator(operator) => operator.run(),
         Command::Token(token) => token.run(),
         Command::EncryptionKey(key) => key.run(),
+        Command::Erase(erase) => erase.run(),
         Command::Audit(audit) => audit.run(),
         Command::Gc(gc) => gc.run(),
         Command::Doctor(doctor) => doctor.run(),

@@ -2,7 +2,7 @@
 
 use anyhow::{bail, ensure};
 use bytes::Bytes;
-use semel_core::record::{SEALED_HEADER_BYTES, SEALED_TAG_BYTES, SealedHeader};
+use semel_core::record::{FIRST_DATA_KEY, SEALED_HEADER_BYTES, SEALED_TAG_BYTES, SealedHeader};
 use semel_core::{
     Answer, AnswerBody, Certainty, Claim, CrashPolicy, Grant, Settlement, StoreErrorKind,
 };
@@ -14,7 +14,7 @@ use super::{CheckVerdict, Scene};
 fn sealed(lease: &Grant) -> Bytes {
     let header = SealedHeader {
         total_bytes: u32::try_from(SEALED_HEADER_BYTES + SEALED_TAG_BYTES).unwrap_or(0),
-        key_id: 4_294_967_295,
+        key_id: FIRST_DATA_KEY - 1,
         fence: lease.fence,
     };
     let mut field = header.to_bytes().to_vec();

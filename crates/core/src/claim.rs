@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::clock::Timestamp;
+use crate::data_subject::DataSubject;
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::key::KeyHint;
@@ -37,7 +38,8 @@ pub struct Claim {
     pub retry: bool,
 }
 
-/// The terms of a claim: lease, retention, crash policy and attempts, and the keys that the claimant can decrypt with.
+/// The terms of a claim: lease, retention, crash policy and attempts, the keys that the claimant can decrypt with, and whose
+/// data the run leaves.
 ///
 /// Checked once, here. Spans are whole milliseconds, so that every store keeps them exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +49,7 @@ pub struct ClaimTerms {
     crash: CrashPolicy,
     max_attempts: u16,
     keys: ReadableKeys,
+    data_subject: Option<DataSubject>,
 }
 
 impl ClaimTerms {
@@ -89,7 +92,21 @@ impl ClaimTerms {
             crash,
             max_attempts,
             keys: ReadableKeys::default(),
+            data_subject: None,
         })
+    }
+
+    /// The same terms, for a run that leaves data of this subject (P48).
+    #[must_use]
+    pub const fn with_data_subject(mut self, subject: DataSubject) -> Self {
+        self.data_subject = Some(subject);
+        self
+    }
+
+    /// Whose data the run leaves, if the caller says so.
+    #[must_use]
+    pub const fn data_subject(&self) -> Option<&DataSubject> {
+        self.data_subject.as_ref()
     }
 
     /// The same terms, from a claimant with these keys (P46).

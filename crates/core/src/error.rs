@@ -27,6 +27,8 @@ pub enum StoreErrorKind {
     Record,
     /// The key has a record, but its external body could not be loaded (P44). A retry may help; no effect may run.
     Body,
+    /// The key has a record whose answer or checkpoint was erased (P49). It stays so, and no effect may run.
+    Erased,
     /// The store rejected the call for a reason that only a change of configuration fixes.
     Rejected,
 }
@@ -40,6 +42,7 @@ impl StoreErrorKind {
             Self::Full => "full",
             Self::Record => "record",
             Self::Body => "body",
+            Self::Erased => "erased",
             Self::Rejected => "rejected",
         }
     }
@@ -52,10 +55,11 @@ impl StoreErrorKind {
     }
 
     /// Whether a settlement that failed with this kind is sent again, for at most one lease. The effect has happened, and
-    /// without a record it would happen again. So every failure is retried except a record that can't be read (P33).
+    /// without a record it would happen again. So every failure is retried except a record that can't be read (P33), now or
+    /// ever again.
     #[must_use]
     pub const fn is_retried_for_settle(self) -> bool {
-        !matches!(self, Self::Record)
+        !matches!(self, Self::Record | Self::Erased)
     }
 }
 
@@ -103,6 +107,7 @@ impl StoreError {
         match self.kind {
             StoreErrorKind::Record => Code::RecordUnreadable,
             StoreErrorKind::Body => Code::BodyUnavailable,
+            StoreErrorKind::Erased => Code::AnswerErased,
             _ => Code::StoreUnavailable,
         }
     }
@@ -123,6 +128,7 @@ impl fmt::Display for StoreError {
             }
             StoreErrorKind::Record => "the stored record can't be used; the key is not free",
             StoreErrorKind::Body => "the stored response body could not be loaded; try again later",
+            StoreErrorKind::Erased => "what the record kept was erased; the key is not free",
             StoreErrorKind::Rejected => "the store rejected the call; check its configuration",
         })?;
         match self.certainty {
@@ -134,6 +140,10 @@ impl fmt::Display for StoreError {
 
 impl From<RecordError> for StoreError {
     fn from(error: RecordError) -> Self {
-        Self::new(StoreErrorKind::Record, Certainty::Definite, error)
+        let kind = match error {
+            RecordError::Erased => StoreErrorKind::Erased,
+            _ => StoreErrorKind::Record,
+        };
+        Self::new(kind, Certainty::Definite, error)
     }
 }

@@ -20,6 +20,7 @@ pub mod canonical;
 pub mod claim;
 pub mod clock;
 pub mod code;
+mod data_subject;
 mod decimal;
 pub mod diagnosis;
 pub mod engine;
@@ -49,6 +50,7 @@ pub use claim::{
 };
 pub use clock::{Clock, Tick, Timestamp};
 pub use code::Code;
+pub use data_subject::{DataSubject, DataSubjectError};
 pub use env::{BoxFuture, Entropy, Env, Spawn};
 pub use error::{Certainty, StoreError, StoreErrorKind};
 pub use fingerprint::{Fingerprint, FingerprintBuilder};

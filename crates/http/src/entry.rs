@@ -213,7 +213,10 @@ where
         .terms
         .echoes_key
         .then(|| HeaderValue::from_str(key.as_str()).ok());
-    let request = engine::Request::new(&shared.engine, namespace, &key, fingerprint, policy);
+    let mut request = engine::Request::new(&shared.engine, namespace, &key, fingerprint, policy);
+    if let Some(subject) = rules.data_subject(parts)? {
+        request = request.with_data_subject(subject);
+    }
     Ok(Some(KeyedParts {
         request: name(request, rules, principal),
         is_anonymous,

@@ -53,6 +53,7 @@ pub struct Route {
     pub(crate) multi_tenant: bool,
     pub(crate) tenant: Option<TextExtractor>,
     pub(crate) principal: Option<TextExtractor>,
+    pub(crate) data_subject: Option<TextExtractor>,
     pub(crate) credentials: CredentialRules,
     pub(crate) ignores_credentials: bool,
     pub(crate) keep: Vec<String>,
@@ -227,6 +228,17 @@ impl Route {
         find: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
         self.principal = Some(Arc::new(find));
+        self
+    }
+
+    /// Sets the function that finds whose data a response has, such as the id of a customer. With data
+    /// keys per subject, it can be erased alone. A name that is empty or too long is refused; a request
+    /// without one belongs to its tenant. Only a keyed digest of it is kept.
+    pub fn data_subject(
+        mut self,
+        find: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.data_subject = Some(Arc::new(find));
         self
     }
 

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, Method, Request};
 use semel_core::engine::Engine;
 use semel_core::event::Step;
 use semel_core::policy::{Mode, OnBusy, Policy};
-use semel_core::{CrashPolicy, Namespace};
+use semel_core::{CrashPolicy, DataSubject, Namespace};
 
 use crate::credentials::{CountedCredential, CredentialRules};
 use crate::error::BuildError;
@@ -48,6 +48,7 @@ pub(crate) struct Rules {
     multi_tenant: bool,
     tenant: Option<TextExtractor>,
     principal: Option<TextExtractor>,
+    data_subject: Option<TextExtractor>,
     credentials: CredentialRules,
     ignores_credentials: bool,
 }
@@ -103,6 +104,7 @@ impl Rules {
             multi_tenant: route.multi_tenant,
             tenant: route.tenant,
             principal: route.principal,
+            data_subject: route.data_subject,
             credentials: route.credentials,
             ignores_credentials: route.ignores_credentials,
         })
@@ -140,6 +142,13 @@ impl Rules {
     /// The authenticated caller, if the route knows it.
     pub(crate) fn principal(&self, parts: &Parts) -> Option<String> {
         self.principal.as_ref().and_then(|find| find(parts))
+    }
+
+    /// Whose data the response will have, if the request says so.
+    pub(crate) fn data_subject(&self, parts: &Parts) -> Result<Option<DataSubject>, Refusal> {
+        let name = self.data_subject.as_ref().and_then(|find| find(parts));
+        name.map(|name| DataSubject::new(&name).map_err(Refusal::from))
+            .transpose()
     }
 
     /// The namespace of the request's key.

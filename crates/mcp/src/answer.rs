@@ -212,6 +212,9 @@ fn write_problem(call: &Call, key: &Key, problem: &Problem) -> Reply {
              there, or tell the user.",
             call.tool
         ),
+        Problem::Erased { .. } => "This idempotencyKey was used before, and the result was erased \
+             since. This call did nothing. Do not call it again with a new key: it might act twice."
+            .to_owned(),
         Problem::BodyUnavailable { retry_after, .. } => format!(
             "This call was answered before and does not run again, but its result is unavailable \
              at the moment. Call again in {} with the same arguments and the same idempotencyKey \

@@ -109,6 +109,9 @@ pub enum Error {
     /// Environment, tenant or scope can't be used.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
+    /// The subject can't be used.
+    #[error(transparent)]
+    Subject(#[from] semel_core::DataSubjectError),
     /// The payload can't be turned into JSON.
     #[error("the payload could not be turned into JSON; nothing was started")]
     Payload(#[source] serde_json::Error),

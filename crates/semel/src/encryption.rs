@@ -1,16 +1,21 @@
 //! [`Encryption`]: encrypted records of a [`Semel`](crate::Semel), and new keys while it serves.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use semel_core::{Env, StoreAdmin};
 use semel_stores::encrypted::canary::{self, KeyCanaryError};
-use semel_stores::encrypted::{EncryptedStore, Keyring, SharedKeyring};
+use semel_stores::encrypted::{
+    DEFAULT_CACHE_TIME, DataKeyUse, DataKeys, EncryptedStore, Keyring, SharedKeyring,
+};
 
 /// How records are encrypted.
 #[derive(Clone, Debug)]
 pub struct Encryption {
     keys: SharedKeyring,
     refuses_plain: bool,
+    data_keys: DataKeyUse,
+    data_key_cache: Duration,
 }
 
 impl Encryption {
@@ -20,7 +25,41 @@ impl Encryption {
         Self {
             keys: SharedKeyring::new(keys),
             refuses_plain: false,
+            data_keys: DataKeyUse::Off,
+            data_key_cache: DEFAULT_CACHE_TIME,
         }
+    }
+
+    /// Gives each tenant, or each subject that a caller names, a key of its own, so that their data can be erased:
+    /// [`Semel::erase`](crate::Semel::erase). Off unless set; what was encrypted with such keys is read in any case. Not
+    /// while records move between two stores.
+    #[must_use]
+    pub const fn data_keys(mut self, using: DataKeyUse) -> Self {
+        self.data_keys = using;
+        self
+    }
+
+    /// How long such a key is used without a look at its record, and so how long an erasure by another process may go
+    /// unnoticed. 30 s.
+    #[must_use]
+    pub const fn data_key_cache(mut self, time: Duration) -> Self {
+        self.data_key_cache = time;
+        self
+    }
+
+    pub(crate) const fn uses_data_keys(&self) -> bool {
+        !matches!(self.data_keys, DataKeyUse::Off)
+    }
+
+    /// The data keys that `store` keeps.
+    pub(crate) fn data_keys_of(
+        &self,
+        store: Arc<dyn StoreAdmin>,
+        env: &Env,
+        secret_id: u16,
+    ) -> DataKeys {
+        let keys = DataKeys::new(store, self.keys.clone(), env.clone());
+        keys.with_settings(self.data_keys, self.data_key_cache, secret_id)
     }
 
     /// Refuses records in plain text, once all are encrypted: nobody with access to the store can then pass off a forged
@@ -36,9 +75,13 @@ impl Encryption {
         &self,
         store: Arc<dyn StoreAdmin>,
         has_bodies: bool,
+        data_keys: Option<DataKeys>,
     ) -> Arc<dyn StoreAdmin> {
         let keys = self.keys.clone();
-        let encrypted = EncryptedStore::new(store, keys, self.refuses_plain);
+        let mut encrypted = EncryptedStore::new(store, keys, self.refuses_plain);
+        if let Some(data_keys) = data_keys {
+            encrypted = encrypted.with_data_keys(data_keys);
+        }
         Arc::new(match has_bodies {
             true => encrypted.with_body_store(),
             false => encrypted,
@@ -59,6 +102,8 @@ pub(crate) struct OpenKeys {
     pub(crate) encryption: Encryption,
     /// The store without encryption, for the canaries.
     pub(crate) bare: Arc<dyn StoreAdmin>,
+    /// The keys of tenants and subjects; `None` with two stores.
+    pub(crate) data: Option<DataKeys>,
     pub(crate) env: Env,
     pub(crate) environment: String,
     pub(crate) secret_id: u16,

@@ -28,7 +28,9 @@ pub use semel_core::engine::{
 };
 pub use semel_core::event::{Event, Observer, Step};
 pub use semel_core::policy::{Mode, OnBusy, Policy, StoreDown};
-pub use semel_core::{CrashPolicy, Fence, Key, KeyError, KeyRules, Resolution, Secret};
+pub use semel_core::{
+    CrashPolicy, DataSubject, Fence, Key, KeyError, KeyRules, Resolution, Secret,
+};
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub use semel_stores::TxError;

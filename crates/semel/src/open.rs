@@ -130,6 +130,62 @@ impl Semel {
         self.shared.keys.is_some()
     }
 
+    /// The keys of tenants and subjects; `None` without encryption, or with two stores.
+    #[must_use]
+    pub fn data_keys(&self) -> Option<&encrypted::DataKeys> {
+        self.shared.keys.as_ref()?.data.as_ref()
+    }
+
+    /// Erases what operations of `tenant`, or of one `subject` of it, have left: their answers and checkpoints. Their keys
+    /// are destroyed, so nobody can read them any more, and the records stay, so that no effect runs again. A replay says
+    /// that the answer was erased ([`Code::AnswerErased`](semel_core::Code::AnswerErased)).
+    ///
+    /// Reaches what was encrypted with data keys ([`Encryption::data_keys`](crate::Encryption::data_keys)). Other processes
+    /// notice it within their cache time of data keys and of local replays, 30 s each unless set.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use semel::encrypted::{DataKeyUse, EncryptionKey, Keyring, WriteKey};
+    /// use semel::{DataSubject, Encryption, Semel};
+    ///
+    /// let key = EncryptionKey::new(1, &[7; 32]).ok_or("an id from 1")?; // from a file, in earnest
+    /// let keys = Keyring::new(vec![key], WriteKey::Newest)?;
+    /// let encryption = Encryption::new(keys).data_keys(DataKeyUse::Subject);
+    /// let semel = Semel::builder().encryption(encryption).open("memory://").await?;
+    ///
+    /// let charge = || semel.operation("charge").subject("customer-17").key("ord-1").payload(&100);
+    /// charge().run(|_| async { Ok::<_, std::io::Error>("receipt".to_owned()) }).await?;
+    ///
+    /// let erased = semel.erase("", Some(DataSubject::new("customer-17")?)).await?;
+    /// assert_eq!(erased.destroyed, 1);
+    /// let again = charge().run(|_| async { Ok::<_, std::io::Error>("twice".to_owned()) }).await;
+    /// assert!(again.unwrap_err().to_string().contains("erased"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the store gives no answer, or there are no data keys. The same call may be made again.
+    pub async fn erase(
+        &self,
+        tenant: &str,
+        subject: Option<semel_core::DataSubject>,
+    ) -> semel_core::StoreResult<encrypted::Erased> {
+        let Some(keys) = self.data_keys() else {
+            let (kind, certainty) = (
+                semel_core::StoreErrorKind::Rejected,
+                semel_core::Certainty::Definite,
+            );
+            let reason = "records are not encrypted, so there is no key to destroy";
+            return Err(semel_core::StoreError::new(kind, certainty, reason));
+        };
+        let owner = encrypted::DataOwner::new(&self.shared.environment, tenant);
+        let erased = keys.erase(&owner.with_subject(subject)).await;
+        self.engine().forget_replays();
+        erased
+    }
+
     /// The store, if the records are in a bucket: for other objects in the same bucket.
     #[cfg(feature = "object")]
     #[must_use]
@@ -284,7 +340,8 @@ impl Builder {
 
     async fn on(self, mut opened: OpenedStore, env: Env) -> Result<Semel, OpenError> {
         let bare = Arc::clone(&opened.store);
-        opened = self.wrapped(opened, &env).await?;
+        let (wrapped, data) = self.wrapped(opened, &env).await?;
+        opened = wrapped;
         let store = opened.store;
         self.policy.terms()?;
         semel_core::Namespace::new(&self.environment, "", "any")?;
@@ -304,6 +361,7 @@ impl Builder {
         let keys = self.encryption.map(|encryption| OpenKeys {
             encryption,
             bare,
+            data,
             env: env.clone(),
             environment: self.environment.clone(),
             secret_id: self.secret.id(),
@@ -353,30 +411,45 @@ impl Shared {
 impl Builder {
     /// The store with what is configured around it: the blob store for large bodies, and encryption around both. Of two
     /// stores each is encrypted by itself, because an encrypted answer belongs to one store's record.
-    async fn wrapped(&self, mut opened: OpenedStore, env: &Env) -> Result<OpenedStore, OpenError> {
+    async fn wrapped(
+        &self,
+        mut opened: OpenedStore,
+        env: &Env,
+    ) -> Result<(OpenedStore, Option<encrypted::DataKeys>), OpenError> {
         let Some(encryption) = self.encryption.as_ref() else {
             opened.store = self.with_body_store(opened.store, env).await?;
             // A tool says that a record is encrypted, instead of showing it so.
             if self.tool {
                 let none = Encryption::new(encrypted::Keyring::empty());
-                opened.store = none.around(opened.store, self.has_bodies());
+                opened.store = none.around(opened.store, self.has_bodies(), None);
             }
-            return Ok(opened);
+            return Ok((opened, None));
         };
         let has_bodies = self.has_bodies();
+        let data_of = |store: &Arc<dyn StoreAdmin>| {
+            encryption.data_keys_of(Arc::clone(store), env, self.secret.id())
+        };
+        let mut data = None;
         opened.store = match opened.pair.take() {
             None => {
                 let store = self.with_body_store(opened.store, env).await?;
-                encryption.around(store, has_bodies)
+                data = Some(data_of(&store));
+                encryption.around(store, has_bodies, data.clone())
+            }
+            Some(_) if encryption.uses_data_keys() => {
+                return Err(encrypted::canary::KeyCanaryError::DataKeysOfTwoStores.into());
             }
             Some([first, second]) => {
                 let first = self.with_body_store(first, env).await?;
                 let second = self.with_body_store(second, env).await?;
                 let both = [first, second];
-                mirror(both.map(|store| encryption.around(store, has_bodies)))
+                mirror(both.map(|store| {
+                    let data = data_of(&store);
+                    encryption.around(store, has_bodies, Some(data))
+                }))
             }
         };
-        Ok(OpenedStore::from(opened.store))
+        Ok((OpenedStore::from(opened.store), data))
     }
 
     const fn has_bodies(&self) -> bool {

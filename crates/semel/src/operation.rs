@@ -7,7 +7,7 @@ use std::time::Duration;
 use semel_core::engine::{Doubt, Lease, Recover, Replayed, Report, Request, Response, Verdict};
 use semel_core::policy::Policy;
 use semel_core::{Answer as Stored, AnswerBody, CrashPolicy, Fingerprint, FingerprintBuilder, Key};
-use semel_core::{Namespace, Resolution, State};
+use semel_core::{DataSubject, Namespace, Resolution, State};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -22,6 +22,7 @@ pub struct Operation {
     tenant: String,
     policy: Arc<Policy>,
     actor: Option<Arc<str>>,
+    subject: Option<String>,
 }
 
 impl Semel {
@@ -40,6 +41,7 @@ impl Operation {
             tenant: String::new(),
             policy,
             actor: None,
+            subject: None,
         }
     }
 
@@ -52,6 +54,14 @@ impl Operation {
     /// Names the caller for events: logs and the audit trail. It isn't part of the key, and never kept in a record.
     pub fn actor(mut self, actor: &str) -> Self {
         self.actor = Some(actor.into());
+        self
+    }
+
+    /// Names whose data the operation leaves, such as the id of a customer: with data keys per subject
+    /// ([`Encryption::data_keys`](crate::Encryption::data_keys)), it can be erased alone ([`Semel::erase`]). It isn't part of
+    /// the key, and only a keyed digest of it is kept.
+    pub fn subject(mut self, name: &str) -> Self {
+        self.subject = Some(name.to_owned());
         self
     }
 
@@ -205,11 +215,15 @@ impl Call {
             tenant,
             policy,
             actor,
+            subject,
         } = operation;
         let namespace = Namespace::new(&semel.shared.environment, &tenant, &scope)?;
         let mut request = Request::new(semel.engine(), namespace, &key?, fingerprint?, policy);
         if let Some(actor) = actor {
             request = request.with_actor(actor);
+        }
+        if let Some(subject) = subject {
+            request = request.with_data_subject(DataSubject::new(&subject)?);
         }
         if let Some(recover) = recover {
             request = request.recover_with(recover);

@@ -4,9 +4,11 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use semel_core::record::{ENCRYPTED_VERSION, HEADER_BYTES};
-use semel_core::{Fence, Identity, Record, State, Token};
-use semel_stores::encrypted::{BoundField, EncryptionKey, Keyring, WriteKey};
+use semel_core::record::{DataKeyId, ENCRYPTED_VERSION, HEADER_BYTES, SealedHeader};
+use semel_core::{Fence, Identity, Record, RecordError, State, Token};
+use semel_stores::encrypted::{
+    BoundField, DecryptionKeys, EncryptionKey, Keyring, WriteKey, wrap_data_key,
+};
 use serde_json::Value;
 
 fn file() -> Value {
@@ -32,18 +34,22 @@ fn identity(case: &Value) -> Identity {
     Identity::from_bytes(unhex(&case["identity"]).try_into().expect("32 bytes"))
 }
 
+fn state(case: &Value) -> State {
+    match case["state"].as_u64() {
+        Some(1) => State::Running,
+        Some(2) => State::Completed,
+        Some(3) => State::Failed,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn every_field_belongs_to_its_place() {
     let file = file();
     let keys = keys(&file);
     for case in file["cases"].as_array().expect("cases") {
         let identity = identity(case);
-        let state = match case["state"].as_u64() {
-            Some(1) => State::Running,
-            Some(2) => State::Completed,
-            Some(3) => State::Failed,
-            other => panic!("{other:?}"),
-        };
+        let state = state(case);
         let token: [u8; 16] = unhex(&case["token"]).try_into().expect("16 bytes");
         let fence = Fence(
             case["fence"]
@@ -92,6 +98,64 @@ fn every_field_belongs_to_its_place() {
             let mut changed = encrypted.clone();
             changed[at] ^= 1;
             let opened = place.open(&keys, Fence(u64::MAX), &changed);
+            assert!(!matches!(opened, Ok(Some(_))), "byte {at}");
+        }
+    }
+}
+
+/// A data key alone, as a reader has it.
+struct One(EncryptionKey);
+
+impl DecryptionKeys for One {
+    fn find(&self, header: &SealedHeader, field: &[u8]) -> Result<&EncryptionKey, RecordError> {
+        let name = DataKeyId::read(field)?;
+        match name == self.0.data_key() {
+            true => Ok(&self.0),
+            false => Err(RecordError::NoKey(header.key_id)),
+        }
+    }
+}
+
+#[test]
+fn a_data_key_is_wrapped_for_its_record_and_named_by_its_fields() {
+    let file = file();
+    let (keys, case) = (keys(&file), &file["data_key"]);
+    let name: [u8; 16] = unhex(&case["name"]).try_into().expect("16 bytes");
+    let name = DataKeyId::from_bytes(name);
+    let material: [u8; 32] = unhex(&case["material"]).try_into().expect("32 bytes");
+    let wrapped = unhex(&case["wrapped"]);
+    let write_key = keys.write_key().expect("a key");
+    let made = wrap_data_key(write_key, &identity(case), &material);
+    assert_eq!(made, Ok(Bytes::from(wrapped.clone())));
+    let other = wrap_data_key(write_key, &Identity::from_bytes([0xee; 32]), &material);
+    assert_ne!(other, Ok(Bytes::from(wrapped)));
+    let data_key = One(EncryptionKey::for_data(name, &material).expect("a key"));
+    for case in case["cases"].as_array().expect("cases") {
+        let (encrypted, text) = (unhex(&case["encrypted"]), unhex(&case["text"]));
+        assert_eq!(DataKeyId::read(&encrypted), Ok(Some(name)));
+        let header = SealedHeader::read(&encrypted).expect("a header");
+        assert_eq!(header.map(|header| header.key_id), Some(name.key_id()));
+        let identity = identity(case);
+        let token: [u8; 16] = unhex(&case["token"]).try_into().expect("16 bytes");
+        let place = BoundField {
+            identity: &identity,
+            field: u8::try_from(case["field"].as_u64().expect("a field")).expect("a byte"),
+            state: state(case),
+            token: Token(u128::from_le_bytes(token)),
+        };
+        let fence = Fence(u64::MAX);
+        assert_eq!(
+            place.open(&data_key, fence, &encrypted),
+            Ok(Some(Bytes::from(text)))
+        );
+        assert!(matches!(
+            place.open(&keys, fence, &encrypted),
+            Err(RecordError::NoKey(_))
+        ));
+        for at in 0..encrypted.len() {
+            let mut changed = encrypted.clone();
+            changed[at] ^= 1;
+            let opened = place.open(&data_key, fence, &changed);
             assert!(!matches!(opened, Ok(Some(_))), "byte {at}");
         }
     }

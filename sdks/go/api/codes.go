@@ -42,6 +42,8 @@ const (
 	CodeStoreUnavailable = "idempotency_store_unavailable"
 	// The record of this key cannot be read
 	CodeRecordUnreadable = "idempotency_record_unreadable"
+	// Done before; the stored response was erased
+	CodeAnswerErased = "idempotency_answer_erased"
 	// The stored response body could not be loaded
 	CodeBodyUnavailable = "idempotency_body_unavailable"
 	// The request was not started in time
@@ -151,6 +153,7 @@ var Codes = map[string]Code{
 	CodeInDoubt:                        {409, false, "The outcome of an earlier request is unknown"},
 	CodeStoreUnavailable:               {503, true, "The store is unavailable; the request was not started"},
 	CodeRecordUnreadable:               {500, false, "The record of this key cannot be read"},
+	CodeAnswerErased:                   {410, false, "Done before; the stored response was erased"},
 	CodeBodyUnavailable:                {503, true, "The stored response body could not be loaded"},
 	CodeLate:                           {503, true, "The request was not started in time"},
 	CodeLeaseLost:                      {503, true, "Another process took the request over"},

@@ -164,9 +164,21 @@ impl ReplayCache {
         Some(number)
     }
 
-    pub(super) fn forget(&self, identity: &Identity, now: Tick) {
+    /// Removes all copies.
+    pub(super) fn clear(&self, now: Tick) {
+        self.mark(now);
+        if let Some(copies) = &self.copies {
+            copies.clear();
+        }
+    }
+
+    fn mark(&self, now: Tick) {
         let after = micros(now).saturating_add(1);
         self.forgotten.fetch_max(after, Ordering::SeqCst);
+    }
+
+    pub(super) fn forget(&self, identity: &Identity, now: Tick) {
+        self.mark(now);
         if let Some(copies) = &self.copies {
             copies.remove(identity);
         }

@@ -64,11 +64,14 @@ pub(super) struct ClaimFailure {
 }
 
 impl ClaimFailure {
-    /// Whether the key has a record that can't be read, or whose body can't be loaded. The key is then not free
-    /// (P25, P44).
+    /// Whether the key has a record that can't be read, whose body can't be loaded, or whose answer was erased. The key is
+    /// then not free (P25, P44, P49).
     pub(super) fn is_about_a_record(&self) -> bool {
         let kind = self.source.as_ref().map(|error| error.kind);
-        matches!(kind, Some(StoreErrorKind::Record | StoreErrorKind::Body))
+        matches!(
+            kind,
+            Some(StoreErrorKind::Record | StoreErrorKind::Body | StoreErrorKind::Erased)
+        )
     }
 }
 

@@ -309,6 +309,11 @@ impl Engine {
         self.shared.coalescer.forget(identity);
     }
 
+    /// Drops all local replays (P38). Call it after erasing what records keep.
+    pub fn forget_replays(&self) {
+        self.shared.cache.clear(self.shared.env.clock.now());
+    }
+
     /// How many effects run now, including those whose callers are gone.
     #[must_use]
     pub fn running(&self) -> usize {

@@ -14,7 +14,7 @@ use super::observe::report_late_win;
 use super::request::Request;
 use super::response::Problem;
 use super::settle::settle;
-use crate::claim::Settlement;
+use crate::claim::{Grant, Renewed, Settlement};
 use crate::event::Step;
 use crate::policy::Mode;
 
@@ -57,6 +57,7 @@ impl PendingHandout {
         } = won;
         // The effect runs elsewhere and may settle through another process, so other callers have to ask the store.
         drop(leader);
+        let has_subject = request.data_subject.is_some();
         let held = HeldLease::new(
             Arc::clone(&self.engine),
             request.subject,
@@ -65,6 +66,10 @@ impl PendingHandout {
             sent,
         );
         if start_time(&held, &grant, now).await.is_some() {
+            // Another process may settle: the record then says whose data the run leaves (P48).
+            if has_subject && let Err(problem) = self.mark(&held, &grant).await {
+                return Admission::Problem(problem);
+            }
             self.held = Some(held);
             let remaining = Duration::ZERO;
             return Admission::Won(LeaseHandout { grant, remaining });
@@ -78,6 +83,20 @@ impl PendingHandout {
             let _ = settle(&held, &grant, &Settlement::Release).await;
         }
         Admission::Problem(Problem::Late)
+    }
+
+    /// Keeps the checkpoint once more, encrypted for the subject of the request.
+    async fn mark(&self, held: &Arc<HeldLease>, grant: &Grant) -> Result<(), Problem> {
+        let problem = match held.renew(grant, Some(&grant.checkpoint)).await {
+            Ok(Renewed::Held) => return Ok(()),
+            Ok(Renewed::Lost) => Problem::Late,
+            Err(error) => Problem::from_store_error(Some(error), Duration::from_secs(1)),
+        };
+        // No effect was started here, so the lease may be released (P36).
+        if self.may_release {
+            let _ = settle(held, grant, &Settlement::Release).await;
+        }
+        Err(problem)
     }
 
     /// Gives the admission to the caller, and remembers the lease that it hands out.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::Engine;
 use crate::claim::{Claim, ClaimTermsError, InDoubt, Resolution};
+use crate::data_subject::DataSubject;
 use crate::env::BoxFuture;
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
@@ -26,6 +27,8 @@ pub struct Request {
     pub(super) keeps_failures: bool,
     /// Boxed, because few requests bring one and every request is moved several times.
     pub(super) token: Option<Box<Token>>,
+    /// Boxed for the same reason.
+    pub(super) data_subject: Option<Box<DataSubject>>,
 }
 
 /// The key that events and records are about.
@@ -98,6 +101,7 @@ impl Request {
             retry: false,
             keeps_failures: true,
             token: None,
+            data_subject: None,
         }
     }
 
@@ -121,6 +125,14 @@ impl Request {
     #[must_use]
     pub fn with_token(mut self, token: Token) -> Self {
         self.token = Some(Box::new(token));
+        self
+    }
+
+    /// Says whose data the run leaves: with data keys per subject, its answer and checkpoints can be erased alone (P48). It
+    /// isn't part of the identity, and a replay needs none.
+    #[must_use]
+    pub fn with_data_subject(mut self, subject: DataSubject) -> Self {
+        self.data_subject = Some(Box::new(subject));
         self
     }
 
@@ -153,11 +165,15 @@ impl Request {
     }
 
     pub(super) fn claim(&self, secret: &Secret, token: Token) -> Result<Claim, ClaimTermsError> {
+        let terms = self.policy.terms()?;
         Ok(Claim {
             identity: self.subject.identity,
             fingerprint: self.fingerprint,
             token,
-            terms: self.policy.terms()?,
+            terms: match &self.data_subject {
+                Some(subject) => terms.with_data_subject(**subject),
+                None => terms,
+            },
             secret_id: secret.id(),
             namespace: self.subject.namespace.clone(),
             hint: self.subject.hint,

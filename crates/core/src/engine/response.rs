@@ -161,6 +161,15 @@ pub enum Problem {
         /// The store's error.
         source: StoreError,
     },
+    /// The key was answered before, or a run of it kept a checkpoint, and that was erased since (P49).
+    #[error(
+        "this key was used before, and what its request left was erased since; \
+         nothing was started, and a retry won't run it"
+    )]
+    Erased {
+        /// The store's error.
+        source: StoreError,
+    },
     /// The key was answered before, but the body of that answer, which is kept outside of the record, could not be
     /// loaded (P44).
     #[error(
@@ -212,6 +221,7 @@ impl Problem {
             Self::InDoubt(_) => Code::InDoubt,
             Self::Unavailable { .. } => Code::StoreUnavailable,
             Self::Unreadable { source } | Self::BodyUnavailable { source, .. } => source.code(),
+            Self::Erased { .. } => Code::AnswerErased,
             Self::Late => Code::Late,
             Self::LeaseLost { .. } => Code::LeaseLost,
             Self::Unrecorded { .. } => Code::Unrecorded,
@@ -226,6 +236,7 @@ impl Problem {
     pub fn from_store_error(source: Option<StoreError>, retry_after: Duration) -> Self {
         match (source.as_ref().map(|source| source.kind), source) {
             (Some(StoreErrorKind::Record), Some(source)) => Self::Unreadable { source },
+            (Some(StoreErrorKind::Erased), Some(source)) => Self::Erased { source },
             (Some(StoreErrorKind::Body), Some(source)) => Self::BodyUnavailable {
                 source,
                 retry_after,
@@ -242,7 +253,11 @@ impl Problem {
     pub const fn is_retryable(&self) -> bool {
         !matches!(
             self,
-            Self::Mismatch | Self::InDoubt(_) | Self::Unreadable { .. } | Self::Policy(_)
+            Self::Mismatch
+                | Self::InDoubt(_)
+                | Self::Unreadable { .. }
+                | Self::Erased { .. }
+                | Self::Policy(_)
         )
     }
 

@@ -81,6 +81,11 @@ pub enum RecordError {
     /// Not encrypted, where only encrypted records are accepted.
     #[error("the record is not encrypted, and this process accepts only encrypted records")]
     Plain,
+    /// Encrypted with a data key that was destroyed: its tenant or subject was erased (P49).
+    #[error(
+        "the content of the record was erased: the key that it was encrypted with is destroyed"
+    )]
+    Erased,
 }
 
 // Sections in the order in which they stand. From 128 on, a reader may skip what it doesn't know.

@@ -19,7 +19,8 @@ use crate::namespace::Namespace;
 pub use codec::{ENCRYPTED_VERSION, FORMAT_VERSION, HEADER_BYTES, RecordError, offset};
 pub use packed::PackedRecord;
 pub use sealed::{
-    MAX_KEYS, ReadableKeys, SEALED_HEADER_BYTES, SEALED_MAGIC, SEALED_TAG_BYTES, SealedHeader,
+    DataKeyId, FIRST_DATA_KEY, MAX_DATA_KEYS, MAX_KEYS, ReadableKeys, SEALED_HEADER_BYTES,
+    SEALED_MAGIC, SEALED_TAG_BYTES, SealedHeader,
 };
 
 /// The fencing token of a lease (P22). It only grows: of two leases of one key, the later has the larger fence.

@@ -2,7 +2,8 @@
 //! has to know which records are encrypted, and under which key.
 //!
 //! An encrypted field is [`SEALED_MAGIC`], its total length (4 bytes), the id of its key (4), the fence of the lease that
-//! wrote it (8), then the ciphertext and its tag. Numbers are little-endian.
+//! wrote it (8), then the ciphertext and its tag. Numbers are little-endian. Where the key is a data key, whose ids begin at
+//! [`FIRST_DATA_KEY`], its name (16) stands before the ciphertext: see [`DataKeyId`].
 
 use std::sync::Arc;
 
@@ -18,6 +19,57 @@ pub const SEALED_HEADER_BYTES: usize = 24;
 
 /// Bytes of the authentication tag at the end.
 pub const SEALED_TAG_BYTES: usize = 16;
+
+/// Ids of keys from here on are those of data keys (P48). The keys of a process have smaller ones.
+pub const FIRST_DATA_KEY: u32 = 1 << 31;
+
+/// The name of a data key: a keyed digest of whose data it encrypts (P48).
+///
+/// A field names its data key by these 16 bytes. The id in its header has the first of them, so that a store can tell data
+/// keys apart, and a version that knows no data keys refuses the field as one of a key that it doesn't have.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DataKeyId([u8; Self::BYTES]);
+
+impl DataKeyId {
+    /// Its length in a field.
+    pub const BYTES: usize = 16;
+
+    /// The name with these bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// All bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; Self::BYTES] {
+        &self.0
+    }
+
+    /// The id for the header of a field.
+    #[must_use]
+    pub const fn key_id(&self) -> u32 {
+        let [a, b, c, d, ..] = self.0;
+        u32::from_le_bytes([a, b, c, d]) | FIRST_DATA_KEY
+    }
+
+    /// The data key of an encrypted field; `None` if it isn't encrypted with one.
+    ///
+    /// # Errors
+    /// As [`SealedHeader::read`].
+    pub fn read(field: &[u8]) -> Result<Option<Self>, RecordError> {
+        let header = SealedHeader::read(field)?;
+        Ok(header.and_then(|header| header.data_key(field)))
+    }
+}
+
+/// Shows the first four bytes.
+impl std::fmt::Debug for DataKeyId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [a, b, c, d, ..] = self.0;
+        write!(f, "{a:02x}{b:02x}{c:02x}{d:02x}…")
+    }
+}
 
 /// The header of an encrypted field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,24 +112,48 @@ impl SealedHeader {
         };
         let is_whole = usize::try_from(total_bytes) == Ok(field.len())
             && field.len() >= SEALED_HEADER_BYTES + SEALED_TAG_BYTES;
-        if !is_whole || key_id == 0 {
-            return Err(RecordError::Malformed("length of an encrypted field"));
-        }
-        Ok(Some(Self {
+        let header = Self {
             total_bytes,
             key_id,
             fence: Fence(u64::from_le_bytes(fence)),
-        }))
+        };
+        let is_named = header.text_at() + SEALED_TAG_BYTES <= field.len()
+            && header
+                .data_key(field)
+                .is_none_or(|name| name.key_id() == key_id);
+        if !is_whole || !is_named || key_id == 0 {
+            return Err(RecordError::Malformed("length of an encrypted field"));
+        }
+        Ok(Some(header))
+    }
+
+    /// Where the ciphertext begins.
+    #[must_use]
+    pub const fn text_at(&self) -> usize {
+        match self.key_id >= FIRST_DATA_KEY {
+            true => SEALED_HEADER_BYTES + DataKeyId::BYTES,
+            false => SEALED_HEADER_BYTES,
+        }
+    }
+
+    /// The data key of the field that this is the header of.
+    fn data_key(self, field: &[u8]) -> Option<DataKeyId> {
+        let name = field.get(SEALED_HEADER_BYTES..self.text_at())?;
+        name.try_into().ok().map(DataKeyId)
     }
 }
 
 /// The most keys that one process has at a time.
 pub const MAX_KEYS: usize = 8;
 
+/// The most data keys of one claim: of its tenant or subject, and of the record that it finds.
+pub const MAX_DATA_KEYS: usize = 2;
+
 /// The keys of a claimant: which encrypted records it may take over or be answered from (P46). Ids only, no key material.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReadableKeys {
     ids: [u32; MAX_KEYS],
+    data: [u32; MAX_DATA_KEYS],
     refuses_plain: bool,
 }
 
@@ -91,14 +167,24 @@ impl ReadableKeys {
         }
         Self {
             ids: all,
+            data: [0; MAX_DATA_KEYS],
             refuses_plain,
         }
+    }
+
+    /// The same keys, and these data keys. Those past [`MAX_DATA_KEYS`] are left out.
+    #[must_use]
+    pub fn with_data_keys(mut self, names: impl IntoIterator<Item = DataKeyId>) -> Self {
+        for (place, name) in self.data.iter_mut().zip(names) {
+            *place = name.key_id();
+        }
+        self
     }
 
     /// Whether the key with this id is among them.
     #[must_use]
     pub fn has(&self, id: u32) -> bool {
-        id != 0 && self.ids.contains(&id)
+        id != 0 && (self.ids.contains(&id) || self.data.contains(&id))
     }
 
     /// Whether a record may be used by a process with these keys.
@@ -130,6 +216,19 @@ impl Record {
         for field in self.fields() {
             if let Some(header) = SealedHeader::read(field)? {
                 return Ok(Some(header.key_id));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The data key under which answer or checkpoint are encrypted; `None` if neither is encrypted with one.
+    ///
+    /// # Errors
+    /// As [`Record::key_id`].
+    pub fn data_key(&self) -> Result<Option<DataKeyId>, RecordError> {
+        for field in self.fields() {
+            if let Some(name) = DataKeyId::read(field)? {
+                return Ok(Some(name));
             }
         }
         Ok(None)
@@ -206,12 +305,14 @@ const LOCKED_MAGIC: [u8; 8] = *b"\xf5locked\x02";
 const NO_KEY: u8 = 1;
 const NOT_AUTHENTIC: u8 = 2;
 const PLAIN: u8 = 3;
+const ERASED: u8 = 4;
 
 fn lock_mark(reason: &RecordError) -> Bytes {
     let (kind, id) = match reason {
         RecordError::NoKey(id) => (NO_KEY, *id),
         RecordError::NotAuthentic => (NOT_AUTHENTIC, 0),
         RecordError::Plain => (PLAIN, 0),
+        RecordError::Erased => (ERASED, 0),
         _ => (0, 0),
     };
     [&LOCKED_MAGIC[..], &[kind], &id.to_le_bytes()]
@@ -225,6 +326,7 @@ fn lock_reason(mark: &[u8]) -> RecordError {
         (Some(&NO_KEY), Some(id)) => RecordError::NoKey(u32::from_le_bytes(id)),
         (Some(&NOT_AUTHENTIC), _) => RecordError::NotAuthentic,
         (Some(&PLAIN), _) => RecordError::Plain,
+        (Some(&ERASED), _) => RecordError::Erased,
         _ => RecordError::Malformed("an encrypted field"),
     }
 }

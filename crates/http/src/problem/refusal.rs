@@ -1,7 +1,7 @@
 //! [`Refusal`]: why a request is refused before it reaches the engine.
 
 use semel_core::Code;
-use semel_core::{CanonicalError, KeyError, NamespaceError};
+use semel_core::{CanonicalError, DataSubjectError, KeyError, NamespaceError};
 
 /// Why a request was refused before the store was used. Never repeats what was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,6 +30,9 @@ pub enum Refusal {
     /// Tenant, principal or scope is invalid.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
+    /// The subject of the data is invalid.
+    #[error(transparent)]
+    Subject(#[from] DataSubjectError),
     /// The requested retention is not a number of milliseconds.
     #[error("X-Idempotency-TTL must be a positive number of milliseconds")]
     Ttl,
@@ -74,6 +77,7 @@ impl Refusal {
             Self::KeyTwice | Self::KeySyntax | Self::Key(_) => Code::KeyInvalid,
             Self::Payload(_) => Code::PayloadInvalid,
             Self::TenantRequired | Self::Namespace(_) => Code::TenantRequired,
+            Self::Subject(_) => Code::RequestInvalid,
             Self::Ttl => Code::TtlInvalid,
             Self::BodyBroken => Code::BodyBroken,
             Self::BodySlow => Code::BodySlow,

@@ -6,6 +6,7 @@
 
 mod audited_change;
 mod changes;
+mod data_erasure;
 mod events;
 mod history;
 mod jobs;
@@ -151,6 +152,7 @@ pub(crate) fn routes() -> OpenApiRouter<AdminState> {
         .routes(routes!(changes::resolve))
         .routes(routes!(changes::reset))
         .routes(routes!(maintenance::erase))
+        .routes(routes!(data_erasure::erase))
         .routes(routes!(maintenance::purge))
         .routes(routes!(stats::stats))
         .routes(routes!(live::live))

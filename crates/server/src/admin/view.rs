@@ -101,6 +101,8 @@ pub(crate) enum UnreadableReason {
     MissingKey,
     /// It was changed or moved since it was encrypted, or damaged.
     NotAuthentic,
+    /// It was erased: the key that it was encrypted with is destroyed.
+    Erased,
     /// It is not encrypted, and this process accepts only encrypted records.
     NotEncrypted,
 }
@@ -109,6 +111,7 @@ impl From<RecordError> for UnreadableContent {
     fn from(error: RecordError) -> Self {
         let (reason, key) = match error {
             RecordError::NoKey(id) => (UnreadableReason::MissingKey, Some(id)),
+            RecordError::Erased => (UnreadableReason::Erased, None),
             RecordError::Plain => (UnreadableReason::NotEncrypted, None),
             _ => (UnreadableReason::NotAuthentic, None),
         };

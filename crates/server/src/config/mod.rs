@@ -64,7 +64,7 @@ pub(crate) fn is_loopback(address: &str) -> bool {
 
 pub use admin::{Admin, Api, ApiAccess};
 pub use audit::{Audit, AuditNats, AuditPostgres};
-pub use encryption::Encryption;
+pub use encryption::{DataKeyOwners, Encryption};
 pub use engine::{Engine, Keys};
 pub use fields::{Field, FieldKind, Node, env_name, fields, schema};
 pub use health::{Health, SelfCheck};

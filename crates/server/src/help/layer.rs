@@ -123,6 +123,14 @@ pub(super) const HELP: &[Help] = &[
          record is damaged, find out in the downstream system what happened. Then restore the \
          record from a [backup](../backup.md), or remove it from the store and let the caller \
          retry."),
+    help(Code::AnswerErased,
+        "This key was used before. What its request left, the stored response or a checkpoint, was \
+         erased since: the key that it was encrypted with is destroyed. Nothing was started, and \
+         the key does not run again until its record expires.",
+        "Do not retry, and do not use a new key for the same operation, because that could run it \
+         twice. The response cannot be had any more.",
+        "Somebody erased the data of this tenant or subject: the audit trail has `admin.erase_data`. \
+         See [erase stored responses](../encryption.md#erase-a-tenant-or-a-person)."),
     help(Code::BodyUnavailable,
         "This key has a stored response. Its body is in a bucket, which does not answer now. \
          Nothing was started.",

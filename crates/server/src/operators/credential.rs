@@ -218,7 +218,12 @@ fn required_role(parts: &Parts) -> Role {
     if parts.method.is_safe() || path == "/admin/v1/lookups" {
         return Role::Read;
     }
-    let is_destructive = ["/admin/v1/erasures", "/admin/v1/purges"].contains(&path);
+    let destructive = [
+        "/admin/v1/erasures",
+        "/admin/v1/data-erasures",
+        "/admin/v1/purges",
+    ];
+    let is_destructive = destructive.contains(&path);
     if is_destructive {
         Role::Admin
     } else {

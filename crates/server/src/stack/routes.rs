@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::Method;
 use http::header::HeaderName;
+use http::request::Parts;
 use semel::KeyRules;
 use semel::http::{BodyLimits, CredentialRules, KeySource, Payload, Route};
 use tokio::sync::Semaphore;
@@ -79,10 +80,27 @@ pub(super) fn build_route(
     if let Some(tenant) = finders.tenant.clone().filter(|_| settings.has_tenants) {
         route = route.multi_tenant().tenant(move |parts| tenant(parts));
     }
+    let subject = config.store.encryption.subject_header.as_deref();
+    if let Some(name) = subject.and_then(header_name) {
+        route = route.data_subject(move |parts| subject_of(parts, &name));
+    }
     if let Some(principal) = finders.principal.clone() {
         route = route.principal(move |parts| principal(parts));
     }
     route
+}
+
+/// The value of the header. One that isn't text, or is there twice, is an empty one, which is refused.
+fn subject_of(parts: &Parts, name: &HeaderName) -> Option<String> {
+    let mut values = parts.headers.get_all(name).iter();
+    let first = values.next()?;
+    let text = std::str::from_utf8(first.as_bytes()).unwrap_or_default();
+    let is_alone = values.next().is_none();
+    Some(if is_alone {
+        text.to_owned()
+    } else {
+        String::new()
+    })
 }
 
 fn methods(names: &[String]) -> Vec<Method> {

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use semel::Semel;
 use semel::encrypted::{
-    EncryptionKeyError, KeyCommand, KeyFiles, KeyProvider, KeyVariable, Keyring, WriteKey,
-    Zeroizing,
+    DataKeyUse, EncryptionKeyError, KeyCommand, KeyFiles, KeyProvider, KeyVariable, Keyring,
+    WriteKey, Zeroizing,
 };
 
 use super::StartError;
-use crate::config::{Config, Encryption, SettingError};
+use crate::config::{Config, DataKeyOwners, Encryption, SettingError};
 
 /// Loads the encryption keys of a configuration; `None` if encryption is off.
 ///
@@ -57,6 +57,15 @@ fn unusable(setting: &'static str, error: &EncryptionKeyError) -> SettingError {
         setting,
         message: error.to_string(),
         fix: "see docs/encryption.md; `semel encryption-key` creates a key",
+    }
+}
+
+/// Who gets a key of their own.
+pub(super) const fn data_key_use(settings: &Encryption) -> DataKeyUse {
+    match settings.data_keys {
+        DataKeyOwners::Off => DataKeyUse::Off,
+        DataKeyOwners::Tenant => DataKeyUse::Tenant,
+        DataKeyOwners::Subject => DataKeyUse::Subject,
     }
 }
 

@@ -152,7 +152,10 @@ impl<'a> OpenOptions<'a> {
         }
         let encryption = &config.store.encryption;
         if let Some(keys) = encryption::load(encryption).await? {
-            let encryption = Encryption::new(keys).refuse_plain(encryption.refuse_plain);
+            let encryption = Encryption::new(keys)
+                .refuse_plain(encryption.refuse_plain)
+                .data_keys(encryption::data_key_use(encryption))
+                .data_key_cache(encryption.data_key_cache.0);
             builder = builder.encryption(encryption);
         }
         if let Some(bucket) = &config.store.body_store {

@@ -46,6 +46,7 @@ async fn invalid_token_reveals_nothing() {
         }
         for path in [
             "/admin/v1/erasures",
+            "/admin/v1/data-erasures",
             "/admin/v1/purges",
             "/admin/v1/lookups",
         ] {

@@ -7,6 +7,7 @@ mod bounds;
 mod chain;
 mod claims;
 mod dashboard;
+mod data_erasure;
 mod events;
 mod guide;
 mod jobs;

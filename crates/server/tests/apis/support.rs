@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use semel::{EngineConfig, Policy, Semel};
+use semel::{Encryption, EngineConfig, Policy, Semel};
 use semel_httpclient::{Answer, Client, Protocol};
 use semel_server::admin::{self, AdminConfig, AdminState};
 use semel_server::api::{self, ApiConfig, ApiState};
@@ -48,6 +48,7 @@ pub(crate) struct Setup {
     pub(crate) policy: Policy,
     pub(crate) config: ApiConfig,
     pub(crate) open: bool,
+    pub(crate) encryption: Option<Encryption>,
 }
 
 impl Default for Setup {
@@ -60,6 +61,7 @@ impl Default for Setup {
             policy: Policy::default(),
             config: ApiConfig::default(),
             open: false,
+            encryption: None,
         }
     }
 }
@@ -79,7 +81,11 @@ impl Server {
         let sink = FileSink::open(FileConfig::new(&audit_file), Arc::clone(&env.clock));
         let sink: Arc<dyn Sink> = Arc::new(sink.expect("a file to write to"));
         let trail = Trail::start(sink, TrailConfig::default(), env);
-        let semel = Semel::builder()
+        let mut builder = Semel::builder();
+        if let Some(encryption) = setup.encryption {
+            builder = builder.encryption(encryption);
+        }
+        let semel = builder
             .environment(&setup.environment)
             .policy(setup.policy)
             .engine_config(EngineConfig::default())

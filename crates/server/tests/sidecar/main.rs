@@ -2,6 +2,7 @@
 
 mod api_limits;
 mod callers;
+mod erasure;
 mod floods;
 mod forward;
 mod frames;

@@ -39,6 +39,11 @@ pub enum KeyCanaryError {
         "records in plain text are refused, and no encryption key is there to write with; name the key to write with, or accept plain text"
     )]
     PlainRefused,
+    /// Records are kept in two stores, which would create different data keys.
+    #[error(
+        "data keys are created in one store, and records are kept in two; leave data keys off until the move is done"
+    )]
+    DataKeysOfTwoStores,
     /// It was opened without encryption.
     #[error("records are not encrypted; keys can be changed only where there were some at start")]
     NotEncrypted,

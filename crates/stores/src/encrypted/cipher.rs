@@ -6,7 +6,7 @@
 
 use aes_gcm_siv::{AeadInOut as _, Nonce, Tag};
 use bytes::Bytes;
-use semel_core::record::{SEALED_HEADER_BYTES, SEALED_TAG_BYTES, SealedHeader};
+use semel_core::record::{DataKeyId, SEALED_HEADER_BYTES, SEALED_TAG_BYTES, SealedHeader};
 use semel_core::{Fence, Identity, RecordError, State, Token};
 
 use super::key::EncryptionKey;
@@ -16,6 +16,7 @@ use super::keyring::Keyring;
 pub(super) const CHECKPOINT: u8 = 1;
 pub(super) const HEAD: u8 = 2;
 pub(super) const BODY: u8 = 3;
+pub(super) const DATA_KEY: u8 = 4;
 
 /// Bytes of the associated data.
 const ASSOCIATED_BYTES: usize = SEALED_HEADER_BYTES + 50;
@@ -25,7 +26,7 @@ const ASSOCIATED_BYTES: usize = SEALED_HEADER_BYTES + 50;
 pub struct BoundField<'a> {
     /// The key of the record.
     pub identity: &'a Identity,
-    /// 1 checkpoint, 2 answer head, 3 answer body.
+    /// 1 checkpoint, 2 answer head, 3 answer body, 4 data key.
     pub field: u8,
     /// The state that it was written in.
     pub state: State,
@@ -55,7 +56,9 @@ impl BoundField<'_> {
         fence: Fence,
         text: &[u8],
     ) -> Result<Bytes, RecordError> {
-        let total = SEALED_HEADER_BYTES + text.len() + SEALED_TAG_BYTES;
+        let name = key.data_key();
+        let name = name.as_ref().map_or(&[][..], |name| &name.as_bytes()[..]);
+        let total = SEALED_HEADER_BYTES + name.len() + text.len() + SEALED_TAG_BYTES;
         let header = SealedHeader {
             total_bytes: u32::try_from(total).map_err(|_| TOO_LARGE)?,
             key_id: key.id(),
@@ -64,6 +67,7 @@ impl BoundField<'_> {
         let header = header.to_bytes();
         let mut out = Vec::with_capacity(total);
         out.extend_from_slice(&header);
+        out.extend_from_slice(name);
         self.append(key, &header, text, &mut out)?;
         Ok(out.into())
     }
@@ -104,7 +108,7 @@ impl BoundField<'_> {
     /// [`RecordError::NoKey`], or [`RecordError::NotAuthentic`] if it was changed, moved, or written after `fence`.
     pub fn open(
         &self,
-        keys: &Keyring,
+        keys: &impl DecryptionKeys,
         fence: Fence,
         field: &[u8],
     ) -> Result<Option<Bytes>, RecordError> {
@@ -114,20 +118,18 @@ impl BoundField<'_> {
         if header.fence > fence {
             return Err(RecordError::NotAuthentic);
         }
-        let sealed = &field[SEALED_HEADER_BYTES..];
-        self.open_beside(keys, header, sealed).map(Some)
+        let key = keys.find(&header, field)?;
+        let sealed = &field[header.text_at()..];
+        self.open_beside(key, header, sealed).map(Some)
     }
 
     /// Decrypts a field without a header.
     pub(super) fn open_beside(
         &self,
-        keys: &Keyring,
+        key: &EncryptionKey,
         header: SealedHeader,
         sealed: &[u8],
     ) -> Result<Bytes, RecordError> {
-        let key = keys
-            .get(header.key_id)
-            .ok_or(RecordError::NoKey(header.key_id))?;
         let length = sealed.len().checked_sub(SEALED_TAG_BYTES);
         let (text, tag) = sealed.split_at(length.ok_or(RecordError::NotAuthentic)?);
         let tag = Tag::try_from(tag).map_err(|_| RecordError::NotAuthentic)?;
@@ -142,6 +144,40 @@ impl BoundField<'_> {
             )
             .map_err(|_| RecordError::NotAuthentic)?;
         Ok(text.into())
+    }
+}
+
+/// Keys to decrypt with.
+pub trait DecryptionKeys {
+    /// The key of `field`, which has this header.
+    ///
+    /// # Errors
+    /// [`RecordError::NoKey`].
+    fn find(&self, header: &SealedHeader, field: &[u8]) -> Result<&EncryptionKey, RecordError>;
+}
+
+impl DecryptionKeys for Keyring {
+    fn find(&self, header: &SealedHeader, _: &[u8]) -> Result<&EncryptionKey, RecordError> {
+        let id = header.key_id;
+        self.get(id).ok_or(RecordError::NoKey(id))
+    }
+}
+
+/// The keys of the process, and the data key of the record at hand.
+pub(super) struct RecordKeys<'a> {
+    pub(super) ring: &'a Keyring,
+    pub(super) data: Option<&'a EncryptionKey>,
+}
+
+impl DecryptionKeys for RecordKeys<'_> {
+    fn find(&self, header: &SealedHeader, field: &[u8]) -> Result<&EncryptionKey, RecordError> {
+        match DataKeyId::read(field)? {
+            Some(name) => self
+                .data
+                .filter(|key| key.data_key() == Some(name))
+                .ok_or(RecordError::NoKey(header.key_id)),
+            None => self.ring.find(header, field),
+        }
     }
 }
 

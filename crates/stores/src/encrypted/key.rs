@@ -3,6 +3,7 @@
 use std::fmt;
 
 use aes_gcm_siv::{Aes256GcmSiv, KeyInit as _};
+use semel_core::record::{DataKeyId, FIRST_DATA_KEY};
 use semel_core::{Fingerprint, Secret};
 use zeroize::Zeroizing;
 
@@ -14,6 +15,8 @@ const CHECK: &str = "semel v2 key check";
 /// A key of 256 bits with its id. `Debug` shows the id only; the material is erased from memory when it is dropped.
 pub struct EncryptionKey {
     id: u32,
+    /// The name of a data key, which its fields carry.
+    data: Option<DataKeyId>,
     pub(super) cipher: Aes256GcmSiv,
     pub(super) nonce: Zeroizing<[u8; 32]>,
     check: [u8; 32],
@@ -25,7 +28,7 @@ pub struct EncryptionKey {
 pub enum EncryptionKeyError {
     /// A line isn't a key.
     #[error(
-        "{place}: line {line} is not a key; write ID:KEY, an id from 1 and 64 hex digits, as `semel encryption-key` prints it"
+        "{place}: line {line} is not a key; write ID:KEY, an id from 1 to 2147483647 and 64 hex digits, as `semel encryption-key` prints it"
     )]
     Line {
         /// The file, variable or command.
@@ -56,13 +59,25 @@ pub enum EncryptionKeyError {
 }
 
 impl EncryptionKey {
-    /// A key of 32 random bytes; `None` if the id is 0.
+    /// A key of 32 random bytes; `None` if the id is 0, or that of a data key.
     #[must_use]
     pub fn new(id: u32, material: &[u8; 32]) -> Option<Self> {
+        let is_taken = id == 0 || id >= FIRST_DATA_KEY;
+        Self::derive(id, None, material).filter(|_| !is_taken)
+    }
+
+    /// The data key with this name (P48).
+    #[must_use]
+    pub fn for_data(name: DataKeyId, material: &[u8; 32]) -> Option<Self> {
+        Self::derive(name.key_id(), Some(name), material)
+    }
+
+    fn derive(id: u32, data: Option<DataKeyId>, material: &[u8; 32]) -> Option<Self> {
         let encryption = Zeroizing::new(blake3::derive_key(ENCRYPTION, material));
         let cipher = Aes256GcmSiv::new_from_slice(&*encryption).ok()?;
-        (id != 0).then(|| Self {
+        Some(Self {
             id,
+            data,
             cipher,
             nonce: Zeroizing::new(blake3::derive_key(NONCE, material)),
             check: blake3::derive_key(CHECK, material),
@@ -109,6 +124,12 @@ impl EncryptionKey {
     #[must_use]
     pub const fn id(&self) -> u32 {
         self.id
+    }
+
+    /// The name of a data key; `None` for a key of the process.
+    #[must_use]
+    pub const fn data_key(&self) -> Option<DataKeyId> {
+        self.data
     }
 
     /// A digest of the key, for the canary. The key can't be derived from it.
@@ -166,6 +187,7 @@ mod tests {
             secret.clone(),
             format!("1:{secret}0"),
             format!("1:{}", secret.replace('d', "x")),
+            format!("2147483648:{secret}"),
         ] {
             let refused = EncryptionKey::parse_all(&line, "keys.txt").expect_err("no key");
             let said = format!("{refused} {refused:?}");

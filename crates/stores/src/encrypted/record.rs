@@ -9,7 +9,7 @@ use bytes::{BufMut as _, Bytes};
 use semel_core::record::{SEALED_HEADER_BYTES, SealedHeader};
 use semel_core::{Answer, AnswerBody, Fence, Identity, Record, RecordError, State, Token};
 
-use super::cipher::{BODY, BoundField, CHECKPOINT, HEAD};
+use super::cipher::{BODY, BoundField, CHECKPOINT, DecryptionKeys, HEAD};
 use super::key::EncryptionKey;
 use super::keyring::Keyring;
 
@@ -82,11 +82,21 @@ pub(super) fn seal_checkpoint(
     if checkpoint.is_empty() {
         return Ok(Bytes::new());
     }
+    seal_even_empty(key, identity, fence, checkpoint)
+}
+
+/// An encrypted checkpoint, even an empty one: it then only says under which key the rest of the run is encrypted.
+pub(super) fn seal_even_empty(
+    key: &EncryptionKey,
+    identity: &Identity,
+    fence: Fence,
+    checkpoint: &Bytes,
+) -> Result<Bytes, RecordError> {
     checkpoint_field(identity).seal(key, fence, checkpoint)
 }
 
 pub(super) fn open_checkpoint(
-    keys: &Keyring,
+    keys: &impl DecryptionKeys,
     identity: &Identity,
     fence: Fence,
     checkpoint: &Bytes,
@@ -130,7 +140,7 @@ pub(super) fn seal_answer(
 }
 
 pub(super) fn open_answer(
-    keys: &Keyring,
+    keys: &impl DecryptionKeys,
     bodies: Bodies,
     run: &Run<'_>,
     answer: &Arc<Answer>,
@@ -147,7 +157,8 @@ pub(super) fn open_answer(
     let bytes = prefix[1..].try_into().map_or(0, u64::from_le_bytes);
     let body = match (prefix[0], &answer.body) {
         (KEPT, AnswerBody::Kept(sealed)) => {
-            let body = run.field(BODY).open_beside(keys, header, sealed)?;
+            let key = keys.find(&header, &answer.head)?;
+            let body = run.field(BODY).open_beside(key, header, sealed)?;
             if body.len() as u64 != bytes {
                 return Err(RecordError::NotAuthentic);
             }
@@ -194,7 +205,7 @@ pub(super) fn seal_record(
 }
 
 pub(super) fn open_record(
-    keys: &Keyring,
+    keys: &impl DecryptionKeys,
     bodies: Bodies,
     identity: &Identity,
     record: &Record,

@@ -3,6 +3,8 @@
 //! Each test changes the stored record through the store without encryption, as somebody with access to the server would.
 #![allow(dead_code, reason = "each store's tests use what they need of it")]
 
+pub(crate) mod data_keys;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -365,16 +367,37 @@ macro_rules! encrypted_tests {
             nobody_takes_over_without_the_key,
             keys_rotate,
             plain_records_are_read_or_refused,
+            data_keys::each_owner_has_a_key,
+            data_keys::a_reader_finds_data_keys,
+            data_keys::a_checkpoint_tells_its_subject,
+            data_keys::nodes_at_once_create_one_key,
+            data_keys::erased_answers_are_unreadable,
+            data_keys::erasing_a_tenant_reaches_its_subjects,
+            data_keys::a_cached_key_is_dropped,
+            data_keys::a_forged_data_key_is_refused,
+            data_keys::a_lost_data_key_is_named,
+            data_keys::data_keys_are_wrapped_again,
+            data_keys::an_old_backup_undoes_no_erasure,
+            data_keys::an_interrupted_erasure_goes_on,
         }
     };
-    ($store:expr => $($name:ident),+ $(,)?) => {
+    ($store:expr => $($($module:ident)::+),+ $(,)?) => {
         $(
-            #[tokio::test(flavor = "multi_thread")]
-            async fn $name() {
-                let (store, _place) = $store.await;
-                $crate::encrypted::$name(std::sync::Arc::new(store)).await;
-            }
+            $crate::encrypted::encrypted_tests! { @one $store, $($module)::+ }
         )+
+    };
+    (@one $store:expr, $name:ident) => {
+        $crate::encrypted::encrypted_tests! { @test $store, $name, $crate::encrypted::$name }
+    };
+    (@one $store:expr, $module:ident::$name:ident) => {
+        $crate::encrypted::encrypted_tests! { @test $store, $name, $crate::encrypted::$module::$name }
+    };
+    (@test $store:expr, $name:ident, $test:path) => {
+        #[tokio::test(flavor = "multi_thread")]
+        async fn $name() {
+            let (store, _place) = $store.await;
+            $test(std::sync::Arc::new(store)).await;
+        }
     };
 }
 pub(crate) use encrypted_tests;

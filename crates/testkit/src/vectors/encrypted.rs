@@ -6,13 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use semel_conformance::clock::FakeClock;
+use semel_core::record::DataKeyId;
 use semel_core::{
     Answer, AnswerBody, CrashPolicy, Fence, Fingerprint, Identity, KeyHint, MemoryConfig,
     MemoryStore, Namespace, Record, State, StoreAdmin as _, Timestamp, Token,
 };
 use semel_core::{Clock as _, Store as _};
 use semel_stores::encrypted::{
-    BoundField, EncryptedStore, EncryptionKey, Keyring, SharedKeyring, WriteKey,
+    BoundField, EncryptedStore, EncryptionKey, Keyring, SharedKeyring, WriteKey, wrap_data_key,
 };
 use serde::Serialize;
 
@@ -24,6 +25,7 @@ pub(super) struct Encrypted {
     key_id: u32,
     key: String,
     cases: Vec<FieldCase>,
+    data_key: DataKeyCase,
     records: Vec<RecordCase>,
 }
 
@@ -36,6 +38,16 @@ struct FieldCase {
     token: String,
     text: String,
     encrypted: String,
+}
+
+/// A data key: its name, its material, how the key above wraps it, and fields that it encrypts.
+#[derive(Serialize)]
+struct DataKeyCase {
+    name: String,
+    material: String,
+    identity: String,
+    wrapped: String,
+    cases: Vec<FieldCase>,
 }
 
 #[derive(Serialize)]
@@ -57,10 +69,12 @@ fn key() -> EncryptionKey {
 pub(super) fn file() -> Encrypted {
     Encrypted {
         about: "Record version 2. cases: a field, its place and its text, and the field as it is stored. \
+                data_key: a data key, wrapped for the record with that identity, and fields under it. \
                 records: what is secret in a record, and the packed record. key is the material of the key.",
         key_id: 7,
         key: hex(&MATERIAL),
-        cases: fields(),
+        cases: fields(&key()),
+        data_key: data_key(),
         records: vec![
             record("in doubt, with a checkpoint", State::InDoubt),
             record("completed", State::Completed),
@@ -68,7 +82,22 @@ pub(super) fn file() -> Encrypted {
     }
 }
 
-fn fields() -> Vec<FieldCase> {
+fn data_key() -> DataKeyCase {
+    let material = *b"thirty-two bytes for a data key.";
+    let name = DataKeyId::from_bytes(*b"\x01\x02\x03\x04-name-of-key");
+    let identity = Identity::from_bytes([0xda; 32]);
+    let wrapped = wrap_data_key(&key(), &identity, &material).expect("small enough");
+    let data_key = EncryptionKey::for_data(name, &material).expect("a key");
+    DataKeyCase {
+        name: hex(name.as_bytes()),
+        material: hex(&material),
+        identity: hex(identity.as_bytes()),
+        wrapped: hex(&wrapped),
+        cases: fields(&data_key),
+    }
+}
+
+fn fields(key: &EncryptionKey) -> Vec<FieldCase> {
     let identity = Identity::from_bytes(std::array::from_fn(|at| u8::try_from(at).unwrap_or(0)));
     let texts: [&[u8]; 3] = [b"", b"half-way", &[0xff; 33]];
     let places = [
@@ -86,7 +115,7 @@ fn fields() -> Vec<FieldCase> {
                 state,
                 token,
             };
-            let encrypted = place.seal(&key(), fence, text).expect("small enough");
+            let encrypted = place.seal(key, fence, text).expect("small enough");
             cases.push(FieldCase {
                 field,
                 identity: hex(identity.as_bytes()),

@@ -4,6 +4,7 @@ use semel::StoreScheme;
 
 use super::Rules;
 use crate::config::admin::{Admin, ApiAccess};
+use crate::config::encryption::DataKeyOwners;
 use crate::config::identity::IdentitySource;
 use crate::config::listener::{Listener, Tls};
 use crate::config::tree::Config;
@@ -105,6 +106,21 @@ impl Rules<'_> {
                 "store.encryption",
                 "no encryption key is set",
                 "set store.encryption.key_files; `semel encryption-key` creates a key",
+            );
+        }
+        if !encryption.is_on() && encryption.data_keys != DataKeyOwners::Off {
+            self.report(
+                "store.encryption.data_keys",
+                "no encryption key is set to wrap them with",
+                "set store.encryption.key_files; `semel encryption-key` creates a key",
+            );
+        }
+        let by_subject = encryption.data_keys == DataKeyOwners::Subject;
+        if encryption.subject_header.is_some() && !by_subject {
+            self.report(
+                "store.encryption.subject_header",
+                "subjects have no keys of their own",
+                "set store.encryption.data_keys = \"subject\", or remove the header",
             );
         }
         if encryption.refuse_plain && encryption.write_key == Some(0) {
