@@ -36,7 +36,7 @@ const MOST_RETENTION: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 pub(crate) struct EmbeddedEngine {
     parts: Option<Parts>,
     process: u32,
-    calls: CallCount,
+    calls: Arc<CallCount>,
 }
 
 struct Parts {
@@ -56,16 +56,22 @@ struct CallCount {
 }
 
 /// A thread inside a call, until it is dropped.
-pub(crate) struct EnteredCall(Arc<EmbeddedEngine>);
+pub(crate) struct EnteredCall {
+    /// `None` while it is dropped.
+    engine: Option<Arc<EmbeddedEngine>>,
+    calls: Arc<CallCount>,
+}
 
 impl Drop for EnteredCall {
     fn drop(&mut self) {
-        let mut count = self.0.calls.count.lock();
+        // The engine first: who closes it takes it for its own as soon as no thread is counted.
+        drop(self.engine.take());
+        let mut count = self.calls.count.lock();
         if let Ok(count) = &mut count {
             **count = count.saturating_sub(1);
         }
         drop(count);
-        self.0.calls.ended.notify_all();
+        self.calls.ended.notify_all();
     }
 }
 
@@ -122,7 +128,7 @@ impl EmbeddedEngine {
         Ok(Self {
             parts: Some(parts),
             process: std::process::id(),
-            calls: CallCount::default(),
+            calls: Arc::default(),
         })
     }
 
@@ -138,7 +144,10 @@ impl EmbeddedEngine {
         }
         let count = self.calls.count.lock();
         *count.unwrap_or_else(PoisonError::into_inner) += 1;
-        Ok(EnteredCall(Arc::clone(self)))
+        Ok(EnteredCall {
+            engine: Some(Arc::clone(self)),
+            calls: Arc::clone(&self.calls),
+        })
     }
 
     fn parts(&self) -> PyResult<&Parts> {
@@ -215,12 +224,16 @@ pub(crate) enum Turn<T> {
 }
 
 impl EnteredCall {
+    fn parts(&self) -> PyResult<&Parts> {
+        self.engine.as_ref().ok_or_else(closed)?.parts()
+    }
+
     pub(crate) fn router(&self) -> PyResult<Router> {
-        Ok(self.0.parts()?.router.clone())
+        Ok(self.parts()?.router.clone())
     }
 
     pub(crate) fn clock(&self) -> PyResult<Arc<dyn Clock>> {
-        Ok(Arc::clone(&self.0.parts()?.clock))
+        Ok(Arc::clone(&self.parts()?.clock))
     }
 
     /// Works for a moment, after which the caller may look for signals.
@@ -229,7 +242,7 @@ impl EnteredCall {
         work: &mut BoxFuture<'static, T>,
         most: Duration,
     ) -> PyResult<Turn<T>> {
-        let parts = self.0.parts()?;
+        let parts = self.parts()?;
         let clock = &*parts.clock;
         Ok(parts.runtime.block_on(async {
             tokio::select! {
@@ -250,7 +263,7 @@ impl EnteredCall {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let parts = self.0.parts()?;
+        let parts = self.parts()?;
         let task = task(parts.closing.clone());
         Ok(parts.runtime.spawn(task).abort_handle())
     }

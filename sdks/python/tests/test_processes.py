@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import multiprocessing
@@ -33,8 +34,12 @@ def threads_now() -> int:
 
 def engine_threads() -> int:
     """Those of the runtime and of SQLite. The threads that renew leases are Python's."""
-    names = [(task / "comm").read_text() for task in Path("/proc/self/task").iterdir()]
-    return sum(name.startswith(("semel", "tokio", "sqlx")) for name in names)
+    count = 0
+    for task in Path("/proc/self/task").iterdir():
+        # One that has ended since it was listed counts no more.
+        with contextlib.suppress(OSError):
+            count += (task / "comm").read_text().startswith(("semel", "tokio", "sqlx"))
+    return count
 
 
 def kilobytes_now() -> int:
