@@ -142,6 +142,7 @@ const SERVERS: &[&str] = &[
     "azurite",
     "prometheus",
     "recipes",
+    "kubernetes",
     "mcp",
     "dashboard",
     "faketime",

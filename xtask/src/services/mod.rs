@@ -10,6 +10,7 @@ mod faketime;
 mod http;
 mod install;
 mod instance;
+mod kubernetes;
 mod mariadb;
 mod mcp;
 mod nats;
@@ -90,6 +91,7 @@ fn all() -> Vec<Box<dyn Service>> {
         Box::new(nats::Nats),
         Box::new(rabbitmq::RabbitMq),
         Box::new(recipes::Recipes),
+        Box::new(kubernetes::Kubernetes),
         Box::new(mcp::Mcp),
         Box::new(dashboard::Dashboard),
         Box::new(prometheus::Prometheus),
@@ -256,6 +258,7 @@ mod tests {
             let installed = [
                 "dashboard",
                 "faketime",
+                "kubernetes",
                 "mcp",
                 "prometheus",
                 "recipes",

@@ -1,48 +1,38 @@
-//! The recipes in `examples/sidecar`, with the real things: FastAPI, Express and nginx, unchanged, and the sidecar.
+//! The recipes in `examples/sidecar`, with the real programs.
+//!
+//! | module | is |
+//! |---|---|
+//! | here | FastAPI and Express behind the sidecar, unchanged |
+//! | `fronts` | Envoy, Traefik, Caddy, HAProxy and nginx: how each is started, and where it differs |
+//! | `behaviours` | what must hold behind every one of them |
+//! | `rig` | a proxy, two sidecars behind it, and a service behind each |
+//! | `service` | the service, which counts and waits at gates |
+//! | `page` | the table in `docs/recipes.md` lists what is tested |
+//! | `programs` | where programs are, and when they answer |
 
 #![expect(
     clippy::disallowed_methods,
     reason = "real processes and sockets run on real time"
 )]
 
+mod behaviours;
+mod fronts;
+mod page;
+mod programs;
+mod rig;
+mod service;
+
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use semel_httpclient::{Answer, Pool};
-use semel_testkit::private::{Private, free_port, new_folder};
+use semel_testkit::private::Private;
 use semel_tests::{semel, semel_command};
 use serde_json::Value;
 
-fn needs(variable: &str) -> PathBuf {
-    let value = std::env::var_os(variable);
-    let value =
-        value.unwrap_or_else(|| panic!("{variable}: see `cargo xtask services up recipes`"));
-    PathBuf::from(value)
-}
-
-fn example(file: &str) -> PathBuf {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/sidecar");
-    Path::new(folder).join(file)
-}
-
-fn local() -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], free_port()))
-}
-
-async fn answers(process: &mut Private, url: &str) {
-    let client = Pool::new(Duration::from_secs(5));
-    let mut pause = tokio::time::interval(Duration::from_millis(50));
-    for _ in 0..1200 {
-        pause.tick().await;
-        assert!(process.runs(), "it ended at its start: {url}");
-        if client.get(url).await.is_ok_and(|reply| reply.status == 200) {
-            return;
-        }
-    }
-    panic!("it never answers: {url}");
-}
+use crate::fronts::NGINX;
+use crate::programs::{answers, example, local, needs, redis_url};
 
 async fn fastapi() -> (Private, SocketAddr) {
     let address = local();
@@ -79,39 +69,19 @@ async fn express() -> (Private, SocketAddr) {
 /// As the README starts it, with a namespace of the test's own in the Redis that tests share.
 async fn sidecar(upstream: SocketAddr, more: &[&str]) -> (Private, SocketAddr) {
     let address = local();
-    let redis = std::env::var("SEMEL_TEST_REDIS_URL")
-        .expect("SEMEL_TEST_REDIS_URL: see `cargo xtask services up redis`");
     let mut command = semel_command(&semel());
     command.args([
         "serve",
         "--upstream",
         &format!("http://{upstream}"),
         "--store",
-        &redis,
+        &redis_url(),
     ]);
     command.args(["--listen", &address.to_string()]);
     let environment = format!("recipe-{}-{}", std::process::id(), address.port());
     command.args(["--set", &format!("environment={environment}")]);
     let mut process = Private::start(command.args(more));
     answers(&mut process, &format!("http://{address}/_semel/readyz")).await;
-    (process, address)
-}
-
-/// nginx with the example's settings, but for the ports.
-async fn nginx(to: SocketAddr) -> (Private, SocketAddr) {
-    let (folder, address) = (new_folder("nginx"), local());
-    let settings = std::fs::read_to_string(example("nginx/nginx.conf")).expect("the example");
-    let settings = settings
-        .replace("server 127.0.0.1:8080;", &format!("server {to};"))
-        .replace("listen 127.0.0.1:8000;", &format!("listen {address};"));
-    assert!(settings.contains(&to.to_string()) && settings.contains(&address.to_string()));
-    std::fs::write(folder.join("nginx.conf"), settings).expect("a folder of our own");
-    let mut command = Command::new(needs("SEMEL_TEST_NGINX"));
-    command.arg("-p").arg(&folder).args(["-c", "nginx.conf"]);
-    // One process, which ends with the test that started it.
-    command.args(["-g", "master_process off;"]);
-    let mut process = Private::start(&mut command);
-    answers(&mut process, &format!("http://{address}/charges")).await;
     (process, address)
 }
 
@@ -178,7 +148,8 @@ async fn express_is_made_safe() {
 async fn behind_nginx_the_service_learns_who_asked_for_what() {
     let (_service, upstream) = fastapi().await;
     let (_sidecar, behind) = sidecar(upstream, &["--set", "listener.trust_forwarded=true"]).await;
-    let (_nginx, way) = nginx(behind).await;
+    let nginx = NGINX.start([behind, behind]).await;
+    let way = nginx.address;
     let charge = made_safe(way, upstream).await;
     assert_eq!(charge["host"], "payments.test", "{charge}");
     let client = charge["client"].as_str().unwrap_or_default();
