@@ -32,6 +32,10 @@ impl NativeStore {
     /// Opens the store at `url`. `kept` is a memory store to go on with.
     #[new]
     #[pyo3(signature = (url, options, kept = None))]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "arguments from Python arrive by value"
+    )]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -75,10 +79,6 @@ impl NativeStore {
 
     /// Asks the API, and tells `queue` its reply under `ticket`.
     #[cfg(unix)]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "a call with its end and its limit"
-    )]
     fn start(
         &self,
         queue: &CompletionQueue,
